@@ -11,7 +11,7 @@ SEEDS   ?= 1000
 STEPS   ?= 1000000
 JOBS    ?= 2
 
-.PHONY: demo simulate conformance test test-long quick docs help lint unit faults soak queue-soak losses rude histories mutants compat lock bench servers clean
+.PHONY: demo simulate conformance test test-long quick docs help lint unit faults soak queue-soak losses rude mutants compat lock bench servers clean
 
 demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; under two minutes
 	@$(BIN)/leaderq demo
@@ -35,9 +35,12 @@ quick: lint  ## linters, types, layers, unit tests and one test on servers a pac
 simulate: $(READY)  ## lives in simulated time: SEEDS=100000, or KIND="elections of rude careers" SEED=4711
 	@PYTHONPATH=.:tests $(BIN)/python -m simulation --seeds $(SEEDS) $(if $(KIND),--kind "$(KIND)") $(if $(SEED),--seed $(SEED))
 
-# The simulated ensemble beside a real server, step by step: STEPS=1000000.
-conformance: $(READY)  ## the simulated ZooKeeper beside a real one: STEPS=1000000
-	@LEADERQ_CONFORMANCE_STEPS=$(STEPS) $(BIN)/python -m pytest --timeout 0 tests/integration/zookeeper/test_simulated_ensemble.py
+# The simulated ensemble beside real servers, step by step, and a tenth of the steps beside three;
+# VERSION="3.8" for one version only.
+conformance: $(READY)  ## the simulated ZooKeeper beside real ones: STEPS=1000000 VERSION="3.8"
+	@LEADERQ_CONFORMANCE_STEPS=$(STEPS) LEADERQ_CONFORMANCE_VERSION=$(VERSION) $(BIN)/python -m pytest \
+	  --timeout 0 tests/integration/zookeeper/test_simulated_ensemble.py \
+	  tests/integration/zookeeper/test_simulated_ensemble_of_three.py
 
 help:  ## this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -57,8 +60,8 @@ docs: $(READY)  ## the documentation, in docs/_build/html
 unit: $(READY)  ## tests without servers
 	@$(BIN)/python -m pytest tests/unit
 
-# Each offset store under 30 mixed faults; the ordinary test run does fewer.
-faults: $(READY)  ## each offset store under 30 faults
+# Bugs of others recreated, producers killed, a journal killed at 30 points; the ordinary run does fewer.
+faults: $(READY)  ## bugs recreated, producers and journals killed at 30 points
 	@LEADERQ_TEST_FAULTS=30 $(BIN)/python -m pytest tests/faults
 
 # The nemesis against rude careers: make soak MINUTES=60 SEED=7. History and logs stay in logs/.
@@ -83,18 +86,11 @@ losses: $(READY)  ## 10,000 power cuts and 1,000 kills of a journal
 rude: $(READY)  ## 100 changes of each kind: CHANGES=100 KINDS=freeze
 	@LEADERQ_TEST_CHANGES=$(CHANGES) LEADERQ_TEST_KINDS="$(KINDS)" $(BIN)/python -m pytest tests/acceptance/running/test_rude_careers.py -k "not some"
 
-# Whether, of all who ask for a key, one runs, one waits, and each declined one is covered: 100
-# threads, and 16 processes over ZooKeeper whose waiters give up and die; so many times as long as in
-# the ordinary test run, with the figures.
-histories: $(READY)  ## coalescing under long histories: TIMES=20
-	@LEADERQ_TEST_HISTORIES=$(TIMES) $(BIN)/python -m pytest -rP --show-capture=stdout \
-	  tests/unit/coalescing/test_coordinator_threads.py tests/integration/coalescing/test_distributed_processes.py \
-	  -k "hundred or sixteen"
-
 # Small edits of the pure modules that a test must notice, and named controls (docs/design/mutants.md).
-# ONLY="a text" tries the modules whose name contains it, ONLY=controls the controls.
+# ONLY="a text" tries the modules whose name contains it, ONLY=controls the controls; with
+# TABLE=docs/design/mutants.md the figures there are written anew.
 mutants: $(READY)  ## edits that tests must notice: ONLY="a text", ONLY=controls
-	@PYTHONPATH=.:tests $(BIN)/python -m mutation --jobs $(JOBS) $(if $(ONLY),--only "$(ONLY)")
+	@PYTHONPATH=.:tests $(BIN)/python -m mutation --jobs $(JOBS) $(if $(ONLY),--only "$(ONLY)") $(if $(TABLE),--table $(TABLE))
 
 # The supported servers, from their jars, and the supported Pythons that this machine has; a quarter
 # of an hour. ONLY="3.6" tries those whose name contains it.

@@ -1,40 +1,170 @@
-"""What arguments must be: times, texts, types."""
+"""What arguments must be: the one style of checking them.
+
+A check is given the name of an argument and its value. It returns what is wrong: a sentence that
+names both and says what to give instead; or ``None``. :func:`require` raises all sentences at once,
+so that whoever made three mistakes reads of three::
+
+    require(
+        at_least("workers", workers, 1),
+        timeout("timeout_s", timeout_s),
+        plain_function("key", key),
+    )
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
+from concurrent.futures import Future
 from datetime import timedelta
+from functools import partial
 from types import UnionType
-from typing import Any
+from typing import Any, TypeGuard
 
 from leaderq.errors import ConfigurationError
 
+Problem = str | None
 Seconds = float | timedelta
 MAX_S = 3e9
 """The longest time: a century."""
 
 
-def checked_s(what: str, value: Seconds) -> float:
-    """A time in seconds.
+def require(*problems: Problem) -> None:
+    """Return if there are no problems.
+
+    :raises ConfigurationError: with the sentences of all that there are.
+    """
+    if found := [problem for problem in problems if problem is not None]:
+        raise ConfigurationError(*found)
+
+
+def unless(holds: bool, problem: str) -> Problem:
+    """``problem`` unless something holds, mostly of several arguments together."""
+    return None if holds else problem
+
+
+def wanted(name: str, value: object, holds: bool, remedy: str) -> Problem:
+    """Unless ``holds``: that ``name`` is ``value``, and to give ``remedy``."""
+    return None if holds else f"{name}={value!r:.100}: give {remedy}"
+
+
+# -- numbers and times -----------------------------------------------------------------------------
+
+
+def at_least(
+    name: str, value: object, least: float, unit: str = "", *, or_none: Problem = None
+) -> Problem:
+    """A number of ``least`` or more; with ``or_none``, what follows "or None", also ``None``."""
+    remedy = f"{least} or more {unit}".rstrip()
+    if or_none is not None:
+        remedy = f"{remedy}, or None {or_none}".rstrip()
+        if value is None:
+            return None
+    return wanted(name, value, is_number(value) and value >= least, remedy)
+
+
+def above_0(name: str, value: object, unit: str = "") -> Problem:
+    """A number above 0, and not infinite."""
+    holds = is_number(value) and 0 < value < float("inf")
+    return wanted(name, value, holds, f"more than 0 {unit}".rstrip())
+
+
+def between(name: str, value: object, least: float, most: float) -> Problem:
+    return wanted(name, value, is_number(value) and least <= value <= most, f"{least} to {most}")
+
+
+def timeout(name: str, value: object) -> Problem:
+    """A ``timeout_s``: seconds, or ``None``."""
+    holds = value is None or (is_number(value) and value >= 0)
+    return wanted(name, value, holds, "seconds, 0 to not wait, or None for ever")
+
+
+def in_seconds(name: str, value: Seconds) -> float:
+    """The time as seconds.
 
     :raises ConfigurationError: it is negative, longer than a century, or not a time.
     """
-    if not is_time(value):
-        raise ConfigurationError(f"{what}={value!r}: give seconds from 0 to {MAX_S:.0e}")
+    require(wanted(name, value, is_time(value), f"seconds from 0 to {MAX_S:.0e}"))
     return float(value.total_seconds() if isinstance(value, timedelta) else value)
 
 
-def checked_type(what: str, value: object, kind: type | UnionType) -> None:
-    """:raises ConfigurationError: it is of another."""
-    if not isinstance(value, kind):
-        raise ConfigurationError(f"{what}={value!r:.100}: give {getattr(kind, '__name__', kind)}")
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether it is a number that has a place among others."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
 def is_time(value: object) -> bool:
-    seconds: Any = value.total_seconds() if isinstance(value, timedelta) else value
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    return is_number and 0 <= seconds <= MAX_S
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    return is_number(seconds) and 0 <= seconds <= MAX_S
+
+
+# -- texts and types -------------------------------------------------------------------------------
+
+
+def instance(name: str, value: object, kind: type | UnionType) -> Problem:
+    return wanted(name, value, isinstance(value, kind), getattr(kind, "__name__", str(kind)))
 
 
 def is_text(value: object) -> bool:
     """Whether it is one that UTF-8 can hold: without lone surrogates."""
     return isinstance(value, str) and value.encode(errors="replace").decode() == value
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+def plain_function(name: str, value: object, *, or_none: bool = False) -> Problem:
+    """Something whose call does the work; with ``or_none`` also ``None``.
+
+    A class, a bound method, a ``partial`` and an object with ``__call__`` will do. A coroutine
+    function or a generator function would only make an object that nobody runs.
+    """
+    if value is None and or_none:
+        return None
+    if not callable(value):
+        return f"{name} is {value!r}, which cannot be called; give a function"
+    if kind := _kind(value):
+        title = getattr(value, "__qualname__", None) or repr(value)
+        return f"{name} is {title}, {kind}: calling it would not run it; give a plain function"
+    return None
+
+
+def coroutine_function(name: str, value: object) -> Problem:
+    """An ``async def`` function, method or ``partial``: a call returns a coroutine."""
+    holds = callable(value) and _kind(value) == _COROUTINE
+    return unless(holds, f"{name} is {value!r}; give a function made with 'async def'")
+
+
+class NotAPlainFunction(ConfigurationError):
+    """What a plain function was wanted for has returned work that nobody would do."""
+
+
+def require_finished(returned: object, what: str) -> None:
+    """Refuse the return value of ``what`` if it is work that nobody will do or wait for: an
+    awaitable, a generator, a future.
+
+    :raises NotAPlainFunction: it is one.
+    """
+    if isinstance(returned, _UNFINISHED):
+        if isinstance(returned, Coroutine | Generator):
+            returned.close()  # otherwise Python warns that it was never awaited
+        raise NotAPlainFunction(
+            f"{what} returned {returned!r}, whose work nobody would do or wait for; "
+            "do the work before returning, with asyncio.run, list(...) or result()"
+        )
+
+
+_UNFINISHED = (Awaitable, Generator, AsyncGenerator, Future)
+_COROUTINE = "a coroutine function"
+
+
+def _kind(value: Any) -> str:
+    while isinstance(value, partial):
+        value = value.func
+    if not (inspect.isroutine(value) or inspect.isclass(value)):
+        value = getattr(type(value), "__call__", value)  # noqa: B004 - an object that is callable
+    if inspect.iscoroutinefunction(value):
+        return _COROUTINE
+    if inspect.isasyncgenfunction(value):
+        return "an asynchronous generator function"
+    return "a generator function" if inspect.isgeneratorfunction(value) else ""

@@ -21,8 +21,7 @@ from inspect import getattr_static, isfunction, isroutine, signature
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
-from leaderq.errors import ConfigurationError
-from leaderq.plain import require_plain_function
+from leaderq.arguments import plain_function, require
 
 if TYPE_CHECKING:
     from leaderq.config import Settings
@@ -125,8 +124,7 @@ def check_career(kind: type[ILeaderCareer]) -> None:
     """Return if the class can lead; raise ``ConfigurationError`` with all that is wrong with it."""
     if kind in _fit:
         return
-    if problems := [*career_problems(kind)]:
-        raise ConfigurationError(*problems)
+    require(*career_problems(kind))
     _fit.add(kind)
 
 
@@ -137,10 +135,9 @@ _fit: WeakSet[type] = WeakSet()
 def career_problems(kind: type[ILeaderCareer]) -> Iterator[str]:
     """What is wrong with the class, a sentence each."""
     for name in getattr(kind, "_called", LeaderCareer._called):
-        try:
-            require_plain_function(getattr(kind, name, print), f"{name} of {kind.__qualname__}")
-        except ConfigurationError as exc:
-            yield from exc.problems
+        method = getattr(kind, name, print)
+        if problem := plain_function(f"{name} of {kind.__qualname__}", method):
+            yield problem
         yield from _wrong_parameters(kind, name)
     written = {
         name: value for one in reversed(kind.__mro__) for name, value in _public(one, ours=False)

@@ -58,13 +58,6 @@ class ConfigurationError(LeaderqError):
         self.problems = problems
         super().__init__("; ".join(problems))
 
-    @classmethod
-    def unless(cls, *checks: tuple[bool, str]) -> None:
-        """Raise one error with the sentences of all checks that do not hold, if there are any."""
-        problems = [problem for holds, problem in checks if not holds]
-        if problems:
-            raise cls(*problems)
-
 
 class ServersUnreachable(LeaderqError):
     """ZooKeeper or Kafka did not answer in time at ``address``."""

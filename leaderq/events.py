@@ -6,18 +6,14 @@ event carries ``career`` and ``candidate`` (the id of ``--id``), so that one bus
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from leaderq.errors import Reason, UnitAbandoned
-from leaderq.plain import require_plain_function
-from leaderq.threads import primitives
-
-log = logging.getLogger(__name__)
+from leaderq.errors import Reason
+from leaderq.threads import Listeners
 
 
 class Stage(str, Enum):
@@ -207,8 +203,7 @@ class EventBus:
     """Calls the listeners of an event's class and of its base classes. Thread-safe."""
 
     def __init__(self) -> None:
-        self._listeners: list[tuple[type[Event], Callable[..., None]]] = []
-        self._lock = primitives.Lock()
+        self._listeners: Listeners[Event] = Listeners("events")
 
     def subscribe(self, kind: type[E], listener: Callable[[E], None]) -> Callable[[], None]:
         """Call ``listener`` for every event of class ``kind``, once; return a function that ends
@@ -217,29 +212,11 @@ class EventBus:
         A listener that is subscribed to ``kind`` already is not called twice. It must be a plain
         function: what a coroutine function does when called would never be run.
         """
-        require_plain_function(listener, "listener")
-        entry = (kind, listener)
-        with self._lock:
-            self._listeners = [*(one for one in self._listeners if one != entry), entry]
-
-        def unsubscribe() -> None:
-            with self._lock:
-                self._listeners = [known for known in self._listeners if known != entry]
-
-        return unsubscribe
+        self._listeners.add(listener, kind)
+        return lambda: self._listeners.remove(listener, kind)
 
     def publish(self, event: Event) -> None:
         """Call every listener; raises nothing that a listener raises. What strikes it from outside,
         an interrupt or the abandonment of a unit, is raised after the last one.
         """
-        struck: BaseException | None = None
-        for kind, listener in self._listeners:
-            if isinstance(event, kind):
-                try:
-                    listener(event)
-                except (KeyboardInterrupt, UnitAbandoned) as exc:
-                    struck = exc
-                except BaseException:  # SystemExit too: this may be the thread that leads
-                    log.exception("listener failed listener=%r event=%s", listener, event.name)
-        if struck is not None:
-            raise struck
+        self._listeners.call(event)

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from leaderq import clock
-from leaderq.errors import ConfigurationError
 
 AS_SET: Final = -1.0
 """The default of a ``timeout_s``: the one that the object was made with."""
-
-
-def timeout_problem(name: str, value: Any) -> str | None:
-    """Return the problem of a time-out, as a sentence; ``None`` if it is valid."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        return f"{name} is {value!r}; give seconds, 0 to not wait, or None for ever"
-    return None
-
-
-def require_timeout(name: str, value: Any) -> None:
-    """Refuse a value that is not a time-out.
-
-    :raises ConfigurationError: ``value`` is neither seconds nor ``None``.
-    """
-    if (problem := timeout_problem(name, value)) is not None:
-        raise ConfigurationError(problem)
 
 
 class Deadline:

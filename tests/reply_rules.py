@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
-from leaderq.testing.fault_proxy import FrameTest, LaneDecision, Rule
+import itertools
+import struct
+from collections.abc import Callable
+
+from leaderq.testing import FaultProxy, eventually
+from leaderq.zookeeper import Session, SessionState
+
+MULTI, PING, SET_WATCHES = 14, 11, 101
 
 
-class HoldRepliesTo(Rule):
-    """Holds the replies to all requests that ``is_wanted`` is true of, as a server without its
-    quorum does to writes.
+def opcode(request: bytes) -> int:
+    """What a request asks for; 0 for the greeting of a connection."""
+    xid, kind = struct.unpack_from("!ii", request) if len(request) >= 8 else (0, 0)
+    return int(kind) if xid > 0 else 0
 
-    A server answers each connection in order: what comes behind a held reply is held too, except
-    pings and watch events, which are not answers and have negative numbers.
-    """
 
-    def __init__(self, is_wanted: FrameTest) -> None:
-        self._is_wanted = is_wanted
-        self._held: set[tuple[object, bytes]] = set()
-        self._holding: set[object] = set()
+def is_multi(request: bytes) -> bool:
+    return opcode(request) == MULTI
 
-    def request(self, connection: object, body: bytes) -> LaneDecision | bytes:
-        if self._is_wanted(body):
-            self._held.add((connection, body[:4]))
-        return LaneDecision.PASS
 
-    def reply(self, connection: object, body: bytes) -> LaneDecision | bytes:
-        if (connection, body[:4]) in self._held:
-            self._holding.add(connection)
-        is_held = connection in self._holding and body[:1] < b"\x80"
-        return LaneDecision.HOLD if is_held else LaneDecision.PASS
+class Nth:
+    """A rule that is true of the n-th request (from 0), pings and greetings left out."""
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+        self._numbers = itertools.count()
+
+    def __call__(self, request: bytes) -> bool:
+        return opcode(request) not in (0, PING, SET_WATCHES) and next(self._numbers) == self._wanted
+
+
+def at_every_point(
+    proxy: FaultProxy, scenario: Callable[[int], object], session: Session | None = None
+) -> int:
+    """Run ``scenario(n)`` with the n-th reply lost, for all n there are; gives their number."""
+    for point in itertools.count():
+        before = proxy.dropped
+        proxy.drop_reply_to(Nth(point))
+        scenario(point)
+        proxy.heal()
+        if session is not None:
+            eventually(lambda: session.state is SessionState.CONNECTED)
+        if proxy.dropped == before:
+            return point
+    raise AssertionError

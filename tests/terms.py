@@ -11,7 +11,7 @@ from leaderq.term import OpenTerm
 def open_term(number: int = 1, *, lasts_s: float = 60.0, **fields: Any) -> OpenTerm:
     """A term of candidate ``a`` of the career ``c``, whose writes come back as they are."""
     made: dict[str, Any] = {
-        "id": "n",
+        "id": f"t{number}",
         "career": "c",
         "candidate": "a",
         "deadline": now_s() + lasts_s,

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from leaderq.arguments import require
 from leaderq.career import ILeaderCareer, career_problems
 from leaderq.cli.options import meant
 from leaderq.errors import ConfigurationError, told
@@ -43,8 +44,7 @@ def find_career(target: str, folder: Path) -> type[ILeaderCareer]:
         kind = f"{what} {type(found).__name__}"
         remedy = "name a subclass of leaderq.LeaderCareer"
         raise ConfigurationError(f"{target!r} is {kind}, not a class; {remedy}")
-    if problems := [f"{target!r} ({_definition(found)}){each}" for each in _problems(found)]:
-        raise ConfigurationError(*problems)
+    require(*(f"{target!r} ({_definition(found)}){each}" for each in _problems(found)))
     return found
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leaderq.arguments import require
 from leaderq.career import ILeaderCareer, LeaderCareer, career_name, kebab_case
 from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.connecting import ONE_CAREER, named_career, open_session, zookeeper_security
@@ -279,8 +280,7 @@ def _check_together(settings: Sequence[Settings]) -> None:
         if len({str(getattr(each, row.name)) for each in settings}) > 1:
             remedy = "set it at the top of the file, not in a career's table"
             problems.append(f"{row.name} differs between careers that share a process; {remedy}")
-    if problems:
-        raise ConfigurationError(*problems)
+    require(*problems)
 
 
 def _made(classes: Iterable[tuple[str, Settings, type[ILeaderCareer]]]) -> Careers:

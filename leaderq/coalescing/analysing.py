@@ -29,6 +29,7 @@ from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import BinaryIO
 
+from leaderq.arguments import above_0, at_least, require, unless
 from leaderq.coalescing.automaton import Departure, EnqueueOutcome, TrafficAutomaton
 from leaderq.errors import ConfigurationError
 
@@ -97,15 +98,12 @@ class RepeatMeter:
     """Measures a stream; see the module."""
 
     def __init__(self, *, window: int = WINDOW, memory: int = MEMORY) -> None:
-        given = {"window": window, "memory": memory}
-        problems = [f"{name}={n!r}: give 1 or more" for name, n in given.items() if n < 1]
-        if memory < window:
-            problems.append(
-                f"memory={memory!r} is less than window={window!r}: repeats within the window would"
-                " be missed"
-            )
-        if problems:
-            raise ConfigurationError(*problems)
+        less = f"memory={memory!r} is less than window={window!r}"
+        require(
+            at_least("window", window, 1),
+            at_least("memory", memory, 1),
+            unless(memory >= window, f"{less}: repeats within the window would be missed"),
+        )
         self._memory = memory
         self._seen: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self._found = Repeats(window)
@@ -186,12 +184,7 @@ class SavingSimulator:
     """Plays a stream through the automata; see the module."""
 
     def __init__(self, service_s: float, *, waiters: int = 1) -> None:
-        if not 0 < service_s < float("inf"):
-            raise ConfigurationError(
-                f"service_s={service_s!r}: give the seconds that one run takes, above 0"
-            )
-        if waiters < 0:
-            raise ConfigurationError(f"waiters={waiters!r}: give 0 or more")
+        require(above_0("service_s", service_s, "seconds"), at_least("waiters", waiters, 0))
         self._waiters = waiters
         self._automata: dict[str, TrafficAutomaton[tuple[float, int]]] = {}
         self._ends: list[tuple[float, int, str]] = []
@@ -273,8 +266,7 @@ def analyse(
 
     :raises ConfigurationError: a parameter cannot be used.
     """
-    if rate is not None and not 0 < rate < float("inf"):
-        raise ConfigurationError(f"rate={rate!r}: give requests per second, above 0")
+    require(None if rate is None else above_0("rate", rate, "requests per second"))
     meter = RepeatMeter()
     simulators = [SavingSimulator(one, waiters=waiters) for one in services_s]
     untimed = count = 0

@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 from functools import partial, wraps
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+from leaderq.arguments import coroutine_function, plain_function, require
 from leaderq.coalescing.coordinator import QueueCoordinator
 from leaderq.coalescing.token import Key, RunResult, Token
-from leaderq.plain import require_coroutine_function, require_plain_function
-from leaderq.threads import primitives
+from leaderq.threads import TaskWaker, primitives
 from leaderq.timeouts import AS_SET, Deadline
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class AsyncQueueCoordinator(Generic[Key]):
         if coordinator is not None and given:
             raise TypeError(f"the rules of a given coordinator stand; not: {', '.join(given)}")
         if cover is not None:
-            require_coroutine_function(cover, "cover")
+            require(coroutine_function("cover", cover))
         self.coordinator: QueueCoordinator[Key] = (
             QueueCoordinator(**rules) if coordinator is None else coordinator
         )
@@ -97,12 +97,12 @@ class AsyncQueueCoordinator(Generic[Key]):
 
         :raises ConfigurationError: what is decorated is not an ``async`` function.
         """
-        require_plain_function(key, "key")
+        require(plain_function("key", key))
 
         def decorate(
             function: Callable[P, Awaitable[R]],
         ) -> Callable[P, Coroutine[Any, Any, R | D]]:
-            require_coroutine_function(function, "the coalesced function")
+            require(coroutine_function("the coalesced function", function))
 
             @wraps(function)
             async def call(*args: P.args, **kwargs: P.kwargs) -> R | D:
@@ -157,20 +157,17 @@ class AsyncQueueCoordinator(Generic[Key]):
                 return result
 
     async def _ask_and_wait(self, token: Token[Key], deadline: Deadline) -> None:
-        keys, loop = self._keys, asyncio.get_running_loop()
-        self._loop = loop
+        keys, self._loop = self._keys, asyncio.get_running_loop()
         for covering, (its_loop, covered) in list(self._covering.items()):
             if its_loop.is_closed():
                 self._release(covered, covering)
         try:
             if keys.start(token):
                 return
-            woken = asyncio.Event()
+            waker = TaskWaker()
 
             def wake(token: Token[Key]) -> None:
-                try:
-                    loop.call_soon_threadsafe(woken.set)
-                except RuntimeError:  # the loop is closed: nobody will ever dequeue
+                if not waker.wake():  # the loop is closed: nobody will ever dequeue
                     log.warning(
                         "event loop closed while a task waited, token leaves token=%r", token
                     )
@@ -178,13 +175,7 @@ class AsyncQueueCoordinator(Generic[Key]):
 
             keys.ask(token, wake)
             while (wait_s := keys.wait_s(token, deadline)) is not None:
-                # Not asyncio.wait_for, which before Python 3.12 may swallow a cancellation.
-                timer = loop.call_later(wait_s, woken.set)
-                try:
-                    await woken.wait()
-                    woken.clear()
-                finally:
-                    timer.cancel()
+                await waker.wait(wait_s)
         except BaseException:
             keys.drop(token)
             raise

@@ -13,6 +13,7 @@ from functools import partial, wraps
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from leaderq import clock as clocks
+from leaderq.arguments import plain_function, require, timeout
 from leaderq.coalescing.automaton import TrafficAutomaton, TrafficState
 from leaderq.coalescing.key_table import KeyTable
 from leaderq.coalescing.rules import (
@@ -25,10 +26,9 @@ from leaderq.coalescing.rules import (
     Rules,
 )
 from leaderq.coalescing.token import Key, RunResult, Token
-from leaderq.plain import require_plain_function
 from leaderq.threads import Waker, primitives
 from leaderq.threads.waker import bounded_s
-from leaderq.timeouts import AS_SET, Deadline, require_timeout
+from leaderq.timeouts import AS_SET, Deadline
 
 log = logging.getLogger(__name__)
 
@@ -114,9 +114,10 @@ class QueueCoordinator(Generic[Key]):
         background: bool = True,
     ) -> None:
         rules = Rules(waiters, overflow, timeout_s, safe_timeout_s, debounce, idle)
-        for name, function in (("cover", cover), ("on_evicted", on_evicted)):
-            if function is not None:
-                require_plain_function(function, name)
+        require(
+            plain_function("cover", cover, or_none=True),
+            plain_function("on_evicted", on_evicted, or_none=True),
+        )
         self._keys: KeyTable[Key] = KeyTable(
             rules, clocks.now_s if clock is None else clock, on_evicted
         )
@@ -186,7 +187,7 @@ class QueueCoordinator(Generic[Key]):
         :raises CoordinatorClosed: nothing runs any more.
         :raises ConfigurationError: ``on_turn`` is not a plain function.
         """
-        require_plain_function(on_turn, "on_turn")
+        require(plain_function("on_turn", on_turn))
         token = Token(key, value, None)
         self._keys.ask(token, on_turn)
         return token
@@ -215,10 +216,10 @@ class QueueCoordinator(Generic[Key]):
 
         :raises ConfigurationError: ``key``, or what is decorated, is not a plain function.
         """
-        require_plain_function(key, "key")
+        require(plain_function("key", key))
 
         def decorate(function: Callable[P, R]) -> Callable[P, R | D]:
-            require_plain_function(function, "the coalesced function")
+            require(plain_function("the coalesced function", function))
 
             @wraps(function)
             def call(*args: P.args, **kwargs: P.kwargs) -> R | D:
@@ -244,7 +245,7 @@ class QueueCoordinator(Generic[Key]):
         :raises CoordinatorClosed: nothing runs any more.
         :raises ConfigurationError: ``function`` is not a plain function.
         """
-        require_plain_function(function, "function")
+        require(plain_function("function", function))
         result = self._result_of(key, function, timeout_s, follows=True)
         assert result is not None  # it is not declined without one
         return cast(R, result.get())
@@ -272,7 +273,7 @@ class QueueCoordinator(Generic[Key]):
         (``CoordinatorClosed``) and do not run. Debounce windows are cut short. May be called again,
         to wait for longer.
         """
-        require_timeout("timeout_s", timeout_s)
+        require(timeout("timeout_s", timeout_s))
         self._keys.close()
         self._keys.emptied.wait(None if timeout_s is None else bounded_s(timeout_s))
         left = self._keys.abandon_all()

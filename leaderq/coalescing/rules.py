@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from leaderq.errors import ConfigurationError
-from leaderq.plain import NotAPlainFunction, require_plain_function
-from leaderq.timeouts import AS_SET, Deadline, require_timeout, timeout_problem
+from leaderq.arguments import at_least, plain_function, require, timeout, unless, wanted
+from leaderq.timeouts import AS_SET, Deadline
 
 Merging = Callable[[Any, Any], Any]
 """Merges the value of the waiting request with the newcomer's; the result waits."""
@@ -62,53 +61,40 @@ class Rules:
     idle: KeepIdle | None = None
 
     def __post_init__(self) -> None:
-        if problems := [*self._problems_of_places(), *self._problems_of_times()]:
-            raise ConfigurationError(*problems)
+        idle, debounce, has_places = self.idle, self.debounce, self.waiters != 0
+        overflow, function = self.overflow, "overflow (an Overflow, or a function)"
+        times = {"safe_timeout_s": self.safe_timeout_s, "idle_s": idle and idle.idle_s}
+        if debounce:
+            times |= {"delay_s": debounce.delay_s, "max_delay_s": debounce.max_delay_s}
+        problems = [
+            at_least("waiters", self.waiters, 0),
+            unless(
+                has_places or overflow is Overflow.DECLINE_NEW,
+                "with waiters=0 nobody waits who could be replaced or merged with; overflow must be"
+                " DECLINE_NEW",
+            ),
+            unless(
+                has_places or not debounce,
+                "with waiters=0 nobody can wait for a debounce window to end",
+            ),
+            None if isinstance(overflow, Overflow) else plain_function(function, overflow),
+            None if idle is None else at_least("the cap of idle keys", idle.cap, 1),
+            timeout("timeout_s", self.timeout_s),
+            *(
+                wanted(name, value, value != 0 and timeout(name, value) is None, "seconds above 0")
+                for name, value in times.items()
+            ),
+        ]
+        if debounce and not any(problems) and debounce.max_delay_s < debounce.delay_s:
+            pair = f"max_delay_s {debounce.max_delay_s}, delay_s {debounce.delay_s}"
+            problems.append(f"{pair}: the first must not be below the second")
+        require(*problems)
 
     def deadline(self, timeout_s: float | None) -> Deadline:
         if timeout_s is AS_SET:
             return Deadline(self.timeout_s)
-        require_timeout("timeout_s", timeout_s)
+        require(timeout("timeout_s", timeout_s))
         return Deadline(timeout_s)
-
-    def _problems_of_places(self) -> list[str]:
-        problems = []
-        if self.waiters < 0:
-            problems.append(f"waiters is {self.waiters}; it must be 0 or more")
-        if self.waiters < 1 and self.overflow is not Overflow.DECLINE_NEW:
-            problems.append(
-                "with waiters=0 nobody waits who could be replaced or merged with; overflow must be"
-                " DECLINE_NEW"
-            )
-        if self.waiters < 1 and self.debounce:
-            problems.append("with waiters=0 nobody can wait for a debounce window to end")
-        if not isinstance(self.overflow, Overflow):
-            try:
-                require_plain_function(self.overflow, "overflow (an Overflow, or a function)")
-            except NotAPlainFunction as exc:
-                problems.extend(exc.problems)
-        if self.idle and self.idle.cap < 1:
-            problems.append(f"the cap of idle keys is {self.idle.cap}; it must be 1 or more")
-        return problems
-
-    def _problems_of_times(self) -> list[str]:
-        times = {"safe_timeout_s": self.safe_timeout_s}
-        if self.idle:
-            times["idle_s"] = self.idle.idle_s
-        if self.debounce:
-            times["delay_s"] = self.debounce.delay_s
-            times["max_delay_s"] = self.debounce.max_delay_s
-        problems = [
-            f"{name} is {value!r}; give seconds above 0"
-            for name, value in times.items()
-            if value == 0 or timeout_problem(name, value) is not None
-        ]
-        if (problem := timeout_problem("timeout_s", self.timeout_s)) is not None:
-            problems.append(problem)
-        if self.debounce and not problems and self.debounce.max_delay_s < self.debounce.delay_s:
-            pair = f"max_delay_s {self.debounce.max_delay_s}, delay_s {self.debounce.delay_s}"
-            problems.append(f"{pair}: the first must not be below the second")
-        return problems
 
 
 @dataclass(slots=True)

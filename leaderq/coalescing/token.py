@@ -23,8 +23,8 @@ from enum import Enum
 from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
+from leaderq.arguments import require_finished
 from leaderq.coalescing.automaton import EnqueueOutcome, Refusal
-from leaderq.plain import require_finished
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # of type checkers: QueueCoordinator() takes any key

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from leaderq.arguments import Seconds, checked_s
+from leaderq.arguments import Seconds, at_least, in_seconds, require
 from leaderq.dyno.delivery import Delivery, Receipt
 from leaderq.dyno.message import DynoMessage
 from leaderq.dyno.queue import DynoQueue
-from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed
+from leaderq.errors import LeaderqError, QueueClosed
 from leaderq.threads import primitives
 from leaderq.timeouts import Deadline
 from leaderq.zookeeper import Operation
@@ -90,8 +90,7 @@ class AsyncDynoQueue:
     """
 
     def __init__(self, queue: DynoQueue, *, poppers: int = 8) -> None:
-        if poppers < 1:
-            raise ConfigurationError(f"poppers={poppers!r}: give 1 or more")
+        require(at_least("poppers", poppers, 1))
         self.queue = queue
         self._is_closed = False
         self._pops = primitives.ThreadPoolExecutor(poppers, "leaderq-dyno-pop")
@@ -123,7 +122,7 @@ class AsyncDynoQueue:
         self, most: int = 1, timeout_s: Seconds | None = 0.0, *, lease_s: Seconds | None = None
     ) -> list[AsyncDelivery]:
         """As :meth:`DynoQueue.pop`, but it returns as soon as there is one."""
-        deadline = Deadline(None if timeout_s is None else checked_s("timeout_s", timeout_s))
+        deadline = Deadline(None if timeout_s is None else in_seconds("timeout_s", timeout_s))
         while True:
             self._check_open()
             left_s = deadline.left_s(_SLICE_S)

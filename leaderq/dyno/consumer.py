@@ -23,7 +23,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from leaderq import chance, clock
-from leaderq.arguments import Seconds, checked_s
+from leaderq.arguments import Seconds, in_seconds
 from leaderq.dyno import transitions
 from leaderq.dyno.delivery import Delivery, Known, LeaseKeeper, Receipt, StaleLease
 from leaderq.dyno.ids import Ids
@@ -194,9 +194,9 @@ class DynoConsumer:
         """
         if not deliveries or (membership := self._membership) is None:
             return deliveries
-        now_ms, writer = self._now_ms(), membership.writer
-        is_standing = writer.surely_stands()
-        mark = membership.mark if is_standing else None
+        writer = membership.writer
+        mark = membership.mark if writer.surely_stands() else None
+        now_ms = self._now_ms()  # after that, which may wait for an answer
         ours = [one for one in deliveries if one.until_ms > now_ms and one.state.member == mark]
         if len(ours) < len(deliveries):
             self._release([one for one in deliveries if one not in ours], writer)
@@ -207,9 +207,10 @@ class DynoConsumer:
         otherwise a busy consumer would never serve the shards of hanging ones. Returns whether some
         of the chosen messages are another's, or dead: then the next choice differs.
         """
-        membership, now_ms, is_changed = self.membership(), self._now_ms(), False
+        membership, is_changed = self.membership(), False
         for view in self._in_order(membership):
             view.refresh()
+            now_ms = self._now_ms()
             with view.lock:
                 room = min(most - len(out), view.reader.most)
                 choices = view.index.choose(room, now_ms, skip=conflicts if conflicts > 1 else 0)
@@ -413,7 +414,7 @@ class DynoConsumer:
 
     def settle_rest(self, delivery: Delivery, delay_s: Seconds, state: DeliveryState) -> None:
         with delivery.lock:
-            self._settle(delivery, self._rest(delivery, checked_s("delay_s", delay_s), state))
+            self._settle(delivery, self._rest(delivery, in_seconds("delay_s", delay_s), state))
 
     def _rest(self, delivery: Delivery, delay_s: float, state: DeliveryState) -> Operations:
         paths = self._paths.shard(delivery.shard)
@@ -434,7 +435,7 @@ class DynoConsumer:
             self._settle(delivery, (*dead, *over), is_gone=True)
 
     def settle_extension(self, delivery: Delivery, lease_s: Seconds | None) -> None:
-        seconds = self._nodes.lease_s if lease_s is None else checked_s("lease_s", lease_s)
+        seconds = self._nodes.lease_s if lease_s is None else in_seconds("lease_s", lease_s)
         if not seconds:
             delivery.release()
             return

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from leaderq import clock
+from leaderq.arguments import is_number, require, unless
 from leaderq.dyno.layout import group_of, name_prefix, parsed_name
 from leaderq.dyno.message import frame_of
 from leaderq.dyno.nodes import OVERTAKEN, QueueNodes
 from leaderq.dyno.transitions import DeadMessage, Operations
-from leaderq.errors import ConfigurationError, CorruptItem
+from leaderq.errors import CorruptItem
 from leaderq.reading import SizedReader, children_of
 from leaderq.zookeeper import Create, Delete
 
@@ -49,8 +50,8 @@ class DynoDeadLetters:
         """Send letters back into the queue, those that are ``wanted`` or those given, ``per_s`` a
         second at most; returns their number (also if they only would be sent).
         """
-        if per_s is not None and not per_s > 0:
-            raise ConfigurationError(f"per_s={per_s!r}: give more than 0 letters a second")
+        is_rate = per_s is None or (is_number(per_s) and per_s > 0)
+        require(unless(is_rate, f"per_s={per_s!r}: give more than 0 letters a second"))
         count = 0
         for letter in self.browse(wanted) if wanted is None or callable(wanted) else wanted:
             if dry_run or self._apply(self._back(letter)):

@@ -7,7 +7,8 @@ it is told the names from time to time. Not thread-safe. Times are milliseconds 
 Each name is in exactly one place: **later** (a heap by the time at which it is due), **due** (a
 heap in the order of delivery), **leased** (somebody has it, as far as is known: this consumer, or
 another), or **ours** (this consumer is about to claim it). Heaps are cleaned when they are read: an
-entry that is not valid any more is dropped there.
+entry that is not valid any more is dropped there. The time may go back, by a clock that is set or
+because it was read before the shard was listed: what was due then is later again.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class ShardIndex:
         self._names: dict[str, MessageName] = {}
         self._rests: dict[str, RestName] = {}
         self._later: list[tuple[int, str]] = []
-        self._due: list[tuple[int, int, str]] = []
+        self._due: list[tuple[int, int, str, int]] = []  # with the time since when it is
         self._leased: dict[str, KnownLease] = {}
         self._over: dict[str, int] = {}
         self._ours: set[str] = set()
@@ -76,7 +77,7 @@ class ShardIndex:
                 self._groups.setdefault(found.group, []).append((found.sequence, name))
         times = [(self.due_ms_of(name), name) for name in parsed]
         self._later = [entry for entry in times if entry[0] > now_ms]
-        self._due = [(*self._order(name), name) for due_ms, name in times if due_ms <= now_ms]
+        self._due = [self._due_entry(name, due_ms) for due_ms, name in times if due_ms <= now_ms]
         for heap in (self._later, self._due, *self._groups.values()):
             heapq.heapify(heap)  # type: ignore[arg-type]
 
@@ -155,25 +156,23 @@ class ShardIndex:
         """The next messages in their order, at most that many; they are ours from now on. ``skip``
         leaves that many to others, if there are more."""
         self._promote(now_ms)
-        chosen: list[Choice] = []
-        passed: list[tuple[int, int, str]] = []
-        while self._due and len(chosen) < most:
+        free: dict[str, tuple[int, int, str, int]] = {}
+        while self._due and len(free) < skip + most:
             entry = heapq.heappop(self._due)
-            name = entry[2]
-            if not self._is_free(name, now_ms):
-                continue
-            if len(passed) < skip and self._due:
-                passed.append(entry)
-                continue
-            chosen.append(self._choice(name))
-            self._ours.add(name)
-        for entry in passed:
-            heapq.heappush(self._due, entry)
-        return chosen
+            if self._is_free(entry[2], now_ms):
+                free[entry[2]] = entry
+            else:
+                self._dropped(entry, now_ms)
+        left = min(skip, max(0, len(free) - 1))
+        names = list(free)[left : left + most]
+        self._ours.update(names)
+        for name, entry in free.items():
+            if name not in self._ours:
+                heapq.heappush(self._due, entry)
+        return [self._choice(name) for name in names]
 
     def choose_these(self, names: Iterable[str], now_ms: int) -> list[Choice]:
         """Those of ``names`` that may be delivered now; they are ours from now on."""
-        self._promote(now_ms)
         free = [name for name in names if self._is_free(name, now_ms)]
         self._ours.update(free)
         return [self._choice(name) for name in free]
@@ -188,7 +187,7 @@ class ShardIndex:
         """The next messages for :meth:`choose`, of those that were due when it was last called."""
         due, names, edge = self._due, dict[str, None](), [(entry, 0) for entry in self._due[:1]]
         while edge and len(names) < most:  # along the heap, which stays as it is
-            (*_, name), at = heapq.heappop(edge)
+            (*_, name, _), at = heapq.heappop(edge)
             if self._is_free(name, now_ms):
                 names[name] = None
             for below in range(2 * at + 1, min(2 * at + 3, len(due))):
@@ -220,7 +219,7 @@ class ShardIndex:
         self._promote(now_ms)
         return [
             self.due_ms_of(name)
-            for name in {name for *_, name in self._due}
+            for name in {name for *_, name, _ in self._due}
             if self._is_free(name, now_ms)
         ]
 
@@ -228,7 +227,7 @@ class ShardIndex:
         """When there is something to deliver: ``now_ms``, the time of the next, or ``None``."""
         self._promote(now_ms)
         while self._due and not self._is_free(self._due[0][2], now_ms):
-            heapq.heappop(self._due)
+            self._dropped(heapq.heappop(self._due), now_ms)
         if self._due:
             return now_ms
         while self._later and not self._is_waiting(self._later[0]):
@@ -252,7 +251,16 @@ class ShardIndex:
         while self._later and self._later[0][0] <= now_ms:
             entry = heapq.heappop(self._later)
             if self._is_waiting(entry):
-                heapq.heappush(self._due, (*self._order(entry[1]), entry[1]))
+                heapq.heappush(self._due, self._due_entry(entry[1], entry[0]))
+
+    def _due_entry(self, name: str, due_ms: int) -> tuple[int, int, str, int]:
+        return *self._order(name), name, due_ms
+
+    def _dropped(self, entry: tuple[int, int, str, int], now_ms: int) -> None:
+        """It is not free: because its time is to come, after all, or it is another entry's."""
+        *_, name, due_ms = entry
+        if due_ms > now_ms and self._is_waiting((due_ms, name)):
+            self._schedule(name)
 
     def _order(self, name: str) -> tuple[int, int]:
         parsed = self._names[name]

@@ -14,7 +14,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from leaderq.arguments import Seconds, checked_s, is_text, is_time
+from leaderq.arguments import Seconds, in_seconds, instance, is_text, is_time, require, wanted
 from leaderq.dyno.layout import MAX_PRIORITY, MessageName, group_of
 from leaderq.errors import ConfigurationError, CorruptItem
 
@@ -65,28 +65,25 @@ class DynoMessage:
     unique_s: Seconds = 0.0
 
     def __post_init__(self) -> None:
-        problems: list[str] = []
         given: Any = self  # the value as it is, even if it is of a wrong type
-
-        def expect(is_so: bool, what: str, wanted: str) -> None:
-            if not is_so:
-                problems.append(f"{what}={getattr(self, what)!r}: give {wanted}")
-
         pairs = given.headers.items() if isinstance(given.headers, Mapping) else [(None, None)]
-        expect(is_text(given.id), "id", "a text")
-        expect(isinstance(given.payload, bytes), "payload", "bytes")
+        are_texts = all(is_text(text) for pair in pairs for text in pair)
         is_priority = type(self.priority) is int and 0 <= self.priority <= MAX_PRIORITY
-        expect(is_priority, "priority", f"0 to {MAX_PRIORITY}")
-        expect(all(is_text(text) for pair in pairs for text in pair), "headers", "texts by texts")
-        for what, text in (("shard", given.shard), ("group", given.group)):
-            expect(text is None or (is_text(text) and text != ""), what, "a text, or None")
-        for what in ("timeout_s", "unique_s"):
-            expect(is_time(getattr(self, what)), what, "seconds")
-        expect(self.unique in Unique.__members__.values(), "unique", "one of Unique")
-        can_stay = bool(self.id and self.unique is Unique.DONE)
-        expect(can_stay or not self.unique_s, "unique_s", "it with an id and Unique.DONE")
-        if problems:
-            raise ConfigurationError(*problems)
+        names = {"shard": given.shard, "group": given.group}
+        named = {name for name, text in names.items() if text is None or (is_text(text) and text)}
+        times = {"timeout_s": self.timeout_s, "unique_s": self.unique_s}
+        is_unique = self.unique in Unique.__members__.values()
+        can_stay = bool(self.id and self.unique is Unique.DONE) or not self.unique_s
+        require(
+            wanted("id", given.id, is_text(given.id), "a text"),
+            instance("payload", given.payload, bytes),
+            wanted("priority", self.priority, is_priority, f"0 to {MAX_PRIORITY}"),
+            wanted("headers", given.headers, are_texts, "texts by texts"),
+            *(wanted(name, text, name in named, "a text, or None") for name, text in names.items()),
+            *(wanted(name, value, is_time(value), "seconds") for name, value in times.items()),
+            wanted("unique", self.unique, is_unique, "one of Unique"),
+            wanted("unique_s", self.unique_s, can_stay, "it with an id and Unique.DONE"),
+        )
 
     @property
     def text(self) -> str:
@@ -175,7 +172,7 @@ class Frame(NamedTuple):
             id, group, body = header.get("id"), header.get("group"), header.get("body")
             "".join((id or "", group or "", body or "", *headers, *headers.values()))  # all texts?
             unique = _UNIQUE[header.get("unique", "done")]
-            unique_s = checked_s("unique_s", header.get("unique_s", 0.0))
+            unique_s = in_seconds("unique_s", header.get("unique_s", 0.0))
             return cls(
                 data[end:], id or "", at_ms, headers, group or None, body or None, unique, unique_s
             )

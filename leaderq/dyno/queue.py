@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from leaderq import clock
-from leaderq.arguments import MAX_S, Seconds, checked_s, checked_type
+from leaderq.arguments import MAX_S, Seconds, at_least, in_seconds, instance, require
 from leaderq.dyno import transitions
 from leaderq.dyno.bodies import Bodies, BodyStore, MissingBody
 from leaderq.dyno.consumer import DynoConsumer
@@ -97,8 +97,10 @@ class DynoQueue:
         name: str = "",
         now_ms: Callable[[], int] | None = None,
     ) -> None:
-        checked_type("retry", retry, Retry | None)
-        checked_type("body_store", body_store, BodyStore | None)
+        require(
+            instance("retry", retry, Retry | None),
+            instance("body_store", body_store, BodyStore | None),
+        )
         names = (shards,) if isinstance(shards, str) else shards
         supplier = names if isinstance(names, ShardSupplier) else FixedShards(*names)
         self.root = root
@@ -108,7 +110,7 @@ class DynoQueue:
         self._now_ms = clock.now_ms if now_ms is None else now_ms
         self._shards, self._bodies = tuple(supplier.shards()), Bodies(body_store, body_bytes)
         self._strategy = strategy or round_robin()
-        self.lease_s = checked_s("lease_s", lease_s)
+        self.lease_s = in_seconds("lease_s", lease_s)
         self._nodes = QueueNodes(
             self._session,
             self._paths,
@@ -119,7 +121,7 @@ class DynoQueue:
             current=supplier.current_shard(),
             lease_s=self.lease_s,
             retry=retry or ITEM_RETRY,
-            ageing_s=None if ageing_s is None else checked_s("ageing_s", ageing_s),
+            ageing_s=None if ageing_s is None else in_seconds("ageing_s", ageing_s),
         )
         self._ids = Ids(self._nodes)
         self._consumer = DynoConsumer(self._nodes, self._ids)
@@ -218,11 +220,11 @@ class DynoQueue:
         return self.push_unique(message, OnConflict.DROP).is_new
 
     def _prepared(self, one: DynoMessage) -> _Push:
-        checked_type("message", one, DynoMessage)
+        require(instance("message", one, DynoMessage))
         shard, now_ms = shard_of(one, self._shards, self._strategy), self._now_ms()
-        due_ms = now_ms + int(checked_s("timeout_s", one.timeout_s) * 1000)
+        due_ms = now_ms + int(in_seconds("timeout_s", one.timeout_s) * 1000)
         payload, body = self._bodies.put(one.payload)
-        unique_s = checked_s("unique_s", one.unique_s)
+        unique_s = in_seconds("unique_s", one.unique_s)
         frame = Frame(payload, one.id, now_ms, one.headers, one.group, body, one.unique, unique_s)
         data = frame.packed()
         if len(data) > (limit := self._session.max_request_bytes - LETTER_BYTES):
@@ -266,18 +268,18 @@ class DynoQueue:
 
         :raises ConnectionLost: not connected.
         """
-        checked_type("most", most, int)
-        checked_type("least", least, int | None)
-        if most < 1:
-            raise ConfigurationError(f"most={most!r}: give 1 or more")
-        wait_s = None if timeout_s is None else checked_s("timeout_s", timeout_s)
-        lease = self.lease_s if lease_s is None else checked_s("lease_s", lease_s)
+        require(
+            instance("most", most, int) or at_least("most", most, 1),
+            instance("least", least, int | None),
+        )
+        wait_s = None if timeout_s is None else in_seconds("timeout_s", timeout_s)
+        lease = self.lease_s if lease_s is None else in_seconds("lease_s", lease_s)
         return self._consumer.pop(most, wait_s, min(most, least or most), lease)
 
     def pop_id(self, id: str, *, lease_s: Seconds | None = None) -> Delivery | None:
         """This message, if it is due and nobody has it."""
         place = self._ids.place(id)
-        lease = self.lease_s if lease_s is None else checked_s("lease_s", lease_s)
+        lease = self.lease_s if lease_s is None else in_seconds("lease_s", lease_s)
         return None if place is None else self._consumer.claim_one(*place, lease)
 
     def redeem(self, receipt: Receipt | str) -> Delivery:
@@ -312,8 +314,8 @@ class DynoQueue:
         ``ending(delivery)`` is called once, on a thread of its own, ``ending_s`` seconds before a
         lease that is not extended any more ends; not if the message is settled, or lost, before.
         """
-        longest_s = None if most_s is None else checked_s("most_s", most_s)
-        ending_s = checked_s("ending_s", ending_s)
+        longest_s = None if most_s is None else in_seconds("most_s", most_s)
+        ending_s = in_seconds("ending_s", ending_s)
         self._consumer.keeper.keep(_checked(deliveries), longest_s, ending, ending_s)
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
@@ -434,7 +436,7 @@ class DynoQueue:
         """Make a message that nobody has due in ``timeout_s`` seconds; it keeps its priority and
         its place among equals. Returns whether there was one.
         """
-        seconds = checked_s("timeout_s", timeout_s)
+        seconds = in_seconds("timeout_s", timeout_s)
 
         def operations(shard: str, name: str, claim: ClaimRead | None) -> Operations | None:
             paths, until_ms = self._paths.shard(shard), self._now_ms() + int(seconds * 1000)
@@ -538,7 +540,7 @@ class DynoQueue:
         message and no dead letter refers to; returns their number. Reads all messages; have one
         process do it that serves all shards.
         """
-        return self._bodies.sweep(checked_s("older_s", older_s), self._used_bodies())
+        return self._bodies.sweep(in_seconds("older_s", older_s), self._used_bodies())
 
     def _used_bodies(self) -> Iterator[str | None]:
         # The dead are read last: a message that dies meanwhile was read among the messages, or is
@@ -569,5 +571,5 @@ class DynoQueue:
 def _checked(deliveries: Iterable[Delivery]) -> list[Delivery]:
     given = list(deliveries)
     for one in given:
-        checked_type("delivery", one, Delivery)
+        require(instance("delivery", one, Delivery))
     return given

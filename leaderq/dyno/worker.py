@@ -7,11 +7,19 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from leaderq.arguments import Seconds, checked_s, checked_type
+from leaderq.arguments import (
+    Seconds,
+    at_least,
+    in_seconds,
+    instance,
+    plain_function,
+    require,
+    require_finished,
+    unless,
+)
 from leaderq.dyno.delivery import Delivery, Ending, StaleLease
 from leaderq.dyno.queue import DynoQueue
-from leaderq.errors import ConfigurationError, QueueClosed, told
-from leaderq.plain import require_finished, require_plain_function
+from leaderq.errors import QueueClosed, told
 from leaderq.threads import Backoff, Retry, Service
 from leaderq.timeouts import Deadline
 
@@ -27,7 +35,7 @@ class Postpone(Exception):
     """
 
     def __init__(self, delay_s: Seconds) -> None:
-        self.delay_s = checked_s("delay_s", delay_s)
+        self.delay_s = in_seconds("delay_s", delay_s)
         super().__init__(f"postponed by {self.delay_s} s")
 
 
@@ -64,19 +72,19 @@ class Worker:
         ending_s: Seconds = 5.0,
         retry: Mapping[type[BaseException], Retry | None] | None = None,
     ) -> None:
-        if threads < 1:
-            raise ConfigurationError(f"threads={threads!r}: give 1 or more")
-        require_plain_function(handler, "the handler of a Worker")
+        require(at_least("threads", threads, 1), plain_function("the handler of a Worker", handler))
         self._queue = queue
         self._handler = handler
         self._retry = dict(retry or {})
         for kind, policy in dict[Any, object](self._retry).items():
-            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-                raise ConfigurationError(f"retry by {kind!r}: give classes of exceptions")
-            checked_type("retry", policy, Retry | None)
-        most_s = None if most_s is None else checked_s("most_s", most_s)
+            is_class = isinstance(kind, type) and issubclass(kind, BaseException)
+            require(
+                unless(is_class, f"retry by {kind!r}: give classes of exceptions"),
+                instance("retry", policy, Retry | None),
+            )
+        most_s = None if most_s is None else in_seconds("most_s", most_s)
         self._keep = partial(
-            queue.keep, most_s=most_s, ending=ending, ending_s=checked_s("ending_s", ending_s)
+            queue.keep, most_s=most_s, ending=ending, ending_s=in_seconds("ending_s", ending_s)
         )
         self._services = [
             Service(f"leaderq-dyno-worker-{number}", self._run) for number in range(threads)

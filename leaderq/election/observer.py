@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from leaderq import clock
+from leaderq.arguments import plain_function, require
 from leaderq.election.layout import (
     Layout,
     TermRecord,
@@ -38,7 +39,6 @@ from leaderq.errors import (
     RequestRefused,
 )
 from leaderq.events import Stage
-from leaderq.plain import require_plain_function
 from leaderq.threads import primitives
 from leaderq.zookeeper import (
     AnyClient,
@@ -193,7 +193,7 @@ class Observer:
         """The first view for which ``fact`` holds, or the last one seen within ``timeout_s``. Looks
         whenever something below the career changes, and once a second besides.
         """
-        require_plain_function(fact, "fact")
+        require(plain_function("fact", fact))
         changed = primitives.Event()
         end_s = clock.now_s() + timeout_s
         with self.watching(lambda _event: changed.set()):

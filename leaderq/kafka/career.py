@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Literal
 
+from leaderq.arguments import require_finished
 from leaderq.career import LeaderCareer, career_name, career_problems
 from leaderq.config import Settings
 from leaderq.errors import ConfigurationError, Deposed, KafkaFenced, UnknownTopic
@@ -19,7 +20,6 @@ from leaderq.kafka.handling.on_error import ErrorOption, PoisonRecord, is_about_
 from leaderq.kafka.record import Deserializer, Record
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
-from leaderq.plain import require_finished
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Operation
 

@@ -27,6 +27,7 @@ from itertools import chain
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
+from leaderq.arguments import plain_function, require
 from leaderq.config import Settings
 from leaderq.config.settings import TABLE, Section
 from leaderq.errors import ConfigurationError
@@ -35,7 +36,6 @@ from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.handling.context import BatchShape
 from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.record import Deserializer
-from leaderq.plain import require_plain_function
 
 
 class StoreKind(str, Enum):
@@ -174,8 +174,7 @@ def deserializer_of(career: object, name: str) -> Deserializer | None:
 def check(declared: Declaration, others: Iterable[str] = ()) -> None:
     """Raise a ConfigurationError with all problems and ``others``, if there are any."""
     kinds = _problems_of_reading, _problems_of_batches, _problems_elsewhere
-    if problems := [*chain.from_iterable(find(declared) for find in kinds), *others]:
-        raise ConfigurationError(*problems)
+    require(*chain.from_iterable(find(declared) for find in kinds), *others)
 
 
 def _problems_of_reading(declared: Declaration) -> Iterator[str]:
@@ -226,9 +225,10 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
 def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
     where = declared.where
     given = {name: getattr(declared, name) for name in _DESERIALIZERS}
-    functions = {f"{name} of {where}": each for name, each in given.items() if each is not None}
+    for name, each in given.items():
+        if problem := plain_function(f"{name} of {where}", each, or_none=True):
+            yield problem
     checks: tuple[Any, ...] = (
-        *(partial(require_plain_function, each, what) for what, each in functions.items()),
         lambda: delivery_of(declared.delivery, declared.offsets, where),
         lambda: policy(declared.on_error, where),
     )

@@ -27,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from leaderq import clock
+from leaderq.arguments import require
 from leaderq.config import KafkaSecurity
 from leaderq.errors import (
     AccessRefused,
@@ -355,15 +356,14 @@ def _sender_of(client: str, options: Mapping[str, Any]) -> SenderFactory:
         library = ClientLibrary(client)
     except ValueError:
         raise ConfigurationError(f"client={client!r}: give 'kafka-python' or 'confluent'") from None
-    if problems := list(option_problems(library, options, "the options of a KafkaSink")):
-        raise ConfigurationError(*problems)
+    require(*option_problems(library, options, "the options of a KafkaSink"))
     if library is ClientLibrary.KAFKA_PYTHON:
         from leaderq.kafka.clients.kafka_python_producer import KafkaPythonSender
 
         return KafkaPythonSender
-    from leaderq.kafka.clients.confluent_connection import require
+    from leaderq.kafka.clients.confluent_connection import require as require_confluent
 
-    require()
+    require_confluent()
     from leaderq.kafka.clients.confluent_producer import ConfluentSender
 
     return ConfluentSender

@@ -15,6 +15,7 @@ from leaderq.producing.buffer import RequestBuffer
 from leaderq.producing.memory import BufferedRequest, JournalCopy
 from leaderq.producing.options import Block, FullPolicy, WhenFull
 from leaderq.producing.spill import OnDurable, Spill
+from leaderq.threads import Waiter
 
 _LOOK_S = 0.05
 _CROWDED_S = 1.0
@@ -42,7 +43,8 @@ class Admission:
         on_durable: OnDurable | None,
         wake: Callable[[], object],
     ) -> None:
-        self.wake = wake
+        self._wake = wake
+        self._waiter: Waiter[Callable[[], object]] | None = None
         self.is_placed = False
         """Once decided: ``False`` if the policy has dropped it, and its listeners know."""
         self._buffer, self._request, self._on_durable = buffer, request, on_durable
@@ -62,16 +64,12 @@ class Admission:
         return self._buffer.admit(self._attempted)
 
     def leave(self) -> None:
-        self._buffer.leave_line(self.wake)
+        if self._waiter is not None:
+            self._buffer.leave_line(self._waiter)
 
     def _attempted(self) -> float | None:
-        buffer, line = self._buffer, self._buffer.awaiting_room
-        if (
-            line
-            and line[0] != self.wake
-            and isinstance(self._policy, Block)
-            and not buffer.is_closing
-        ):
+        buffer, waiters = self._buffer, self._buffer.awaiting_room.waiters
+        if waiters and waiters[0] is not self._waiter and isinstance(self._policy, Block):
             return self._wait_in_line(None)
         try:
             self.is_placed = buffer.place(self._request, self._on_durable)
@@ -119,8 +117,8 @@ class Admission:
         left_s = float("inf") if self._give_up_s is None else self._give_up_s - clock.now_s()
         if left_s <= 0:
             raise self._full()
-        if self.wake not in self._buffer.awaiting_room:
-            self._buffer.awaiting_room.append(self.wake)
+        if self._waiter is None:
+            self._waiter = self._buffer.awaiting_room.join(self._wake, self._wake)
         return left_s if look_s is None else min(look_s, left_s)
 
     def _full(self) -> BufferFull:

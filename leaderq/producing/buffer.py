@@ -38,11 +38,11 @@ from leaderq.producing.account import (
     settled,
     step,
 )
-from leaderq.producing.listeners import ListenerDispatcher, resolve
+from leaderq.producing.listeners import LossLog, news_of, resolve
 from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestMemory, RequestPlace
 from leaderq.producing.options import Block, ProducerOptions
 from leaderq.producing.spill import DiskState, JournalBacklog, OnDurable, Piece, Spill
-from leaderq.threads import Waker, primitives
+from leaderq.threads import Waiter, WaitingLine, Waker, primitives
 from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
@@ -73,15 +73,18 @@ class RequestBuffer:
     def __init__(self, options: ProducerOptions, spill: Spill | None) -> None:
         self._options, self._marks = options, options.marks
         self.spill = spill
-        self.dispatcher = ListenerDispatcher(options.name)
+        self.news = news_of(options.name)
+        """Calls of listeners and futures, to be made without the lock."""
+        self.loss_log = LossLog(options.name, self.news)
         self._losses: deque[Lost] = deque(maxlen=_LOSSES)
         # Reentrant only so that a call which interrupts its own thread can be refused.
         self._lock = primitives.RLock()
         self._to_send, self._to_read = Waker(), Waker()
         self._to_process = [Waker() for _ in range(options.lanes)]
         self._awaiting_end: list[Waker] = []
-        self.awaiting_room: deque[Callable[[], object]] = deque()
-        """The wake functions of those who wait for room: first come, first served."""
+        self.awaiting_room: WaitingLine[Callable[[], object]] = WaitingLine(_have_look)
+        """Those who wait for room. What room there is depends on the state, the disk and the
+        policy, so the first is only woken, and looks for itself."""
         self._wanted = 0
         """How many requests ready wake the sender; 0: it does not wait."""
         self.is_closing = False
@@ -220,7 +223,7 @@ class RequestBuffer:
         self._acknowledge(ids)
         for one in waited:
             resolve(one.waiter, one.stored_at)
-        self.dispatcher.tell()
+        self.news.deliver()
 
     def _is_over(self, one: BufferedRequest) -> bool:
         if not self.memory.remove(one):
@@ -273,7 +276,7 @@ class RequestBuffer:
             ids = self.backlog.take_acks()
             self.judge()
         self._acknowledge(ids)
-        self.dispatcher.tell()
+        self.news.deliver()
 
     def taken_out(self, piece: Piece, stored: int) -> list[BufferedRequest]:
         """This was read from the journal, where ``stored`` requests lay unread; nothing: lost."""
@@ -294,8 +297,7 @@ class RequestBuffer:
     def close_entry(self) -> None:
         with self._lock:
             self.is_closing = True
-            for wake in self.awaiting_room:
-                wake()
+            self.awaiting_room.close(self._closed)
             self._to_send.wake()
 
     def stop(self) -> None:
@@ -382,7 +384,7 @@ class RequestBuffer:
                 is_taken = self.place(one, on_durable)
             except JournalSlow:
                 return False
-        self.dispatcher.tell()
+        self.news.deliver()
         return is_taken
 
     def admit(self, attempt: Callable[[], float | None]) -> float | None:
@@ -395,13 +397,11 @@ class RequestBuffer:
             with self._lock:
                 return attempt()
         finally:
-            self.dispatcher.tell()
+            self.news.deliver()
 
-    def leave_line(self, wake: Callable[[], object]) -> None:
-        if wake in self.awaiting_room:
-            with self._lock, suppress(ValueError):
-                self.awaiting_room.remove(wake)
-                self._wake_first()
+    def leave_line(self, waiter: Waiter[Callable[[], object]]) -> None:
+        with self._lock:
+            self.awaiting_room.leave(waiter)
 
     def refuse(self, why: str) -> None:
         self.refuse_reentry()
@@ -417,7 +417,7 @@ class RequestBuffer:
         """
         memory, marks, spill = self.memory, self._marks, self.spill
         if self.is_closing:
-            raise ProducerClosed("this producer is closed, and takes nothing more")
+            raise self._closed()
         if self.state is BufferState.BLOCKED:
             self._look_for_room(one.size)
         items = len(memory)
@@ -493,6 +493,10 @@ class RequestBuffer:
         for waker in self._awaiting_end:
             waker.wake()
 
+    @staticmethod
+    def _closed() -> ProducerClosed:
+        return ProducerClosed("this producer is closed, and takes nothing more")
+
     def _look_for_room(self, size: int) -> None:
         """Leave *blocked* if memory, or the journal if there is one, takes ``size`` bytes again."""
         spill = self.spill
@@ -551,7 +555,7 @@ class RequestBuffer:
         listener = self._options.state_listener
         if listener is not None and self.state is not before:
             after = self.state
-            self.dispatcher.note(lambda: listener(before, after))
+            self.news.put(lambda: listener(before, after))
         self._to_send.wake()
 
     def _write_down(self, most: int | None = None) -> bool:
@@ -580,7 +584,7 @@ class RequestBuffer:
             if (error := spill.prepare(one)) is not None:
                 one.copy = JournalCopy.NEVER
                 text = "request changed after it was sent, kept in memory only key=%r error=%s"
-                self.dispatcher.note(lambda: log.warning(text, one.key, error))
+                self.news.put(lambda: log.warning(text, one.key, error))
                 return True
             return spill.append(one, None)
         except RequestTooLarge:
@@ -596,16 +600,16 @@ class RequestBuffer:
         one.place = RequestPlace.SETTLED
         self.account.give_up(reason)
         lost = Lost(one.request, one.key, reason, error)
-        self.dispatcher.note_loss(lost)
+        self.loss_log.note(lost)
         if reason is not LossReason.SKIPPED:
             self._losses.append(lost)
         listener = self._options.dropped_listener
         if listener is not None:
-            self.dispatcher.note(lambda: listener(lost))
+            self.news.put(lambda: listener(lost))
         waiter = one.waiter
         if waiter is not None:
             told = with_cause(RequestGivenUp(reason.value), error)
-            self.dispatcher.note(lambda: resolve(waiter, error=told), is_owed=True)
+            self.news.put(lambda: resolve(waiter, error=told), is_owed=True)
 
     def _push(self, one: BufferedRequest) -> None:
         worker = self.memory.push(one)
@@ -638,4 +642,9 @@ class RequestBuffer:
     def _wake_first(self) -> None:
         """Also without the lock: on the journal's thread, which must not wait for it."""
         with suppress(IndexError):
-            self.awaiting_room[0]()
+            self.awaiting_room.admit()
+
+
+def _have_look(wake: Callable[[], object]) -> bool:
+    wake()
+    return False

@@ -1,5 +1,5 @@
-"""Tells listeners and the log, one call at a time and in order, on whichever thread has news; never
-under the lock of the buffer.
+"""What a buffered producer tells listeners, futures and the log: one call at a time, in order, on
+whichever thread has news; never under the lock of the buffer.
 
 A listener that is slow, fails, or itself uses the producer stops nobody: while one is told, other
 threads leave their news and go on. News beyond a bound are counted as untold. Nothing here waits
@@ -9,68 +9,58 @@ for a lock, so a finalizer or a signal handler may leave news too.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from leaderq import clock
+from leaderq.arguments import require_finished
 from leaderq.errors import told
-from leaderq.plain import require_finished
 from leaderq.producing.account import LossReason, Lost
-from leaderq.threads import primitives
+from leaderq.threads import Listeners, primitives
 
 log = logging.getLogger(__name__)
 
+News = Callable[[], object]
+"""A call to be made: of a listener, of the log, of a future."""
 _KEPT = 10_000
 _QUIET_S = 10.0
 
 
-class ListenerDispatcher:
-    """See the module."""
+def news_of(producer: str) -> Listeners[News]:
+    """The news of a producer."""
+    news: Listeners[News] = Listeners(producer, most=_KEPT)
+    news.add(lambda call: require_finished(call(), "a listener"))
+    return news
 
-    def __init__(self, name: str) -> None:
+
+class LossLog:
+    """Logs lost requests: the first of a reason at once with key and error, others within ten
+    seconds together. Guarded by the buffer's lock, except where it says otherwise.
+    """
+
+    def __init__(self, name: str, news: Listeners[News]) -> None:
         self._name = name
-        self._news: deque[Callable[[], object]] = deque()
-        self._telling = primitives.Lock()
-        self.untold = 0
+        self._news = news
         self._lost: dict[LossReason, tuple[int, Lost]] = {}
         self._next_s: dict[LossReason, float] = {}
         self._is_due = False
 
-    def note(self, news: Callable[[], object], *, is_owed: bool = False) -> None:
-        """Leave news, to be told in any case if ``is_owed``; may be called under any lock."""
-        if is_owed or len(self._news) < _KEPT:
-            self._news.append(news)
-        else:
-            self.untold += 1
-
-    def tell(self) -> None:
-        """Tell waiting news, unless another thread is doing that; called without any lock."""
-        while self._news and self._telling.acquire(blocking=False):
-            try:
-                while self._news:
-                    self._call(self._news.popleft())
-            finally:
-                self._telling.release()
-
-    def note_loss(self, lost: Lost) -> None:
-        """Have a lost request logged, once: the first of a reason at once with key and error,
-        others within ten seconds together. Called under the buffer's lock.
-        """
+    def note(self, lost: Lost) -> None:
+        """Have a lost request logged, once."""
         if lost.reason is LossReason.SKIPPED:
             return
         self._lost[lost.reason] = self._lost.get(lost.reason, (0, lost))[0] + 1, lost
         if not self._is_due and clock.now_s() >= self._next_s.get(lost.reason, 0.0):
             self._is_due = True
-            self.note(self._log_losses, is_owed=True)
+            self._news.put(self._write, is_owed=True)
 
-    def tell_losses(self) -> None:
-        """Log all losses that are not logged yet."""
+    def write_all(self) -> None:
+        """Log all losses that are not logged yet; called without any lock."""
         self._next_s.clear()
-        self.note(self._log_losses, is_owed=True)
-        self.tell()
+        self._news.put(self._write, is_owed=True)
+        self._news.deliver()
 
-    def _log_losses(self) -> None:
+    def _write(self) -> None:
         self._is_due = False
         now = clock.now_s()
         for reason in list(self._lost):
@@ -86,14 +76,6 @@ class ListenerDispatcher:
                 lost.key,
                 None if lost.error is None else told(lost.error),
             )
-
-    def _call(self, news: Callable[[], object]) -> None:
-        try:
-            require_finished(news(), "a listener")
-        except KeyboardInterrupt:  # of a caller in the main thread
-            raise
-        except BaseException:  # also SystemExit: it may be the sender's thread, which must go on
-            log.exception("listener of a producer failed producer=%s", self._name)
 
 
 def resolve(

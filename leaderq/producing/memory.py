@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from leaderq.arguments import require_finished
 from leaderq.errors import ConfigurationError
-from leaderq.plain import require_finished
 from leaderq.threads import primitives
 
 

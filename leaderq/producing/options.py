@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
-from leaderq.errors import ConfigurationError
-from leaderq.plain import require_plain_function
+from leaderq.arguments import at_least, is_number, plain_function, require, unless
 from leaderq.producing.account import BufferState, Lost, Watermarks
 from leaderq.threads import Retry
 
@@ -75,34 +74,28 @@ class ProducerOptions:
         :raises ConfigurationError: with every problem found.
         """
         counts = ("max_items", "max_bytes", "workers", "batch_items", "batch_bytes", "max_waiters")
-        times = ("linger_s", "ttl_s", "sink_timeout_s", "close_timeout_s")
-        told = {name: getattr(self, name) for name in (*counts, *times)}
-        problems = [f"{name}={told[name]!r}: give 1 or more" for name in counts if told[name] < 1]
-        problems += [
-            f"{name}={told[name]!r}: give 0 or more seconds"
-            for name in times
-            if told[name] is not None and told[name] < 0
-        ]
-        if not 0 <= self.low < self.high <= 1:
-            problems.append(
-                f"low={self.low!r}, high={self.high!r}: "
-                "give shares of the memory with 0 <= low < high <= 1"
-            )
-        if self.workers > 1 and self.process is None:
-            problems.append(
-                f"workers={self.workers!r}: there is no process step for them; give process, or "
-                "leave workers out"
-            )
-        if self.workers > 1 and self.key is None:
-            problems.append(
-                f"workers={self.workers!r} without a key: which requests must stay in order? Give "
-                "key, a callable of the request"
-            )
-        for name in ("process", "key", "dropped_listener", "state_listener"):
-            if (function := getattr(self, name)) is not None:
-                try:
-                    require_plain_function(function, name)
-                except ConfigurationError as exc:
-                    problems += exc.problems
-        if problems:
-            raise ConfigurationError(*problems)
+        functions = ("process", "key", "dropped_listener", "state_listener")
+        given = vars(self)
+        low, high, workers = self.low, self.high, f"workers={self.workers!r}"
+        is_wide = is_number(self.workers) and self.workers > 1
+        require(
+            *(at_least(name, given[name], 1) for name in counts),
+            at_least("linger_s", self.linger_s, 0, "seconds"),
+            at_least("ttl_s", self.ttl_s, 0, "seconds", or_none=""),
+            at_least("sink_timeout_s", self.sink_timeout_s, 0, "seconds"),
+            at_least("close_timeout_s", self.close_timeout_s, 0, "seconds", or_none=""),
+            unless(
+                is_number(low) and is_number(high) and 0 <= low < high <= 1,
+                f"low={low!r}, high={high!r}: give shares of the memory with 0 <= low < high <= 1",
+            ),
+            unless(
+                self.process is not None or not is_wide,
+                f"{workers}: there is no process step for them; give process, or leave workers out",
+            ),
+            unless(
+                self.key is not None or not is_wide,
+                f"{workers} without a key: which requests must stay in order? Give key, a callable "
+                "of the request",
+            ),
+            *(plain_function(name, given[name], or_none=True) for name in functions),
+        )

@@ -31,13 +31,13 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Hashable
-from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from leaderq import clock
+from leaderq.arguments import plain_function, require, timeout
 from leaderq.errors import (
     ConfigurationError,
     JournalSlow,
@@ -49,7 +49,6 @@ from leaderq.errors import (
     told,
 )
 from leaderq.observability.figures import FigureSource, offer_figures
-from leaderq.plain import require_plain_function
 from leaderq.producing.account import BufferState, Lost, Settlement, Snapshot
 from leaderq.producing.admission import Admission
 from leaderq.producing.buffer import RequestBuffer
@@ -61,8 +60,8 @@ from leaderq.producing.options import Block, FullPolicy, ProducerOptions
 from leaderq.producing.sending import Shutdown, SinkSender, journal_reader, process_worker
 from leaderq.producing.sinks import Sink, require_sink
 from leaderq.producing.spill import OnDurable, Spill
-from leaderq.threads import Retry, Waker, primitives
-from leaderq.timeouts import AS_SET, require_timeout
+from leaderq.threads import Retry, TaskWaker, Waker, primitives
+from leaderq.timeouts import AS_SET
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +70,6 @@ FOR_EVER: Final = Retry(most_s=2.0)
 _EXIT_S = 2.0
 _DURABLE_S = 60.0
 _FORCED_S = 1.0
-_LONGEST_S = 3600.0
 if TYPE_CHECKING:
     from typing_extensions import (
         TypeVar,  # of type checkers: a bare BufferedProducer takes anything
@@ -166,8 +164,8 @@ class BufferedProducer(Generic[T]):
             raise ConfigurationError(
                 f"persistence={persistence!r} needs a journal; give its directory as journal=..."
             )
-        for method in ("serialize", "deserialize"):
-            require_plain_function(getattr(codec, method, None), f"the codec's {method}")
+        methods = ("serialize", "deserialize")
+        require(*(plain_function(f"the codec's {m}", getattr(codec, m, None)) for m in methods))
         self._codec = codec
         self._is_foreign = False  # whether this process is a fork of that which made it
         self._spill = None if journal is None else Spill(journal, persistence, codec, key)
@@ -233,7 +231,7 @@ class BufferedProducer(Generic[T]):
                 "not on disk"
             )
         if on_durable is not None:
-            require_plain_function(on_durable, "on_durable")
+            require(plain_function("on_durable", on_durable))
             return self._admit(one, timeout_s, on_durable)
         if spill.journal.is_writer:
             raise WouldDeadlock(
@@ -279,28 +277,18 @@ class BufferedProducer(Generic[T]):
         event loop. Cancelled while it waits for room, the request was not taken; while it waits for
         the disk, it was.
         """
-        loop, spill = asyncio.get_running_loop(), self._spill
+        spill = self._spill
         durable: primitives.Future[None] | None = None
         on_durable: OnDurable | None = None
         if spill is not None and spill.waits_for_disk:
             durable = primitives.Future()
             on_durable = partial(resolve, durable, None)
-        woken = asyncio.Event()
-
-        def wake() -> None:
-            with suppress(RuntimeError):  # a loop that is closed needs no news
-                loop.call_soon_threadsafe(woken.set)
-
+        waker = TaskWaker()
         one = self._entered(request, ttl_s, timeout_s)
-        admission = self._admission(one, timeout_s, on_durable, wake)
+        admission = self._admission(one, timeout_s, on_durable, waker.wake)
         try:
             while (wait_s := admission.attempt()) is not None:
-                timer = loop.call_later(min(wait_s, _LONGEST_S), woken.set)
-                try:
-                    await woken.wait()
-                finally:
-                    timer.cancel()
-                woken.clear()
+                await waker.wait(wait_s)
         finally:
             admission.leave()
         if durable is not None and admission.is_placed:
@@ -312,7 +300,7 @@ class BufferedProducer(Generic[T]):
     def _entered(self, request: T, ttl_s: float | None, timeout_s: float | None) -> BufferedRequest:
         self._refuse_in_child()
         if timeout_s is not AS_SET:
-            require_timeout("timeout_s", timeout_s)
+            require(timeout("timeout_s", timeout_s))
         options = self._options
         data = None if self._spill is None else self._codec.serialize(request)
         size = measured(request) if data is None else len(data)
@@ -385,7 +373,7 @@ class BufferedProducer(Generic[T]):
                 retries=sender.retries,
                 sink_error=_text(sender.last_error),
                 journal_error=None if spill is None else _text(spill.last_error),
-                untold=buffer.dispatcher.untold,
+                untold=buffer.news.untold,
             )
 
     @property
@@ -404,7 +392,7 @@ class BufferedProducer(Generic[T]):
         confirmed or safely in the journal, else it says how many are not, which, and why.
         """
         self._refuse_in_child()
-        require_timeout("timeout_s", timeout_s)
+        require(timeout("timeout_s", timeout_s))
         self._buffer.refuse_reentry()
         up_to = self._buffer.line_end
         self._buffer.wait_settled(timeout_s, up_to)
@@ -431,7 +419,7 @@ class BufferedProducer(Generic[T]):
             return Settlement()
         self._buffer.refuse_reentry()
         wait_s = self._options.close_timeout_s if timeout_s is AS_SET else timeout_s
-        require_timeout("timeout_s", wait_s)
+        require(timeout("timeout_s", wait_s))
         if not self._shutdown.is_over:
             self._buffer.close_entry()
             try:

@@ -24,6 +24,7 @@ from collections.abc import Hashable, Sequence
 from typing import Final
 
 from leaderq import clock
+from leaderq.arguments import require_finished
 from leaderq.errors import (
     LeaderqError,
     ProducerClosed,
@@ -33,7 +34,6 @@ from leaderq.errors import (
     told,
     with_cause,
 )
-from leaderq.plain import require_finished
 from leaderq.producing.account import LossReason
 from leaderq.producing.buffer import Gone, RequestBuffer
 from leaderq.producing.listeners import resolve
@@ -487,4 +487,4 @@ class Shutdown:
             place = None if number is None or spill is None else spill.journal.place(number)
             text = "closed before it was confirmed; the request is in the journal, and is sent from"
             resolve(waiter, error=ProducerClosed(f"{text} there: {place}", place))
-        buffer.dispatcher.tell_losses()
+        buffer.loss_log.write_all()

@@ -9,6 +9,7 @@ from functools import partial
 from operator import index, is_
 from typing import Any, NamedTuple, Protocol
 
+from leaderq.arguments import NotAPlainFunction, plain_function, require, require_finished, wanted
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -20,7 +21,6 @@ from leaderq.errors import (
     told,
     with_cause,
 )
-from leaderq.plain import NotAPlainFunction, require_finished, require_plain_function
 from leaderq.threads import Service, primitives
 
 
@@ -128,8 +128,10 @@ def require_sink(sink: object) -> None:
     if not hasattr(sink, "send") or not hasattr(sink, "close"):
         remedy = "; a callable becomes a sink as CallableSink(...)" if callable(sink) else ""
         raise ConfigurationError(f"sink={sink!r} has no send and close{remedy}")
-    require_plain_function(sink.send, "the sink's send")
-    require_plain_function(sink.close, "the sink's close")
+    require(
+        plain_function("the sink's send", sink.send),
+        plain_function("the sink's close", sink.close),
+    )
 
 
 class CallableSink:
@@ -154,9 +156,10 @@ class CallableSink:
         refuses: tuple[type[Exception], ...] = (),
         close: Callable[[], object] | None = None,
     ) -> None:
-        require_plain_function(call, "call")
-        if close is not None:
-            require_plain_function(close, "close")
+        require(
+            plain_function("call", call),
+            plain_function("close", close, or_none=True),
+        )
         self._call = call
         self._each = each
         self._refuses = checked_refuses(refuses)
@@ -207,11 +210,11 @@ def checked_refuses(refuses: Any) -> tuple[type[Exception], ...]:
 
     :raises ConfigurationError: it is not.
     """
-    if not isinstance(refuses, tuple) or not all(
+    are_errors = isinstance(refuses, tuple) and all(
         inspect.isclass(one) and issubclass(one, Exception) for one in refuses
-    ):
-        raise ConfigurationError(f"refuses={refuses!r}: give a tuple of classes of exceptions")
-    return refuses
+    )
+    require(wanted("refuses", refuses, are_errors, "a tuple of classes of exceptions"))
+    return tuple(refuses)
 
 
 MAX_ITEMS = 100
@@ -263,7 +266,7 @@ class QueueSink:
             if queue is None or not hasattr(queue, "put_many"):
                 raise ConfigurationError(f"QueueSink needs a queue, or put_many; got {queue!r}")
             put_many = queue.put_many
-        require_plain_function(put_many, "put_many")
+        require(plain_function("put_many", put_many))
         self._put_many = put_many
         self._refuses: tuple[type[Exception], ...] = (TooLarge, *checked_refuses(refuses))
         self._options = options

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from leaderq import clock
+from leaderq.arguments import require_finished
 from leaderq.errors import (
     ConfigurationError,
     JournalClosed,
@@ -37,7 +38,6 @@ from leaderq.errors import (
     WouldDeadlock,
     told,
 )
-from leaderq.plain import require_finished
 from leaderq.producing.codec import Codec
 from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, Policy
 from leaderq.producing.journal.journal import WAIT_S

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from leaderq import clock
+from leaderq.arguments import at_least, require
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues.consuming import Item
 from leaderq.queues.recipes import QueueRecipe
@@ -105,8 +106,7 @@ class AsyncQueue(Generic[T]):
     """
 
     def __init__(self, queue: QueueRecipe[T] | SimpleDistributedQueue, *, takers: int = 8) -> None:
-        if takers < 1:
-            raise ConfigurationError(f"takers={takers!r}: give 1 or more")
+        require(at_least("takers", takers, 1))
         names = ("put", "put_many", "take")
         if isinstance(queue, SimpleDistributedQueue):
             names = ("offer", "offer_many", "take_item")

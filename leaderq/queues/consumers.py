@@ -10,8 +10,8 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from leaderq.errors import ConfigurationError, QueueClosed
-from leaderq.plain import require_plain_function
+from leaderq.arguments import at_least, plain_function, require, unless
+from leaderq.errors import QueueClosed
 from leaderq.queues.serializers import BYTES, QueueSerializer
 from leaderq.retrying import ITEM_RETRY
 from leaderq.threads import PerThread, Retry, primitives
@@ -64,24 +64,20 @@ class QueueOptions(Generic[T]):
     claim_ahead: int = 100
 
     def __post_init__(self) -> None:
-        if self.consumer is not None:
-            require_plain_function(self.on_value, "consumer")
-        if self.consume_batch is not None:
-            require_plain_function(self.consume_batch, "consume_batch")
-        most, flush_s, ahead = self.max_items, self.final_flush_s, self.claim_ahead
-        batch, width, refresh = self.batch_items, self.workers, self.min_items_before_refresh
         is_one = self.consumer is None or self.consume_batch is None
         is_of_threads = not isinstance(self.executor, primitives.ProcessPoolExecutor)
         why = "items are acknowledged by the process that claimed them; give a ThreadPoolExecutor"
-        ConfigurationError.unless(
-            (is_one, "give either consumer or consume_batch, not both"),
-            (is_of_threads, f"executor is a ProcessPoolExecutor: {why}"),
-            (batch >= 1, f"batch_items={batch!r}: give 1 or more"),
-            (width >= 1, f"concurrency={width!r}: give 1 or more"),
-            (most is None or most >= 1, f"max_items={most!r}: give 1 or more, or None"),
-            (flush_s >= 0, f"final_flush_s={flush_s!r}: give 0 or more seconds"),
-            (ahead >= 0, f"claim_ahead={ahead!r}: give 0 or more values"),
-            (refresh >= 0, f"min_items_before_refresh={refresh!r}: give 0 or more"),
+        require(
+            plain_function("consumer", self.on_value, or_none=self.consumer is None),
+            plain_function("consume_batch", self.consume_batch, or_none=True),
+            unless(is_one, "give either consumer or consume_batch, not both"),
+            unless(is_of_threads, f"executor is a ProcessPoolExecutor: {why}"),
+            at_least("batch_items", self.batch_items, 1),
+            at_least("concurrency", self.workers, 1),
+            at_least("max_items", self.max_items, 1, or_none=""),
+            at_least("final_flush_s", self.final_flush_s, 0, "seconds"),
+            at_least("claim_ahead", self.claim_ahead, 0, "values"),
+            at_least("min_items_before_refresh", self.min_items_before_refresh, 0),
         )
 
     @property
@@ -136,8 +132,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
     """
 
     def __init__(self, capacity: int | None = None) -> None:
-        if capacity is not None and capacity < 1:
-            raise ConfigurationError(f"capacity={capacity!r}: give 1 or more, or None for no bound")
+        require(at_least("capacity", capacity, 1, or_none="for no bound"))
         self._capacity = math.inf if capacity is None else capacity
         self._changed = primitives.Condition()
         self._entries: list[_Entry[T]] = []  # in the order in which they came

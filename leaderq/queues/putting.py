@@ -20,9 +20,9 @@ failure:
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import partial
+from types import MethodType
 from typing import Any, Generic, TypeVar
 
 from leaderq import chance, clock
@@ -41,7 +41,7 @@ from leaderq.queues.wire import payload
 from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
 from leaderq.retrying import retry_until_connected
-from leaderq.threads import Capacity, Service, primitives
+from leaderq.threads import Capacity, Listeners, primitives
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import OperationGroup, batched
 from leaderq.zookeeper import Create, Operation, Session
@@ -59,7 +59,6 @@ WARN_FROM = LAST_SEQUENCE // 10 * 9
 """From this number on there is a warning, once per queue object."""
 _EVERY = 1024
 _OP_BYTES = 96
-_TOLD_AT_A_TIME = 100
 KEPT_FAILURES = 100
 """Failures whose items are kept; the others are counted."""
 _OnPut = Callable[["Put", list[Any] | None, LeaderqError | None], None]
@@ -178,61 +177,11 @@ class PutListener:
         """``items`` of one znode were not stored; if ``error`` is ``ConnectionLost``, perhaps."""
 
 
-class PutListeners:
-    """Calls the listeners, on a thread that exists from the first listener on, then ``on_told``
-    with the number of puts that all of them were told of, and their bytes.
-    """
-
-    def __init__(self, name: str, on_told: Callable[[int, int], object]) -> None:
-        self._on_told = on_told
-        self._lock = primitives.Lock()
-        self._news: deque[tuple[tuple[PutListener, ...], Put, LeaderqError | None]] = deque()
-        self._service = Service(f"leaderq-{name}-listeners", self._run)
-        self.listeners: tuple[PutListener, ...] = ()
-
-    def add(self, listener: PutListener) -> None:
-        with self._lock:
-            self.listeners = (*self.listeners, listener)
-        self._service.start()
-
-    def remove(self, listener: PutListener) -> None:
-        with self._lock:
-            self.listeners = tuple(one for one in self.listeners if one is not listener)
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the caller is the listeners' own thread."""
-        return self._service.is_current
-
-    def tell(self, put: Put, error: LeaderqError | None) -> None:
-        self._news.append((self.listeners, put, error))
-        self._service.wake()
-
-    def stop(self, timeout_s: float) -> None:
-        """End the thread, once it has delivered its news."""
-        self._service.stop(timeout_s)
-
-    def _run(self, service: Service) -> None:
-        while service.wait():
-            self._deliver()
-        self._deliver()
-
-    def _deliver(self) -> None:
-        while self._news:
-            count = size = 0
-            while self._news and count < _TOLD_AT_A_TIME:
-                listeners, put, error = self._news.popleft()
-                for listener in listeners:
-                    try:
-                        _tell(listener, put, error)
-                    except Exception:
-                        log.exception("put listener failed listener=%r", listener)
-                count += 1
-                size += put.size
-            self._on_told(count, size)
+_Outcome = tuple[Put, LeaderqError | None]
 
 
-def _tell(listener: PutListener, put: Put, error: LeaderqError | None) -> None:
+def _tell(listener: PutListener, outcome: _Outcome) -> None:
+    put, error = outcome
     if error is not None:
         listener.put_failed(put.values, error)
     elif put.is_multi:
@@ -289,9 +238,9 @@ class Putter(Generic[T]):
         """Carries all writes of this producer."""
         self._limit = self.writer.limit - _GUARD_BYTES
         self._in_flight = Capacity(MAX_ITEMS, MAX_BYTES)
-        self._listeners = PutListeners(self._name, self._in_flight.release)
-        self.add_listener = self._listeners.add
-        self.remove_listener = self._listeners.remove
+        self._listeners: Listeners[_Outcome] = Listeners(
+            f"leaderq-{self._name}-listeners", has_thread=True, on_told=self._told
+        )
         self._sequence_monitor = SequenceMonitor(paths.path)
         self._lock, self._opening = primitives.Lock(), primitives.Lock()
         self._sender: SequencedWriter | BoundedPut | None = None
@@ -299,6 +248,12 @@ class Putter(Generic[T]):
         self._is_closed = False
         self._unheard = PutResults()  # of puts in the background that no listener is told of
         self._on_put = self._settled  # one object for all puts
+
+    def add_listener(self, listener: PutListener) -> None:
+        self._listeners.add(MethodType(_tell, listener))
+
+    def remove_listener(self, listener: PutListener) -> None:
+        self._listeners.remove(MethodType(_tell, listener))
 
     def start(self, *, is_opened: bool = True) -> None:
         """Make the queue's znodes. Unless ``is_opened``, the writer is opened by the first put, for
@@ -520,16 +475,21 @@ class Putter(Generic[T]):
         if error is None and results:
             put.made = results[0]
             self._sequence_monitor.saw(results[0])
-        if self._listeners.listeners:
-            self._listeners.tell(put, error)
+        if self._listeners:
+            self._listeners.announce((put, error))
         else:
-            if put.waiter is None:
-                self._unheard.on_outcome(put, error)
-                if error is not None:
-                    self._tell_of_failure(error)
-            self._in_flight.release(1, put.size)
+            self._told((put, error))
         if put.waiter is not None:  # last, because a waiting caller may flush at once
             put.waiter.on_outcome(put, error)
+
+    def _told(self, outcome: _Outcome) -> None:
+        """The listeners, if there are any, know."""
+        put, error = outcome
+        if put.waiter is None and not self._listeners:
+            self._unheard.on_outcome(put, error)
+            if error is not None:
+                self._tell_of_failure(error)
+        self._in_flight.release(1, put.size)
 
     def _tell_of_failure(self, error: BaseException) -> None:
         log.error("put in the background failed queue=%s error=%s", self._paths.path, error)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from leaderq import clock
+from leaderq.arguments import at_least, require, unless
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -110,14 +111,15 @@ class QueueRecipe(Generic[T]):
         self._paths = paths = QueuePaths(path, lock_path, meta_path)
         refresh, lock, meta = min_items_before_refresh, lock_path, meta_path
         is_apart = not f"{meta or ''}/".startswith((path + "/", f"{lock}/"))
-        has_own = path != "/" and lock != path
-        has_bar = self.KIND is QueueKind.ID and "|" in path
-        is_ordered = not refresh or self.KIND is QueueKind.PRIORITY
-        ConfigurationError.unless(
-            (is_apart, f"meta_path={meta!r} is in the queue or its locks; give a place of its own"),
-            (has_own, f"path={path!r}, lock_path={lock!r}: give both znodes of their own"),
-            (not has_bar, f"path {path!r} of an id queue holds '|', which separates the ids in it"),
-            (is_ordered, f"min_items_before_refresh={refresh!r}: only a priority queue can use it"),
+        place = f"meta_path={meta!r} is in the queue or its locks; give a place of its own"
+        own = f"path={path!r}, lock_path={lock!r}: give both znodes of their own"
+        bar = f"path {path!r} of an id queue holds '|', which separates the ids in it"
+        order = f"min_items_before_refresh={refresh!r}: only a priority queue can use it"
+        require(
+            unless(is_apart, place),
+            unless(path != "/" and lock != path, own),
+            unless(self.KIND is not QueueKind.ID or "|" not in path, bar),
+            unless(not refresh or self.KIND is QueueKind.PRIORITY, order),
         )
         options = QueueOptions(
             serializer=serializer,
@@ -512,8 +514,8 @@ def due_ms(*, delay_s: _Sec, due: _Due, now_s: float) -> int:
         if delay_s is not None:
             raise ConfigurationError(f"delay_s={delay_s!r} and due={due!r}: give one of them")
         return round((due.timestamp() if isinstance(due, datetime) else due) * 1000)
-    if delay_s is not None and not delay_s >= 0:
-        raise ConfigurationError(f"delay_s={delay_s!r}: give 0 or more seconds")
+    if delay_s is not None:
+        require(at_least("delay_s", delay_s, 0, "seconds"))
     return round((now_s + (delay_s or 0.0)) * 1000)
 
 

@@ -39,6 +39,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 from leaderq import chance, clock
+from leaderq.arguments import above_0, at_least, between, is_number, require, unless, wanted
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -96,14 +97,14 @@ class QueueSharderPolicies:
     retire_grace_s: float = 60.0
 
     def __post_init__(self) -> None:
-        threshold, most, last = self.new_queue_threshold, self.max_queues, self.rotate_at
-        check_s, grace_s, endless = self.threshold_check_s, self.retire_grace_s, float("inf")
-        ConfigurationError.unless(
-            (threshold >= 1, f"new_queue_threshold={threshold!r}: give 1 or more items"),
-            (0 < check_s < endless, f"threshold_check_s={check_s!r}: give seconds, more than 0"),
-            (most >= 1, f"max_queues={most!r}: give 1 or more"),
-            (0 < last <= LAST_SEQUENCE, f"rotate_at={last!r}: give 1 to {LAST_SEQUENCE}"),
-            (0 <= grace_s < endless, f"retire_grace_s={grace_s!r}: give 0 or more seconds"),
+        grace_s = self.retire_grace_s
+        is_grace = is_number(grace_s) and 0 <= grace_s < float("inf")
+        require(
+            at_least("new_queue_threshold", self.new_queue_threshold, 1, "items"),
+            above_0("threshold_check_s", self.threshold_check_s, "seconds"),
+            at_least("max_queues", self.max_queues, 1),
+            between("rotate_at", self.rotate_at, 1, LAST_SEQUENCE),
+            wanted("retire_grace_s", grace_s, is_grace, "0 or more seconds"),
         )
 
 
@@ -309,9 +310,9 @@ class QueueSharder(Generic[Q]):
         paths = (leader_path, queue_path)
         is_apart = not (is_at_or_below(*paths) or is_at_or_below(*paths[::-1]))
         both = f"leader_path={leader_path!r}, queue_path={queue_path!r}"
-        ConfigurationError.unless(
-            (is_apart, f"{both}: neither may be in the other"),
-            (queue_path != "/", "queue_path='/': give the sharder a path of its own"),
+        require(
+            unless(is_apart, f"{both}: neither may be in the other"),
+            wanted("queue_path", queue_path, queue_path != "/", "the sharder a path of its own"),
         )
         self._session = as_session(client)
         self._is_lent = self._session is client

@@ -21,6 +21,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 
 from leaderq import clock
+from leaderq.arguments import at_least, require
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -131,8 +132,7 @@ class SimpleDistributedQueue:
 
     def poll_many(self, max_items: int, timeout_s: float | None = None) -> list[bytes]:
         """As :meth:`poll`, up to ``max_items`` at once, in one write; waits for the first only."""
-        if max_items < 1:
-            raise ConfigurationError(f"max_items={max_items!r}: give 1 or more")
+        require(at_least("max_items", max_items, 1))
         if timeout_s is None:
             return self._take(max_items, clock.now_s(), grace_s=_ANSWER_S)
         return self._take(max_items, _deadline(timeout_s))

@@ -18,11 +18,11 @@ import logging
 from collections.abc import Callable
 from typing import cast
 
+from leaderq.arguments import require_finished
 from leaderq.career import ILeaderCareer, LeaderCareer
 from leaderq.errors import CareerFailed, Deposed, UnitAbandoned
 from leaderq.events import CareerError, EventBus, Stage, StageBegan, WorkRefused
 from leaderq.observability.health import TermState
-from leaderq.plain import require_finished
 from leaderq.running.supervision import Budgets
 from leaderq.term import EndingTerm, OpenTerm, Reason, Term
 from leaderq.threads import primitives

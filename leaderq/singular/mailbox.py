@@ -24,22 +24,10 @@ from typing import Any
 
 from leaderq.errors import LeaderqError, QueueFull
 from leaderq.singular.request import Home, TrackedRequest
-from leaderq.threads import Waker, primitives
+from leaderq.threads import TaskWaker, Waiter, WaitingLine, Waker, primitives
 
 STOP = TrackedRequest(None, None)
 """The last item of a closed mailbox."""
-
-
-class _Arrival:
-    """A request that waits for room; ``is_in`` once it was put, ``refusal`` once it never will."""
-
-    __slots__ = ("is_in", "item", "refusal", "wake")
-
-    def __init__(self, item: Any, wake: Callable[[], object]) -> None:
-        self.item = item
-        self.wake = wake
-        self.is_in = False
-        self.refusal: LeaderqError | None = None
 
 
 class Mailbox:
@@ -48,13 +36,14 @@ class Mailbox:
     def __init__(self, home: Home, capacity: int | None) -> None:
         self.capacity = capacity
         self.refused = 0
-        self.waiting: deque[_Arrival] = deque()
         self.has_ended = False
         """Whether nobody takes anything out any more."""
         self._home = home
         self._lock = primitives.RLock()
         self._items: primitives.SimpleQueue[Any] = primitives.SimpleQueue()
         self._permits: list[None] = [None] * (capacity or 0)
+        self._line: WaitingLine[Any] = WaitingLine(self._take_permit, self._items.put)
+        self.waiting = self._line.waiters
         self.beyond: list[None] = []
         """One for each item that was put without a permit."""
         self._has_stop = False
@@ -107,27 +96,10 @@ class Mailbox:
 
     async def put_async(self, item: Any, timeout_s: float | None) -> None:
         """As :meth:`put`, for a task; the event loop goes on meanwhile."""
-        import asyncio  # here, because most who use queues do without
-
-        loop = asyncio.get_running_loop()
-        woken = asyncio.Event()
-
-        def wake() -> None:
-            try:
-                loop.call_soon_threadsafe(woken.set)
-            except RuntimeError:
-                pass  # the loop is closed, and with it the waiting task
-
-        with self._arriving(item, wake, timeout_s) as is_in:
-            if is_in:
-                return
-            # Not asyncio.wait_for, which before Python 3.12 may swallow a cancellation.
-            timer = None if timeout_s is None else loop.call_later(timeout_s, woken.set)
-            try:
-                await woken.wait()
-            finally:
-                if timer is not None:
-                    timer.cancel()
+        waker = TaskWaker()
+        with self._arriving(item, waker.wake, timeout_s) as is_in:
+            if not is_in:
+                await waker.wait(timeout_s)
 
     def open(self) -> None:
         with self._lock:
@@ -145,18 +117,12 @@ class Mailbox:
                 self._closed = error
                 self._has_stop = True
                 self._put(STOP)
-            while self.waiting:
-                arrival = self.waiting[0]
-                if not arrival.is_in and arrival.refusal is None:
-                    arrival.refusal = self._closed()
-                    self.refused += 1
-                arrival.wake()
-                self.waiting.popleft()
+            self._line.close(self._refusal)
 
     def renounce(self, error: Callable[[], LeaderqError]) -> None:
         """Close it in a forked child, whatever state the parent's threads have left it in."""
         self._lock = primitives.RLock()
-        self.waiting = deque()
+        self.waiting.clear()
         self._closed = error
         self._permit = _no_permit
 
@@ -173,19 +139,7 @@ class Mailbox:
     def admit(self) -> None:
         """Put the requests of waiting producers, in their order, as far as there is room."""
         with self._lock:
-            while self.waiting:
-                arrival = self.waiting[0]
-                if not arrival.is_in:
-                    try:
-                        self._open_permit()
-                    except IndexError:
-                        break
-                    arrival.is_in = True
-                    self._put(arrival.item)
-                arrival.wake()
-                # otherwise a finalizer has withdrawn it
-                if self.waiting and self.waiting[0] is arrival:
-                    self.waiting.popleft()
+            self._line.admit()
             self.open()
 
     def note_stop(self) -> None:
@@ -210,48 +164,60 @@ class Mailbox:
         self, item: Any, wake: Callable[[], object], timeout_s: float | None
     ) -> Iterator[bool]:
         """Put ``item`` at once, or note that its producer waits in the block; tells which."""
-        arrival = _Arrival(item, wake)
-        if self._arrived(arrival, timeout_s):
+        arrival = self._arrived(item, wake, timeout_s)
+        if arrival is None:
             yield True
             return
         try:
             yield False
         finally:
-            is_decided = arrival.is_in or self._withdrawn(arrival)
-        if not is_decided:
-            raise self._full(timeout_s or 0.0)
+            self._depart(arrival)
         if arrival.refusal is not None:
             raise arrival.refusal
+        if not arrival.is_admitted:
+            raise self._full(timeout_s or 0.0)
 
-    def _arrived(self, arrival: _Arrival, timeout_s: float | None) -> bool:
+    def _arrived(
+        self, item: Any, wake: Callable[[], object], timeout_s: float | None
+    ) -> Waiter[Any] | None:
+        """Put ``item`` and return ``None``, or the one that waits to put it."""
         # A signal handler or a finalizer that interrupted its own thread in here must not wait.
         is_nested = self._lock._is_owned()  # type: ignore[attr-defined]
         with self._lock:
             if self._closed is not None:
-                self.refused += 1
-                raise self._closed()
+                raise self._refusal()
             if is_nested or self._home.is_mine:
-                if not self.put_now(arrival.item):
+                if not self.put_now(item):
                     self.beyond.append(None)
-                    self._put(arrival.item)
-                return True
+                    self._put(item)
+                return None
             self._permit = _no_permit  # nobody overtakes from now on
-            self.waiting.append(arrival)
+            arrival = self._line.join(item, wake)
             self.admit()
-            if not arrival.is_in and timeout_s is not None and timeout_s <= 0:
-                self._withdrawn(arrival)
+            if not arrival.is_admitted and timeout_s is not None and timeout_s <= 0:
+                self._depart(arrival)
                 raise self._full(0.0)
-            return arrival.is_in
+            return None if arrival.is_admitted else arrival
 
-    def _withdrawn(self, arrival: _Arrival) -> bool:
-        """Wait no more for room; return whether it was decided already."""
+    def _depart(self, arrival: Waiter[Any]) -> None:
+        """Wait no more for room."""
         with self._lock:
-            if arrival.is_in or arrival.refusal is not None:
-                return True
-            self.waiting.remove(arrival)
-            self.refused += 1
-            self.open()
+            if not arrival.is_decided:
+                self._line.leave(arrival)
+                self.refused += 1
+                self.open()
+
+    def _take_permit(self, _item: Any) -> bool:
+        try:
+            self._open_permit()
+        except IndexError:
             return False
+        return True
+
+    def _refusal(self) -> LeaderqError:
+        assert self._closed is not None
+        self.refused += 1
+        return self._closed()
 
     def _full(self, waited_s: float) -> QueueFull:
         return QueueFull(self._home.name, capacity=self.capacity or 0, waited_s=waited_s)

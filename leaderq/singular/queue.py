@@ -17,11 +17,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 
 from leaderq import clock
+from leaderq.arguments import at_least, plain_function, require, timeout
 from leaderq.errors import ConfigurationError, RequestCancelled
-from leaderq.plain import require_plain_function
 from leaderq.singular.request import RequestFuture, TrackedRequest
 from leaderq.singular.writer import BatchWriter, OnError, Stats, Writer
-from leaderq.timeouts import AS_SET, require_timeout, timeout_problem
+from leaderq.timeouts import AS_SET
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -128,9 +128,14 @@ class SingularUpdateQueue(Generic[R, S]):
         on_error: OnError = log_failure,
         max_batch: int | None = None,
     ) -> None:
-        _check(capacity, timeout_s, deadline_s, max_batch)
-        require_plain_function(handler, "handler")
-        require_plain_function(on_error, "on_error")
+        require(
+            timeout("timeout_s", timeout_s),
+            timeout("deadline_s", deadline_s),
+            at_least("capacity", capacity, 1, or_none="for no bound"),
+            at_least("max_batch", max_batch, 1, or_none="for one by one"),
+            plain_function("handler", handler),
+            plain_function("on_error", on_error),
+        )
         self.name = name or f"singular-{next(_numbers)}"
         self.capacity = capacity
         self._timeout_s = timeout_s
@@ -212,7 +217,7 @@ class SingularUpdateQueue(Generic[R, S]):
         It never raises into the caller: what cannot be posted reaches ``on_error``. If the queue is
         full it blocks for ``timeout_s``.
         """
-        require_plain_function(as_request, "as_request")
+        require(plain_function("as_request", as_request))
 
         def send(outcome: T) -> None:
             request: Any = outcome
@@ -251,7 +256,7 @@ class SingularUpdateQueue(Generic[R, S]):
                 f"queue {self.name!r}: call then() once, and before the first request"
             )
         if as_request is not None:
-            require_plain_function(as_request, "as_request")
+            require(plain_function("as_request", as_request))
         self._next = other
         self._writer.pass_on = other._receiver(as_request)
         return other
@@ -269,7 +274,7 @@ class SingularUpdateQueue(Generic[R, S]):
         handler gave up (see :attr:`failure`), if called by the handler itself, which cannot wait
         for its own end, or in a process forked from that of the queue. May be called again.
         """
-        require_timeout("timeout_s", timeout_s)
+        require(timeout("timeout_s", timeout_s))
         return self._writer.close(drain=drain, timeout_s=timeout_s)
 
     def __enter__(self) -> Self:
@@ -341,24 +346,12 @@ class SingularUpdateQueue(Generic[R, S]):
     def _expiry_s(self, deadline_s: float | None) -> float | None:
         in_s = self._deadline_s
         if deadline_s is not AS_SET:
-            require_timeout("deadline_s", deadline_s)
+            require(timeout("deadline_s", deadline_s))
             in_s = deadline_s
         return None if in_s is None else clock.now_s() + in_s
 
     def _wait_s(self, timeout_s: float | None) -> float | None:
         if timeout_s is AS_SET:
             return self._timeout_s
-        require_timeout("timeout_s", timeout_s)
+        require(timeout("timeout_s", timeout_s))
         return timeout_s
-
-
-def _check(
-    capacity: int | None, timeout_s: float | None, deadline_s: float | None, max_batch: int | None
-) -> None:
-    problems = [timeout_problem("timeout_s", timeout_s), timeout_problem("deadline_s", deadline_s)]
-    if capacity is not None and capacity < 1:
-        problems.append(f"capacity is {capacity!r}; give 1 or more, or None for no bound")
-    if max_batch is not None and max_batch < 1:
-        problems.append(f"max_batch is {max_batch!r}; give 1 or more, or None for one by one")
-    if found := [one for one in problems if one is not None]:
-        raise ConfigurationError(*found)

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from leaderq.arguments import plain_function, require
 from leaderq.errors import ConfigurationError
-from leaderq.plain import require_plain_function
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def eventually(
     :raises AssertionError: ``timeout_s`` (times the patience) passed; it names ``message`` and the
       last value, and chains the last error.
     """
-    require_plain_function(fact, "fact")  # a coroutine is always true
+    require(plain_function("fact", fact))  # a coroutine is always true
     deadline = time.monotonic() + timeout_s * patience()
     while True:
         is_last = time.monotonic() >= deadline

@@ -4,11 +4,22 @@ Nothing in here knows what it is used for, or imports what is above ``errors`` a
 Threads, locks, waits and futures themselves are taken from ``leaderq.threads.primitives``.
 """
 
-from leaderq.threads.capacity import Capacity
+from leaderq.threads.capacity import Capacity, Waiter, WaitingLine
 from leaderq.threads.listeners import Listeners
 from leaderq.threads.per_thread import PerThread
 from leaderq.threads.retry import Backoff, Retry
 from leaderq.threads.service import Service
-from leaderq.threads.waker import Waker
+from leaderq.threads.waker import TaskWaker, Waker
 
-__all__ = ["Backoff", "Capacity", "Listeners", "PerThread", "Retry", "Service", "Waker"]
+__all__ = [
+    "Backoff",
+    "Capacity",
+    "Listeners",
+    "PerThread",
+    "Retry",
+    "Service",
+    "TaskWaker",
+    "Waiter",
+    "WaitingLine",
+    "Waker",
+]

@@ -1,23 +1,92 @@
-"""Room for a number of items and bytes, given out first come, first served."""
+"""Room that is given out first come, first served: who waits for it, and the usual room, a number
+of items and bytes.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from leaderq.errors import LeaderqError
 from leaderq.threads import primitives
 from leaderq.threads.waker import Waker
 
+W = TypeVar("W")
+
 
 @dataclass(eq=False, slots=True)
-class _Waiter:
-    items: int
-    size: int
-    waker: Waker = field(default_factory=Waker)
-    admitted: bool = False
+class Waiter(Generic[W]):
+    """One who waits for room for ``what``, until it is admitted or refused, or leaves."""
+
+    what: W
+    wake: Callable[[], object]
+    is_admitted: bool = False
+    refusal: LeaderqError | None = None
+
+    @property
+    def is_decided(self) -> bool:
+        return self.is_admitted or self.refusal is not None
+
+
+class WaitingLine(Generic[W]):
+    """Those who wait for room, in the order in which they came. Not synchronised: guarded by its
+    owner's lock, which may be reentrant.
+
+    ``take(what)`` takes room for the first, and returns whether there was any; then ``enter(what)``
+    is called and the waiter woken. Both happen in :meth:`admit`, on the thread that has made room:
+    so whoever waits proceeds as soon as there is room for it, and nobody can overtake it. A
+    ``take`` that only wakes and returns ``False`` leaves it to the first to look for itself.
+    """
+
+    def __init__(
+        self, take: Callable[[W], bool], enter: Callable[[W], object] | None = None
+    ) -> None:
+        self.waiters: deque[Waiter[W]] = deque()
+        self._take = take
+        self._enter = enter
+
+    def __len__(self) -> int:
+        return len(self.waiters)
+
+    def join(self, what: W, wake: Callable[[], object]) -> Waiter[W]:
+        """Add a waiter behind all others."""
+        self.waiters.append(waiter := Waiter(what, wake))
+        return waiter
+
+    def admit(self) -> None:
+        """Admit those who wait, in their order, as far as there is room."""
+        while self.waiters:
+            waiter = self.waiters[0]
+            if not waiter.is_admitted:
+                if not self._take(waiter.what):
+                    return
+                waiter.is_admitted = True
+                if self._enter is not None:
+                    self._enter(waiter.what)
+            self._dismiss(waiter)
+
+    def leave(self, waiter: Waiter[W]) -> None:
+        """Let it wait no longer; those behind it may fit now."""
+        if not waiter.is_decided and waiter in self.waiters:
+            self.waiters.remove(waiter)
+            self.admit()
+
+    def close(self, error: Callable[[], LeaderqError]) -> None:
+        """Refuse all who wait, each with the error that ``error()`` returns."""
+        while self.waiters:
+            waiter = self.waiters[0]
+            if not waiter.is_decided:
+                waiter.refusal = error()
+            self._dismiss(waiter)
+
+    def _dismiss(self, waiter: Waiter[W]) -> None:
+        waiter.wake()
+        # otherwise a finalizer that came in between has let it leave
+        if self.waiters and self.waiters[0] is waiter:
+            self.waiters.popleft()
 
 
 class Capacity:
@@ -37,14 +106,14 @@ class Capacity:
         self.items = 0
         self.bytes = 0
         self._lock = primitives.Lock()
-        self._waiters: deque[_Waiter] = deque()
+        self._line: WaitingLine[tuple[int, int]] = WaitingLine(self._take_if_it_fits)
         self._awaiting_empty: list[Waker] = []
         self._closed: Callable[[], LeaderqError] | None = None
 
     @property
     def waiting(self) -> int:
         """How many wait for room."""
-        return len(self._waiters)
+        return len(self._line)
 
     def acquire(self, items: int = 1, size: int = 0, timeout_s: float | None = None) -> bool:
         """Take room for ``items`` of ``size`` bytes in all; return whether there was any within
@@ -54,22 +123,23 @@ class Capacity:
         """
         with self._lock:
             self._check_open()
-            if not self._waiters and self._fits(items, size):
-                self._add(items, size)
+            if not self._line and self._take_if_it_fits((items, size)):
                 return True
             if timeout_s is not None and timeout_s <= 0:
                 return False
-            waiter = _Waiter(items, size)
-            self._waiters.append(waiter)
+            waker = Waker()
+            waiter = self._line.join((items, size), waker.wake)
         try:
-            waiter.waker.wait(timeout_s)
+            waker.wait(timeout_s)
         except BaseException:
-            if self._leave(waiter):
+            self._leave(waiter)
+            if waiter.is_admitted:
                 self.release(items, size)
             raise
-        if not self._leave(waiter):
-            self._check_open()
-        return waiter.admitted
+        self._leave(waiter)
+        if waiter.refusal is not None:
+            raise waiter.refusal
+        return waiter.is_admitted
 
     def take(self, items: int = 1, size: int = 0) -> None:
         """Take it without waiting, room or not: for whoever is needed to make room.
@@ -93,7 +163,7 @@ class Capacity:
             if not (self.items or self.bytes):
                 for waker in self._awaiting_empty:
                     waker.wake()
-            self._admit()
+            self._line.admit()
 
     def wait_empty(self, timeout_s: float | None = None) -> bool:
         """Return whether nothing was under way at some instant within ``timeout_s`` seconds."""
@@ -115,33 +185,26 @@ class Capacity:
         """
         with self._lock:
             self._closed = self._closed or error
-            while self._waiters:
-                self._waiters.popleft().waker.wake()
+            self._line.close(self._closed)
 
     def _check_open(self) -> None:
         if self._closed is not None:
             raise self._closed()
 
-    def _fits(self, items: int, size: int) -> bool:
-        items, size = self.items + items, self.bytes + size
+    # Under the lock, as the line.
+
+    def _take_if_it_fits(self, room: tuple[int, int]) -> bool:
+        items, size = self.items + room[0], self.bytes + room[1]
         is_empty = not (self.items or self.bytes)
-        return is_empty or (items <= self.max_items and size <= self.max_bytes)
+        fits = is_empty or (items <= self.max_items and size <= self.max_bytes)
+        if fits:
+            self._add(*room)
+        return fits
 
     def _add(self, items: int, size: int) -> None:
         self.items += items
         self.bytes += size
 
-    def _admit(self) -> None:  # under the lock, as the two above
-        while self._waiters and self._fits(self._waiters[0].items, self._waiters[0].size):
-            waiter = self._waiters.popleft()
-            self._add(waiter.items, waiter.size)
-            waiter.admitted = True
-            waiter.waker.wake()
-
-    def _leave(self, waiter: _Waiter) -> bool:
-        """Return whether it was admitted; if it still waits, those behind it may fit now."""
+    def _leave(self, waiter: Waiter[tuple[int, int]]) -> None:
         with self._lock:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-                self._admit()
-            return waiter.admitted
+            self._line.leave(waiter)

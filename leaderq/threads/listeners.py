@@ -1,92 +1,164 @@
-"""Tells listeners of changes in order, one change at a time, on whichever thread announces."""
+"""Who is told of what: the one registry of listeners, and the ways in which they are told."""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from leaderq.plain import require_plain_function
+from leaderq.arguments import plain_function, require
+from leaderq.errors import UnitAbandoned
 from leaderq.threads import primitives
+from leaderq.threads.service import Service
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+_Entry = tuple[type, Callable[[Any], object]]
+_FROM_OUTSIDE = (KeyboardInterrupt, UnitAbandoned)
+
 
 class Listeners(Generic[T]):
-    """Calls each listener with each value, in the order in which the values were put.
+    """Calls each listener with each value. There are two ways:
 
-    Guarantees: one call at a time, without a lock held. A listener that raises is logged, and the
-    others are told; a ``KeyboardInterrupt`` is raised, where it came, after the last value.
-    Not guaranteed: that ``announce`` has told everybody when it returns; it leaves its value to
-    another thread, or to an outer call of this one, that is delivering.
+    * :meth:`call` tells everybody before it returns, on its own thread. Calls of several threads
+      may overlap, and a listener may cause another call.
+    * :meth:`announce` (:meth:`put` and :meth:`deliver`) tells the values in the order in which they
+      were put, one call at a time. Whoever comes while another thread delivers, or is itself a
+      listener, leaves its value to the delivery under way and goes on. A listener that blocks thus
+      holds up the other listeners, and that thread.
+
+    ``name``: of the registry, in the log. ``has_thread``: a thread of this name delivers, from the
+    first listener on until :meth:`stop`; whoever announces only wakes it. ``most``: how many values
+    may wait for their delivery; further ones are dropped, and counted in ``untold``.
+    ``on_told(value)`` is called after the last listener, on the same thread.
+
+    Guarantees: no lock is held while a listener runs. One that raises is logged, and the others are
+    told. What strikes a listener from outside (Ctrl-C, the abandonment of a unit) is raised where
+    it came, after the last listener, unless that is the registry's own thread. ``put``,
+    ``announce`` and ``deliver`` wait for no lock, so a finalizer or a signal handler may call them.
+    Not guaranteed: that ``announce`` has told everybody when it returns.
     """
 
-    def __init__(self) -> None:
-        self._lock = primitives.Lock()
-        self._listeners: tuple[Callable[[T], object], ...] = ()
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        has_thread: bool = False,
+        most: float = math.inf,
+        on_told: Callable[[T], object] | None = None,
+    ) -> None:
+        self.untold = 0
+        self._name = name
+        self._most = most
+        self._on_told: _Entry | None = None if on_told is None else (object, on_told)
+        self._lock = primitives.Lock()  # of those who add and remove
+        self._entries: tuple[_Entry, ...] = ()
         self._values: deque[T] = deque()
-        self._calls: deque[tuple[Callable[[T], object], T]] = deque()  # of the value in hand
-        self._delivering = False
+        # The two below belong to whoever holds the second lock, for which nobody waits.
+        self._calls: deque[tuple[_Entry, T]] = deque()
+        self._delivering = primitives.Lock()
+        self._service = Service(name, self._serve) if has_thread else None
 
-    def add(self, listener: Callable[[T], object]) -> None:
-        """Tell ``listener`` each value that is delivered from now on; once, if added twice.
+    def __bool__(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._entries)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is the registry's own thread."""
+        return self._service is not None and self._service.is_current
+
+    def add(self, listener: Callable[[Any], object], kind: type = object) -> None:
+        """Tell ``listener`` each value of class ``kind`` that is delivered from now on; once, if it
+        was added for ``kind`` before.
 
         :raises NotAPlainFunction: calling it would do nothing.
         """
-        require_plain_function(listener, "listener")
+        require(plain_function("listener", listener))
         with self._lock:
-            if listener not in self._listeners:
-                self._listeners = (*self._listeners, listener)
+            if (kind, listener) not in self._entries:
+                self._entries = (*self._entries, (kind, listener))
+        if self._service is not None:
+            self._service.start()
 
-    def remove(self, listener: Callable[[T], object]) -> None:
+    def remove(self, listener: Callable[[Any], object], kind: type = object) -> None:
         """Tell it nothing more, except for a call under way. An unknown listener is ignored."""
         with self._lock:
-            self._listeners = tuple(one for one in self._listeners if one != listener)
+            self._entries = tuple(one for one in self._entries if one != (kind, listener))
+
+    def call(self, value: T) -> None:
+        """Tell everyone now, on this thread."""
+        struck = None
+        for entry in self._entries:
+            if isinstance(value, entry[0]):
+                struck = self._tell(entry, value) or struck
+        if struck is not None:
+            raise struck
 
     def announce(self, value: T) -> None:
-        """Tell everyone, after the values that are being delivered."""
+        """Tell everyone, after the values that wait."""
         self.put(value)
-        self.deliver()
+        if self._service is None:
+            self.deliver()
+        else:
+            self._service.wake()
 
-    def put(self, value: T) -> None:
-        """Note a value for the next :meth:`deliver`. Calls nobody: a lock may be held."""
-        with self._lock:
+    def put(self, value: T, *, is_owed: bool = False) -> None:
+        """Note a value for the next :meth:`deliver`, in any case if ``is_owed``. Calls nobody: a
+        lock may be held.
+        """
+        if is_owed or len(self._values) < self._most:
             self._values.append(value)
+        else:
+            self.untold += 1
 
     def deliver(self) -> None:
         """Deliver what is noted, unless that is under way: then that call delivers it."""
-        with self._lock:
-            if self._delivering:
-                return
-            self._delivering = True
-        interruption: BaseException | None = None
-        try:
-            while (call := self._next()) is not None:
-                listener, value = call
-                try:
-                    listener(value)
-                except (Exception, SystemExit):
-                    log.exception("listener failed listener=%r value=%s", listener, value)
-                except BaseException as error:  # noqa: BLE001 - raised after the rest
-                    interruption = error
-        except BaseException:  # an interrupt between two calls: the next deliver goes on from here
-            with self._lock:
-                self._delivering = False
-            raise
-        if interruption is not None:
-            raise interruption
+        struck = None
+        while (self._calls or self._values) and self._delivering.acquire(blocking=False):
+            try:  # after an interrupt between two calls, the next deliver goes on from there
+                while (call := self._next()) is not None:
+                    struck = self._tell(*call) or struck
+            finally:
+                self._delivering.release()
+        if struck is not None:
+            raise struck
 
-    def _next(self) -> tuple[Callable[[T], object], T] | None:
-        with self._lock:
-            while True:
-                while self._calls:
-                    call = self._calls.popleft()
-                    if call[0] in self._listeners:
-                        return call
-                if not self._values:
-                    self._delivering = False
-                    return None
-                value = self._values.popleft()
-                self._calls.extend((listener, value) for listener in self._listeners)
+    def stop(self, timeout_s: float) -> bool:
+        """End the thread, once it has delivered what is noted; return whether that came within
+        ``timeout_s`` seconds. Without a thread there is nothing to end.
+        """
+        return self._service is None or self._service.stop(timeout_s)
+
+    def _serve(self, service: Service) -> None:
+        while service.wait():
+            self.deliver()
+        self.deliver()
+
+    def _next(self) -> tuple[_Entry, T] | None:
+        while True:
+            while self._calls:
+                call = self._calls.popleft()
+                if call[0] is self._on_told or call[0] in self._entries:
+                    return call
+            if not self._values:
+                return None
+            value = self._values.popleft()
+            self._calls.extend((one, value) for one in self._entries if isinstance(value, one[0]))
+            if self._on_told is not None:
+                self._calls.append((self._on_told, value))
+
+    def _tell(self, entry: _Entry, value: T) -> BaseException | None:
+        """Return what struck the listener from outside."""
+        listener = entry[1]
+        try:
+            listener(value)
+        except BaseException as error:  # SystemExit too: this may be a thread that others need
+            if isinstance(error, _FROM_OUTSIDE) and self._service is None:
+                return error
+            text = "listener failed of=%s listener=%r value=%.200s"
+            log.exception(text, self._name, listener, value)
+        return None

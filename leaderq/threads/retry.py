@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from leaderq import chance as dice
-from leaderq.errors import ConfigurationError
+from leaderq.arguments import at_least, is_number, require, wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,15 @@ class Retry:
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
-        attempts = self.attempts
+        attempts, jitter = self.attempts, self.jitter
         is_count = attempts is None or (type(attempts) is int and attempts >= 1)
-        ConfigurationError.unless(
-            (is_count, f"attempts={attempts!r}: give 1 or more, or None for no limit"),
-            (self.first_s >= 0, f"first_s={self.first_s!r}: give 0 or more seconds"),
-            (self.most_s >= 0, f"most_s={self.most_s!r}: give 0 or more seconds"),
-            (self.factor >= 1, f"factor={self.factor!r}: give 1 or more"),
-            (0 <= self.jitter <= 1, f"jitter={self.jitter!r}: give a share from 0 to 1"),
+        is_share = is_number(jitter) and 0 <= jitter <= 1
+        require(
+            wanted("attempts", attempts, is_count, "1 or more, or None for no limit"),
+            at_least("first_s", self.first_s, 0, "seconds"),
+            at_least("most_s", self.most_s, 0, "seconds"),
+            at_least("factor", self.factor, 1),
+            wanted("jitter", jitter, is_share, "a share from 0 to 1"),
         )
 
     def is_exhausted(self, failures: int) -> bool:

@@ -1,4 +1,4 @@
-"""Wakes one waiting thread, from anywhere."""
+"""Wakes one waiting thread, or one waiting task of asyncio, from anywhere."""
 
 from __future__ import annotations
 
@@ -34,6 +34,39 @@ class Waker:
     def wait(self, timeout_s: float | None = None) -> bool:
         """Return whether it was woken within ``timeout_s`` seconds; ``None`` waits without end."""
         return self._lock.acquire(timeout=-1 if timeout_s is None else bounded_s(timeout_s))
+
+
+class TaskWaker:
+    """Wakes one task that waits, as :class:`Waker` a thread; its event loop goes on meanwhile. Make
+    it in the task.
+    """
+
+    __slots__ = ("_loop", "_woken")
+
+    def __init__(self) -> None:
+        import asyncio  # here, because most programs do without
+
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+
+    def wake(self) -> bool:
+        """Wake the task; return whether its loop can still run it."""
+        try:
+            self._loop.call_soon_threadsafe(self._woken.set)
+        except RuntimeError:
+            return False  # the loop is closed, and with it the waiting task
+        return True
+
+    async def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until it is woken, or for ``timeout_s`` seconds; ``None`` waits without end."""
+        # Not asyncio.wait_for, which before Python 3.12 may swallow a cancellation.
+        timer = None if timeout_s is None else self._loop.call_later(timeout_s, self._woken.set)
+        try:
+            await self._woken.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._woken.clear()
 
 
 def bounded_s(timeout_s: float) -> float:

@@ -408,8 +408,7 @@ class SendQueue:
         self._under_way = self._bytes = 0
         return batches
 
-    def _undo(self, batches: Iterable[PackedMulti]) -> None:
-        batches = list(batches)
+    def _undo(self, batches: Sequence[PackedMulti]) -> None:
         if not batches:
             return
         self.waiting.extendleft(reversed([group for batch in batches for group in batch.groups]))

@@ -25,8 +25,8 @@ from kazoo.protocol import serialization as kazoo_wire
 from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
 
 from leaderq import clock
+from leaderq.arguments import plain_function, require
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, NodeExists, TooLarge
-from leaderq.plain import require_plain_function
 from leaderq.threads import primitives
 from leaderq.zookeeper import wire
 from leaderq.zookeeper.client import Client
@@ -372,7 +372,7 @@ def _left(deadline: float) -> float:
 def _one_shot(watch: Watch | None, path: str) -> OneShot | None:
     if watch is None:
         return None
-    require_plain_function(watch, "watch")
+    require(plain_function("watch", watch))
     hash(watch)  # kazoo keeps watches in sets, on a thread that an unhashable one would end
     return OneShot(watch, path)
 

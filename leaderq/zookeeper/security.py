@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leaderq.arguments import require
 from leaderq.errors import ConfigurationError, MissingPiece
 
 if TYPE_CHECKING:
@@ -122,9 +123,7 @@ class Security:
         :raises ConfigurationError: all problems at once.
         :raises MissingPiece: SASL is asked for and pure-sasl is not installed.
         """
-        problems = self._problems()
-        if problems:
-            raise ConfigurationError(*problems)
+        require(*self._problems())
         if self.uses_sasl and importlib.util.find_spec("puresasl") is None:
             needed = f"SASL mechanism {self.mechanism} needs pure-sasl"
             raise MissingPiece(f"{needed}: pip install 'leaderq[sasl]'")

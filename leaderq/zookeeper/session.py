@@ -127,7 +127,7 @@ class Session(Requests):
         """Of a session that was lost with its client, and may live on at the servers."""
         self._closed = primitives.Event()
         self._is_over = False
-        self._listeners: Listeners[SessionState] = Listeners()
+        self._listeners: Listeners[SessionState] = Listeners(self._name)
         self._watches = PersistentWatches(
             send=lambda request, path: self._send(request, bool, path),
             watch=lambda job: self._client.handler.watch(job),

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from leaderq.arguments import plain_function, require
 from leaderq.errors import ConnectionLost
-from leaderq.plain import require_plain_function
 from leaderq.threads import primitives
 from leaderq.zookeeper.paths import is_at_or_below
 from leaderq.zookeeper.wire import AddWatch, RemoveWatches, WatchMode
@@ -112,7 +112,7 @@ class PersistentWatches:
         self, path: str, server_path: str, mode: int, callback: Watch
     ) -> tuple[Subscription, primitives.Future[Any]]:
         """Return the subscription, known before it is sent, and the server's answer to it."""
-        require_plain_function(callback, "callback")
+        require(plain_function("callback", callback))
         subscription = Subscription(self, path, server_path, mode, callback)
         with self._lock:
             self.all = (*self.all, subscription)

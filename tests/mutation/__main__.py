@@ -12,8 +12,9 @@ from pathlib import Path
 import kafka  # noqa: F401  (imported once, for all processes that are forked)
 import kazoo.client  # noqa: F401
 
+from mutation.control import Control
 from mutation.controlling import run_controls
-from mutation.controls import CONTROLS, Control
+from mutation.controls import CONTROLS
 from mutation.equivalents import EQUIVALENT
 from mutation.modules import MODULES
 from mutation.operators import Edit
@@ -22,6 +23,7 @@ from mutation.trying import Tried, Verdict, edits_in, tried, use_profile
 ROOT = Path(__file__).parents[2]
 SHARE = 0.05
 """Of the edits, so many may survive."""
+BEGIN, END = "<!-- figures -->", "<!-- end of the figures -->"
 
 
 def main() -> int:
@@ -41,7 +43,10 @@ def main() -> int:
     for module in chosen:
         only = {text for text in ids if text.startswith(module.removeprefix("leaderq.") + ":")}
         rows.append(_tried(module, options.jobs, only or None))
-    return _sum_up(rows)
+    failed = _sum_up(rows)
+    if options.table:
+        _write_table(Path(options.table), rows)
+    return failed if options.only else max(failed, _try_controls(CONTROLS, options.jobs))
 
 
 def _options() -> argparse.Namespace:
@@ -49,6 +54,7 @@ def _options() -> argparse.Namespace:
     only = "modules whose name contains the text, an edit by its id, controls, or controls:TEXT"
     parser.add_argument("--only", nargs="+", metavar="TEXT", help=only)
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time (default: 1)")
+    parser.add_argument("--table", metavar="FILE", help="put the figures into the table in FILE")
     parser.add_argument("--list", action="store_true", help="list the edits, and try none")
     return parser.parse_args()
 
@@ -87,14 +93,18 @@ class Row:
         self.verdicts = found.verdicts
         self.tried = len(self.edits) - len(self.same)
         self.killed = self.tried - len(self.survivors)
+        self.hung = [edit for edit in self.edits if found.verdicts[edit.id] is Verdict.TIMED_OUT]
 
 
 def _tried(module: str, jobs: int, only: set[str] | None) -> Row:
     row = Row(module, edits_in(module), tried(module, MODULES[module], jobs, only))
     for nodeid in row.unfit:
         print(f"FAILS WITHOUT ANY EDIT: {nodeid}")
+    for edit in row.edits:
+        if edit.id in EQUIVALENT and edit not in row.same:
+            print(f"LISTED AS EQUAL, BUT NOTICED: {edit.id}")
     print(_line(row), flush=True)
-    for edit in row.survivors:
+    for edit in [*row.hung, *row.survivors]:
         print(f"  {row.verdicts[edit.id].value:12}{_said(edit)}", flush=True)
     return row
 
@@ -103,6 +113,7 @@ def _line(row: Row) -> str:
     share = row.killed / row.tried if row.tried else 1.0
     return (
         f"{row.module.removeprefix('leaderq.'):34} edits {row.tried:4}  killed {row.killed:4}"
+        f" (hung {len(row.hung):2})"
         f"  survived {len(row.survivors):3}  {share:7.1%}  equal {len(row.same):3}"
         f"  {row.took_s:5.0f} s"
     )
@@ -120,6 +131,23 @@ def _said(edit: Edit) -> str:
         shown = f"{'...' * (begin > 0)}{text[begin:end]}{'...' * (end < len(text))}"
         lines.append(f"      {sign} {shown}")
     return "\n".join(lines)
+
+
+def _write_table(path: Path, rows: Sequence[Row]) -> None:
+    """Put the rows in the place of those of the same modules, which stand between two marks."""
+    before, rest = path.read_text().split(BEGIN)
+    table, after = rest.split(END)
+    lines = {line.split(" ")[1]: line for line in table.splitlines() if line.startswith("| ")}
+    for row in rows:
+        figures = (row.tried, row.killed, len(row.hung), len(row.survivors), len(row.same))
+        name = row.module.removeprefix("leaderq.")
+        lines[name] = f"| {name} | {' | '.join(map(str, figures))} | {row.took_s:.0f} |"
+    known = [name.removeprefix("leaderq.") for name in MODULES]
+    kept = [lines[name] for name in known if name in lines]
+    sums = [sum(int(line.split("|")[at]) for line in kept) for at in range(2, 8)]
+    head = ["| module | edits | killed | of these hung | survived | equal | s |", "|---" * 7 + "|"]
+    total = f"| *all {len(kept)}* | {' | '.join(map(str, sums))} |"
+    path.write_text(before + BEGIN + "\n".join(["", *head, *kept, total, ""]) + END + after)
 
 
 def _sum_up(rows: Sequence[Row]) -> int:

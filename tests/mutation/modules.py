@@ -21,7 +21,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.dyno.transitions": _tests(
         "dyno/test_messages_as_bytes.py", "dyno/test_dyno_names_and_transitions.py"
     ),
-    "leaderq.dyno.index": _tests("dyno/test_shard_index.py"),
+    "leaderq.dyno.index": _tests("dyno/test_shard_index.py", "dyno/test_shard_index_corners.py"),
     "leaderq.dyno.message": _tests("dyno/test_messages_as_bytes.py"),
     "leaderq.dyno.layout": _tests("dyno/test_dyno_names_and_transitions.py"),
     "leaderq.queues.wire.names": _tests(
@@ -51,35 +51,19 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "leaderq.coalescing.rules": _tests("coalescing/test_coalescing_rules.py"),
     "leaderq.kafka.consuming.positions": _tests(
-        "kafka/test_positions.py",
-        "kafka/test_positions_details.py",
-        "kafka/test_positions_model.py",
+        "kafka/test_positions.py", "kafka/test_positions_model.py"
     ),
-    "leaderq.kafka.consuming.commits": _tests(
-        "kafka/test_commits.py", "kafka/test_commit_details.py"
-    ),
-    "leaderq.kafka.consuming.read_ahead": _tests(
-        "kafka/test_read_ahead_details.py", "kafka/test_read_ahead.py"
-    ),
-    "leaderq.kafka.handling.on_error": _tests(
-        "kafka/test_letters_and_policies.py", "kafka/test_on_error.py"
-    ),
-    "leaderq.kafka.handling.crash_marks": _tests(
-        "kafka/test_crash_marks.py", "kafka/test_crash_marks_values.py"
-    ),
-    "leaderq.kafka.handling.rate_limit": _tests(
-        "kafka/test_rate_limit_exact.py", "kafka/test_rate_limit.py"
-    ),
-    "leaderq.kafka.dead_letters.format": _tests(
-        "kafka/test_letters_and_policies.py", "kafka/test_dead_letters.py"
-    ),
-    "leaderq.kafka.record": _tests("kafka/test_record.py", "kafka/test_record_values.py"),
-    "leaderq.producing.account": _tests(
-        "producing/test_account_values.py", "producing/test_producing_states.py"
-    ),
+    "leaderq.kafka.consuming.commits": _tests("kafka/test_commits.py"),
+    "leaderq.kafka.consuming.read_ahead": _tests("kafka/test_read_ahead.py"),
+    "leaderq.kafka.handling.on_error": _tests("kafka/test_on_error.py"),
+    "leaderq.kafka.handling.crash_marks": _tests("kafka/test_crash_marks.py"),
+    "leaderq.kafka.handling.rate_limit": _tests("kafka/test_rate_limit.py"),
+    "leaderq.kafka.dead_letters.format": _tests("kafka/test_dead_letters.py"),
+    "leaderq.kafka.record": _tests("kafka/test_record.py"),
+    "leaderq.producing.account": _tests("producing/test_account.py"),
     "leaderq.producing.journal.records": _tests("producing/journal/test_record_bytes.py"),
     "leaderq.producing.journal.policy": _tests("producing/journal/test_policy_values.py"),
     "leaderq.running.supervision": _tests("running/test_supervision_details.py"),
-    "leaderq.plain": _tests("test_plain.py"),
+    "leaderq.arguments": _tests("test_arguments.py"),
     "leaderq.config.kinds": _tests("config/test_kinds_of_values.py"),
 }

@@ -13,8 +13,10 @@ import gc
 import importlib
 import importlib.abc
 import importlib.machinery
+import math
 import os
 import pickle
+import resource
 import signal
 import sys
 import threading
@@ -36,7 +38,9 @@ from mutation.operators import Edit, edits_of
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 4.0
-"""For the tests of one edit, above three times what they need without it."""
+"""Time of the processor for the tests of one edit, above twice what they need without it."""
+WAITS_S = 30.0
+"""Whoever uses none of it for so long has hung. Time alone is no verdict on a busy machine."""
 _REIMPORT = 77
 
 
@@ -51,8 +55,8 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class Tried:
-    """The outcome for one module. ``unfit``: tests that fail without any edit; ``each_s``:
-    what each test takes without any.
+    """The outcome for one module. ``unfit``: tests that fail without any edit; ``took_s``: the
+    processor's time for all; ``each_s``: for each test without any edit.
     """
 
     verdicts: dict[str, Verdict] = field(default_factory=dict)
@@ -74,7 +78,7 @@ def edits_in(module: str) -> list[Edit]:
 
 def tried(module: str, tests: Sequence[str], jobs: int, only: set[str] | None = None) -> Tried:
     """What ``tests`` say of the edits of ``module``: all, or those in ``only``."""
-    began_s = time.monotonic()
+    began_s = _used_s()
     path, tree = tree_of(module)
     edits = [edit for edit in edits_of(tree, module) if only is None or edit.id in only]
     inside = [edit for edit in edits if edit.is_inside]
@@ -83,7 +87,7 @@ def tried(module: str, tests: Sequence[str], jobs: int, only: set[str] | None = 
         raise RuntimeError(f"the tests of {module} cannot be run")
     again = {name for name, verdict in found.verdicts.items() if verdict is None}
     outside = [edit for edit in edits if not edit.is_inside or edit.id in again]
-    limit_s = LIMIT_S + 3 * found.took_s
+    limit_s = LIMIT_S + 2 * found.took_s
     codes = _each(
         [_imported_anew(module, path, tree, edit, tests, found.each_s) for edit in outside],
         jobs,
@@ -92,8 +96,14 @@ def tried(module: str, tests: Sequence[str], jobs: int, only: set[str] | None = 
     for edit, code in zip(outside, codes, strict=True):
         found.verdicts[edit.id] = _verdict(code)
     found.verdicts = {edit.id: found.verdicts[edit.id] for edit in edits}
-    found.took_s = time.monotonic() - began_s
+    found.took_s = _used_s() - began_s
     return found
+
+
+def _used_s() -> float:
+    """The processor's time that children of this process have taken."""
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 def use_profile() -> None:
@@ -126,7 +136,7 @@ _OPTIONS = [
 
 
 def _verdict(code: int | None) -> Verdict:
-    if code is None:
+    if code in (None, -signal.SIGXCPU, -signal.SIGKILL):
         return Verdict.TIMED_OUT
     return Verdict.SURVIVED if code == 0 else Verdict.KILLED
 
@@ -143,6 +153,7 @@ def _collector(
     jobs: int,
 ) -> Tried:
     plugin = _Plugin(module, path, tree, edits, jobs)
+    plugin.watch_the_import()
     pytest.main([*_OPTIONS, *tests], plugins=[plugin])
     return plugin.tried
 
@@ -159,6 +170,23 @@ class _Plugin:
         self._edits = edits
         self._jobs = jobs
         self.tried = Tried()
+        self._import_lines: set[int] = set()
+
+    def watch_the_import(self) -> None:
+        """Note the lines of functions that run while the module is imported: who gave a table its
+        values then would not be asked again.
+        """
+
+        def trace(frame: FrameType, event: str, arg: Any) -> Any:
+            code = frame.f_code
+            is_ours = code.co_filename == str(self._path) and code.co_name != "<module>"
+            return trace_lines if is_ours else None
+
+        def trace_lines(frame: FrameType, event: str, arg: Any) -> Any:
+            self._import_lines.add(frame.f_lineno)
+            return trace_lines
+
+        sys.settrace(trace)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -166,6 +194,7 @@ class _Plugin:
             self.tried.unfit = ["they cannot be collected"]
             return True
         importlib.import_module(self._module)
+        sys.settrace(None)
         items = session.items
         baseline = _in_child(lambda: _baseline(items, str(self._path)))
         if baseline is None:
@@ -187,13 +216,18 @@ class _Plugin:
             if numbers:
                 reached.append(edit)
                 runs.append(self._run(edit, [items[number] for number in numbers], functions))
+            elif self._runs_at_import(edit):
+                self.tried.verdicts[edit.id] = None  # type: ignore[assignment]
             else:
                 self.tried.verdicts[edit.id] = Verdict.NOT_REACHED
-        codes = _each(runs, self._jobs, LIMIT_S + 3 * self.tried.took_s)
+        codes = _each(runs, self._jobs, LIMIT_S + 2 * self.tried.took_s)
         for edit, code in zip(reached, codes, strict=True):
-            again = code == _REIMPORT
+            again = code == _REIMPORT or (code == 0 and self._runs_at_import(edit))
             self.tried.verdicts[edit.id] = None if again else _verdict(code)  # type: ignore[assignment]
         return True
+
+    def _runs_at_import(self, edit: Edit) -> bool:
+        return any(line in self._import_lines for line in range(edit.line, edit.end_line + 1))
 
     def _run(
         self, edit: Edit, items: Sequence[pytest.Item], functions: _Functions
@@ -240,7 +274,7 @@ def _baseline(items: Sequence[pytest.Item], path: str) -> _Baseline:
 
     for number, item in enumerate(items):
         lines.clear()
-        began_s = time.monotonic()
+        began_s = time.process_time()
         following = items[number + 1] if number + 1 < len(items) else None
         threading.settrace(trace)
         sys.settrace(trace)
@@ -249,7 +283,7 @@ def _baseline(items: Sequence[pytest.Item], path: str) -> _Baseline:
         threading.settrace(None)  # type: ignore[arg-type]
         if any(report.failed for report in reports):
             found.failed.append(number)
-        found.took_s.append(time.monotonic() - began_s)
+        found.took_s.append(time.process_time() - began_s)
         found.lines.append(set(lines))
     return found
 
@@ -376,20 +410,22 @@ def _in_child(work: Callable[[], Any]) -> Any:
 
 
 def _each(runs: Sequence[Callable[[], int]], jobs: int, limit_s: float) -> list[int | None]:
-    """The exit code of each of ``runs``, in a child of its own; None: it was too slow."""
+    """The exit code of each of ``runs``, in a child of its own that has ``limit_s`` of the
+    processor's time; None: it hung.
+    """
     codes: list[int | None] = [None] * len(runs)
     waiting = list(enumerate(runs))[::-1]
-    running: dict[int, tuple[int, float]] = {}
+    running: dict[int, _Running] = {}
     while waiting or running:
         while waiting and len(running) < jobs:
             number, run = waiting.pop()
-            running[_forked(run)] = (number, time.monotonic() + limit_s)
-        for pid, (number, until_s) in list(running.items()):
+            running[_forked(run, limit_s)] = _Running(number)
+        for pid, one in list(running.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
-                codes[number] = os.waitstatus_to_exitcode(status)
+                codes[one.number] = os.waitstatus_to_exitcode(status)
                 del running[pid]
-            elif time.monotonic() > until_s:
+            elif one.has_hung(pid):
                 os.killpg(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
                 del running[pid]
@@ -397,13 +433,34 @@ def _each(runs: Sequence[Callable[[], int]], jobs: int, limit_s: float) -> list[
     return codes
 
 
-def _forked(run: Callable[[], int]) -> int:
+@dataclass(slots=True)
+class _Running:
+    """A child at work. ``used``: what the system says of its time when it was looked at last."""
+
+    number: int
+    used: list[bytes] = field(default_factory=list)
+    since_s: float = field(default_factory=time.monotonic)
+    look_s: float = 0.0
+
+    def has_hung(self, pid: int) -> bool:
+        if (now_s := time.monotonic()) < self.look_s:
+            return False
+        self.look_s = now_s + 1.0
+        used = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[11:15]
+        if used != self.used:
+            self.used, self.since_s = used, now_s
+        return now_s - self.since_s > WAITS_S
+
+
+def _forked(run: Callable[[], int], limit_s: float) -> int:
     pid = os.fork()
     if pid:
         return pid
     code = 1
     try:
         os.setpgid(0, 0)
+        used_s = math.ceil(time.process_time() + limit_s)
+        resource.setrlimit(resource.RLIMIT_CPU, (used_s, used_s + 5))
         _be_quiet()
         code = run()
     except BaseException:

@@ -36,7 +36,7 @@ STORES = ("kafka", "zookeeper", "transaction")
 SOURCE, RESULTS, EFFECTS = "orders", "invoices", "/effects"
 _LATE_S = 75.0
 """How long after healing everything must be handled: a transaction may be open for 60 s."""
-_AFTERMATH_S = 75.0
+_AFTERMATH_S = 12.0
 
 
 @dataclass(frozen=True, slots=True)

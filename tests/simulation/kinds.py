@@ -40,5 +40,6 @@ KINDS: dict[str, Lead] = {
     ),
     "queues": _of("queues", "QueueLife", "lead"),
     "messages": _of("messages", "MessageLife", "lead"),
+    "coalescing": _of("coalescing", "CoalescingLife", "lead"),
     "drains": _of("drain", "DrainLife", "drain"),
 }

@@ -1,29 +1,40 @@
 """Lives of a queue of messages: what was pushed is acknowledged once, whoever dies.
 
-What is promised: a message that was pushed is delivered until it is acknowledged; an
-acknowledgement that succeeded is the only one; no message is delivered to another consumer while
-its lease and its session stand.
+What is promised: a message that was pushed is delivered until it is acknowledged, killed or
+removed; an acknowledgement that succeeded is the only one; no message is delivered to another
+consumer while its lease and its session stand; who is free is given what is due, in order; nothing
+is left of what is done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from enum import Enum
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 from leaderq import clock
-from leaderq.dyno import Delivery, DynoQueue, Message
+from leaderq.dyno import Delivery, DynoQueue, Message, StaleLease
 from leaderq.errors import LeaderqError
+from leaderq.testing.nemesis.history import Kind, What
 from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failures
 from leaderq.testing.simulation.cluster import SimulatedCluster
 from leaderq.testing.simulation.faults import Faults
 from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.scheduler import LifeHangs, World
+from leaderq.threads import Retry
 from leaderq.zookeeper import Session
 from simulation.programs import FAULTS, Program, keep_running
 
 ROOT = "/jobs"
+NEWS_S = 2.5
+"""How late a free consumer may be given what is due: it looks for leases that are over each second,
+and a pop of several messages returns up to a second after it claimed the first."""
+ORDER_S = 1.3
+"""How late a consumer tells of a message that it has claimed: pop waits a second for others."""
+_AGAIN = Retry(attempts=None, first_s=0.1, most_s=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,56 +52,128 @@ class MessageLife:
     timeout_s: float = 4.0
     lease_s: float = 5.0
     servers: int = 1
+    rude: float = 1.0
+    """How often consumers hang, die as they write, and pass messages on; 0: never."""
+    kinds: Sequence[Kind] = FAULTS
+
+
+class Did(Enum):
+    """What happened to a message."""
+
+    PUSHING = "pushing"
+    PUSHED = "pushed"
+    DELIVERED = "delivered"
+    REDEEMED = "redeemed"  # and extended by another consumer
+    SETTLING = "settling"  # or removing: its answer is not there yet
+    ACKNOWLEDGED = "acknowledged"
+    RETURNED = "returned"  # to be delivered again
+    KILLED = "killed"
+    REMOVED = "removed"  # by somebody who had not asked for it
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    EMPTY = "empty"  # a pop has waited since ``due_s``, and wanted more
+    FAULT = "fault"
+    HEALED = "healed"
+    LEFT = "left"  # in ZooKeeper at the end
+
+
+_ENDS = (Did.ACKNOWLEDGED, Did.UNKNOWN, Did.KILLED, Did.REMOVED)
 
 
 class Step(NamedTuple):
-    """One thing that happened to a message. ``what``: pushed, doubted, delivered, settling,
-    acknowledged, refused or unknown. ``beside``: of a delivery, the process whose lease and session
-    still stand.
+    """One thing that happened to a message. ``beside``: of a delivery, the process whose lease and
+    session still stand. ``is_late``: it may have been claimed in a session that is over.
+    ``due_s``: when it may be delivered, or when its lease ends.
     """
 
     at_s: float
-    what: str
+    what: Did
     id: str
     process: str
     beside: str = ""
+    shard: str = ""
+    rank: int = 0
+    group: str = ""
+    due_s: float = 0.0
+    is_late: bool = False
 
 
 class _Log:
     """What the programs of a life did, in order; what a dead one does is not written down."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
-        self._cluster = cluster
-        self._world = cluster.world
+    def __init__(self, life: MessageLife, cluster: SimulatedCluster) -> None:
+        self.life, self._cluster = life, cluster
+        self.world = cluster.world
+        self.draw = self.world.faults
         self.lines: list[Step] = []
+        self.receipts: list[tuple[str, str]] = []
         self._held: dict[str, tuple[str, int, float]] = {}
         self._sessions: dict[str, int] = {}
 
-    def note(self, what: str, id: str, *, session: int | None = None, until_s: float = 0.0) -> None:
-        task = self._world.current
-        if self._world.over or task is None or not task.process.alive:
+    def note(
+        self,
+        what: Did,
+        id: str = "",
+        *,
+        session: int | None = None,
+        until_s: float = 0.0,
+        keeps: bool = True,
+        **more: Any,
+    ) -> None:
+        task = self.world.current
+        if self.world.over or (task is not None and not task.process.alive):
             return
-        beside = ""
-        if what == "delivered":
+        name, beside = "" if task is None else task.process.name, ""
+        if what in (Did.DELIVERED, Did.REDEEMED):
             holder, owner, ends_s = self._held.get(id, ("", 0, 0.0))
             standing = self._cluster.standing_sessions()
-            stands = ends_s > self._world.now_s and {owner, session} <= standing
+            stands = ends_s > self.world.now_s and {owner, session} <= standing
             # What was claimed in a former session may be handed out late; settling it fails. Issue
             # 31 mends that: finding 1 of the review of queues.
-            first = self._sessions.setdefault(task.process.name, session or 0)
-            beside = holder if stands and session == first else ""
-            self._held[id] = (task.process.name, session or 0, until_s)
-        elif what in ("acknowledged", "refused"):
+            first = self._sessions.setdefault(name, session or 0)
+            if what is Did.DELIVERED:
+                more["is_late"] = session != first or session not in standing
+                beside = holder if stands and session == first else ""
+            self._held[id] = (name, session or 0, until_s)
+            more["due_s"] = until_s
+        elif what is not Did.SETTLING or not keeps:
             self._held.pop(id, None)
-        self.lines.append(Step(self._world.now_s, what, id, task.process.name, beside))
-        self._world.note(what, id=id)
+        self.lines.append(Step(self.world.now_s, what, id, name, beside, **more))
+        self.world.note(what.value, id=id)
+
+    def is_rude(self, share: float) -> bool:
+        return self.draw() < share * self.life.rude
+
+    def mortal(self) -> None:
+        """Now and then its process dies a moment later: before, at or after the next write."""
+        task = self.world.current
+        if self.is_rude(0.01) and task is not None:
+            self.note(Did.FAULT)
+            self.world.at(0.006 * self.draw(), task.process.kill)
+
+    def s_of(self, until_ms: int) -> float:
+        """The world's time of a time of the calendar."""
+        return self.world.now_s + until_ms / 1000 - clock.calendar_s()
+
+
+class _Notes(Chronicle):
+    """Puts the faults among the lines."""
+
+    def __init__(self, log: _Log) -> None:
+        super().__init__(log.world)
+        self._log = log
+
+    def note(self, what: What, *, who: str = "", **values: Any) -> None:
+        super().note(what, who=who, **values)
+        if what is What.FAULT:
+            self._log.note(Did.FAULT)
 
 
 def lead(life: MessageLife) -> LifeVerdict:
     """Lead one life and judge it."""
     world = World(life.seed)
     cluster = SimulatedCluster(world, timeout_s=life.timeout_s, servers=life.servers)
-    log, problems = _Log(cluster), list[str]()
+    log, problems = _Log(life, cluster), list[str]()
     with installed(world, cluster.network):
         for number in range(life.consumers):
             Program(cluster, f"consumer{number}", lambda session: _consume(life, log, session))
@@ -100,98 +183,279 @@ def lead(life: MessageLife) -> LifeVerdict:
                 f"producer{number}",
                 lambda session, number=number: _push(life, log, session, number),
             )
-        faults = Faults(cluster, Chronicle(world), FAULTS)
+        faults = Faults(cluster, _Notes(log), life.kinds)
         try:
             keep_running(cluster)
             faults.plan(life.faults, life.seconds)
             world.run(life.seconds)
             faults.heal_all()
+            log.note(Did.HEALED)
             producers = [one for one in cluster.workers if one.name.startswith("producer")]
             world.run(
                 life.seconds + 90.0,
-                unless=lambda: all(one.is_done for one in producers) and not undone(log.lines),
+                unless=lambda: (
+                    all(one.is_done for one in producers)
+                    and not undone(log.lines)
+                    and not _left(cluster)
+                ),
             )
         except LifeHangs as error:
             problems.append(str(error))
-        problems += judge(log.lines) + failures(world)
+        for path in _left(cluster):
+            log.note(Did.LEFT, path)
+        problems += judge(log.lines, life.timeout_s) + failures(world)
         history = list(world.lines())
     return LifeVerdict(life, problems, history, len(log.lines), world.steps)
+
+
+def _left(cluster: SimulatedCluster) -> list[str]:
+    """The znodes of messages, but for dead letters."""
+    parts = ("/messages/", "/claims/", "/rests/", "/ids/", "/windows/")
+    return [path for path in cluster.znodes() if any(part in path for part in parts)]
 
 
 def _names(life: MessageLife) -> list[str]:
     return [str(number) for number in range(life.shards)]
 
 
+def _queue(life: MessageLife, session: Session) -> DynoQueue:
+    return DynoQueue(session, ROOT, shards=_names(life), lease_s=life.lease_s, retry=_AGAIN)
+
+
+# -- programs --------------------------------------------------------------------------------------
+
+
 def _consume(life: MessageLife, log: _Log, session: Session) -> None:
-    draw = log._world.faults
-    with DynoQueue(session, ROOT, shards=_names(life), lease_s=life.lease_s) as queue:
+    with _queue(life, session) as queue:
         while True:
+            most, since_s = 1 + int(log.draw() * 3), log.world.now_s
+            log.mortal()
             try:
-                deliveries = queue.pop(1 + int(draw() * 3), timeout_s=1.0)
+                deliveries = queue.pop(most, timeout_s=1.0)
             except LeaderqError:
                 clock.sleep(0.2)
                 continue
             for one in deliveries:
-                left_s = one.until_ms / 1000 - clock.calendar_s()
-                ends_s = log._world.now_s + left_s
-                log.note("delivered", one.id, session=session.id, until_s=ends_s)
+                _note_delivery(log, Did.DELIVERED, one, session)
+            if len(deliveries) < most:
+                log.note(Did.EMPTY, due_s=since_s)
+            _redeem(log, queue, deliveries, session)
             for one in deliveries:
-                drawn = draw()
-                clock.sleep(0.005 + (3.0 if drawn > 0.96 else 0.1) * drawn)
-                _settle(log, one, drawn)
+                _work(log, one)
 
 
-def _settle(log: _Log, one: Delivery, drawn: float) -> None:
-    log.note("settling", one.id)
+def _note_delivery(log: _Log, what: Did, one: Delivery, session: Session) -> None:
+    until_s = log.s_of(one.until_ms)
+    more = {"shard": one.shard, "rank": one.priority, "group": one.frame.group or ""}
+    log.note(what, one.id, session=session.id, until_s=until_s, **more)
+
+
+def _redeem(log: _Log, queue: DynoQueue, mine: list[Delivery], session: Session) -> None:
+    """Leave a message to whoever wants it, or take one over."""
+    if mine and log.is_rude(0.1):
+        log.receipts.append((mine[0].id, str(mine[0].receipt)))
+    elif log.receipts and log.is_rude(0.5):
+        _, receipt = log.receipts.pop()
+        with suppress(LeaderqError):
+            one = queue.redeem(receipt)
+            one.extend()
+            _note_delivery(log, Did.REDEEMED, one, session)
+            mine.append(one)
+
+
+def _work(log: _Log, one: Delivery) -> None:
+    drawn = log.draw()
+    is_hung = log.is_rude(0.03)
+    clock.sleep(0.005 + (3.0 if drawn > 0.96 else 0.1) * drawn + (9.0 if is_hung else 0.0))
+    log.note(Did.SETTLING, one.id, keeps=drawn > 0.12)
+    log.mortal()
+    outcome, due_s = Did.RETURNED, log.world.now_s
     try:
-        if drawn < 0.08:
+        if drawn < 0.06:
             one.nack(delay_s=0.2)
-            log.note("refused", one.id)
-            return
-        one.ack()
+        elif drawn < 0.08:
+            one.release()
+        elif drawn < 0.10:
+            due_s += 1.0
+            one.postpone(1.0)
+        elif drawn < 0.12:
+            one.kill()
+            outcome = Did.KILLED
+        else:
+            outcome = Did.ACKNOWLEDGED
+            one.ack()
     except LeaderqError as error:
-        is_refused = type(error).__name__ == "StaleLease"
-        log.note("refused" if is_refused else "unknown", one.id)
-    else:
-        log.note("acknowledged", one.id)
+        outcome = Did.REFUSED if isinstance(error, StaleLease) else Did.UNKNOWN
+    log.note(outcome, one.id, due_s=due_s + 0.2)
 
 
 def _push(life: MessageLife, log: _Log, session: Session, number: int) -> None:
-    draw = log._world.faults
-    with DynoQueue(session, ROOT, shards=_names(life)) as queue:
-        began = len([one for one in log.lines if one.process.startswith(f"producer{number}.")])
+    draw = log.draw
+    with _queue(life, session) as queue:
+        began = len(
+            [
+                one
+                for one in log.lines
+                if one.what is Did.PUSHING and one.process.startswith(f"producer{number}.")
+            ]
+        )
         for count in range(began, life.messages):
-            id = f"m{number}-{count}"
+            id, rank = f"m{number}-{count}", int(draw() * 3)
+            delay_s = 1.0 if draw() < 0.2 else 0.0
+            group = f"g{number}" if draw() < 0.2 else None
+            message = Message(id, b"work", timeout_s=delay_s, priority=rank, group=group)
+            log.note(Did.PUSHING, id, group=group or "", due_s=log.world.now_s + delay_s)
+            log.mortal()
             with suppress(LeaderqError):
-                delay_s = 1.0 if draw() < 0.2 else 0.0
-                queue.push([Message(id, b"work", timeout_s=delay_s, priority=int(draw() * 3))])
-                log.note("pushed", id)
+                if draw() < 0.2:
+                    queue.ensure(message)
+                else:
+                    queue.push([message])
+                due_s = log.world.now_s + delay_s
+                shard = (queue.get(id) or message).shard or ""
+                log.note(Did.PUSHED, id, shard=shard, rank=rank, group=group or "", due_s=due_s)
                 clock.sleep(0.2 * draw() * draw())
-                continue
-            log.note("doubted", id)
+            if not delay_s:
+                _change(log, queue, id)
+
+
+def _change(log: _Log, queue: DynoQueue, id: str) -> None:
+    """Now and then somebody removes a message, or puts it off."""
+    drawn = log.draw()
+    if drawn > 0.25:
+        return
+    log.mortal()
+    with suppress(LeaderqError):
+        if drawn > 0.04:
+            if queue.set_timeout(id, 0.3):
+                log.note(Did.RETURNED, id, due_s=log.world.now_s + 0.3)
+            return
+        log.note(Did.SETTLING, id)
+        is_gone = queue.remove(id) if drawn > 0.02 else queue.finish(id)
+        log.note(Did.REMOVED if is_gone else Did.REFUSED, id, due_s=log.world.now_s)
+        return
+    log.note(Did.UNKNOWN, id)
+
+
+# -- judges ----------------------------------------------------------------------------------------
 
 
 def undone(lines: Sequence[Step]) -> list[str]:
     """The messages that were pushed and neither acknowledged nor perhaps so: a process that died
     while it settled one may have been heard.
     """
-    last = {(one.process, one.id): one.what for one in lines}
-    done = {id for (_, id), what in last.items() if what == "settling"}
-    done |= {one.id for one in lines if one.what in ("acknowledged", "unknown")}
-    return [one.id for one in lines if one.what == "pushed" and one.id not in done]
+    done = set(_done_s(lines))
+    return [one.id for one in lines if one.what is Did.PUSHED and one.id not in done]
 
 
-def judge(lines: Sequence[Step]) -> list[str]:
+def _done_s(lines: Sequence[Step]) -> dict[str, float]:
+    """Since when each message is done, or perhaps."""
+    last = {(one.process, one.id): one for one in lines}
+    done = {one.id: one.at_s for one in last.values() if one.what is Did.SETTLING}
+    for one in lines:
+        if one.what in _ENDS:
+            done[one.id] = min(one.at_s, done.get(one.id, one.at_s))
+    return done
+
+
+def judge(lines: Sequence[Step], timeout_s: float = 4.0) -> list[str]:
     """All that is wrong with what happened."""
     problems = [f"{id} was pushed, and nobody has acknowledged it" for id in undone(lines)]
-    acknowledged: set[str] = set()
+    problems += [f"{one.id} is left in ZooKeeper" for one in lines if one.what is Did.LEFT]
+    over: dict[str, str] = {}
+    due_s = {one.id: one.due_s for one in lines if one.what is Did.PUSHING}
     for one in lines:
+        if one.what is Did.DELIVERED and one.at_s < due_s.get(one.id, 0.0) - 0.002:
+            problems.append(f"{one.id} was delivered before its time, {due_s[one.id]:.3f}")
         if one.beside:
             problems.append(f"{one.id} was delivered to {one.process}, and {one.beside} held it")
-        if one.what == "acknowledged":
-            if one.id in acknowledged:
-                problems.append(f"{one.id} was acknowledged twice, now by {one.process}")
-            acknowledged.add(one.id)
-        elif one.what == "delivered" and one.id in acknowledged:
-            problems.append(f"{one.id} was delivered to {one.process} after it was acknowledged")
+        if one.what is Did.DELIVERED and one.due_s <= one.at_s:
+            problems.append(f"{one.id} was delivered to {one.process} with a lease that was over")
+        if one.what is Did.ACKNOWLEDGED and over.get(one.id) == one.what.value:
+            problems.append(f"{one.id} was acknowledged twice, now by {one.process}")
+        elif one.what in (Did.DELIVERED, Did.ACKNOWLEDGED) and one.id in over and not one.is_late:
+            problems.append(
+                f"{one.id} was {one.what.value} by {one.process} after it was {over[one.id]}"
+            )
+        if one.what in (Did.ACKNOWLEDGED, Did.KILLED):
+            over[one.id] = one.what.value
+    return problems + left_lying(lines, timeout_s) + out_of_order(lines) + groups(lines)
+
+
+def left_lying(lines: Sequence[Step], timeout_s: float) -> list[str]:
+    """Once all is healed, no pop waits in vain while a message is free that is in no group."""
+    healed_s = next((one.at_s for one in lines if one.what is Did.HEALED), None)
+    if healed_s is None:
+        return []
+    problems: list[str] = []
+    free_s: dict[str, float] = {}
+    began_s: dict[str, float] = {}
+    for one in lines:
+        if one.what is Did.PUSHED and not one.group:
+            free_s.setdefault(one.id, one.due_s)
+        elif one.id in free_s and one.what in (Did.DELIVERED, Did.REDEEMED, Did.RETURNED):
+            free_s[one.id] = one.due_s
+        elif one.what in _ENDS:
+            free_s.pop(one.id, None)
+        elif one.what is Did.EMPTY and one.due_s > healed_s + 2 * timeout_s:
+            looks_s = began_s.setdefault(one.process, one.due_s)
+            problems += [
+                f"{id} was free at {since_s:.3f}, and not given to {one.process} at {one.at_s:.3f}"
+                for id, since_s in free_s.items()
+                if max(since_s, looks_s) < one.at_s - NEWS_S
+            ]
+    return problems
+
+
+def out_of_order(lines: Sequence[Step]) -> list[str]:
+    """Before the first fault, of the messages of a shard that are due the one with the best
+    priority is delivered next, and of these the one that was pushed first."""
+    problems: list[str] = []
+    pushing_s: dict[str, float] = {}
+    free: dict[str, Step] = {}
+    passed: dict[str, Step] = {}
+    given: set[str] = set()
+    for one in takewhile(lambda line: line.what is not Did.FAULT, lines):
+        if one.what is Did.PUSHING:
+            pushing_s[one.id] = one.at_s
+        elif one.what is Did.PUSHED and not (one.group or one.id in given):
+            free[one.id] = one
+        elif one.what is Did.DELIVERED:
+            free.pop(one.id, None)
+            given.add(one.id)
+            other = passed.pop(one.id, one)
+            if one.at_s > other.at_s + ORDER_S:
+                problems.append(f"{one.id} came {one.at_s - other.at_s:.3f} s after {other.id}")
+            for waiting in _due(free.values(), one):
+                if (waiting.rank, waiting.at_s) < (one.rank, pushing_s.get(one.id, 0.0)):
+                    passed.setdefault(waiting.id, one)
+        elif one.what is Did.SETTLING:
+            passed.pop(one.id, None)
+        elif one.what is Did.RETURNED and one.id in free:
+            free[one.id] = free[one.id]._replace(due_s=one.due_s)
+    return problems
+
+
+def _due(free: Iterable[Step], one: Step) -> list[Step]:
+    """Those of these that could have been delivered in place of ``one``."""
+    by_s = one.at_s - ORDER_S
+    return [each for each in free if each.shard == one.shard and max(each.due_s, each.at_s) < by_s]
+
+
+def groups(lines: Sequence[Step]) -> list[str]:
+    """No message of a group is delivered before those that were pushed before it are done."""
+    problems: list[str] = []
+    pushing_s = {one.id: one.at_s for one in lines if one.what is Did.PUSHING}
+    open_: dict[str, Step] = {}
+    for one in lines:
+        if one.what is Did.PUSHED and one.group:
+            open_[one.id] = one
+        elif one.what is Did.SETTLING:  # perhaps done, from now on
+            open_.pop(one.id, None)
+        elif one.what is Did.DELIVERED and one.group:
+            problems += [
+                f"{one.id} was delivered before {id}, of the same group"
+                for id, other in open_.items()
+                if other.group == one.group and other.at_s < pushing_s[one.id]
+            ]
     return problems

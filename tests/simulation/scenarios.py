@@ -1,13 +1,16 @@
-"""A small vocabulary for short scenarios of elections in simulated time.
+"""A small vocabulary for short scenarios in simulated time.
 
 A :class:`Scene` is one life, led step by step: the test stands outside of it, lets time go on
-(``run``, ``until``) and has things done in simulated processes (``Actor.do``). Whatever a scene is
-about, nobody may begin a term while somebody else's passes ``check()``: each scene is judged so.
+(``run``, ``until``) and has things done in simulated processes (``Guest.do``; an :class:`Actor` is
+a candidate, too). Faults come at a request: ``lose``, ``at`` and ``every_point`` name it by what it
+asks for, or by its number (:func:`nth`). Whatever a scene is about, nobody may begin a term while
+somebody else's passes ``check()``: each scene is judged so.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,7 +36,8 @@ FOLDER = "/leaderq/c"
 LINE = f"{FOLDER}/candidates"
 Rule = Callable[[Any], str | None]
 """Looks at a request as a server is about to carry it out; says what is lost: the ``request``, the
-``answer``, or nothing (``None``). The connection goes with either.
+``answer``, or nothing (``None``). The connection goes with either. ``held``: it is carried out when
+its host is healed, and so is what it asks for later.
 """
 
 
@@ -52,11 +56,11 @@ def scene(seeds: int = 20, **options: Any) -> Callable[[Callable[[Scene], None]]
     return decorated
 
 
-def _led(seed: int, scenario: Callable[[Scene], None], options: dict[str, Any]) -> None:
+def _led(seed: object, scenario: Callable[[Scene], T], options: dict[str, Any]) -> T:
     world = World(f"{scenario.__name__}/{seed}")
     with Scene(world, **options).led() as one:
         try:
-            scenario(one)
+            found = scenario(one)
             assert not one.overlaps, one.overlaps
             assert not failures(world), failures(world)
         except AssertionError as error:
@@ -64,6 +68,23 @@ def _led(seed: int, scenario: Callable[[Scene], None], options: dict[str, Any]) 
             raise AssertionError(
                 f"seed {seed} at {world.now_s:.3f} s: {error}\n{history}"
             ) from error
+    return found
+
+
+def every_point(scenario: Callable[[Scene, int], list[Any]], seeds: int = 1, **options: Any) -> int:
+    """Lead ``scenario(scene, n)`` with a fault at the n-th request, for all n there are: until it
+    returns that none was struck. Gives how many there are.
+    """
+
+    def at_point(one: Scene) -> list[Any]:
+        return scenario(one, point)
+
+    at_point.__name__ = scenario.__name__
+    for point in itertools.count(1):
+        struck = [_led(f"{point}/{seed}", at_point, options) for seed in range(seeds)]
+        if not any(struck):
+            return point - 1
+    raise AssertionError
 
 
 def lives(scenario: Callable[[Scene], None], seeds: int, **options: Any) -> list[list[str]]:
@@ -76,19 +97,34 @@ def lives(scenario: Callable[[Scene], None], seeds: int, **options: Any) -> list
     return found
 
 
-class Actor:
-    """A simulated process with a session of its own, and a candidate of career ``c``."""
+class Guest:
+    """A simulated process with a session of its own."""
 
     def __init__(self, scene: Scene, name: str, timeout_s: float) -> None:
         self.scene = scene
         self.name = name
         self.process = scene.world.process(name, f"host-{name}")
         self.process.deaths.append(lambda: scene.network.closed_by_death(self.process))
-        self.bus = EventBus()
-        self.told: list[Event] = []
         self.session: Session = self.do(
             lambda: connect(ADDRESS, timeout_s=timeout_s, connect_timeout_s=30.0)
         )
+
+    def begin(self, what: Callable[[], T]) -> Job[T]:
+        """Let its process begin ``what()``."""
+        return Job(self, what)
+
+    def do(self, what: Callable[[], T], within_s: float = 60.0) -> T:
+        """What ``what()`` returns, or raises, in its process."""
+        return self.begin(what).result(within_s)
+
+
+class Actor(Guest):
+    """A guest with a candidate of career ``c``."""
+
+    def __init__(self, scene: Scene, name: str, timeout_s: float) -> None:
+        super().__init__(scene, name, timeout_s)
+        self.bus = EventBus()
+        self.told: list[Event] = []
         self.candidate = Candidate(self.session, "c", id=name, events=self.bus)
         self.bus.subscribe(Event, self._heard)
 
@@ -99,14 +135,6 @@ class Actor:
             tenure = self.candidate._campaign.tenure
             assert tenure is not None
             self.scene.term_began(self, tenure.term)
-
-    def begin(self, what: Callable[[], T]) -> Job[T]:
-        """Let its process begin ``what()``."""
-        return Job(self, what)
-
-    def do(self, what: Callable[[], T], within_s: float = 60.0) -> T:
-        """What ``what()`` returns, or raises, in its process."""
-        return self.begin(what).result(within_s)
 
     def stand(self) -> None:
         self.do(self.candidate.stand)
@@ -173,13 +201,13 @@ class Actor:
 class Job:
     """Something that a process was told to do."""
 
-    def __init__(self, actor: Actor, what: Callable[[], Any]) -> None:
-        self._actor = actor
+    def __init__(self, guest: Guest, what: Callable[[], Any]) -> None:
+        self._guest = guest
         self._what = what
         self.is_done = False
         self._result: Any = None
         self._error: BaseException | None = None
-        actor.process.spawn(self._run, "job")
+        guest.process.spawn(self._run, "job")
 
     def __class_getitem__(cls, _kind: Any) -> type[Job]:
         return cls
@@ -192,7 +220,7 @@ class Job:
         self.is_done = True
 
     def result(self, within_s: float = 60.0) -> Any:
-        self._actor.scene.until(lambda: self.is_done, within_s)
+        self._guest.scene.until(lambda: self.is_done, within_s)
         if self._error is not None:
             raise self._error
         return self._result
@@ -231,6 +259,12 @@ class Scene:
                     if lost == "request":
                         connection.reset()
                         return
+                    if lost == "held":
+                        self.network.cut(host, back=False)
+                        connection._there._held.appendleft(
+                            lambda: arrived(connection, xid, request)
+                        )
+                        return
                     connection._lost_xid = xid
             real(connection, xid, request)
 
@@ -252,6 +286,9 @@ class Scene:
 
     def actors(self, names: str, **options: Any) -> list[Actor]:
         return [self.actor(name, **options) for name in names]
+
+    def guests(self, names: str) -> list[Guest]:
+        return [Guest(self, name, self.timeout_s) for name in names]
 
     @property
     def beside(self) -> Actor:
@@ -305,7 +342,13 @@ class Scene:
         data = self.cluster.znodes().get(f"{FOLDER}/term")
         return dict(json.loads(data)) if data else {}
 
-    def expire(self, actor: Actor) -> None:
+    def allow(self, path: str, acl: tuple[Any, ...]) -> None:
+        """Let the servers allow this at ``path``, to whoever asks."""
+        for server in self.ensemble.servers:
+            nodes = server.tree.nodes
+            nodes[path] = nodes[path]._replace(acl=acl)
+
+    def expire(self, actor: Guest) -> None:
         """End its session on the servers."""
         assert actor.session.id is not None
         self.is_forced = True
@@ -316,24 +359,26 @@ class Scene:
         self.is_forced = True
         self.ask(lambda beside: beside.multi([Delete(f"{LINE}/{name}") for name in names]))
 
-    def replace(self, actor: Actor) -> None:
+    def replace(self, actor: Guest) -> None:
         """Let its process begin another session."""
         actor.do(lambda: actor.session.replace("a scenario wants it"))
 
-    def cut(self, actor: Actor) -> None:
+    def cut(self, actor: Guest) -> None:
         """A black hole."""
         self.network.cut(actor.process.host)
 
-    def heal(self, actor: Actor) -> None:
+    def heal(self, actor: Guest) -> None:
         self.network.heal(actor.process.host)
 
-    def reset(self, actor: Actor) -> None:
+    def reset(self, actor: Guest) -> None:
         self.network.reset(actor.process)
 
     # -- what is lost ------------------------------------------------------------------------------
 
-    def lose(self, actor: Actor, kind: Callable[[Any], bool], what: str = "answer") -> list[Any]:
-        """Lose the first request that is of this ``kind``, or its answer; gives what was lost."""
+    def lose(self, actor: Guest, kind: Callable[[Any], bool], what: str = "answer") -> list[Any]:
+        """Lose the first request that is of this ``kind``, or its answer, or let it be ``held``;
+        gives what was lost.
+        """
         lost: list[Any] = []
 
         def rule(request: Any) -> str | None:
@@ -345,7 +390,7 @@ class Scene:
         self.rules.append((actor.process.host, rule))
         return lost
 
-    def at(self, actor: Actor, kind: Callable[[Any], bool], act: Callable[[], object]) -> list[Any]:
+    def at(self, actor: Guest, kind: Callable[[Any], bool], act: Callable[[], object]) -> list[Any]:
         """Call ``act()`` just before the first request of this ``kind`` is carried out."""
         seen: list[Any] = []
 
@@ -377,6 +422,24 @@ class _Servers:
 
 
 # -- kinds of requests -----------------------------------------------------------------------------
+
+_OF_THE_CONNECTION = (-11, 11, 100, 101, 105)  # close, ping, login, watches
+
+
+def is_asking(request: Any) -> bool:
+    """Whatever is not about the connection itself."""
+    return request.type not in _OF_THE_CONNECTION
+
+
+def nth(number: int, kind: Callable[[Any], bool] = is_asking) -> Callable[[Any], bool]:
+    """The n-th request of this ``kind``, from 1; for one rule."""
+    numbers = itertools.count(1)
+    return lambda request: kind(request) and next(numbers) == number
+
+
+def writes(path: str) -> Callable[[Any], bool]:
+    """A transaction in which an operation is about ``path``."""
+    return lambda request: is_multi(request) and _names(request, path)
 
 
 def _names(request: Any, path: str) -> bool:

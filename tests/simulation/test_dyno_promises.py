@@ -11,13 +11,16 @@ from typing import Any, TypeVar
 import pytest
 
 from leaderq import clock
-from leaderq.dyno import DynoQueue, Message, StaleLease
+from leaderq.dyno import DynoQueue, Message, OnConflict, StaleLease, Worker
 from leaderq.dyno.shard_view import ShardView
+from leaderq.errors import ConnectionLost, QueueClosed, SessionClosed
 from leaderq.testing.simulation.cluster import ADDRESS, SimulatedCluster
 from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.scheduler import Killed, Process, World
 from leaderq.threads import Retry
 from leaderq.zookeeper import Session, connect
+from simulation.scenarios import Scene, every_point, nth, scene
+from simulation.test_dyno_defects import left, sides, texts
 
 T = TypeVar("T")
 OFTEN = Retry(attempts=None, first_s=0.0)
@@ -160,7 +163,7 @@ def test_a_lease_that_nobody_settles_is_over_in_time(lease_s: float) -> None:
     def main(play: Play) -> float:
         hanging, other = play.queue(retry=OFTEN), play.queue(retry=OFTEN)
         hanging.push(Message(payload=b"x"))
-        assert other.pop(1, 0.0, lease_s=1.0) or hanging.pop(1, 5.0, lease_s=lease_s)
+        assert hanging.pop(1, 5.0, lease_s=lease_s)
         began_s = clock.now_s()
         assert other.pop(1, 60.0)
         return clock.now_s() - began_s
@@ -194,3 +197,97 @@ def test_of_those_that_are_wanted_the_best_is_popped() -> None:
         return found.payload
 
     assert played(main) == b"early"
+
+
+@pytest.mark.parametrize("what", ["request", "answer"])
+def test_of_many_that_replace_one_message_at_once_one_survives(what: str) -> None:
+    def replace(s: Scene, point: int) -> list[Any]:
+        every = sides(s, "abc")
+        every[0].push(Message(id="a", payload=b"first"))
+        lost = s.lose(every[1].who, nth(point), what)
+
+        def many(queue: DynoQueue) -> None:
+            for _ in range(3):
+                queue.push_unique(Message(id="a", payload=b"x"), OnConflict.REPLACE)
+
+        jobs = [one.who.begin(lambda one=one: many(one.queue)) for one in every]
+        for job in jobs:
+            with suppress(ConnectionLost):  # a read that breaks tells its caller so
+                job.result()
+        assert every[0].size() == 1
+        every[1].ack(every[1].pop(1, 10))
+        assert left(s) == []
+        return lost
+
+    assert every_point(replace) >= 5
+
+
+@scene(10)
+def test_a_pop_outlasts_an_outage_and_what_was_held_is_settled_after_it(s: Scene) -> None:
+    a, b = sides(s, "ab", lease_s=60.0)
+    b.push([Message(payload=b"1"), Message(payload=b"2")])
+    held = a.pop(1, 5.0)
+    s.cut(a.who)
+    s.reset(a.who)
+    popping = a.who.begin(lambda: a.queue.pop(1, 60.0))
+    s.run(4.0)
+    s.heal(a.who)
+    assert texts(popping.result(5.0)) == ["2"]
+    assert a.ack(held) == [None]
+
+
+@pytest.mark.parametrize("end", ["queue", "session"])
+def test_a_pop_that_waits_ends_with_its_queue_or_its_session(end: str) -> None:
+    @scene(10)
+    def test_end(s: Scene) -> None:
+        (a,) = sides(s, "a")
+        popping = a.who.begin(lambda: a.queue.pop(1, None))
+        s.run(s.world.faults())
+        a.who.do(a.queue.close if end == "queue" else a.who.session.close)
+        with pytest.raises((QueueClosed, SessionClosed)):
+            popping.result(1.0)
+        with pytest.raises((QueueClosed, SessionClosed)):
+            a.pop(1)
+
+    test_end()
+
+
+@scene(5)
+def test_a_message_of_a_handler_that_hangs_passes_to_another_when_its_time_is_over(
+    s: Scene,
+) -> None:
+    a, b = sides(s, "ab", lease_s=1.0)
+    a.push(Message(payload=b"1"))
+    worker = Worker(a.queue, lambda _: s.world.park(60.0), threads=1, most_s=5.0)
+    a.who.do(worker.start)
+    s.run(3.0)
+    assert b.pop(1, 1.0) == []
+    (one,) = b.pop(1, 6.0)
+    assert one.failures == 1
+    assert not a.who.do(lambda: worker.stop(0.1))
+
+
+@scene(5)
+def test_what_is_kept_stays_ours_and_its_end_is_told_before(s: Scene) -> None:
+    a, b = sides(s, "ab", lease_s=1.0)
+    a.push(Message(payload=b"1"))
+    (one,) = a.pop(1, 5.0)
+    told: list[float] = []
+    a.who.do(
+        lambda: a.queue.keep([one], most_s=5.0, ending=lambda _: told.append(s.now_s), ending_s=0.5)
+    )
+    (again,) = b.pop(1, 10.0)
+    assert again.failures == 1
+    assert 0.4 < s.now_s - told[0] < 2.0
+
+
+@scene()
+def test_one_message_of_a_group_is_in_flight_and_in_order(s: Scene) -> None:
+    both = sides(s, "ab", shards=("a", "b"))
+    both[0].push([Message(payload=b"%d" % one, group="g", priority=9 - one) for one in range(3)])
+    for number in range(3):
+        popping = [one.who.begin(lambda one=one: one.queue.pop(2, 1.0)) for one in both]
+        found = [job.result() for job in popping]
+        assert sorted(map(texts, found)) == [[], [str(number)]]
+        for one, popped in zip(both, found, strict=True):
+            one.ack(popped)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest import mock
+
 import pytest
 
-from leaderq import Deposed
+from leaderq import Deposed, LeaderCareer
 from leaderq.events import (
     Stage,
     Standing,
@@ -14,7 +17,8 @@ from leaderq.events import (
     WorkPaused,
     WorkResumed,
 )
-from leaderq.term import Reason
+from leaderq.running.watchdog import Watchdog
+from leaderq.term import Reason, Term
 from leaderq.zookeeper import Create, Delete, SessionState, SetData
 from simulation.scenarios import (
     FOLDER,
@@ -41,6 +45,25 @@ def test_bug_14_a_listener_that_holds_the_thread_keeps_no_lost_term(s: Scene) ->
         b.await_term()
         assert not a.believes(term)
         assert term.reason is Reason.SESSION
+
+
+@scene()
+def test_bug_14_a_listener_that_asks_zookeeper_hangs_nothing(s: Scene) -> None:
+    a = s.actor("a")
+    term = a.lead()
+    refused: list[str] = []
+
+    def ask(state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            with pytest.raises(RuntimeError, match="must not wait") as caught:
+                a.session.exists("/")
+            refused.append(str(caught.value))
+
+    a.session.add_listener(ask)
+    s.reset(a)
+    s.until(lambda: a.events(WorkResumed))
+    assert refused
+    assert a.believes(term)
 
 
 @scene()
@@ -247,6 +270,34 @@ def test_bug_25_a_process_that_stood_still_past_its_lease_goes_on_with_nothing(s
     with pytest.raises(Deposed):
         a.do(lambda: term._fenced_write(term, [SetData(CONTROL, b"late")]))
     assert b.believes(successor)
+
+
+@scene(timeout_s=6.0, tick_s=0.5)
+def test_bug_25_a_call_that_holds_the_gil_ends_with_its_worker_before_another_leads(
+    s: Scene,
+) -> None:
+    class Stuck(LeaderCareer):
+        def inaugurate(self, term: Term) -> None:
+            s.world.note("inaugurated", by=term.candidate)
+
+        def execute(self, term: Term) -> None:
+            assert s.world.current is not None
+            s.world.current.process.freeze()  # no thread of its goes on, and it is not stopped
+            s.world.park(0.01)
+
+    real = Watchdog.look
+
+    def look(self: Watchdog, now_s: float, *, stopped: bool) -> Any:
+        return real(self, now_s, stopped=False)
+
+    with mock.patch.object(Watchdog, "look", look):
+        a, b = (s.cluster.worker(name, Stuck, career="c") for name in "ab")
+        a.start()
+        s.until(lambda: a.is_leading)
+        b.start()
+        s.until(lambda: not a.process.alive, within_s=6.0)
+        assert not b.is_leading
+        s.until(lambda: b.is_leading, within_s=6.0)
 
 
 @scene(timeout_s=3.0)

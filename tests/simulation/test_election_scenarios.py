@@ -6,13 +6,13 @@ seeds; and in each of them nobody may begin a term that another one still believ
 :mod:`simulation.scenarios`). Bugs that are about something else than order and time:
 
 =======  ===========================================================================================
-bug      where it is tested
+bug      where the rest of it is tested
 =======  ===========================================================================================
 7        refused logins and ACLs: tests/faults/election/test_bugs_on_real_servers.py; what is about
          interrupts, a thread that dies and closed sessions is here
 14       a listener that *waits* on the event thread is refused:
          tests/faults/election/test_bugs_on_real_servers.py; one that holds the thread is here
-22, 23   Kafka's offsets and transactions: tests/faults/kafka and tests/integration/kafka
+22, 23   Kafka's offsets and transactions: test_kafka_promises; tests/integration/kafka
 24       the close of a real session: tests/faults/election/test_bugs_on_real_servers.py; of a
          simulated one that is busy, suspended or cut off here
 25       a stopped process is here; the GIL held, and real processes:
@@ -37,6 +37,7 @@ from leaderq.events import (
     WorkPaused,
 )
 from leaderq.term import Reason
+from leaderq.testing.simulation.ensemble.tree import OPEN
 from leaderq.zookeeper import Delete, SessionState, SetData
 from simulation.scenarios import (
     FOLDER,
@@ -242,6 +243,20 @@ def test_bug_07_a_closed_session_breaks_no_candidate(s: Scene) -> None:
     for one in (a, b):
         assert one.do(lambda one=one: one.candidate.withdraw(timeout_s=10.0))
     assert a.do(lambda: a.candidate.await_term(0)) is None
+
+
+@scene()
+def test_bug_07_a_refusal_ends_no_thread(s: Scene) -> None:
+    a, b = s.actors("ab")
+    term = a.lead()
+    b.wait_in_line()
+    s.allow(LINE, ())
+    s.reset(b)  # so that it looks at the line
+    s.run(3.0)
+    assert any("may not" in line for line in s.world.lines())
+    s.allow(LINE, OPEN)
+    a.conclude(term)
+    assert b.await_term(10.0).number == 2
 
 
 @scene(timeout_s=4.0)

@@ -14,7 +14,6 @@ from leaderq.election import Observer
 from leaderq.errors import ConfigurationError
 from leaderq.events import Event, EventBus
 from leaderq.kafka import KafkaLeaderCareer, dead_letter
-from leaderq.plain import NotAPlainFunction
 from leaderq.testing import eventually
 from leaderq.threads import Listeners
 from leaderq.zookeeper import Session
@@ -179,7 +178,7 @@ TAKEN: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("place", [*TAKEN])
 @pytest.mark.parametrize("given", [coroutine, generator, 7])
 def test_whoever_takes_a_function_refuses_what_is_none(place: str, given: Any) -> None:
-    with pytest.raises(NotAPlainFunction):
+    with pytest.raises(ConfigurationError):
         TAKEN[place](given)
 
 

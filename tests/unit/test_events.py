@@ -42,7 +42,7 @@ def test_what_a_listener_raises_reaches_neither_the_publisher_nor_the_other_list
 ):
     assert published(error)
     assert "listener failed" in caplog.text
-    assert "event=withdrawn" in caplog.text
+    assert "value=Withdrawn(" in caplog.text
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), UnitAbandoned()])

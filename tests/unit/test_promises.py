@@ -1,13 +1,15 @@
-"""Each promise of ``docs/guarantees.rst`` has tests that ``make test`` runs: those named here, on
-real servers wherever servers are part of it.
+"""Each promise of ``docs/guarantees.rst`` has tests that ``make test`` runs: those named here, in
+simulated time where it is about order and time, and on real servers wherever servers are part of
+it. Each window, defect and bug of ``docs/design/facts.md`` has one that begins with its number.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from standing import is_long, stands
+from standing import TESTS, is_long, stands
 
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.rst"
 
@@ -20,6 +22,10 @@ MESSAGES = "tests/integration/dyno/test_messages.py::test_"
 JOURNAL = "tests/unit/producing/journal/test_"
 
 LIVES = "tests/simulation/test_election_promises.py::test_"
+DRAINS = "tests/simulation/test_kafka_promises.py::test_"
+PRODUCERS = "tests/simulation/test_producer_promises.py::test_"
+WINDOWS = "tests/simulation/test_queue_windows.py::test_"
+DEFECTS = "tests/simulation/test_dyno_defects.py::test_"
 
 PROMISES = {
     "worker killed (``kill -9``, out of memory)": [
@@ -34,6 +40,7 @@ PROMISES = {
     ],
     "leader frozen, then resumed": [
         f"{LIVES}leader_frozen_then_resumed_starts_nothing_in_its_old_term",
+        f"{DRAINS}bug_22_a_zombies_commit_after_its_successors_first_read_is_refused",
         f"{CHANGES}a_frozen_leader_is_refused_everything_when_it_thaws_and_hands_over_with_the_reason",
         f"{CHANGES}a_leader_frozen_between_check_and_write_is_refused_by_zookeeper_itself",
         f"{RUDE}a_thawed_leader_begins_nothing_and_its_unit_ends_within_a_tenth_of_a_second[some]",
@@ -61,48 +68,67 @@ PROMISES = {
         f"{AWAY}without_zookeeper_the_leader_hands_over_at_the_end_of_its_lease_and_leads_again_afterwards",
     ],
     "Kafka unreachable": [
+        f"{DRAINS}kafka_unreachable_and_the_term_goes_on_and_skips_nothing",
         "tests/integration/kafka/test_kafka_faults.py"
         "::test_a_broker_restart_in_the_middle_loses_nothing[True-transaction-kafka-python]",
         "tests/integration/kafka/test_three_brokers.py"
         "::test_each_broker_of_three_may_fail_in_turn_and_no_term_does",
     ],
     "your handler raises": [
+        f"{DRAINS}your_handler_raises_and_by_default_the_offset_stays_and_it_stands_again",
         f"{LIVES}code_that_raises_ends_its_term_and_stands_again_after_a_pause",
         "tests/integration/kafka/test_kafka_career.py::test_a_handler_that_raises_keeps_its_offset",
         f"{POLICIES}poison_goes_to_the_dead_letters_and_everything_else_is_handled_once",
         f"{CHANGES}a_failing_career_hands_over_cools_off_and_stands_again",
     ],
     "your database is unreachable": [
+        f"{DRAINS}your_database_is_unreachable_and_no_record_is_blamed",
         f"{POLICIES}an_outage_of_what_the_records_need_buries_nothing_and_is_reported",
         "tests/unit/kafka/test_hold_ups.py"
         "::test_an_outage_is_waited_for_and_no_record_is_passed_over",
     ],
     "a record kills the process again and again": [
+        f"{DRAINS}a_record_that_kills_the_process_again_and_again_is_passed_over",
         "tests/acceptance/running/test_killing_record.py"
         "::test_a_record_that_kills_every_leader_is_set_aside_and_the_work_goes_on",
     ],
     "a queue's consumer dies (with ``lock_path``)": [
+        f"{WINDOWS}f7_what_a_dead_consumer_held_goes_to_an_idle_one"
+        "_although_the_queue_does_not_change",
+        f"{WINDOWS}f8_f9_who_was_late_takes_neither_the_item_nor_the_lock"
+        "_nor_gives_it_a_third_time",
         f"{QUEUES}consumers.py::test_what_a_dead_consumer_held_goes_to_an_idle_one",
         f"{QUEUES}consuming.py::test_an_acknowledgement_after_the_session_is_over_writes_nothing",
         "tests/faults/queues/test_frozen_consumer.py"
         "::test_who_was_frozen_over_an_item_that_another_has_done_is_refused",
     ],
     "a message's consumer dies, or hangs": [
+        f"{DEFECTS}d8_a_consumer_that_dies_at_any_request_as_it_pops_does_not_block_the_head",
+        f"{DEFECTS}d14_a_message_that_fails_for_ever_is_set_aside_with_its_reason",
+        f"{DEFECTS}d15_who_has_lost_its_lease_changes_nothing",
         f"{MESSAGES}what_a_dead_consumer_had_passes_to_another_before_its_deadline",
         f"{MESSAGES}a_lease_that_is_over_passes_to_another_and_the_former_owner_changes_nothing",
         "tests/integration/dyno/test_rude_messages.py"
         "::test_a_message_of_a_handler_that_hangs_passes_to_another_when_its_time_is_over",
     ],
     "a reply from ZooKeeper is lost, at any point": [
+        f"{WINDOWS}f1_f2_f6_f10_f11_whatever_is_lost_at_whichever_request"
+        "_nothing_is_lost_or_done_twice",
+        f"{WINDOWS}f4_a_put_is_stored_once_and_in_order_whichever_request_is_lost",
+        "tests/simulation/test_writing.py"
+        "::test_each_group_is_applied_once_and_in_order_whichever_request_is_lost",
+        f"{WINDOWS}f4_f6_of_simple_queues_each_item_is_offered_and_taken_once",
+        f"{DEFECTS}d5_a_message_under_way_is_not_handed_out_twice_whichever_request_is_lost",
         f"{QUEUES}put.py::test_whichever_reply_is_lost_each_item_is_stored_once_in_order",
         f"{QUEUES}consuming_lost_replies.py"
-        "::test_a_lost_reply_at_any_point_loses_nothing_and_doubles_nothing[with-locks]",
+        "::test_a_lost_reply_at_any_point_loses_nothing_and_doubles_nothing",
         f"{QUEUES}sequenced_writer.py"
         "::test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order",
         f"{QUEUES}simple_queue_faults.py"
         "::test_whichever_reply_is_lost_each_item_is_stored_once_and_taken_once",
     ],
     "a buffered producer is killed": [
+        f"{PRODUCERS}a_buffered_producer_is_killed_and_what_it_had_accepted_is_sent_in_order",
         "tests/faults/producing/test_producers_under_faults.py"
         "::test_what_a_killed_producer_had_written_ahead_is_sent_in_order[every item]",
         "tests/faults/journal/test_journal_killed.py"
@@ -110,6 +136,7 @@ PROMISES = {
         f"{JOURNAL}power_cut.py::test_a_power_cut_costs_no_request_that_a_producer_has_taken",
     ],
     "the disk of its journal is full, or fails": [
+        f"{PRODUCERS}the_disk_of_its_journal_is_full_and_nothing_goes_without_a_word",
         f"{JOURNAL}journal_disk_faults.py"
         "::test_a_full_disk_refuses_one_record_and_takes_the_next_when_there_is_room",
         "tests/unit/producing/test_spilling.py::test_when_the_journal_is_full_too_the_policy_decides",
@@ -134,3 +161,31 @@ def test_every_promise_of_the_page_has_its_tests_here_and_no_other_has() -> None
 def test_its_tests_stand_and_make_test_runs_them(promise: str) -> None:
     assert PROMISES[promise]
     assert [test for test in PROMISES[promise] if not stands(test) or is_long(test)] == []
+
+
+ELSEWHERE = {
+    "f14": "tests/integration/queues/test_failed_items.py"
+    "::test_a_queue_of_more_items_than_java_can_list_is_listed_and_taken",
+}
+
+
+@pytest.mark.parametrize(
+    "letter, count, files",
+    [
+        ("f", 16, "test_queue_windows.py"),
+        ("d", 22, "test_dyno_defects.py"),
+        ("bug_", 28, "test_election_*.py test_kafka_promises.py"),
+    ],
+)
+def test_each_number_of_the_facts_has_a_scenario(letter: str, count: int, files: str) -> None:
+    found = [
+        name
+        for pattern in files.split()
+        for file in (TESTS / "simulation").glob(pattern)
+        for name in re.findall(r"def test_(\w+)\(", file.read_text())
+    ]
+    told = {
+        number for name in found for number in re.findall(rf"(?:^|_){letter}0?(\d+)(?=_)", name)
+    }
+    told |= {one.removeprefix(letter) for one, test in ELSEWHERE.items() if stands(test)}
+    assert told >= {str(number) for number in range(1, count + 1)}

@@ -17,6 +17,7 @@ from typing import Any, Protocol, cast
 import click
 
 from leaderq import clock
+from leaderq.arguments import require, unless
 from leaderq.cli.connecting import connected
 from leaderq.cli.options import JSON, Given, number, pairs, switch
 from leaderq.cli.output import conclude, progress, say
@@ -123,16 +124,16 @@ def put(given: Given) -> ExitCode:
 
 
 def _check(given: Given) -> None:
-    problems = []
     alone = _keys_given(given) or given.multi > 1 or given.null or given.as_base64
-    if given.as_objects and alone:
-        problems.append("--from-json stands alone: the lines say everything")
-    if given.null and given.items:
-        problems.append("--null is for standard input, and items were given as arguments")
-    if not given.items and sys.stdin is None:
-        problems.append("no items were given, and standard input is closed")
-    if problems:
-        raise ConfigurationError(*problems)
+    both = given.null and given.items
+    has_input = bool(given.items) or sys.stdin is not None
+    require(
+        unless(
+            not (given.as_objects and alone), "--from-json stands alone: the lines say everything"
+        ),
+        unless(not both, "--null is for standard input, and items were given as arguments"),
+        unless(has_input, "no items were given, and standard input is closed"),
+    )
 
 
 def _keys_given(given: Given) -> list[str]:

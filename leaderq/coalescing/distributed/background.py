@@ -220,7 +220,8 @@ class Coverage:
         self._run = run
         self._lock = primitives.Lock()
         self._watched: dict[str, str | bytes] = {}
-        self._unknown: set[str] = set()
+        self._unknown: dict[str, None] = {}
+        self._next_look_s = 0.0
         self._owed: dict[str | bytes, object] = {}
         """With each key, a mark of when it came to be owed last."""
         self._backoff = Backoff(_AGAIN)
@@ -262,6 +263,8 @@ class Coverage:
             self._forget(token)
         elif error is not None:
             self._look_later(token)
+        else:
+            self._backoff.reset()
 
     def _on_watch(self, token: str, event: WatchEvent) -> None:
         if event.kind is WatchKind.DELETED:
@@ -273,20 +276,20 @@ class Coverage:
 
     def _look_later(self, token: str) -> None:
         with self._lock:
-            self._unknown.add(token)
+            self._unknown[token] = None
         self._wake()
 
     def _forget(self, token: str) -> None:
         with self._lock:
             self._watched.pop(token, None)
-            self._unknown.discard(token)
+            self._unknown.pop(token, None)
 
     def _note_owed(self, token: str) -> None:
         with self._lock:
             if token not in self._watched:
                 return  # it is known already
             self._owed[self._watched.pop(token)] = object()
-            self._unknown.discard(token)
+            self._unknown.pop(token, None)
         self._wake()
 
     def _wake(self) -> None:
@@ -295,13 +298,23 @@ class Coverage:
 
     def _step(self) -> float | None:
         with self._lock:
-            unknown, self._unknown = self._unknown, set()
-            unknown &= self._watched.keys()
+            unknown: list[str] = []
+            if self._unknown and clock.now_s() >= self._next_look_s:
+                # set before the looks: without a connection they fail at once, and wake this thread
+                self._next_look_s = clock.now_s() + self._backoff.next_s()
+                unknown = [token for token in self._unknown if token in self._watched]
+                self._unknown = {}
             key, mark = next(iter(self._owed.items()), (None, None))
         for token in unknown:
             self._look(token)
-        if key is None:
-            return self._backoff.next_s() if unknown else None
+        wait_s = None if key is None else self._cover(key, mark)
+        if not self._unknown:
+            return wait_s
+        look_s = max(0.0, self._next_look_s - clock.now_s())
+        return look_s if wait_s is None else min(look_s, wait_s)
+
+    def _cover(self, key: str | bytes, mark: object) -> float | None:
+        """Cover a key; return the seconds until the next is due, ``None`` if none is owed."""
         if not self._has_covered(key):
             return self._backoff.next_s()
         self._backoff.reset()

@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from leaderq.arguments import plain_function, require, timeout
 from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.coalescing.distributed.background import Coverage, Release, Renewed, SlotKeeper
 from leaderq.coalescing.distributed.request import SlotRequest
@@ -41,9 +42,8 @@ from leaderq.coalescing.distributed.slots import (
     view,
 )
 from leaderq.errors import CoordinatorClosed, NoNode, WouldDeadlock
-from leaderq.plain import require_plain_function
 from leaderq.threads import primitives
-from leaderq.timeouts import AS_SET, Deadline, require_timeout
+from leaderq.timeouts import AS_SET, Deadline
 from leaderq.zookeeper import AnyClient, Delete, GetData, Session, SessionState, as_session
 
 log = logging.getLogger(__name__)
@@ -84,13 +84,12 @@ class DistributedQueueCoordinator:
         cover: Callable[[str | bytes], object] | None = None,
     ) -> None:
         self._timeout_s = _bound(timeout_s)
-        if cover is not None:
-            require_plain_function(cover, "cover")
+        require(plain_function("cover", cover, or_none=True))
         self.root = validated_root(root)
         self._session: Session = as_session(client)
         self._lock = primitives.Lock()
         self._idle = primitives.Condition(self._lock)
-        self._requests: set[SlotRequest] = set()
+        self._requests: dict[SlotRequest, None] = {}
         self._waiting: dict[str, SlotRequest] = {}
         self._held: dict[str, DistributedToken] = {}
         self._is_closed = False
@@ -137,7 +136,7 @@ class DistributedQueueCoordinator:
             # this lock: it begins after this request.
             waiter = self._waiting.get(znodes.name)
             if waiter is None:
-                self._requests.add(request)
+                self._requests[request] = None
         if waiter is not None:
             return self._declined(znodes, waiter.fence.path)
         try:
@@ -147,7 +146,7 @@ class DistributedQueueCoordinator:
             raise
         finally:
             with self._lock:
-                self._requests.discard(request)
+                self._requests.pop(request, None)
 
     def dequeue(self, token: DistributedToken, timeout_s: float | None = AS_SET) -> bool:
         """The work is done: pass the key to the waiter. Return whether the token certainly stood
@@ -341,5 +340,5 @@ class DistributedQueueCoordinator:
 
 
 def _bound(timeout_s: float | None) -> float | None:
-    require_timeout("timeout_s", timeout_s)
+    require(timeout("timeout_s", timeout_s))
     return None if timeout_s is None or math.isinf(timeout_s) else float(timeout_s)

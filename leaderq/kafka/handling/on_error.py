@@ -47,6 +47,7 @@ from enum import Enum
 from types import FunctionType
 from typing import Any, Literal
 
+from leaderq.arguments import require
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -272,9 +273,7 @@ def dead_letter(
 def policy(value: object, where: str) -> OnError:
     """The policy that ``on_error`` of the class ``where`` asks for, or a ConfigurationError."""
     place = f"on_error of {where}"
-    problems = list(_problems(value, place))
-    if problems:
-        raise ConfigurationError(*problems)
+    require(*_problems(value, place))
     return _sound(value)
 
 

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 from leaderq import clock
+from leaderq.arguments import require_finished
 from leaderq.kafka.clients.consumer import SerialExecutor, SubmittedWork
 from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
 from leaderq.kafka.record import Batch, Partition, Record, after
-from leaderq.plain import require_finished
 from leaderq.term import Term
 from leaderq.threads import primitives
 

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from leaderq.arguments import require
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.record import Offset, Partition, epoch_of
@@ -169,8 +170,7 @@ def checked_offsets(offsets: Mapping[Any, int], where: str) -> dict[Partition, i
                 f"'load_offsets' of {where} returned the offset {value!r} for {key!r}; it must be a"
                 " whole number, 0 or more"
             )
-    if problems:
-        raise ConfigurationError(*problems)
+    require(*problems)
     return {Partition(*key): Offset(at, epoch_of(at)) for key, at in offsets.items()}
 
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from leaderq import chance
 from leaderq import clock as clocks
+from leaderq.arguments import require, timeout
 from leaderq.errors import (
     JournalClosed,
     JournalFailed,
@@ -52,7 +53,7 @@ from leaderq.producing.journal.store import (
     OnDurable,
 )
 from leaderq.threads import Waker, primitives
-from leaderq.timeouts import Deadline, require_timeout
+from leaderq.timeouts import Deadline
 
 WAIT_S: Final = 30.0
 
@@ -217,7 +218,7 @@ class Journal:
         :raises JournalSlow: no room came in time; nothing was stored.
         :raises JournalRecordTooLarge, JournalClosed: nothing was stored.
         """
-        require_timeout("timeout_s", timeout_s)
+        require(timeout("timeout_s", timeout_s))
         self._refuse_if_closed()
         data = payload if type(payload) is bytes else bytes(memoryview(payload))
         size, expires_us = HEADER_BYTES + HEAD_BYTES + len(data), self._expires_us(ttl_s)
@@ -264,7 +265,7 @@ class Journal:
     ) -> int:
         """Have a batch written, or with ``may_share`` its one record with others, and wait for it;
         return its first id."""
-        require_timeout("timeout_s", timeout_s)
+        require(timeout("timeout_s", timeout_s))
         deadline, position, waker = Deadline(timeout_s), 0, Waker()
         with self._gate:
             self._admit(batch.size, timeout_s)
@@ -410,7 +411,7 @@ class Journal:
         :raises WouldDeadlock: called by ``on_durable``, on the thread that has to end first; the
             journal stays open.
         """
-        require_timeout("timeout_s", timeout_s)
+        require(timeout("timeout_s", timeout_s))
         if not self._is_ours():  # closed, or of the process that this one was forked from
             self._closed = True
             return

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from leaderq.errors import ConfigurationError
+from leaderq.arguments import at_least, between, is_number, require, wanted
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,7 @@ class Every:
     items: int
 
     def __post_init__(self) -> None:
-        if self.items < 1:
-            raise ConfigurationError(
-                f"Every({self.items}): a journal is synced every 1 item or more"
-            )
+        require(at_least("Every.items", self.items, 1))
 
 
 @dataclass(frozen=True)
@@ -43,10 +40,9 @@ class Interval:
     seconds: float
 
     def __post_init__(self) -> None:
-        if not self.seconds > 0:
-            raise ConfigurationError(
-                f"Interval({self.seconds}): the interval between syncs must be more than 0 s"
-            )
+        seconds = self.seconds
+        holds = is_number(seconds) and seconds > 0
+        require(wanted("Interval.seconds", seconds, holds, "more than 0 seconds"))
 
 
 @dataclass(frozen=True)
@@ -65,21 +61,15 @@ SEGMENTS_IN_CAP: Final = 4
 _ALLOT_BYTES: Final = 1 << 20
 
 
-def fitting_segment_bytes(wanted: int, max_bytes: int | None, reserve_bytes: int) -> int:
+def fitting_segment_bytes(bytes_each: int, max_bytes: int | None, reserve_bytes: int) -> int:
     """The size of segments: several fit under a cap, so that room comes back bit by bit."""
     least_cap = SEGMENTS_IN_CAP * LEAST_SEGMENT_BYTES
-    problems = []
-    if max_bytes is not None and max_bytes < least_cap:
-        problems.append(f"max_bytes={max_bytes}: a journal needs {least_cap} bytes or more")
-    if not LEAST_SEGMENT_BYTES <= wanted <= 1 << 30:
-        problems.append(
-            f"segment_bytes={wanted}: a segment takes {LEAST_SEGMENT_BYTES} to {1 << 30} bytes"
-        )
-    if reserve_bytes < 0:
-        problems.append(f"reserve_bytes={reserve_bytes}: must be 0 or more")
-    if problems:
-        raise ConfigurationError(*problems)
-    return wanted if max_bytes is None else min(wanted, max_bytes // SEGMENTS_IN_CAP)
+    require(
+        at_least("max_bytes", max_bytes, least_cap, "bytes", or_none=""),
+        between("segment_bytes", bytes_each, LEAST_SEGMENT_BYTES, 1 << 30),
+        at_least("reserve_bytes", reserve_bytes, 0),
+    )
+    return bytes_each if max_bytes is None else min(bytes_each, max_bytes // SEGMENTS_IN_CAP)
 
 
 def allotment(segment_bytes: int, *, is_durable: bool) -> int:

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Final
 
 from leaderq import clock as clocks
+from leaderq.arguments import require_finished
 from leaderq.errors import JournalFailed, JournalFull, LeaderqError, told, with_cause
-from leaderq.plain import require_finished
 from leaderq.producing.journal.cursor import CursorWriter
 from leaderq.producing.journal.disk import Disk, force, write_all
 from leaderq.producing.journal.policy import EVERY_ITEM, Every, NoSync, Policy

@@ -15,7 +15,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from leaderq import chance
@@ -76,6 +76,7 @@ class PendingNames:
         self._is_timed = kind is QueueKind.DELAY
         is_numbered = kind in (QueueKind.PLAIN, QueueKind.SIMPLE)
         self._prefix = prefix_for(kind) if is_numbered else None
+        self._goes_by_number = is_numbered or kind is QueueKind.ID
         self._listed: tuple[str, ...] = ()
         self._at = 0
         self._added: list[tuple[Any, str]] = []
@@ -179,15 +180,26 @@ class PendingNames:
         not always meet, those behind them. If any of them were taken, some would wait for ever.
         """
         self._forget_marks(now_ms)
-        count = bisect_right(self._others, self._overdue_to, key=sequence_of)
+        overdue = self._overdue(most)
+        count = len(overdue)
         if not count or not most:
             return []
         begin = most * chance.randrange(min(_SPREAD, max(1, count // most)))
         end = min(count, begin + most)
         # names that were freed again are there twice
-        unique = dict.fromkeys(self._others[begin:end])
-        del self._others[begin:end]
+        unique = dict.fromkeys(self._others[at] for at in overdue[begin:end])
+        for at in reversed(overdue[begin:end]):
+            del self._others[at]
         return self._in_hand(unique)
+
+    def _overdue(self, most: int) -> Sequence[int]:
+        """Where names of others that have waited too long stand; by priority or time they are not
+        in the order in which they came, so only the first are looked at.
+        """
+        if self._goes_by_number:
+            return range(bisect_right(self._others, self._overdue_to, key=sequence_of))
+        head = self._others[: _LOOKED_AT + most]
+        return [at for at, name in enumerate(head) if sequence_of(name) <= self._overdue_to]
 
     def take_instead(self, most: int, share: Share) -> list[str]:
         """Names of members that are not at work."""
@@ -210,7 +222,9 @@ class PendingNames:
     def has_overdue(self, now_ms: int) -> bool:
         """Whether names of others' shares are overdue."""
         self._forget_marks(now_ms)
-        return bool(self._others) and sequence_of(self._others[0]) <= self._overdue_to
+        if self._goes_by_number:
+            return bool(self._others) and sequence_of(self._others[0]) <= self._overdue_to
+        return bool(self._overdue(0))
 
     def first_key(self, now_ms: int) -> Any:
         """The order of the first name that may be claimed; ``None`` if no name may be."""
@@ -234,7 +248,8 @@ class PendingNames:
             self._others.append(name)
 
     def _mark(self, now_ms: int) -> None:
-        self._highest = max(self._highest, *map(sequence_of, self._listed[-1:]), -1)
+        newest = self._listed[-1:] if self._goes_by_number else self._listed
+        self._highest = max(self._highest, *map(sequence_of, newest), -1)
         self._marks.append((now_ms, self._highest))
         self._forget_marks(now_ms)
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from leaderq import clock
+from leaderq.arguments import require_finished
 from leaderq.errors import CorruptItem, told
-from leaderq.plain import require_finished
 from leaderq.queues.consumers import ConsumerClosed, work_in_hand
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim

@@ -22,7 +22,7 @@ from leaderq.producing.journal import Journal, JournalRecord
 from leaderq.producing.journal.inspection import entries
 
 WRITER = Path(__file__).parent / "journal_writer.py"
-POINTS = int(os.environ.get("LEADERQ_TEST_FAULTS", "24"))
+POINTS = int(os.environ.get("LEADERQ_TEST_FAULTS", "12"))
 SEED = int(os.environ.get("LEADERQ_TEST_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
 SERIALS_A_ROUND = 1_000_000
 

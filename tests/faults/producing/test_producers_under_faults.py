@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from numbering import KEYS
 from own_broker import own_broker  # noqa: F401  (in place of the session's: it is killed here)
+from reading_topics import read_all
 
 from leaderq.kafka.record import Record
 from leaderq.kafka.sink import KafkaSink
@@ -81,28 +82,6 @@ class Numbering:
 def topic(kafka_broker: KafkaBroker, topic_name: str) -> str:
     create_topics(kafka_broker.address, {topic_name: PARTITIONS})
     return topic_name
-
-
-def read_all(address: str, topic: str) -> list[Record]:
-    # after leaderq.kafka, which keeps a warning of this import quiet
-    from kafka import KafkaConsumer, TopicPartition
-
-    consumer = KafkaConsumer(bootstrap_servers=address)
-    try:
-        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-        consumer.assign(places)
-        consumer.seek_to_beginning(*places)
-        ends = consumer.end_offsets(places)
-        found: list[Record] = []
-        while any(consumer.position(place) < ends[place] for place in places):
-            for records in consumer.poll(timeout_ms=500, max_records=20_000).values():
-                found += [
-                    Record(r.topic, r.partition, r.offset, r.timestamp, r.key, r.value, r.headers)
-                    for r in records
-                ]
-        return found
-    finally:
-        consumer.close()
 
 
 def first_seen(records: list[Record]) -> dict[bytes, list[int]]:

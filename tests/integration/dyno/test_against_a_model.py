@@ -95,27 +95,20 @@ class DynoMachine(RuleBasedStateMachine):
         self.queue.process_unacks()
         self.see_all()
         expected: list[str] = []
+        if any(one.delivery and one.lease_ms <= model.now_ms for one in model.messages.values()):
+            most = len(model.messages)  # who comes late is a failure once another one pops it
         for id in model.due():
             one = model.messages[id]
-            if one.delivery is not None:  # its lease is over: that is a failure of whoever had it
+            if one.delivery is not None:
                 model.stale.append(one.delivery)
-                one.delivery = None
+                one.delivery, one.due_ms = None, 0
                 one.failures += 1
-                one.due_ms = 0
                 if one.failures >= ATTEMPTS:
-                    if len(expected) < most:
-                        del model.messages[id]
-                        model.dead += 1
-                    else:
-                        one.failures -= 1
-                        one.delivery = model.stale.pop()
+                    del model.messages[id]
+                    model.dead += 1
                     continue
-                if len(expected) >= most:
-                    one.failures -= 1
-                    one.delivery = model.stale.pop()
-                    continue
-            if len(expected) < most:
-                expected.append(id)
+            expected.append(id)
+        expected = expected[:most]
         popped = self.queue.pop(most, 0.0)
         while len(popped) < len(expected):  # some that were chosen turned out to be dead
             popped += self.queue.pop(len(expected) - len(popped), 5.0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
 
-from leaderq.dyno import DynoQueue, Message, StaleLease
+from leaderq.dyno import Duplicate, DynoQueue, Message, OnConflict, StaleLease, Unique
 from leaderq.queues import Retry
-from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
@@ -19,22 +19,16 @@ def texts(deliveries: list) -> list[str]:
 
 
 def test_what_is_due_comes_by_priority_and_then_in_order(session: Session) -> None:
+    before = set(threading.enumerate())
     with DynoQueue(session, "/d") as queue:
         for number, priority in enumerate([5, 0, 5, 3, 0]):
             queue.push(Message(payload=b"%d-%d" % (priority, number), priority=priority))
         popped = queue.pop(5, 5)
         assert texts(popped) == ["0-1", "0-4", "3-3", "5-0", "5-2"]
+        assert all(thread.daemon for thread in set(threading.enumerate()) - before)
         assert queue.ack(popped) == [None] * 5
         assert queue.pop(1) == []
         assert queue.shard_sizes() == {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
-
-
-def test_a_delayed_message_comes_when_it_is_due(session: Session) -> None:
-    with DynoQueue(session, "/d") as queue:
-        queue.push([Message(payload=b"later", timeout_s=1.0), Message(payload=b"now", priority=9)])
-        assert texts(queue.pop(1, 5)) == ["now"]
-        assert queue.pop(1) == []
-        assert texts(queue.pop(1, 30)) == ["later"]
 
 
 def test_a_failed_message_comes_again_and_is_dead_after_as_many_failures_as_the_policy_says(
@@ -51,18 +45,6 @@ def test_a_failed_message_comes_again_and_is_dead_after_as_many_failures_as_the_
         assert (letter.failures, letter.error) == (3, "no"), (
             "the last failure counts, with or without an error"
         )
-
-
-def test_a_released_or_postponed_message_has_not_failed(session: Session) -> None:
-    with DynoQueue(session, "/d") as queue:
-        queue.push(Message(payload=b"one"))
-        (one,) = queue.pop(1, 5)
-        one.release()
-        (one,) = queue.pop(1, 5)
-        one.postpone(0.3)
-        assert queue.pop(1) == []
-        (one,) = queue.pop(1, 30)
-        assert (one.failures, one.deliveries) == (0, 3)
 
 
 def test_a_lease_that_is_over_passes_to_another_and_the_former_owner_changes_nothing(
@@ -90,28 +72,6 @@ def test_what_a_dead_consumer_had_passes_to_another_before_its_deadline(opened: 
         assert texts(second.pop(1, 30)) == ["one"]
 
 
-def test_of_two_that_ensure_one_id_one_pushes(session: Session) -> None:
-    with DynoQueue(session, "/d") as queue:
-        assert queue.ensure(Message(id="a", payload=b"1"))
-        assert not queue.ensure(Message(id="a", payload=b"2"))
-        found = queue.get("a")
-        assert found is not None
-        assert found.payload == b"1"
-        (one,) = queue.pop(1, 5)
-        one.ack()
-        assert queue.get("a") is None
-        assert queue.ensure(Message(id="a", payload=b"3"))
-
-
-def test_a_rescheduled_message_keeps_its_priority(session: Session) -> None:
-    with DynoQueue(session, "/d") as queue:
-        queue.push(Message(id="late", payload=b"late", priority=1, timeout_s=3600))
-        queue.push(Message(id="other", payload=b"other", priority=5))
-        assert queue.set_timeout("late", 0)
-        eventually(lambda: queue.peek(1)[0].id == "late")
-        assert texts(queue.pop(2, 30)) == ["late", "other"]
-
-
 def test_one_message_of_a_group_is_in_flight_and_in_order(opened: Open) -> None:
     with (
         DynoQueue(opened(), "/d", shards=("a", "b")) as first,
@@ -127,16 +87,97 @@ def test_one_message_of_a_group_is_in_flight_and_in_order(opened: Open) -> None:
             one.ack()
 
 
-def test_a_removed_message_is_gone_in_every_state(session: Session) -> None:
-    with DynoQueue(session, "/d") as queue:
-        waiting, leased, resting = queue.push(
-            [Message(payload=b"w", priority=9), Message(payload=b"l"), Message(payload=b"r")]
-        )
-        one, two = queue.pop(2, 5)
-        two.postpone(3600)
-        for id in (waiting, leased, resting):
-            assert queue.remove(id)
-            assert not queue.remove(id)
-        with pytest.raises(StaleLease):
+D = "/d"
+DROP, RAISE, REPLACE = OnConflict.DROP, OnConflict.RAISE, OnConflict.REPLACE
+EMPTY = {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
+
+
+def one_of(payload: bytes, **options: object) -> Message:
+    return Message(id="a", payload=payload, **options)  # type: ignore[arg-type]
+
+
+def test_a_conflict_drops_raises_or_replaces_and_names_the_survivor(session: Session) -> None:
+    with DynoQueue(session, D) as queue:
+        first = queue.push_unique(one_of(b"1"))
+        assert first.is_new
+        dropped = queue.push_unique(one_of(b"2"), DROP)
+        assert (dropped.is_new, dropped.surviving) == (False, first.surviving)
+        with pytest.raises(Duplicate) as raised:
+            queue.push_unique(one_of(b"3"), RAISE)
+        assert raised.value.surviving == first.surviving
+        replaced = queue.push_unique(one_of(b"4", priority=7), REPLACE)
+        assert (replaced.is_new, replaced.replaced) == (True, first.surviving)
+        assert [(one.payload, one.priority) for one in queue.all_messages()] == [(b"4", 7)]
+        (one,) = queue.pop(2, 1)
+        assert one.payload == b"4"
+        with pytest.raises(Duplicate):  # it is in flight
+            queue.push_unique(one_of(b"5"), REPLACE)
+        one.postpone(3600)
+        queue.push_unique(one_of(b"6"), REPLACE)  # it only rests
+        (one,) = queue.pop(1, 30)
+        assert one.payload == b"6"
+        one.ack()
+        assert queue.shard_sizes() == EMPTY
+        assert session.children(f"{D}/ids") == []
+
+
+@pytest.mark.parametrize("end", ["ack", "kill", "remove", "release"])
+def test_an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on(
+    session: Session, end: str
+) -> None:
+    with DynoQueue(session, D) as queue:
+        queue.push(one_of(b"1", unique=Unique.STARTED))
+        assert not queue.ensure(one_of(b"2"))
+        (one,) = queue.pop(1, 30)
+        assert queue.ensure(one_of(b"3"))
+        if end == "remove":
+            queue.remove(f"0/{one.name}")
+        else:
+            getattr(one, end)()
+        assert not queue.ensure(one_of(b"4")), "the end of the first took the id from the second"
+        found = queue.get("a")
+        assert found is not None
+        assert found.payload == b"3"
+
+
+def test_an_id_is_kept_for_its_window_after_the_message_was_done(session: Session) -> None:
+    clock = [1_700_000_000_000]
+    with DynoQueue(session, D, now_ms=lambda: clock[0]) as queue:
+        for number in range(2):
+            assert queue.push_unique(one_of(b"%d" % number, unique_s=60), REPLACE).is_new
+            (one,) = queue.pop(1, 30)
             one.ack()
-        assert queue.shard_sizes() == {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
+            assert queue.get("a") is None
+            clock[0] += 59_999
+            assert not queue.ensure(one_of(b"x"))
+            for policy in (RAISE, REPLACE):
+                with pytest.raises(Duplicate) as raised:
+                    queue.push_unique(one_of(b"x"), policy)
+                assert raised.value.surviving == ""
+            with pytest.raises(Duplicate):
+                queue.push(one_of(b"x"))
+            clock[0] += 1
+        queue.push(one_of(b"again"))
+        assert queue.size() == 1
+
+
+def test_of_many_that_replace_one_message_at_once_one_survives(opened: Open) -> None:
+    queues = [DynoQueue(opened(), D) for _ in range(4)]
+    queues[0].push(one_of(b"first"))
+    threads = [
+        threading.Thread(
+            target=lambda q=queue: [q.push_unique(one_of(b"x"), REPLACE) for _ in range(5)]
+        )
+        for queue in queues
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert queues[0].size() == 1
+    (one,) = queues[1].pop(1, 30)
+    one.ack()
+    assert queues[0].shard_sizes() == EMPTY
+    assert queues[0].find_stale() == []
+    for queue in queues:
+        queue.close()

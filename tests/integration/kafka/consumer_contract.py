@@ -16,6 +16,7 @@ from surroundings import RealKafka
 from leaderq.errors import Deposed, KafkaFenced, UnknownTopic
 from leaderq.kafka import ConsumerClient, Partition, Record
 from leaderq.kafka.clients.consumer import ConsumerFactory, ConsumerSettings, KafkaAway, Offsets
+from leaderq.kafka.record import FIELDS
 from leaderq.term import Reason
 from leaderq.testing import eventually
 
@@ -104,10 +105,6 @@ class ConsumerContract:
         make_consumer().refresh(20.0)
         commit(leader, dict.fromkeys(leader.assigned(), 0))
 
-    def test_a_member_holds_all_partitions(self, make_consumer: Make) -> None:
-        consumer = self.join(make_consumer())
-        assert consumer.assigned() == consumer.existing()
-
     def test_a_member_that_is_asked_to_join_is_one_already(self, make_consumer: Make) -> None:
         consumer = self.join(make_consumer())
         joins = consumer.joins
@@ -147,33 +144,28 @@ class ConsumerContract:
         assert sorted((r.value for rows in found.values() for r in rows), key=int) == values
         assert all(r.key == b"k%d" % (int(r.value) % 16) for rows in found.values() for r in rows)
 
-    def test_a_record_is_the_tuple_of_its_seven_fields(
+    def test_what_a_poll_returns_are_records_like_any_other_in_a_sequence(
         self, make_consumer: Make, feed: Feed
     ) -> None:
-        feed(0, 2)
-        found = self.read(self.join(make_consumer()), 2)
-        for record in (record for rows in found.values() for record in rows):
-            fields = (
-                record.topic,
-                record.partition,
-                record.offset,
-                record.timestamp_ms,
-                record.key,
-                record.value,
-                record.headers,
-            )
-            assert (len(record), tuple(record), record[0], record[-2]) == (
-                7,
-                fields,
-                record.topic,
-                record.value,
-            )
-            assert record[1:3] == fields[1:3]
-            assert record.value in record
-            assert record.index(record.value) == 5
+        feed(0, 100)
+        consumer = self.join(make_consumer())
+        polled = eventually(lambda: consumer.poll(0.5, 100), timeout_s=30, message="records come")
+        rows = max(polled.values(), key=len)
+        assert list(rows) == [rows[index] for index in range(len(rows))]
+        assert list(rows[1:]) == list(rows)[1:]
+        assert rows[-1].offset == rows[0].offset + len(rows) - 1
+        for record in rows:
+            fields = tuple(getattr(record, name) for name in FIELDS)
+            assert (len(record), tuple(record), record[1:3]) == (7, fields, fields[1:3])
+            assert (record.value in record, record.index(record.value)) == (True, 5)
             assert Record(*fields) <= record <= Record(*fields)
-            later = record.replace(offset=record.offset + 1)
-            assert record < later > record
+            assert record < record.replace(offset=record.offset + 1) > record
+            copy = pickle.loads(pickle.dumps(record))
+            assert type(copy) is Record
+            assert (copy, repr(copy), hash(copy)) == (record, repr(record), hash(record))
+            assert record.replace(value=1).value == 1
+            assert record.replace(value=1) != record
+            assert record.size == len(record.key) + len(record.value)
 
     def test_no_poll_returns_more_than_asked_for(self, make_consumer: Make, feed: Feed) -> None:
         feed(0, 200)
@@ -243,21 +235,6 @@ class ConsumerContract:
         with pytest.raises(Deposed):
             zombie.join(refuse, 5.0)
         commit(leader, dict.fromkeys(leader.assigned(), 0))
-
-    def test_seeking_back_reads_again(self, make_consumer: Make, feed: Feed) -> None:
-        feed(0, 40)
-        consumer = self.join(make_consumer())
-        self.read(consumer, 40)
-        consumer.seek(dict.fromkeys(consumer.assigned(), 0))
-        assert sum(map(len, self.read(consumer, 40).values())) == 40
-
-    def test_positions_meet_the_ends_when_all_is_read(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
-        feed(0, 40)
-        consumer = self.join(make_consumer())
-        self.read(consumer, 40)
-        assert consumer.positions() == consumer.end_offsets(20.0)
 
     def test_attending_reads_nothing(self, make_consumer: Make, feed: Feed) -> None:
         feed(0, 10)
@@ -424,32 +401,6 @@ class ConsumerContract:
         consumer.seek(dict.fromkeys(consumer.assigned(), 0))
         assert sum(map(len, self.read(consumer, 40).values())) == 40
         commit(consumer, consumer.positions())
-
-    def test_records_of_every_client_are_equal(self, make_consumer: Make, feed: Feed) -> None:
-        feed(0, 10)
-        found = self.read(self.join(make_consumer()), 10)
-        for record in (record for rows in found.values() for record in rows):
-            assert isinstance(record, Record)
-            copy = pickle.loads(pickle.dumps(record))
-            assert type(copy) is Record
-            assert (copy, repr(copy), hash(copy), tuple(copy)) == (
-                record,
-                repr(record),
-                hash(record),
-                tuple(record),
-            )
-            assert record.replace(value=1).value == 1
-            assert record.replace(value=1) != record
-            assert record.size == len(record.key) + len(record.value)
-
-    def test_what_a_poll_returns_is_a_sequence(self, make_consumer: Make, feed: Feed) -> None:
-        feed(0, 100)
-        consumer = self.join(make_consumer())
-        polled = eventually(lambda: consumer.poll(0.5, 100), timeout_s=30, message="records come")
-        rows = max(polled.values(), key=len)
-        assert list(rows) == [rows[index] for index in range(len(rows))]
-        assert list(rows[1:]) == list(rows)[1:]
-        assert rows[-1].offset == rows[0].offset + len(rows) - 1
 
     def test_the_end_is_the_last_stable_offset(
         self, make_consumer: Make, feed: Feed, kafka_broker: Any

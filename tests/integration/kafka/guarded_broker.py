@@ -39,7 +39,7 @@ class Certificates:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         for name in ("ca", "unknown-ca", "stranger"):
             pair = ("-keyout", self.key(name), "-out", self.certificate(name))
             run_openssl(*SELF_SIGNED, "-subj", f"/CN={name}", *pair)
@@ -50,19 +50,19 @@ class Certificates:
         run_openssl("pkcs8", "-topk8", *pair, "-passout", f"pass:{KEY_PASSWORD}")
 
     def key(self, name: str) -> Path:
-        return self._folder / f"{name}.key"
+        return self.folder / f"{name}.key"
 
     def certificate(self, name: str) -> Path:
-        return self._folder / f"{name}.crt"
+        return self.folder / f"{name}.crt"
 
     def both(self, name: str) -> Path:
         """Key and certificate in one file, as a broker wants them."""
-        path = self._folder / f"{name}.pem"
+        path = self.folder / f"{name}.pem"
         path.write_text(self.key(name).read_text() + self.certificate(name).read_text())
         return path
 
     def _sign(self, name: str, extension: str) -> None:
-        request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
+        request, extensions = self.folder / f"{name}.csr", self.folder / f"{name}.ext"
         extensions.write_text(extension + "\n")
         run_openssl(
             *("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}"),

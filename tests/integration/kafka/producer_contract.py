@@ -80,15 +80,49 @@ class Output:
         return self._kafka.log_ends(*which) == self._kafka.end_offsets(*which)
 
 
-def stored(
-    address: str, group: str, offsets: dict[int, int], kafka: type[RealKafka] = RealKafka
-) -> None:
-    """The group has these offsets, once the broker has written the end of the transaction."""
-    eventually(
-        lambda: kafka.committed(address, group, group) == offsets,
-        timeout_s=30,
-        message=f"the offsets are {offsets}",
-    )
+class Stage:
+    """What a test of a producer works with: producers, their output, and a member of the group that
+    is named like the topic.
+    """
+
+    def __init__(self, make: Make, output: Output, group: Member, kafka: type[RealKafka]) -> None:
+        self.make, self.output, self.group, self._kafka = make, output, group, kafka
+        self.topic = output.topic.removesuffix("-out")
+        self.where = Partition(self.topic, 0)
+
+    def commit(self, producer: TransactionalProducer, offset: int) -> None:
+        """Commit, as often as Kafka wants to be asked."""
+        for _ in range(20):
+            try:
+                producer.commit({self.where: offset}, self.group.metadata(), 5.0)
+            except KafkaAway:
+                continue
+            return
+        raise AssertionError("the commit did not come to an end")
+
+    def transact(self, producer: TransactionalProducer, value: bytes, offset: int) -> None:
+        """One message and its offset."""
+        producer.begin()
+        producer.produce(Message(self.output.topic, value))
+        self.commit(producer, offset)
+
+    def begun(self, value: bytes, **changes: Any) -> TransactionalProducer:
+        """A producer whose transaction is open, and of which the broker has a message."""
+        producer = self.make(**changes)
+        producer.begin()
+        producer.produce(Message(self.output.topic, value))
+        eventually(lambda: not self.output.is_stable, timeout_s=30, message="the broker has it")
+        return producer
+
+    def offsets(self) -> dict[int, int]:
+        return self._kafka.committed(self.output.address, self.topic, self.topic)
+
+    def shows(self, values: list[bytes], offset: int) -> None:
+        """Readers and the group see these, once the broker has written the end of a
+        transaction.
+        """
+        self.output.shows(values)
+        eventually(lambda: self.offsets() == {0: offset}, timeout_s=30)
 
 
 class ProducerContract:
@@ -144,21 +178,9 @@ class ProducerContract:
         finally:
             member.close()
 
-    @staticmethod
-    def commit(producer: TransactionalProducer, topic: str, offset: int, group: Member) -> None:
-        """Commit, as often as Kafka wants to be asked."""
-
-        def committed() -> bool:
-            try:
-                producer.commit({Partition(topic, 0): offset}, group.metadata(), 5.0)
-            except KafkaAway:
-                return False
-            return True
-
-        for _ in range(20):
-            if committed():
-                return
-        raise AssertionError("the commit did not come to an end")
+    @pytest.fixture
+    def stage(self, make_producer: Make, output: Output, group: Member) -> Stage:
+        return Stage(make_producer, output, group, self.kafka)
 
     def assert_refused_by_broker(self, error: BaseException) -> None:
         """The cause is what the broker answered."""
@@ -167,269 +189,165 @@ class ProducerContract:
 
     # ---- transactions
 
-    def test_outputs_and_offsets_appear_together(
-        self,
-        make_producer: Make,
-        output: Output,
-        group: Member,
-        kafka_broker: Any,
-        four_partitions: str,
-    ) -> None:
-        producer = make_producer()
+    def test_outputs_and_offsets_appear_together(self, stage: Stage) -> None:
+        producer = stage.make()
         producer.begin()
-        for n in range(50):
-            producer.produce(
-                Message(
-                    output.topic,
-                    b"%d" % n,
-                    key=b"k",
-                    headers=[("n", b"%d" % n)],
-                    timestamp_ms=1000 + n,
-                )
+        values = [b"%d" % n for n in range(50)]
+        for n, value in enumerate(values):
+            headers = [("n", value)]
+            message = Message(
+                stage.output.topic, value, key=b"k", headers=headers, timestamp_ms=1000 + n
             )
-        assert output.read() == []
-        assert self.kafka.committed(kafka_broker.address, four_partitions, four_partitions) == {}
-        self.commit(producer, four_partitions, 7, group)
-        output.shows([b"%d" % n for n in range(50)])
-        stored(kafka_broker.address, four_partitions, {0: 7}, self.kafka)
+            producer.produce(message)
+        assert stage.output.read() == []
+        assert stage.offsets() == {}
+        stage.commit(producer, 7)
+        stage.shows(values, 7)
 
-    def test_one_transaction_follows_the_other(
-        self,
-        make_producer: Make,
-        output: Output,
-        group: Member,
-        kafka_broker: Any,
-        four_partitions: str,
-    ) -> None:
-        producer = make_producer()
+    def test_one_transaction_follows_the_other(self, stage: Stage) -> None:
+        producer = stage.make()
         for n in range(10):
             producer.begin()
             if n % 2:
-                producer.produce(Message(output.topic, b"%d" % n))
-            self.commit(producer, four_partitions, n, group)
-        output.shows([b"1", b"3", b"5", b"7", b"9"])
-        stored(kafka_broker.address, four_partitions, {0: 9}, self.kafka)
+                producer.produce(Message(stage.output.topic, b"%d" % n))
+            stage.commit(producer, n)
+        stage.shows([b"1", b"3", b"5", b"7", b"9"], 9)
 
-    def test_messages_go_where_they_are_sent(
-        self, make_producer: Make, group: Member, kafka_broker: Any, topic_name: str
-    ) -> None:
-        many = f"{topic_name}-many"
-        self.kafka.create_topics(kafka_broker.address, {many: 3})
-        producer = make_producer()
+    def test_messages_go_where_they_are_sent(self, stage: Stage) -> None:
+        address, many = stage.output.address, f"{stage.topic}-many"
+        self.kafka.create_topics(address, {many: 3})
+        producer = stage.make()
         producer.begin()
         for n in range(30):
             producer.produce(Message(many, b"%d" % n, partition=2))
-        self.commit(producer, topic_name, 1, group)
+        stage.commit(producer, 1)
         ends = {0: 0, 1: 0, 2: 31}
-        eventually(lambda: self.kafka.end_offsets(kafka_broker.address, many) == ends, timeout_s=30)
+        eventually(lambda: self.kafka.end_offsets(address, many) == ends, timeout_s=30)
 
-    def test_any_thread_may_produce(
-        self, make_producer: Make, output: Output, group: Member, four_partitions: str
-    ) -> None:
-        producer = make_producer()
+    def test_any_thread_may_produce(self, stage: Stage) -> None:
+        producer = stage.make()
         producer.begin()
 
         def work(name: int) -> None:
             for n in range(100):
-                producer.produce(Message(output.topic, b"%d-%d" % (name, n)))
+                producer.produce(Message(stage.output.topic, b"%d-%d" % (name, n)))
 
         threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        self.commit(producer, four_partitions, 1, group)
+        stage.commit(producer, 1)
         # A broker writes the end of a transaction after it has promised to.
-        read = eventually(lambda: len(found := output.read()) >= 400 and found, timeout_s=60)
+        read = eventually(lambda: len(found := stage.output.read()) >= 400 and found, timeout_s=60)
         assert len(read) == 400
         for name in range(4):
             assert [value for value in read if value.startswith(b"%d-" % name)] == [
                 b"%d-%d" % (name, n) for n in range(100)
             ]
 
-    def test_what_is_aborted_is_never_read(
-        self,
-        make_producer: Make,
-        output: Output,
-        group: Member,
-        kafka_broker: Any,
-        four_partitions: str,
-    ) -> None:
-        producer = make_producer()
+    def test_what_is_aborted_is_never_read(self, stage: Stage) -> None:
+        producer = stage.make()
         producer.begin()
-        producer.produce(Message(output.topic, b"aborted"))
+        producer.produce(Message(stage.output.topic, b"aborted"))
         producer.abort(WAIT_S)
         producer.abort(WAIT_S)
-        producer.begin()
-        producer.produce(Message(output.topic, b"committed"))
-        self.commit(producer, four_partitions, 3, group)
-        output.shows([b"committed"])
-        stored(kafka_broker.address, four_partitions, {0: 3}, self.kafka)
+        stage.transact(producer, b"committed", 3)
+        stage.shows([b"committed"], 3)
 
     # ---- zombies
 
-    def test_opening_a_producer_fences_nobody(
-        self, make_producer: Make, output: Output, group: Member, four_partitions: str
-    ) -> None:
-        producer = make_producer()
-        producer.begin()
-        producer.produce(Message(output.topic, b"leader's"))
-        make_producer(fenced=False)
-        self.commit(producer, four_partitions, 1, group)
-        output.shows([b"leader's"])
+    def test_opening_a_producer_fences_nobody(self, stage: Stage) -> None:
+        producer = stage.begun(b"leader's")
+        stage.make(fenced=False)
+        stage.commit(producer, 1)
+        stage.shows([b"leader's"], 1)
 
-    def test_a_zombies_commit_is_refused(
-        self,
-        make_producer: Make,
-        output: Output,
-        group: Member,
-        kafka_broker: Any,
-        four_partitions: str,
-    ) -> None:
-        zombie = make_producer()
-        zombie.begin()
-        zombie.produce(Message(output.topic, b"zombie's"))
-        eventually(
-            lambda: not output.is_stable,
-            timeout_s=30,
-            message="the broker has the zombie's message",
-        )
-        successor = make_producer()
+    def test_a_zombies_commit_is_refused(self, stage: Stage) -> None:
+        zombie = stage.begun(b"zombie's")
+        successor = stage.make()
         with pytest.raises(KafkaFenced) as refused:
-            self.commit(zombie, four_partitions, 5, group)
+            stage.commit(zombie, 5)
         self.assert_refused_by_broker(refused.value)
-        successor.begin()
-        successor.produce(Message(output.topic, b"successor's"))
-        self.commit(successor, four_partitions, 2, group)
-        output.shows([b"successor's"])
-        stored(kafka_broker.address, four_partitions, {0: 2}, self.kafka)
+        stage.transact(successor, b"successor's", 2)
+        stage.shows([b"successor's"], 2)
 
     def test_a_zombies_messages_are_refused_and_its_successor_is_not_disturbed(
-        self,
-        make_producer: Make,
-        output: Output,
-        group: Member,
-        kafka_broker: Any,
-        four_partitions: str,
+        self, stage: Stage
     ) -> None:
-        zombie = make_producer()
-        zombie.begin()
-        zombie.produce(Message(output.topic, b"zombie's first"))
-        eventually(
-            lambda: not output.is_stable,
-            timeout_s=30,
-            message="the broker has the zombie's message",
-        )
-        successor = make_producer()
+        zombie = stage.begun(b"zombie's first")
+        successor = stage.make()
         successor.begin()
         with pytest.raises(KafkaFenced) as refused:
             for n in range(1000):
-                zombie.produce(Message(output.topic, b"zombie's later %d" % n))
-            self.commit(zombie, four_partitions, 5, group)
+                zombie.produce(Message(stage.output.topic, b"zombie's later %d" % n))
+            stage.commit(zombie, 5)
         self.assert_refused_by_broker(refused.value)
         zombie.close()
-        successor.produce(Message(output.topic, b"successor's"))
-        self.commit(successor, four_partitions, 2, group)
-        output.shows([b"successor's"])
-        stored(kafka_broker.address, four_partitions, {0: 2}, self.kafka)
+        successor.produce(Message(stage.output.topic, b"successor's"))
+        stage.commit(successor, 2)
+        stage.shows([b"successor's"], 2)
 
-    def test_fencing_aborts_the_zombies_open_transaction_at_once(
-        self, make_producer: Make, output: Output, group: Member
-    ) -> None:
-        zombie = make_producer(transaction_timeout_s=600.0)
-        zombie.begin()
-        zombie.produce(Message(output.topic, b"zombie's"))
-        eventually(
-            lambda: not output.is_stable,
-            timeout_s=30,
-            message="readers wait behind the open transaction",
-        )
-        make_producer()
-        eventually(lambda: output.is_stable, timeout_s=30, message="readers need not wait any more")
-        assert output.read() == []
+    def test_fencing_aborts_the_zombies_open_transaction_at_once(self, stage: Stage) -> None:
+        stage.begun(b"zombie's", transaction_timeout_s=600.0)
+        stage.make()
+        eventually(lambda: stage.output.is_stable, timeout_s=30, message="readers need not wait")
+        assert stage.output.read() == []
 
-    def test_a_replaced_members_offsets_are_refused(
-        self,
-        make_producer: Make,
-        output: Output,
-        group: Member,
-        kafka_broker: Any,
-        four_partitions: str,
-    ) -> None:
-        producer = make_producer()
-        stale = group.metadata()
-        with self.joined(kafka_broker.address, four_partitions):
+    def test_a_replaced_members_offsets_are_refused(self, stage: Stage) -> None:
+        producer = stage.make()
+        stale = stage.group.metadata()
+        with self.joined(stage.output.address, stage.topic):
             producer.begin()
-            producer.produce(Message(output.topic, b"of a replaced member"))
+            producer.produce(Message(stage.output.topic, b"of a replaced member"))
             with pytest.raises(KafkaFenced, match=r"FENCED_INSTANCE_ID|FencedInstanceId"):
-                producer.commit({Partition(four_partitions, 0): 4}, stale, WAIT_S)
+                producer.commit({stage.where: 4}, stale, WAIT_S)
             producer.abort(WAIT_S)
-        assert output.read() == []
-        assert self.kafka.committed(kafka_broker.address, four_partitions, four_partitions) == {}
+        assert (stage.output.read(), stage.offsets()) == ([], {})
 
     def test_a_former_generations_offsets_are_refused_and_the_producer_goes_on(
-        self,
-        make_producer: Make,
-        output: Output,
-        group: Member,
-        kafka_broker: Any,
-        four_partitions: str,
+        self, stage: Stage
     ) -> None:
-        producer = make_producer()
-        stale = group.metadata()
-        group.join_again()
+        producer = stage.make()
+        stale = stage.group.metadata()
+        stage.group.join_again()
         producer.begin()
-        producer.produce(Message(output.topic, b"of a former generation"))
+        producer.produce(Message(stage.output.topic, b"of a former generation"))
         with pytest.raises(MembershipLost):
-            producer.commit({Partition(four_partitions, 0): 4}, stale, WAIT_S)
+            producer.commit({stage.where: 4}, stale, WAIT_S)
         producer.abort(WAIT_S)
-        producer.begin()
-        producer.produce(Message(output.topic, b"of this generation"))
-        self.commit(producer, four_partitions, 5, group)
-        output.shows([b"of this generation"])
-        stored(kafka_broker.address, four_partitions, {0: 5}, self.kafka)
+        stage.transact(producer, b"of this generation", 5)
+        stage.shows([b"of this generation"], 5)
 
     # ---- errors
 
     def test_an_unknown_topic_fails_the_transaction_and_not_the_producer(
-        self, make_producer: Make, output: Output, group: Member, four_partitions: str
+        self, stage: Stage
     ) -> None:
-        producer = make_producer()
-        producer.begin()
-        with pytest.raises(UnknownTopic, match="no-such-topic"):
-            self.produce_and_commit(
-                producer, Message("no-such-topic", b"lost"), four_partitions, group
-            )
-        producer.abort(WAIT_S)
-        producer.begin()
-        self.produce_and_commit(producer, Message(output.topic, b"found"), four_partitions, group)
-        output.shows([b"found"])
+        lost = Message("no-such-topic", b"lost")
+        self.assert_fails_once(stage, lost, pytest.raises(UnknownTopic, match="no-such-topic"))
 
     def test_a_message_too_large_for_its_topic_fails_the_transaction_and_not_the_producer(
-        self,
-        make_producer: Make,
-        output: Output,
-        group: Member,
-        kafka_broker: Any,
-        four_partitions: str,
+        self, stage: Stage
     ) -> None:
-        small = f"{four_partitions}-small"
+        small = f"{stage.topic}-small"
         configs = {"max.message.bytes": "5000"}
-        self.kafka.create_topics(kafka_broker.address, {small: 1}, configs)
-        producer = make_producer()
-        producer.begin()
-        with pytest.raises(KafkaError, match=r"max\.message\.bytes"):
-            self.produce_and_commit(producer, Message(small, b"x" * 6000), four_partitions, group)
-        producer.abort(WAIT_S)
-        producer.begin()
-        self.produce_and_commit(producer, Message(output.topic, b"small"), four_partitions, group)
-        output.shows([b"small"])
+        self.kafka.create_topics(stage.output.address, {small: 1}, configs)
+        large = Message(small, b"x" * 6000)
+        self.assert_fails_once(
+            stage, large, pytest.raises(KafkaError, match=r"max\.message\.bytes")
+        )
 
-    def produce_and_commit(
-        self, producer: TransactionalProducer, message: Message, topic: str, group: Member
-    ) -> None:
-        producer.produce(message)
-        self.commit(producer, topic, 1, group)
+    @staticmethod
+    def assert_fails_once(stage: Stage, message: Message, refused: Any) -> None:
+        producer = stage.make()
+        producer.begin()
+        with refused:
+            producer.produce(message)
+            stage.commit(producer, 1)
+        producer.abort(WAIT_S)
+        stage.transact(producer, b"found", 1)
+        stage.shows([b"found"], 1)
 
     def test_nobody_there_is_said_when_opening(self, make_producer: Make) -> None:
         port = lease_port()
@@ -439,35 +357,24 @@ class ProducerContract:
 
     # ---- brokers that go away
 
-    @pytest.mark.parametrize("stage", ["before sending", "after sending"])
+    @pytest.mark.parametrize("stage_of_it", ["before sending", "after sending"])
     def test_a_commit_is_completed_after_the_broker_was_away(
-        self,
-        make_producer: Make,
-        output: Output,
-        group: Member,
-        kafka_broker: Any,
-        four_partitions: str,
-        stage: str,
+        self, stage: Stage, kafka_broker: Any, stage_of_it: str
     ) -> None:
-        producer = make_producer()
+        producer = stage.make()
+        stage.transact(producer, b"first", 1)
         producer.begin()
-        producer.produce(Message(output.topic, b"first"))
-        self.commit(producer, four_partitions, 1, group)
-        producer.begin()
-        if stage == "after sending":
-            producer.produce(Message(output.topic, b"second"))
-            eventually(
-                lambda: not output.is_stable, timeout_s=30, message="the broker has the message"
-            )
+        if stage_of_it == "after sending":
+            producer.produce(Message(stage.output.topic, b"second"))
+            eventually(lambda: not stage.output.is_stable, timeout_s=30, message="it was sent")
         kafka_broker.kill()
-        if stage == "before sending":
-            producer.produce(Message(output.topic, b"second"))
+        if stage_of_it == "before sending":
+            producer.produce(Message(stage.output.topic, b"second"))
         with pytest.raises(KafkaAway):
-            producer.commit({Partition(four_partitions, 0): 2}, group.metadata(), 1.0)
+            producer.commit({stage.where: 2}, stage.group.metadata(), 1.0)
         kafka_broker.start()
-        self.commit(producer, four_partitions, 2, group)
-        output.shows([b"first", b"second"])
-        stored(kafka_broker.address, four_partitions, {0: 2}, self.kafka)
+        stage.commit(producer, 2)
+        stage.shows([b"first", b"second"], 2)
 
     def test_closing_needs_no_broker(
         self, make_producer: Make, output: Output, kafka_broker: Any

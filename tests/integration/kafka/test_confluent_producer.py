@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
-from producer_contract import Make, Member, Output, ProducerContract
+from producer_contract import Make, Member, Output, ProducerContract, Stage
 
 from leaderq.errors import KafkaFenced, MissingPiece
 from leaderq.kafka.clients import confluent_connection
@@ -73,19 +73,14 @@ class TestConfluentProducer(ProducerContract):
     fenced_causes = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED")
 
     def test_even_a_fatal_error_prints_nothing(
-        self,
-        make_producer: Make,
-        output: Output,
-        group: Member,
-        four_partitions: str,
-        capfd: pytest.CaptureFixture[str],
+        self, stage: Stage, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        zombie = make_producer()
+        zombie = stage.make()
         zombie.begin()
-        make_producer()
-        zombie.produce(Message(output.topic, b"zombie's"))
+        stage.make()
+        zombie.produce(Message(stage.output.topic, b"zombie's"))
         with pytest.raises(KafkaFenced):
-            self.commit(zombie, four_partitions, 1, group)
+            stage.commit(zombie, 1)
         zombie.close()
         assert capfd.readouterr() == ("", "")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import pytest
 from guarded_broker import PASSWORD, USER
@@ -49,21 +50,10 @@ class Billing(KafkaLeaderCareer):
 
 
 def allow(broker: KafkaBroker, operation: ACLOperation, kind: ResourceType, name: str) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=broker.address)
-    try:
-        admin.create_acls(
-            [
-                ACL(
-                    f"User:{USER}",
-                    "*",
-                    operation,
-                    ACLPermissionType.ALLOW,
-                    ResourcePattern(kind, name),
-                )
-            ]
-        )
-    finally:
-        admin.close()
+    pattern = ResourcePattern(kind, name)
+    access = ACL(f"User:{USER}", "*", operation, ACLPermissionType.ALLOW, pattern)
+    with closing(KafkaAdminClient(bootstrap_servers=broker.address)) as admin:
+        admin.create_acls([access])
 
 
 def test_doctor_tells_which_right_is_missing_until_none_is(broker: KafkaBroker) -> None:

@@ -9,12 +9,10 @@ import pytest
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from producer_contract import Output
 
-from leaderq.errors import ServersUnreachable
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.testing import eventually
-from leaderq.testing.ports import lease_port
 
 
 @pytest.fixture
@@ -38,15 +36,6 @@ def test_what_was_sent_is_stored_in_order(sender: IdempotentSender, output: Outp
     )
     sender.send([Message(output.topic, b"last")], 15.0)
     output.shows([*values, b"last"])
-
-
-def test_nobody_there_is_said(topic_name: str) -> None:
-    port = lease_port()
-    with pytest.raises(ServersUnreachable):
-        IdempotentSender(ProducerSettings(port.address, open_timeout_s=0.5)).send(
-            [Message(topic_name, b"x")], 1.0
-        )
-    port.release()
 
 
 def test_a_broker_that_goes_away_is_told_and_comes_back(

@@ -13,17 +13,14 @@ from typing import Any
 import pytest
 from driving import Driver, Recorder
 
-from leaderq.clock import now_s
 from leaderq.errors import (
-    Deposed,
     OffsetOutOfRange,
     ServersUnreachable,
 )
 from leaderq.kafka import Record, assembly
-from leaderq.kafka.consuming.term_consumer import CONFIRM_S
 from leaderq.kafka.topics import committed, end_offsets
 from leaderq.running import UnitAbandoned
-from leaderq.term import Reason, Term
+from leaderq.term import Term
 from leaderq.testing import eventually
 
 Drive = Callable[..., Driver]
@@ -49,61 +46,6 @@ def test_every_record_is_handled_once_and_in_order_within_its_partition(
     leader.run_until(lambda: len(leader.career.seen) >= 1000)
     assert sorted(leader.career.values(), key=int) == values
     assert in_order(leader.career.seen)
-
-
-def test_a_new_leader_goes_on_at_the_record_after_the_last_committed_one(
-    drive: Drive, feed: Feed
-) -> None:
-    values = feed(0, 400)
-    first, second = drive(max_records=40).begin(), drive(max_records=40)
-    first.run_until(lambda: len(first.career.seen) >= 100)
-    first.end()
-    second.begin()
-    second.run_until(lambda: len(first.career.seen) + len(second.career.seen) >= 400)
-    assert sorted(first.career.values() + second.career.values(), key=int) == values
-
-
-def test_a_leader_with_a_batch_in_hand_is_fenced_by_the_next_and_does_not_commit_it(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
-) -> None:
-    class Overtaken(Recorder):
-        after: Callable[[], object] | None = None
-
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            super().handle(records, term)
-            if self.after:
-                self.after()
-
-    values = feed(0, 200)
-    first, second = drive(Overtaken, max_records=20).begin(), drive(max_records=20)
-    first.run_until(lambda: len(first.career.seen) >= 60)
-    kept = len(first.career.seen)
-    first.career.after = second.begin
-    deposed = first.run_until_deposed()
-    assert deposed.reason is Reason.FENCED
-    assert first.term.reason is Reason.FENCED
-    assert sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == kept
-    second.run_until(lambda: kept + len(second.career.seen) >= 200)
-    assert sorted(first.career.values()[:kept] + second.career.values(), key=int) == values
-
-
-def test_a_deposed_leader_never_fences_the_next_one(drive: Drive, feed: Feed) -> None:
-    feed(0, 10)
-    first, second = drive().begin(), drive()
-    first.run_until(lambda: len(first.career.seen) >= 10)
-    first.term.wind_up(Reason.LEASE)
-    with pytest.raises(Deposed):
-        first.career.execute(first.term)
-    second.begin()
-    feed(10, 20)
-    second.run_until(lambda: len(second.career.seen) >= 10)
-    first.career._finish(first.term)
-    # Longer than the interval at which an idle leader proves that it still is the member: it would
-    # be deposed here.
-    held = now_s() + CONFIRM_S * 1.5
-    second.run_until(lambda: now_s() > held)
-    feed(20, 30)
-    second.run_until(lambda: len(second.career.seen) >= 20)
 
 
 def test_a_handler_that_raises_keeps_its_offset(
@@ -153,7 +95,7 @@ def test_a_slow_handler_keeps_its_membership(
     assert len(leader.career.seen) == 20
 
 
-@pytest.mark.parametrize("delay_us", range(0, 3000, 250))
+@pytest.mark.parametrize("delay_us", range(0, 3000, 750))
 def test_a_unit_may_be_abandoned_at_any_instant_of_the_hand_over(
     drive: Drive, feed: Feed, delay_us: int
 ) -> None:

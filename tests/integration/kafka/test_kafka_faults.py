@@ -1,4 +1,4 @@
-"""Brokers that restart, consumers that stall, processes that freeze, credentials that are wrong."""
+"""Brokers that restart, consumers that stall, processes that freeze."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from driving import Driver, Recorder
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 
-from leaderq.config import KafkaSecurity
-from leaderq.errors import AccessRefused
 from leaderq.events import DrainStalled
 from leaderq.kafka.consuming import consumer_check, term_consumer
 from leaderq.kafka.consuming.consumer_check import StallLimits
-from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce
-from leaderq.testing import KafkaBroker, eventually
+from leaderq.kafka.topics import committed, end_offsets
+from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
 
 Drive = Callable[..., Driver]
@@ -31,12 +31,8 @@ Feed = Callable[[int, int], list[bytes]]
 @pytest.mark.parametrize(
     ("unclean", "offsets", "client"),
     [
-        (False, "kafka", "kafka-python"),
-        (True, "kafka", "kafka-python"),
-        (True, "kafka", "confluent"),
+        (False, "kafka", "confluent"),
         (True, "transaction", "kafka-python"),
-        (True, "transaction", "confluent"),
-        (True, "zookeeper", "kafka-python"),
         (True, "zookeeper", "confluent"),
     ],
 )
@@ -128,32 +124,24 @@ except Deposed as exc:
 """
 
 
+# -- bug 22: a zombie commits offsets after the new leader has read them ---------------------------
+
+
 def test_a_leader_frozen_and_thawed_is_fenced_and_fences_nobody(
     drive: Drive, feed: Feed, kafka_broker: Any, zookeeper_server: Any, four_partitions: str
 ) -> None:
     feed(0, 30)
     here = str(Path(__file__).parent)
+    places = [here, four_partitions, kafka_broker.address, zookeeper_server.address]
     zombie = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            ZOMBIE,
-            here,
-            four_partitions,
-            kafka_broker.address,
-            zookeeper_server.address,
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", ZOMBIE, *places], stdout=subprocess.PIPE, text=True
     )
+
+    def stored() -> int:
+        return sum(committed(kafka_broker.address, four_partitions, four_partitions).values())
+
     try:
-        eventually(
-            lambda: (
-                sum(committed(kafka_broker.address, four_partitions, four_partitions).values())
-                == 30
-            ),
-            timeout_s=60,
-        )
+        eventually(lambda: stored() == 30, timeout_s=60)
         freeze(zombie.pid)
         leader = drive().begin()
         feed(30, 60)
@@ -168,41 +156,28 @@ def test_a_leader_frozen_and_thawed_is_fenced_and_fences_nobody(
         zombie.communicate()
 
 
-@pytest.fixture(scope="module")
-def guarded_broker() -> Any:
-    """A broker with a listener that asks for a user and a password."""
-    jaas = (
-        "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        'username="admin" password="admin-secret" user_admin="admin-secret" user_biller="right";'
-    )
-    broker = KafkaBroker(
-        listeners={"GUARDED": "SASL_PLAINTEXT"},
-        properties={
-            "sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.guarded.plain.sasl.jaas.config": jaas,
-        },
-    )
-    broker.start()
-    yield broker
-    broker.stop()
-
-
-def guarded(password: str) -> KafkaSecurity:
-    return KafkaSecurity(
-        protocol="SASL_PLAINTEXT", mechanism="PLAIN", user="biller", password=password
-    )
-
-
-def test_wrong_credentials_are_refused_with_a_remedy_and_without_the_password(
-    guarded_broker: Any,
+def test_bug_22_a_plain_consumers_commit_is_accepted_after_its_successors(
+    kafka_broker: Any, four_partitions: str
 ) -> None:
-    with pytest.raises(AccessRefused, match="password") as refused:
-        check_reachable(guarded_broker.address_of("GUARDED"), guarded("geheim"), 10.0)
-    assert "geheim" not in str(refused.value)
+    """The control: where partitions are assigned by hand, the broker takes an offset from
+    anybody.
+    """
+    where = TopicPartition(four_partitions, 0)
+    with ExitStack() as cleanup:
 
+        def plain() -> KafkaConsumer:
+            consumer = KafkaConsumer(
+                bootstrap_servers=kafka_broker.address,
+                group_id=four_partitions,
+                enable_auto_commit=False,
+            )
+            cleanup.callback(consumer.close)
+            consumer.assign([where])
+            return consumer
 
-def test_right_credentials_drain(guarded_broker: Any, topic_name: str) -> None:
-    address, security = guarded_broker.address_of("GUARDED"), guarded("right")
-    create_topics(address, {topic_name: 2}, security=security)
-    produce(address, topic_name, [(None, b"1"), (None, b"2")], security=security)
-    assert sum(end_offsets(address, topic_name, security=security).values()) == 2
+        zombie, successor = plain(), plain()
+        zombie.commit({where: OffsetAndMetadata(20, "", -1)})
+        assert successor.committed(where) == 20
+        successor.commit({where: OffsetAndMetadata(50, "", -1)})
+        zombie.commit({where: OffsetAndMetadata(70, "", -1)})
+        assert successor.committed(where) == 70  # whoever leads next skips 20 records

@@ -10,24 +10,13 @@ from typing import Any
 
 import pytest
 from postgres import Database
+from terms import open_term
 
-from leaderq.clock import now_s
 from leaderq.errors import Deposed
 from leaderq.kafka.record import Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.term import OpenTerm, Reason
 from leaderq.testing import eventually
-
-
-def a_term(number: int) -> OpenTerm:
-    return OpenTerm(
-        number=number,
-        id=f"t{number}",
-        career="c",
-        candidate="a",
-        deadline=now_s() + 60,
-        write=lambda term, ops: list(ops),
-    )
 
 
 def records(first: int, last: int, partition: int = 0) -> list[Record]:
@@ -81,7 +70,7 @@ LEVELS = [
 def test_results_and_offsets_are_stored_together_and_a_zombie_is_refused_whole(
     a_store, results, options
 ) -> None:
-    zombie, old, successor, new = a_store(**options), a_term(1), a_store(**options), a_term(2)
+    zombie, old, successor, new = a_store(**options), open_term(1), a_store(**options), open_term(2)
     assert zombie.load(old) == {}
     write(zombie, [*records(0, 3), *records(5, 6, partition=1)], old)
     with pytest.raises(ZeroDivisionError), zombie.transaction(records(3, 5), old) as cursor:
@@ -100,10 +89,10 @@ def test_results_and_offsets_are_stored_together_and_a_zombie_is_refused_whole(
 def test_a_successor_waits_for_the_transaction_under_way_and_sees_how_it_ended(
     a_store, postgres, results, ends
 ) -> None:
-    zombie, old, successor = a_store(), a_term(1), a_store()
+    zombie, old, successor = a_store(), open_term(1), a_store()
     zombie.load(old)
     loaded: list[dict[Partition, int]] = []
-    thread = threading.Thread(target=lambda: loaded.append(successor.load(a_term(2))))
+    thread = threading.Thread(target=lambda: loaded.append(successor.load(open_term(2))))
     try:
         with zombie.transaction(records(0, 2), old) as cursor:
             cursor.execute("INSERT INTO results VALUES (0)")
@@ -131,7 +120,7 @@ def test_a_zombie_that_waited_for_its_successors_load_is_refused(
     """The zombie waits for the row; READ COMMITTED looks at the row again when it is
     free.
     """
-    zombie, old = a_store(), a_term(1)
+    zombie, old = a_store(), open_term(1)
     zombie.load(old)
     refused: list[BaseException] = []
 
@@ -161,12 +150,12 @@ def test_a_leader_frozen_in_mid_transaction_is_ended_by_the_server_and_deposed_w
     a_store, results
 ) -> None:
     # Longer than the leader may be without a processor before it is to be taken for frozen.
-    zombie, old = a_store(options="-c idle_in_transaction_session_timeout=5s"), a_term(1)
+    zombie, old = a_store(options="-c idle_in_transaction_session_timeout=5s"), open_term(1)
     zombie.load(old)
     loaded: list[dict[Partition, int]] = []
 
     def succeed() -> None:
-        loaded.append(a_store().load(a_term(2)))
+        loaded.append(a_store().load(open_term(2)))
 
     thread = threading.Thread(target=succeed)
     with pytest.raises(Deposed) as deposed, zombie.transaction(records(0, 2), old) as cursor:

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 import pytest
 from driving import Driver, Recorder
-from kafka import KafkaConsumer
+from reading_topics import read_all
 
 from leaderq.election.layout import Layout
 from leaderq.events import RecordDeadLettered
 from leaderq.kafka import KafkaLeaderCareer, PoisonRecord, Record, dead_letter, retry
 from leaderq.kafka.consuming.report import decode
-from leaderq.kafka.dead_letters.format import read_dead_letter
+from leaderq.kafka.dead_letters.format import DeadLetter, read_dead_letter
 from leaderq.kafka.topics import create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
@@ -53,33 +53,18 @@ class Refusing(Recorder):
         raise ValueError("x" * 1000)
 
 
-def read_all(address: str, topic: str, count: int) -> list[Record]:
-    """What stands on a topic."""
-    found: list[Any] = []
-    consumer = KafkaConsumer(
-        topic,
-        bootstrap_servers=address,
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
+def letters_on(address: str, topic: str, count: int) -> list[DeadLetter]:
+    """What stands on a topic of letters, once there are as many."""
+    found = eventually(
+        lambda: len(rows := read_all(address, topic, isolation="read_committed")) >= count and rows,
+        timeout_s=30,
     )
-    try:
-
-        def enough() -> bool:
-            for rows in consumer.poll(timeout_ms=200).values():
-                found.extend(rows)
-            return len(found) >= count
-
-        eventually(enough, timeout_s=30, message=f"{count} records stand on {topic}")
-    finally:
-        consumer.close()
-    return [
-        Record(r.topic, r.partition, r.offset, r.timestamp, r.key, r.value, r.headers)
-        for r in found
-    ]
+    return [read_dead_letter(record) for record in found]
 
 
-@pytest.mark.parametrize("name_it", [True, False], ids=["named", "unnamed"])
-@pytest.mark.parametrize("offsets", ["kafka", "zookeeper", "transaction"])
+@pytest.mark.parametrize(
+    ("offsets", "name_it"), [("kafka", True), ("zookeeper", False), ("transaction", False)]
+)
 def test_poison_goes_to_the_dead_letters_and_everything_else_is_handled_once(
     drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str, offsets: str, name_it: bool
 ) -> None:
@@ -94,7 +79,7 @@ def test_poison_goes_to_the_dead_letters_and_everything_else_is_handled_once(
     ends = end_offsets(kafka_broker.address, four_partitions)
     leader.run_until(lambda: len(set(leader.career.values())) >= 198)
     eventually_done(leader, ends)
-    letters = [read_dead_letter(record) for record in read_all(kafka_broker.address, dead, 2)]
+    letters = letters_on(kafka_broker.address, dead, 2)
     assert {letter.record.value for letter in letters} == set(POISON)
     assert all(
         letter.origin.topic == four_partitions and "cannot do" in letter.text for letter in letters
@@ -171,10 +156,7 @@ def test_what_cannot_be_decoded_is_set_aside_as_it_is(
     leader = drive(Recorder, value_deserializer=json.loads, on_error=dead_letter()).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 40)
     assert sorted(leader.career.values()) == list(range(40))
-    (letter,) = (
-        read_dead_letter(record)
-        for record in read_all(kafka_broker.address, f"{four_partitions}-dead", 1)
-    )
+    (letter,) = letters_on(kafka_broker.address, f"{four_partitions}-dead", 1)
     assert letter.record.value == b"{no json"
     assert "JSONDecodeError" in letter.error
 
@@ -192,7 +174,7 @@ def test_a_record_of_any_size_can_be_set_aside(
     leader = drive(Refusing, on_error=dead_letter(dead)).begin()
     ends = end_offsets(kafka_broker.address, four_partitions)
     eventually_done(leader, ends)
-    (letter,) = (read_dead_letter(record) for record in read_all(kafka_broker.address, dead, 1))
+    (letter,) = letters_on(kafka_broker.address, dead, 1)
     assert len(letter.record.value) == (size or 0)
 
 
@@ -221,23 +203,3 @@ def test_a_handler_that_hangs_makes_its_career_unhealthy_and_is_named(
     assert "handle_budget_s=0.2 running=handle has been called for" in caplog.text
     assert f"from {leader.career.topics}-" in caplog.text
     assert leader.career.healthy()
-
-
-@pytest.mark.parametrize("offsets", ["kafka", "zookeeper"])
-def test_at_most_once_commits_before_it_hands_over(drive: Drive, feed: Feed, offsets: str) -> None:
-    class Dying(Recorder):
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            super().handle(records, term)
-            raise RuntimeError("in the middle")
-
-    feed(0, 60)
-    first = drive(Dying, offsets=offsets, delivery="at_most_once", max_records=20).begin()
-    with pytest.raises(RuntimeError):
-        first.run_until(lambda: False)
-    lost = len(first.career.seen)
-    first.end()
-    second = drive(Recorder, offsets=offsets, delivery="at_most_once", max_records=20).begin()
-    second.run_until(lambda: lost + len(second.career.seen) >= 60)
-    assert not {record.value for record in first.career.seen} & {
-        record.value for record in second.career.seen
-    }

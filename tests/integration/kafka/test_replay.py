@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
+from reading_topics import read_all
+from surroundings import RealKafka
 
 from leaderq.errors import KafkaError, KafkaFenced, RequestRefused, UnknownTopic
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
@@ -17,7 +18,7 @@ from leaderq.kafka.dead_letters.format import new_dead_letter
 from leaderq.kafka.dead_letters.replay import DeadLetterReplay, replay_group
 from leaderq.kafka.dead_letters.topic import DeadLetterReader
 from leaderq.kafka.record import Record
-from leaderq.kafka.topics import committed, create_topics, produce
+from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
 from leaderq.testing import eventually
 
 COUNT = 12
@@ -71,43 +72,20 @@ class Dead:
         ) as work:
             return work.run(wait)
 
-    def arrived(self, topic: str | None = None) -> list[Any]:
+    def arrived(self) -> list[Record]:
         """What a reader of committed records sees."""
-        consumer = KafkaConsumer(
-            bootstrap_servers=self.address,
-            isolation_level="read_committed",
-            auto_offset_reset="earliest",
+        return eventually(
+            lambda: (
+                self.written()
+                == sum(end_offsets(self.address, self.origin).values())  # all are stable
+                and read_all(self.address, self.origin, isolation="read_committed")
+            ),
+            timeout_s=30,
         )
-        try:
-            where = [TopicPartition(topic or self.origin, n) for n in (0, 1)]
-            consumer.assign(where)
-            # A broker writes the end of a transaction after it has promised to, and readers wait
-            # behind it.
-            every = self._ends(topic or self.origin)
-            ends = eventually(
-                lambda: (found := consumer.end_offsets(where)) == every and found, timeout_s=30
-            )
-            found: list[Any] = []
-            while any(consumer.position(each) < ends[each] for each in where):
-                for rows in consumer.poll(timeout_ms=200).values():
-                    found += rows
-            return found
-        finally:
-            consumer.close()
 
     def written(self) -> int:
         """How many records are on the brokers, committed or not."""
-        return sum(self._ends(self.origin).values())
-
-    def _ends(self, topic: str) -> dict[TopicPartition, int]:
-        consumer = KafkaConsumer(bootstrap_servers=self.address)
-        try:
-            ends: dict[TopicPartition, int] = consumer.end_offsets(
-                [TopicPartition(topic, n) for n in (0, 1)]
-            )
-        finally:
-            consumer.close()
-        return ends
+        return sum(RealKafka.log_ends(self.address, self.origin).values())
 
     def values(self) -> list[bytes]:
         return sorted((row.value for row in self.arrived()), key=lambda value: int(value[1:]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,6 @@ from producer_contract import Output
 from leaderq.kafka import KafkaLeaderCareer, Partition, Record, retry
 from leaderq.kafka.topics import committed, end_offsets, produce
 from leaderq.term import Term
-from leaderq.zookeeper import Create, Session
 
 Drive = Callable[..., Driver]
 LATER_S = 1.0
@@ -30,9 +28,6 @@ class Stubborn(Recorder):
         self.seen.append(record)
         if self.offsets == "transaction":
             self.produce(self.output.topic, record.value)
-        elif self.offsets == "zookeeper":
-            path = f"{self.settings.root}/result-"
-            self.write_with_offsets(Create(path, record.value, sequential=True))
         if record.partition == 0 and record.offset == 0 and self.left:
             self.left -= 1
             if self.left == 1:
@@ -44,21 +39,12 @@ class Stubborn(Recorder):
 
 @pytest.mark.parametrize(
     ("client", "offsets", "workers"),
-    [
-        ("kafka-python", "kafka", 1),
-        ("confluent", "transaction", 1),
-        ("confluent", "kafka", 4),
-        ("kafka-python", "transaction", 4),
-        ("kafka-python", "zookeeper", 1),
-        ("confluent", "zookeeper", 4),
-    ],
+    [("kafka-python", "transaction", 1), ("confluent", "kafka", 4)],
 )
 def test_one_records_retries_hold_up_its_own_partition_only(
     drive: Drive,
     kafka_broker: Any,
     four_partitions: str,
-    session: Session,
-    znode_root: str,
     client: str,
     offsets: str,
     workers: int,
@@ -89,13 +75,7 @@ def test_one_records_retries_hold_up_its_own_partition_only(
     ).begin()
     leader.run_until(lambda: bool(ends) and leader.career._assembly.consumer.loaded == ends)
     stored = {at.number: end for at, end in ends.items()}
-    if offsets == "zookeeper":  # the group is shown them later
-        found = json.loads(
-            session.get(f"{znode_root}/{four_partitions}/offsets/{four_partitions}")[0]
-        )
-        assert {int(number): at for number, at in found["offsets"].items()} == stored
-    else:
-        assert committed(kafka_broker.address, four_partitions, four_partitions) == stored
+    assert committed(kafka_broker.address, four_partitions, four_partitions) == stored
     handled: list[Record] = leader.career.seen
     tries = [at for at, record in enumerate(handled) if (record.partition, record.offset) == (0, 0)]
     between = {record.value for record in handled[tries[0] : tries[-1]]}
@@ -104,10 +84,6 @@ def test_one_records_retries_hold_up_its_own_partition_only(
     assert any(int(value) >= 200 for value in between)  # fed after the first try
     if offsets == "transaction":
         assert sorted(output.read(), key=int) == [b"%d" % n for n in range(400)]
-    elif offsets == "zookeeper":
-        names = [name for name in session.children(znode_root) if name.startswith("result-")]
-        results = [int(session.get(f"{znode_root}/{name}")[0]) for name in names]
-        assert sorted(results) == list(range(400))
     for number in range(4):
         order = [record.offset for record in handled if record.partition == number]
         assert list(dict.fromkeys(order)) == list(range(ends[Partition(four_partitions, number)]))

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import confluent_kafka
 import pytest
 from driving import Driver, Recorder
 from kafka import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicPartition
@@ -29,43 +28,36 @@ class PlainConsumer:
     """A consumer of a group that knows nothing of leaderq: reads, then commits what it has read."""
 
     def __init__(self, address: str, topic: str) -> None:
-        self.topic = topic
         self.values: list[bytes] = []
         self.has_joined = threading.Event()
         self._is_over = threading.Event()
-        self._open(address)
-        self._thread = threading.Thread(target=self._run, name="plain-consumer")
-        self._thread.start()
-
-    def _open(self, address: str) -> None:
-        self._kafka_python: Any = KafkaConsumer(
+        self._client: Any = KafkaConsumer(
             bootstrap_servers=address,
-            group_id=self.topic,
+            group_id=topic,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
         )
-        self._kafka_python.subscribe([self.topic])
+        self._client.subscribe([topic])
+        self._thread = threading.Thread(target=self._run, name="plain-consumer")
+        self._thread.start()
 
     def _run(self) -> None:
         while not self._is_over.is_set():
             self._round()
-        self._leave()
+        self._client.close()
 
     def _round(self) -> None:
-        polled = self._kafka_python.poll(timeout_ms=100)
+        polled = self._client.poll(timeout_ms=100)
         if polled:
             self.values += [row.value for rows in polled.values() for row in rows]
-            self._kafka_python.commit(
+            self._client.commit(
                 {
                     TopicPartition(*at): OffsetAndMetadata(rows[-1].offset + 1, "", -1)
                     for at, rows in polled.items()
                 }
             )
-        if self._kafka_python.assignment():
+        if self._client.assignment():
             self.has_joined.set()
-
-    def _leave(self) -> None:
-        self._kafka_python.close()
 
     def leave(self) -> None:
         """Leave the group; may be called twice."""
@@ -73,40 +65,13 @@ class PlainConsumer:
         self._thread.join(30)
 
 
-class PlainConfluentConsumer(PlainConsumer):
-    """The same with the other client."""
-
-    def _open(self, address: str) -> None:
-        self._confluent: Any = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": address,
-                "group.id": self.topic,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "partition.assignment.strategy": "range",
-            }
-        )
-        self._confluent.subscribe(
-            [self.topic], on_assign=lambda _consumer, given: given and self.has_joined.set()
-        )
-
-    def _round(self) -> None:
-        message = self._confluent.poll(0.1)
-        if message is not None and message.error() is None:
-            self.values.append(message.value())
-            self._confluent.commit(message=message, asynchronous=False)
-
-    def _leave(self) -> None:
-        self._confluent.close()
-
-
 @pytest.fixture
 def join_plainly(kafka_broker: Any, four_partitions: str) -> Iterator[Callable[..., PlainConsumer]]:
     """Let a plain consumer join the career's group; all leave after the test."""
     made: list[PlainConsumer] = []
 
-    def join(kind: type[PlainConsumer]) -> PlainConsumer:
-        made.append(kind(kafka_broker.address, four_partitions))
+    def join() -> PlainConsumer:
+        made.append(PlainConsumer(kafka_broker.address, four_partitions))
         return made[-1]
 
     yield join
@@ -145,14 +110,7 @@ def has_caught_up(kafka_broker: Any, four_partitions: str) -> Callable[[], bool]
 
 
 @pytest.mark.parametrize(
-    ("client", "offsets", "plain"),
-    [
-        ("kafka-python", "transaction", PlainConsumer),
-        ("confluent", "transaction", PlainConfluentConsumer),
-        ("confluent", "kafka", PlainConsumer),
-        ("kafka-python", "kafka", PlainConfluentConsumer),
-    ],
-    ids=["python", "confluent", "confluent-kafka", "python-kafka"],
+    ("client", "offsets"), [("kafka-python", "transaction"), ("confluent", "kafka")]
 )
 def test_a_plain_consumer_that_joins_amid_a_batch_and_leaves_again_costs_and_doubles_nothing(
     drive: Drive,
@@ -163,11 +121,10 @@ def test_a_plain_consumer_that_joins_amid_a_batch_and_leaves_again_costs_and_dou
     topic_name: str,
     client: str,
     offsets: str,
-    plain: type[PlainConsumer],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def join() -> None:
-        joined.append(join_plainly(plain))
+        joined.append(join_plainly())
         eventually(
             joined[0].has_joined.is_set, timeout_s=60, message="the plain consumer has partitions"
         )
@@ -191,7 +148,6 @@ def test_a_plain_consumer_that_joins_amid_a_batch_and_leaves_again_costs_and_dou
     assert "Kafka client failed" not in caplog.text
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 def test_of_two_careers_in_one_group_each_record_has_one_result(
     drive: Drive,
     feed: Feed,
@@ -201,7 +157,6 @@ def test_of_two_careers_in_one_group_each_record_has_one_result(
     four_partitions: str,
     topic_name: str,
     znode_root: str,
-    client: str,
 ) -> None:
     def lead_the_other() -> None:
         other.begin().run_until(is_over.is_set, within_s=120)
@@ -215,7 +170,7 @@ def test_of_two_careers_in_one_group_each_record_has_one_result(
     names, is_over = (four_partitions, f"{four_partitions}-other"), threading.Event()
     for name in names:  # else one would take the other for its own former name
         session.ensure_path(f"{znode_root}/{name}/candidates/_c_x-latch-0000000001")
-    declared = {"offsets": "transaction", "client": client, "output": output}
+    declared = {"offsets": "transaction", "output": output}
     leader, other = (drive(Producing, name=name, **declared) for name in names)
     thread = threading.Thread(target=lead_the_other)
     leader.career.during_batch = join
@@ -233,9 +188,7 @@ def test_of_two_careers_in_one_group_each_record_has_one_result(
 @pytest.mark.parametrize(
     ("client", "offsets", "then"),
     [
-        ("kafka-python", "transaction", "transaction"),
         ("confluent", "transaction", "transaction"),
-        ("kafka-python", "kafka", "kafka"),
         ("confluent", "zookeeper", "zookeeper"),
         ("kafka-python", "kafka", "zookeeper"),
     ],

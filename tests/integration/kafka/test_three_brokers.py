@@ -1,20 +1,17 @@
 """Careers on a cluster of three, each of which is killed, frozen or restarted: no term fails.
 
-All clients and stores go through the same faults at once, each career in a group of its own, so
-that whichever broker fails leads partitions, groups and transactions of some of them.
-``make faults`` has the longer run (``tests/faults/test_three_brokers_under_faults.py``).
+All clients go through the same faults at once, each career in a group of its own, so that whichever
+broker fails leads partitions, groups and transactions of some of them.
 """
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from driving import Driver, Recorder
@@ -23,7 +20,7 @@ from kafka_roles import partition_leader
 from producer_contract import Output
 
 from leaderq.errors import OffsetOutOfRange
-from leaderq.kafka import DatabaseOffsets, Partition, Record
+from leaderq.kafka import Partition, Record
 from leaderq.kafka.topics import (
     create_topics,
     describe_topics,
@@ -32,7 +29,6 @@ from leaderq.kafka.topics import (
 )
 from leaderq.term import Term
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, Session
 
 Drive = Callable[..., Driver]
 FROZEN_S = 4.0  # longer than the cluster misses a broker (3 s)
@@ -96,6 +92,7 @@ class Handling(Recorder):
     """Effects that nobody undoes."""
 
     max_records = 50
+    output: Output
 
     def results(self) -> list[bytes]:
         return list(dict.fromkeys(self.values()))  # at least once
@@ -103,7 +100,6 @@ class Handling(Recorder):
 
 class Producing(Handling):
     offsets = "transaction"
-    output: Output
 
     def handle(self, records: Sequence[Record], term: Term) -> None:
         for record in records:
@@ -113,80 +109,20 @@ class Producing(Handling):
         return self.output.read()
 
 
-class WritingZnodes(Handling):
-    offsets = "zookeeper"
-    folder = ""
-
-    def handle(self, records: Sequence[Record], term: Term) -> None:
-        values = b" ".join(record.value for record in records)
-        self.write_with_offsets(Create(f"{self.folder}/batch-", values, sequential=True))
-
-    def results(self) -> list[bytes]:
-        batches = [
-            self.session.get(f"{self.folder}/{name}")[0]
-            for name in self.session.children(self.folder)
-        ]
-        return b" ".join(batches).split()
-
-
-class Inserting(Handling):
-    offsets = "external"
-    database: ClassVar[Path]
-    store: DatabaseOffsets
-
-    def prepare(self) -> None:
-        with closing(self._opened()) as database, database:
-            database.execute("CREATE TABLE results (value TEXT)")
-        self.store = DatabaseOffsets(self._opened, career="c")
-        self.store.create_table()
-        super().prepare()
-
-    def _opened(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.database, timeout=20)
-
-    def load_offsets(self, term: Term) -> Mapping[Partition, int]:
-        return self.store.load(term)
-
-    def handle(self, records: Sequence[Record], term: Term) -> None:
-        with self.store.transaction(records, term) as cursor:
-            for record in records:
-                cursor.execute("INSERT INTO results VALUES (?)", (record.value.decode(),))
-
-    def results(self) -> list[bytes]:
-        with closing(self._opened()) as database:
-            return [value.encode() for (value,) in database.execute("SELECT value FROM results")]
-
-    def retire(self) -> None:
-        super().retire()
-        self.store.close()
-
-
 @pytest.fixture
 def make_leaders(
-    drive: Drive,
-    kafka_cluster: Any,
-    topic_name: str,
-    session: Session,
-    znode_root: str,
-    tmp_path: Path,
+    drive: Drive, kafka_cluster: Any, topic_name: str
 ) -> Callable[[str], list[Driver]]:
-    """A career of each store and client for a topic, each in a group of its own."""
+    """A career of each kind and client for a topic, each in a group of its own."""
 
     def make(topic: str) -> list[Driver]:
         made = []
         for client in ("kafka-python", "confluent"):
-            for kind in (Handling, Producing, WritingZnodes, Inserting):
+            for kind in (Handling, Producing):
                 name = f"{topic_name}-{client}-{kind.offsets}"
-                session.ensure_path(f"{znode_root}/{name}/results")
-                more: dict[str, Any] = {
-                    "topics": topic,
-                    "group": name,
-                    "folder": f"{znode_root}/{name}/results",
-                    "database": tmp_path / name,
-                }
-                if kind is Producing:
-                    create_topics(kafka_cluster.address, {f"{name}-out": 1}, replication=3)
-                    more["output"] = Output(kafka_cluster.address, f"{name}-out")
+                create_topics(kafka_cluster.address, {f"{name}-out": 1}, replication=3)
+                output = Output(kafka_cluster.address, f"{name}-out")
+                more = {"topics": topic, "group": name, "output": output}
                 made.append(drive(kind, client=client, name=name, **more))
         return made
 

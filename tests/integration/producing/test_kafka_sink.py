@@ -15,7 +15,7 @@ from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.record import Record
 from leaderq.kafka.sink import KafkaSink
 from leaderq.kafka.topics import create_topics, produce
-from leaderq.producing import EVERY_ITEM, BufferedProducer, Retry
+from leaderq.producing import BufferedProducer, Retry
 from leaderq.testing import eventually
 
 SOON = Retry(first_s=0.05, most_s=0.2)
@@ -188,18 +188,3 @@ def test_a_broker_that_is_killed_and_comes_back_has_all_once_and_in_order(
     assert by_key(stored()) == {
         b"key-%d" % key: [b"%d" % each for each in range(key, 8000, 7)] for key in range(7)
     }
-
-
-def test_write_ahead_and_kafka_together(
-    kafka_broker: Any, topic: str, stored: Read, tmp_path: Path
-) -> None:
-    with BufferedProducer(
-        KafkaSink(kafka_broker.address, topic),
-        journal=tmp_path,
-        persistence=EVERY_ITEM,
-        key=lambda request: request[0],
-    ) as producer:
-        for number in range(500):
-            producer.send((b"k", b"%d" % number))
-        assert producer.flush(30)
-    assert by_key(stored()) == {b"k": [b"%d" % number for number in range(500)]}

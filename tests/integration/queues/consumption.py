@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import Consumption
@@ -14,9 +15,10 @@ from leaderq.queues.wire.names import QueueKind, prefix_for
 from leaderq.queues.wire.payload import encode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, Session
+from leaderq.zookeeper import Create, Session, end_session
 
 PATH, LOCKS = "/q", "/q-locks"
+LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
 
 
 def fill(
@@ -66,36 +68,6 @@ class Held:
         assert self.released.wait(120)
 
 
-class Stuck:
-    """A consumer that notes what it is given, and stays with the one that is number ``at`` until it
-    is released.
-    """
-
-    def __init__(self, at: int) -> None:
-        self.seen = Seen()
-        self.entered = threading.Event()
-        self.released = threading.Event()
-        self._at = at
-
-    def __call__(self, value: Any) -> None:
-        self.seen(value)
-        if len(self.seen.values) == self._at:
-            self.entered.set()
-            assert self.released.wait(120)
-
-
-class Slow:
-    """A consumer that notes what it is given and needs so many seconds for each."""
-
-    def __init__(self, needs_s: float) -> None:
-        self.seen = Seen()
-        self._needs_s = needs_s
-
-    def __call__(self, value: Any) -> None:
-        self.seen(value)
-        time.sleep(self._needs_s)
-
-
 class Flaky:
     """Fails so often on each value that contains ``bad``."""
 
@@ -133,17 +105,12 @@ def consuming(
         one.close(30.0)
 
 
-def hear_all(session: Session) -> None:
-    """Return when the watches of this session have told all that its own requests have brought
-    about.
-    """
-    told = threading.Event()
-    session.ensure_path("/heard")
-    with closing(session.watch_node("/heard", lambda _event: told.set())):
-        session.set("/heard", b"")  # the thread of watches takes its turns in order
-        assert told.wait(60)
-
-
 def is_empty(session: Session, path: str = PATH) -> bool:
     """Whether the queue holds nothing."""
     return not session.children(path)
+
+
+def expire(session: Session, address: str) -> None:
+    """End a session on the servers, behind its owner's back."""
+    assert session.credentials is not None
+    assert end_session(address, session.credentials, timeout_s=60.0)

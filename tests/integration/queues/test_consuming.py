@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from consumption import LOCKS, PATH, Seen, consuming, fill, is_empty
+from consumption import LOCKING, LOCKS, PATH, Seen, consuming, expire, fill, is_empty
 
 from leaderq.errors import (
     BadVersion,
@@ -18,13 +18,9 @@ from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_for
 from leaderq.testing import eventually
 from leaderq.threads import Retry
-from leaderq.zookeeper import Create, Session, SessionState, SetData, end_session
+from leaderq.zookeeper import Create, Session, SessionState, SetData
 
 QUICK = Retry(attempts=3, first_s=0.01, jitter=0)
-LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
-
-
-# ---- order
 
 
 @LOCKING
@@ -46,48 +42,6 @@ def test_items_come_in_the_order_in_which_they_were_put_and_leave_nothing_behind
         assert session.children(LOCKS) == []
     else:
         assert session.children(f"{PATH}-meta/tallies") == []
-
-
-def test_the_more_urgent_goes_first_whatever_the_order_of_the_puts(session: Session) -> None:
-    priorities = [5, -(2**31), 0, 2**31 - 1, -5, 5, 1]
-    for number, priority in enumerate(priorities):
-        fill(session, [b"%d" % number], QueueKind.PRIORITY, priority=priority)
-    seen = Seen()
-    with consuming(session, seen, kind=QueueKind.PRIORITY):
-        assert seen.wait_for(7) == [b"1", b"4", b"2", b"6", b"0", b"5", b"3"]
-
-
-def test_nothing_is_delivered_before_it_is_due_and_equal_times_keep_the_order_of_the_puts(
-    session: Session,
-) -> None:
-    now_ms = time.time_ns() // 1_000_000
-    fill(session, [b"never"], QueueKind.DELAY, due_ms=now_ms + 3_600_000)
-    fill(session, [b"%03d" % number for number in range(200)], QueueKind.DELAY, due_ms=now_ms + 800)
-    fill(session, [b"first"], QueueKind.DELAY, due_ms=now_ms - 5)
-    began: list[int] = []
-    seen = Seen()
-
-    def note(value: bytes) -> None:
-        began.append(time.time_ns() // 1_000_000)
-        seen(value)
-
-    with consuming(session, note, kind=QueueKind.DELAY):
-        assert seen.wait_for(201) == [b"first", *[b"%03d" % number for number in range(200)]]
-        assert min(began[1:]) >= now_ms + 800
-        assert len(session.children(PATH)) == 1 or eventually(
-            lambda: len(session.children(PATH)) == 1
-        )
-
-
-def test_what_java_requeued_without_its_priority_goes_first(session: Session) -> None:
-    fill(session, [b"urgent"], QueueKind.PRIORITY, priority=-100)
-    fill(session, [b"requeued"])
-    seen = Seen()
-    with consuming(session, seen, kind=QueueKind.PRIORITY):
-        assert seen.wait_for(2) == [b"requeued", b"urgent"]
-
-
-# ---- taking
 
 
 @LOCKING
@@ -142,14 +96,12 @@ def test_an_acknowledgement_after_the_session_is_over_writes_nothing(
     opened: Callable[[], Session], address: str
 ) -> None:
     mine, other = opened(), opened()
-    mine_credentials = mine.credentials
-    assert mine_credentials is not None
     fill(other, [b"a"])
     with consuming(mine) as queue, consuming(other) as next_one:
         item = queue.take(60)
         states: list[SessionState] = []
         mine.add_listener(states.append)
-        assert end_session(address, mine_credentials, timeout_s=60.0)
+        expire(mine, address)
         again = next_one.take(60)
         assert again.value == b"a"
         eventually(lambda: SessionState.LOST in states)
@@ -158,26 +110,6 @@ def test_an_acknowledgement_after_the_session_is_over_writes_nothing(
         assert other.exists("/receipt") is None
         again.ack()
         assert is_empty(other)
-
-
-def test_without_locks_the_users_writes_are_fenced_by_the_session_all_the_same(
-    opened: Callable[[], Session], address: str
-) -> None:
-    mine, other = opened(), opened()
-    fill(other, [b"a"])
-    with consuming(mine, lock=False) as queue:
-        item = queue.take(60)
-        credentials = mine.credentials
-        assert credentials is not None
-        assert end_session(address, credentials, timeout_s=60.0)
-        eventually(
-            lambda: (
-                other.children(f"{PATH}-meta/members") == [] or mine.id != credentials.session_id
-            )
-        )
-        with pytest.raises(ClaimLost):
-            item.ack([Create("/receipt")])
-        assert other.exists("/receipt") is None
 
 
 def test_requeue_puts_an_item_to_the_tail_with_its_id(session: Session) -> None:

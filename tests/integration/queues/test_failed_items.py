@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from consumption import PATH, Flaky, Seen, consuming, fill, is_empty
+from consumption import LOCKING, PATH, Flaky, Seen, consuming, fill, is_empty
 
-from leaderq.queues import DistributedQueue
+from leaderq.queues import TEXT, DistributedQueue, ErrorMode, Retry
 from leaderq.queues.serializers import JSON
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_of
 from leaderq.queues.wire.payload import decode, encode
 from leaderq.testing import eventually
-from leaderq.threads import Retry
 from leaderq.zookeeper import Session
 
 QUICK = Retry(attempts=3, first_s=0.01, jitter=0)
-LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
 
 
 @LOCKING
@@ -67,33 +64,6 @@ def test_corrupt_items_are_set_aside_with_their_bytes(session: Session, lock: bo
     }
 
 
-class Reluctant(Executor):
-    """Refuses work so often, and then does it."""
-
-    def __init__(self, pool: ThreadPoolExecutor, refusals: int) -> None:
-        self._pool = pool
-        self.left = refusals
-
-    def submit(self, *work: Any, **more: Any) -> Future[Any]:
-        if self.left:
-            self.left -= 1
-            raise RuntimeError("no work now")
-        return self._pool.submit(*work, **more)
-
-
-@LOCKING
-def test_an_executor_that_refuses_work_loses_nothing_and_ends_nothing(
-    session: Session, lock: bool
-) -> None:
-    fill(session, [b"a", b"b"])
-    seen = Seen()
-    with ThreadPoolExecutor(1) as pool:
-        reluctant = Reluctant(pool, 2)
-        with consuming(session, seen, lock=lock, executor=reluctant):
-            assert sorted(seen.wait_for(2)) == [b"a", b"b"]
-            assert reluctant.left == 0
-
-
 def test_an_unexpected_error_of_any_kind_does_not_end_the_consumer(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,3 +100,82 @@ def test_a_queue_of_more_items_than_java_can_list_is_listed_and_taken(
         assert sum(1 for _ in queue.browse(1000)) == 1000
         queue.delete(force=True)
     assert session.exists(PATH) is None
+
+
+AT_ONCE = Retry(attempts=3, first_s=0.0)
+BOTH = pytest.mark.parametrize("lock_path", [None, "/locks"])
+
+
+def queue_of(
+    session: Session, lock_path: str | None = "/locks", **options: Any
+) -> DistributedQueue[str]:
+    return DistributedQueue(
+        session, "/q", serializer=TEXT, lock_path=lock_path, retry=AT_ONCE, **options
+    )
+
+
+def taken(queue: DistributedQueue[str], count: int) -> list[Any]:
+    items = [queue.take(60) for _ in range(count)]
+    assert None not in items
+    return items
+
+
+@BOTH
+def test_a_loop_over_take_sees_every_value_and_the_znode_goes_with_the_last(
+    session: Session, lock_path: str | None
+) -> None:
+    with queue_of(session, lock_path) as queue:
+        queue.put_multi(["one", "two", "three"])
+        queue.put("four")
+        seen = []
+        while (item := queue.take(0.5)) is not None:
+            with item:
+                seen.append(item.value)
+                assert queue.depth() >= (0 if lock_path is None else 1 if len(seen) == 4 else 2)
+        assert seen == ["one", "two", "three", "four"]
+        assert (queue.depth(), queue.dead_letters.count()) == (0, 0)
+
+
+@BOTH
+@pytest.mark.parametrize("mode", [ErrorMode.REQUEUE, ErrorMode.KEEP])
+def test_a_value_that_failed_comes_again_without_those_that_are_done(
+    session: Session, lock_path: str | None, mode: ErrorMode
+) -> None:
+    with queue_of(session, lock_path, error_mode=mode) as queue:
+        queue.put_multi(["one", "two", "three"])
+        one, two, three = taken(queue, 3)
+        two.fail(ValueError("not this one"))
+        three.ack()
+        one.ack()
+        (again,) = taken(queue, 1)
+        assert (again.value, again.attempt) == ("two", 2)
+        again.requeue()
+        (again,) = taken(queue, 1)
+        assert (again.value, again.attempt) == ("two", 3)
+        again.fail(ValueError("nor now"))
+        eventually(lambda: queue.dead_letters.count() == 1)
+        assert [letter.found.items for letter in queue.dead_letters.browse()] == [[b"two"]]
+        assert queue.take(0.2) is None
+
+
+@BOTH
+@pytest.mark.parametrize("is_pushed", [False, True])
+def test_a_value_that_cannot_be_read_is_set_aside_without_its_neighbours(
+    session: Session, lock_path: str | None, is_pushed: bool
+) -> None:
+    seen: list[str] = []
+    with DistributedQueue(session, "/q") as raw:
+        raw.put_multi([b"one", b"\xff", b"three"])
+    with queue_of(session, lock_path, consumer=seen.append if is_pushed else None) as queue:
+        if not is_pushed:
+            for item in taken(queue, 2):
+                with item:
+                    seen.append(item.value)
+        eventually(lambda: len(seen) == 2 and queue.depth() == 0)
+        eventually(lambda: queue.dead_letters.count() == 1)
+        (letter,) = queue.dead_letters.browse()
+        assert (seen, letter.found.items, letter.note.reason) == (
+            ["one", "three"],
+            [b"\xff"],
+            "corrupt",
+        )

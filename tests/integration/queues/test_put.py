@@ -4,14 +4,14 @@ the way.
 
 from __future__ import annotations
 
-import gzip
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from producing import PATH, at_every_point, numbered, stored
+from producing import PATH, numbered, stored
+from reply_rules import at_every_point
 
 from leaderq.errors import (
     ConfigurationError,
@@ -22,7 +22,7 @@ from leaderq.errors import (
     TooLarge,
 )
 from leaderq.queues import TEXT, DistributedIdQueue, DistributedQueue, PutListener
-from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.testing import FaultProxy, eventually
 from leaderq.threads import Capacity
 from leaderq.zookeeper import Session, SessionState
 
@@ -30,12 +30,7 @@ Open = Callable[..., Session]
 
 
 @pytest.fixture
-def straight(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Open) -> Session:
-    return opened()
-
-
-@pytest.fixture
-def proxied(proxy: FaultProxy, straight: Session, znode_root: str, opened: Open) -> Session:
+def proxied(proxy: FaultProxy, opened: Open) -> Session:
     return opened(proxy.address)
 
 
@@ -74,20 +69,17 @@ def cut_off(proxy: FaultProxy, session: Session) -> None:
     eventually(lambda: session.state is not SessionState.CONNECTED)
 
 
-# -- what is stored
-
-
 def test_one_by_one_as_one_and_many_at_once_are_stored_byte_for_byte_as_curator_would(
-    straight: Session,
+    session: Session,
 ) -> None:
-    with DistributedQueue(straight, PATH, serializer=TEXT) as queue:
+    with DistributedQueue(session, PATH, serializer=TEXT) as queue:
         assert queue.put("hello")
         assert queue.put_multi(["a", "b"])
         assert queue.put_multi([])
         assert queue.put_many(["", "x"]) == 2
-        names = sorted(straight.children(PATH))
+        names = sorted(session.children(PATH))
         assert names == [f"queue-{number:010}" for number in range(5)]
-        data = [straight.get(f"{PATH}/{name}")[0].hex() for name in names]
+        data = [session.get(f"{PATH}/{name}")[0].hex() for name in names]
         assert data == [
             "00010001010000000568656c6c6f02",
             "0001000101000000016101000000016202",
@@ -97,52 +89,24 @@ def test_one_by_one_as_one_and_many_at_once_are_stored_byte_for_byte_as_curator_
         ]
 
 
-def test_any_iterable_is_streamed_in_order_and_memory_is_bounded(straight: Session) -> None:
-    most = 0
-
-    def stream(queue: DistributedQueue[bytes]) -> Iterator[bytes]:
-        nonlocal most
-        for item in numbered(20_000):
-            most = max(most, queue._putter.unsettled)
-            yield item
-
-    with DistributedQueue(straight, PATH) as queue:
-        assert queue.put_many(stream(queue)) == 20_000
-        assert queue.put_many(numbered(1000, 20_000)) == 1000
-        assert most <= 8192
-    assert stored(straight) == numbered(21_000)
-
-
-def test_compressed_items_are_one_gzip_member_each(straight: Session) -> None:
-    with DistributedQueue(straight, PATH, compress=True) as queue:
-        queue.put(b"x" * 1000)
-        (name,) = straight.children(PATH)
-        data = straight.get(f"{PATH}/{name}")[0]
-        assert len(data) < 100
-        assert gzip.decompress(data).startswith(bytes.fromhex("00010001"))
-        item = queue.take(60)
-        assert item is not None
-        assert item.value == b"x" * 1000
-
-
-def test_what_cannot_be_used_is_refused_all_at_once(straight: Session) -> None:
+def test_what_cannot_be_used_is_refused_all_at_once(session: Session) -> None:
     with pytest.raises(ConfigurationError, match=r"max_items=0.*final_flush_s=-1"):
-        DistributedQueue(straight, PATH, max_items=0, final_flush_s=-1)
+        DistributedQueue(session, PATH, max_items=0, final_flush_s=-1)
     with pytest.raises(ConfigurationError, match="znodes of their own"):
-        DistributedQueue(straight, PATH, lock_path=PATH)
+        DistributedQueue(session, PATH, lock_path=PATH)
     with pytest.raises(ConfigurationError, match=r"holds '\|'"):
-        DistributedIdQueue(straight, "/a|b")
+        DistributedIdQueue(session, "/a|b")
     with pytest.raises(ConfigurationError, match="absolute"):
-        DistributedQueue(straight, "q")
+        DistributedQueue(session, "q")
 
 
 # -- failures reach whom they concern
 
 
 def test_an_oversized_item_is_refused_at_the_put_with_its_size_and_the_limit(
-    straight: Session,
+    session: Session,
 ) -> None:
-    with DistributedQueue(straight, PATH) as queue:
+    with DistributedQueue(session, PATH) as queue:
         for put in (queue.put, lambda item: queue.put_multi([item])):
             with pytest.raises(TooLarge) as caught:
                 put(b"x" * 2_000_000)
@@ -153,9 +117,9 @@ def test_an_oversized_item_is_refused_at_the_put_with_its_size_and_the_limit(
 
 
 def test_a_serializer_that_raises_fails_its_item_only_and_leaves_no_counter_raised(
-    straight: Session,
+    session: Session,
 ) -> None:
-    with DistributedQueue(straight, PATH, serializer=Picky(), final_flush_s=60.0) as queue:
+    with DistributedQueue(session, PATH, serializer=Picky(), final_flush_s=60.0) as queue:
         for put in (queue.put, lambda item: queue.put_multi([b"a", item])):
             with pytest.raises(ValueError, match="not this one"):
                 put(b"bad")
@@ -166,11 +130,11 @@ def test_a_serializer_that_raises_fails_its_item_only_and_leaves_no_counter_rais
         kinds = {item[:3]: type(error) for item, error in caught.value.failures}
         assert kinds == {b"bad": ValueError, b"xxx": TooLarge}
         assert queue.flush_puts(0)
-    assert stored(straight) == [b"a", b"b"]
+    assert stored(session) == [b"a", b"b"]
 
 
 def test_listeners_hear_of_each_item_and_of_each_failure_and_may_put_themselves(
-    straight: Session,
+    session: Session,
 ) -> None:
     ledger, deaf, all_put = Ledger(), Ledger(), threading.Event()
 
@@ -181,7 +145,7 @@ def test_listeners_hear_of_each_item_and_of_each_failure_and_may_put_themselves(
                 queue.put(b"by a listener")
             raise ValueError("a listener that fails")
 
-    with DistributedQueue(straight, PATH, put_in_background=True) as queue:
+    with DistributedQueue(session, PATH, put_in_background=True) as queue:
         for listener in (Broken(), ledger, deaf):
             queue.add_put_listener(listener)
         queue.remove_put_listener(deaf)
@@ -196,33 +160,9 @@ def test_listeners_hear_of_each_item_and_of_each_failure_and_may_put_themselves(
     assert (ledger.failed, deaf.completed) == ([], [])
 
 
-def test_failures_in_the_background_reach_listeners_or_else_the_flush_and_the_close(
-    straight: Session, caplog: Any
-) -> None:
-    ledger = Ledger()
-    queue = DistributedQueue(straight, "/unheard", serializer=Picky(), put_in_background=True)
-    queue.start()
-    assert queue.put_many([b"a", b"bad", b"b"]) == 2
-    with pytest.raises(PutsFailed, match="not this one"):
-        queue.flush_puts(60)
-    assert "not this one" in caplog.text
-    assert queue.flush_puts(60)
-    straight.close()
-    queue.put(b"lost")
-    with pytest.raises(PutsFailed) as caught:
-        queue.close()
-    assert caught.value.failed == 1
-    queue.add_put_listener(ledger)
-    queue.close()
-    assert "leaderq-unheard-listeners" not in [thread.name for thread in threading.enumerate()]
-
-
-# -- faults
-
-
 @pytest.mark.parametrize("background", [False, True])
 def test_whichever_reply_is_lost_each_item_is_stored_once_in_order(
-    straight: Session, proxy: FaultProxy, proxied: Session, background: bool
+    session: Session, proxy: FaultProxy, proxied: Session, background: bool
 ) -> None:
     def scenario(point: int) -> None:
         path = f"/q{point}"
@@ -232,35 +172,17 @@ def test_whichever_reply_is_lost_each_item_is_stored_once_in_order(
             assert queue.put_multi(numbered(2, 3))
             assert queue.put_many(numbered(5, 5)) == 5
             assert queue.flush_puts(60)
-        assert stored(straight, path) == numbered(10)
-        eventually(lambda: straight.children(f"{path}-meta/tallies") == [])
+        assert stored(session, path) == numbered(10)
+        eventually(lambda: session.children(f"{path}-meta/tallies") == [])
 
     assert at_every_point(proxy, scenario, proxied) >= (10 if background else 14)
-
-
-@pytest.mark.parametrize("fault", ["cut", "black_hole", "refuse"])
-def test_nothing_is_lost_doubled_or_reordered_when_connections_end(
-    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, fault: str
-) -> None:
-    # a black hole is found out after two thirds of it
-    session = opened(proxy.address, timeout_s=6.0)
-    with DistributedQueue(session, PATH, put_in_background=True) as queue:
-        for turn in range(6):
-            queue.put_many(numbered(300, 300 * turn))
-            if turn % 2:
-                getattr(proxy, fault)()
-                if fault != "cut":
-                    eventually(lambda: session.state is not SessionState.CONNECTED)
-                proxy.heal()
-        assert queue.flush_puts(60)
-    assert stored(straight) == numbered(1800)
 
 
 # -- time-outs and closing
 
 
 def test_a_put_that_was_sent_and_not_answered_in_time_says_that_the_outcome_is_unknown(
-    straight: Session, proxy: FaultProxy, proxied: Session
+    session: Session, proxy: FaultProxy, proxied: Session
 ) -> None:
     ledger = Ledger()
     with DistributedQueue(proxied, PATH) as queue:
@@ -273,11 +195,11 @@ def test_a_put_that_was_sent_and_not_answered_in_time_says_that_the_outcome_is_u
         assert isinstance(caught.value.failures[0][1], ConnectionLost)
         proxy.heal()
         assert queue.flush_puts(60)
-    assert stored(straight) == ledger.completed == [b"a", b"b"]
+    assert stored(session) == ledger.completed == [b"a", b"b"]
 
 
 def test_unsettled_puts_are_bounded_and_a_put_waits_for_its_place(
-    straight: Session, proxy: FaultProxy, proxied: Session
+    session: Session, proxy: FaultProxy, proxied: Session
 ) -> None:
     with (
         DistributedQueue(proxied, PATH, put_in_background=True) as queue,
@@ -293,11 +215,11 @@ def test_unsettled_puts_are_bounded_and_a_put_waits_for_its_place(
         proxy.heal()
         assert waiting.result(60)
         assert queue.flush_puts(60)
-    assert stored(straight) == numbered(11)
+    assert stored(session) == numbered(11)
 
 
 def test_closing_wakes_whoever_waits_and_is_bounded_although_the_servers_are_away(
-    straight: Session, proxy: FaultProxy, proxied: Session
+    session: Session, proxy: FaultProxy, proxied: Session
 ) -> None:
     queue = DistributedQueue(proxied, PATH, final_flush_s=0.2)
     queue.start()
@@ -313,3 +235,16 @@ def test_closing_wakes_whoever_waits_and_is_bounded_although_the_servers_are_awa
     with pytest.raises(QueueClosed):
         queue.start()
     queue.close()
+
+
+def test_a_full_queue_lets_a_put_wait_and_takes_it_when_there_is_room(session: Session) -> None:
+    with DistributedQueue(session, PATH, max_items=2) as queue, ThreadPoolExecutor(1) as pool:
+        assert queue.put(b"0")
+        assert queue.put(b"1")
+        assert not queue.put(b"in vain", timeout_s=0.1)
+        waiting = pool.submit(queue.put, b"2")
+        session.delete(f"{PATH}/{min(session.children(PATH))}")
+        assert waiting.result(60)
+        assert stored(session) == [b"1", b"2"]
+        assert queue.put_many([b"3", b"4"], timeout_s=0.1) == 0
+        assert not queue.put_multi([b"3", b"4"], timeout_s=0.1)

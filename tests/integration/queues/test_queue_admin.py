@@ -4,12 +4,12 @@ connections break.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from producing import create_all
+from reply_rules import is_multi
 
 from leaderq.errors import NoNode
 from leaderq.queues.admin import Moved, Purged, QueueAdmin, queues_below
@@ -18,16 +18,10 @@ from leaderq.queues.wire.payload import Note, compressed, encode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Session, connect
 
-MULTI = 14
-
 
 @pytest.fixture
 def session(unrooted: Session) -> Session:
     return unrooted
-
-
-def is_multi(request: bytes) -> bool:
-    return len(request) >= 8 and struct.unpack_from("!i", request, 4)[0] == MULTI
 
 
 Put = Callable[..., list[str]]
@@ -57,30 +51,6 @@ def test_the_depth_is_that_of_what_lies_there_and_nothing_is_no_queue(session, p
     assert (keeper.depth(), seen.depth, seen.next_sequence) == (2, 2, 3)
     nowhere = QueueAdmin(session, QueuePaths(f"{places.path}/nowhere"))
     assert (nowhere.depth(), nowhere.overview()) == (0, None)
-
-
-@pytest.mark.parametrize(
-    ("prefix", "kind"),
-    [
-        ("queue-", QueueKind.PLAIN),
-        (prefix_for(QueueKind.ID, id="a/b"), QueueKind.ID),
-        (prefix_for(QueueKind.PRIORITY, priority=-3), QueueKind.PRIORITY),
-        (prefix_for(QueueKind.DELAY, due_ms=1_700_000_000_000), QueueKind.DELAY),
-        ("qn-", QueueKind.SIMPLE),
-    ],
-)
-def test_the_kind_and_what_lies_there_are_told_by_the_names(session, places, put, prefix, kind):
-    put(b"one", prefix=prefix, framed=kind is not QueueKind.SIMPLE)
-    session.create(f"{places.path}/stray")
-    seen = QueueAdmin(session, places).detect()
-    assert (seen.kind, len(seen.items), seen.foreign) == (kind, 1, ["stray"])
-    (found,) = QueueAdmin(session, places).browse()
-    assert list(found.items or ()) == [b"one"]
-    assert found.key(kind) == {
-        QueueKind.ID: "a_b",
-        QueueKind.PRIORITY: -3,
-        QueueKind.DELAY: 1_700_000_000_000,
-    }.get(kind)
 
 
 def test_browsing_shows_items_in_their_order_with_what_is_known_and_takes_nothing(

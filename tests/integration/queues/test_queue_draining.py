@@ -4,18 +4,17 @@ it leaves behind.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 
 import pytest
 from producing import create_all
+from reply_rules import is_multi
 
 from leaderq.queues.admin import QueueAdmin, QueueDrain
 from leaderq.queues.wire.payload import encode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Session, connect
 
-MULTI = 14
 Put = Callable[[int], list[bytes]]
 
 
@@ -59,8 +58,7 @@ def test_a_lost_answer_to_any_of_its_multis_loses_and_doubles_nothing(
             seen = iter(range(nth))
 
             def is_nth(request: bytes, seen: Iterator[int] = seen) -> bool:
-                is_multi = len(request) >= 8 and struct.unpack_from("!i", request, 4)[0] == MULTI
-                return is_multi and next(seen, None) is None
+                return is_multi(request) and next(seen, None) is None
 
             proxy.drop_reply_to(is_nth)
             with QueueAdmin(cut, where).drain() as draining:

@@ -4,29 +4,31 @@ closing.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from consumption import LOCKS, PATH, Seen
+from consumption import LOCKS, PATH, Held, Seen
 from producing import numbered, stored
 
-from leaderq.errors import QueueClosed
+from leaderq.errors import (
+    ConfigurationError,
+    QueueClosed,
+)
 from leaderq.queues import (
     TEXT,
     BlockingQueueConsumer,
     DistributedQueue,
     ErrorMode,
     QueueBuilder,
+    QueueConsumer,
     Retry,
 )
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
 QUICK = Retry(attempts=10, first_s=0.01)
-
-
-# -- BlockingQueueConsumer, QueueConsumer, QueueBuilder
 
 
 def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(
@@ -78,26 +80,6 @@ def test_the_builder_builds_all_four_with_the_same_settings(session: Session) ->
         eventually(lambda: sum(map(len, batches)) == 3)
 
 
-# -- taking, pausing, looking
-
-
-def test_a_queue_without_a_consumer_gives_items_on_request_and_back_on_an_error(
-    session: Session,
-) -> None:
-    with DistributedQueue(session, PATH, lock_path=LOCKS, retry=QUICK) as queue:
-        assert queue.take(0.05) is None
-        queue.put(b"a")
-        with pytest.raises(ValueError, match="work"), queue.take(60):
-            raise ValueError("the work failed")
-        item = queue.take(60)
-        assert item is not None
-        assert (item.value, item.attempt) == (b"a", 2)
-        item.ack()
-        assert queue.take(0.05) is None
-    with pytest.raises(QueueClosed):
-        queue.take(0)
-
-
 def test_a_paused_queue_begins_nothing_until_it_is_resumed(session: Session) -> None:
     seen = Seen()
     with DistributedQueue(session, PATH) as queue:
@@ -116,3 +98,92 @@ def test_a_paused_queue_begins_nothing_until_it_is_resumed(session: Session) -> 
         assert queue.is_paused
         queue.resume()
         assert seen.wait_for(1) == [b"b"]
+
+
+Open = Callable[..., Session]
+
+
+@pytest.mark.parametrize("lock_path", [None, LOCKS])
+def test_an_item_is_taken_back_by_its_name_unless_somebody_has_begun_it(
+    opened: Open, lock_path: str | None
+) -> None:
+    held = Held()
+    with DistributedQueue(opened(), "/q", lock_path=lock_path) as producer:
+        begun = producer.put(b"begun")
+        options = {"lock_path": lock_path, "claim_ahead": 0, "final_flush_s": 30.0}
+        with DistributedQueue(opened(), "/q", consumer=held, **options):
+            assert held.entered.wait(60)
+            waiting, other = producer.put(b"waiting"), producer.put_multi([b"two", b"more"])
+            assert [name[:6] for name in (begun, waiting, other) if isinstance(name, str)] == [
+                "queue-"
+            ] * 3
+            assert producer.cancel(str(waiting))
+            assert not producer.cancel(str(waiting))
+            assert not producer.cancel(str(begun))
+            held.released.set()
+            eventually(lambda: held.seen.values == [b"begun", b"two", b"more"])
+    with pytest.raises(QueueClosed):
+        producer.cancel(str(other))
+
+
+def test_a_queue_can_be_iterated_until_it_is_closed(session: Session) -> None:
+    seen: list[bytes] = []
+
+    def work(queue: DistributedQueue[bytes]) -> None:
+        for item in queue:
+            with item:
+                seen.append(item.value)
+
+    with ThreadPoolExecutor(1) as pool, DistributedQueue(session, "/q") as queue:
+        working = pool.submit(work, queue)
+        queue.put_many([b"one", b"two"])
+        queue.put_multi([b"three", b"four"])
+        eventually(lambda: len(seen) == 4)
+        queue.close()
+        assert working.result(60) is None
+    assert seen == [b"one", b"two", b"three", b"four"]
+    with pytest.raises(QueueClosed):
+        next(iter(DistributedQueue(session, "/never-started")))
+
+
+async def asynchronous(_value: bytes) -> None: ...
+
+
+async def asynchronous_generator(_value: bytes) -> AsyncIterator[None]:
+    yield
+
+
+def generator(_value: bytes) -> Iterator[None]:
+    yield
+
+
+class Asynchronous(QueueConsumer[bytes]):
+    async def consume(self, value: bytes) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "bad", [asynchronous, asynchronous_generator, generator, Asynchronous(), 3]
+)
+def test_a_consumer_whose_work_a_call_would_not_do_is_refused(session: Session, bad: Any) -> None:
+    with pytest.raises(ConfigurationError, match="consumer is"):
+        DistributedQueue(session, "/q", consumer=bad)
+    with pytest.raises(ConfigurationError, match="consume_batch is"):
+        DistributedQueue(session, "/q", consume_batch=bad)
+
+
+@pytest.mark.parametrize("option", ["consumer", "consume_batch"])
+def test_an_item_whose_work_nobody_does_or_waits_for_is_not_acknowledged(
+    session: Session, option: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    hidden = iter([asynchronous, generator, lambda _value: Future[None](), lambda _value: None])
+    retry = Retry(attempts=9, first_s=0.01, jitter=0)
+    options: Any = {option: lambda value: next(hidden)(value)}
+    with DistributedQueue(session, "/q", lock_path="/locks", retry=retry, **options) as queue:
+        queue.put(b"item")
+        eventually(lambda: queue.depth() == 0)
+    assert caplog.text.count(f"NotAPlainFunction: {option} returned") == 3
+
+
+def test_a_keyword_that_a_kind_of_queue_cannot_use_is_refused(session: Session) -> None:
+    with pytest.raises(ConfigurationError, match="only a priority queue"):
+        DistributedQueue(session, "/q", min_items_before_refresh=3)

@@ -1,4 +1,4 @@
-"""Plain and id queues on the real server: equivalents of Curator's own tests, and what each recipe
+"""The recipes on the real server: equivalents of Curator's own tests, and what each recipe
 promises beyond them.
 """
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from consumption import LOCKS, PATH, Held, Seen
@@ -13,36 +14,18 @@ from producing import numbered, stored
 
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues import (
+    DistributedDelayQueue,
     DistributedIdQueue,
     DistributedQueue,
     ErrorMode,
     Retry,
 )
-from leaderq.queues.wire.names import id_of
-from leaderq.testing import FaultProxy, eventually
+from leaderq.queues.wire.names import due_ms_of
+from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
 QUICK = Retry(attempts=10, first_s=0.01)
-
-
-# -- TestDistributedQueue
-
-
-def test_ten_items_arrive_in_order(session: Session) -> None:
-    seen = Seen()
-    with DistributedQueue(session, PATH, consumer=seen) as queue:
-        for item in numbered(10):
-            queue.put(item)
-        assert seen.wait_for(10) == numbered(10)
-    assert session.children(PATH) == []
-
-
-def test_a_hundred_items_of_one_znode_arrive_in_order(session: Session) -> None:
-    seen = Seen()
-    with DistributedQueue(session, PATH, consumer=seen) as queue:
-        queue.put_multi(numbered(100))
-        assert seen.wait_for(100) == numbered(100)
 
 
 @pytest.mark.parametrize(
@@ -83,22 +66,6 @@ def test_two_producers_and_one_getter_see_a_hundred_items_once_each(
     assert len(seen.values) == 100
 
 
-def test_a_flush_says_whether_all_is_stored(
-    opened: Open, session: Session, proxy: FaultProxy
-) -> None:
-    held = opened(proxy.address)
-    with DistributedQueue(held, PATH, put_in_background=True) as queue:
-        proxy.freeze_direction("to_server")
-        queue.put(b"a")
-        assert not queue.flush_puts(0.1)
-        proxy.heal()
-        assert queue.flush_puts(60)
-    assert stored(session) == [b"a"]
-
-
-# -- TestDistributedIdQueue
-
-
 def test_an_item_in_process_is_not_removed_and_others_are(session: Session) -> None:
     gate = Held()
     with DistributedIdQueue(session, PATH, consumer=gate, lock_path=LOCKS) as queue:
@@ -109,28 +76,6 @@ def test_an_item_in_process_is_not_removed_and_others_are(session: Session) -> N
         eventually(lambda: queue.depth() == 0)
         assert queue.remove("same") == 0
     assert session.children(LOCKS) == []
-
-
-def test_an_item_that_always_fails_stays_queued_under_its_id(session: Session) -> None:
-    calls = Seen()
-
-    def consume(value: bytes) -> None:
-        calls(value)
-        raise ValueError("always")
-
-    with DistributedIdQueue(
-        session,
-        PATH,
-        consumer=consume,
-        lock_path=LOCKS,
-        retry=Retry(attempts=None, first_s=0.01),
-    ) as queue:
-        queue.put(b"a", "x/y")
-        calls.wait_for(3)
-    (name,) = session.children(PATH)
-    assert id_of(name) == "x_y"
-    with DistributedIdQueue(session, PATH, lock_path=LOCKS) as queue:
-        assert queue.remove("x/y") == 1
 
 
 @pytest.mark.parametrize("locks", [None, LOCKS], ids=["without", "with-locks"])
@@ -154,3 +99,31 @@ def test_removing_fixes_the_id_as_putting_does_counts_exactly_and_removes_rewrit
         assert queue.remove("multi") == 1
     with pytest.raises(QueueClosed):
         queue.remove("a")
+
+
+def test_times_are_given_as_a_delay_a_datetime_or_seconds(session: Session) -> None:
+    with DistributedDelayQueue(session, PATH) as queue:
+        aware = datetime(2030, 1, 1, tzinfo=timezone.utc)
+        queue.put(b"a", due=aware)
+        queue.put(b"b", due=aware.astimezone().replace(tzinfo=None))
+        queue.put(b"c", due=1700000000.0)
+        queue.put_many([b"d", b"e"], delay_s=60)
+        queue.put_multi([b"f", b"g"], due=aware + timedelta(milliseconds=1))
+        names = sorted(session.children(PATH), key=lambda name: name[-10:])
+        dues = [due_ms_of(name) for name in names]
+        assert dues[:3] == [1893456000000, 1893456000000, 1700000000000]
+        assert names[2] == "queue-|18BCFE56800|0000000002"
+        assert dues[3] == dues[4]
+        assert dues[5] == 1893456000001
+        for bad in (
+            {"delay_s": 1, "due": aware},
+            {"delay_s": -1},
+            {"due": -1.0},
+            {"due": 0},
+            {"delay_s": float("nan")},
+        ):
+            with pytest.raises(ConfigurationError):
+                queue.put(b"x", **bad)
+        with queue.take(60) as item:
+            assert item.value == b"c"
+        assert queue.take(0.1) is None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from consumption import LOCKS, PATH, Seen, consuming, fill, is_empty
+from consumption import LOCKING, LOCKS, PATH, Seen, consuming, fill, is_empty
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
@@ -23,7 +23,6 @@ from leaderq.threads import Retry
 from leaderq.zookeeper import Session
 
 DEAD = f"{PATH}-dead"
-LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
 SetAcl = Callable[[str, Any], None]
 NOBODY = [make_acl("digest", "nobody:x", read=True)]
 

@@ -9,7 +9,8 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from producing import MULTI, at_every_point, opcode
+from consumption import expire
+from reply_rules import at_every_point
 
 from leaderq.errors import (
     ConnectionLost,
@@ -17,10 +18,10 @@ from leaderq.errors import (
     QueueClosed,
     SessionExpired,
 )
-from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.testing import FaultProxy, eventually
 from leaderq.writing import SequencedWriter
 from leaderq.writing.writer import sweep
-from leaderq.zookeeper import Create, Delete, Session, SessionState, end_session
+from leaderq.zookeeper import Create, Delete, Session
 
 OWN = "/meta/tally"
 KINDS = pytest.mark.parametrize("ephemeral", [False, True], ids=["persistent", "ephemeral"])
@@ -28,7 +29,7 @@ Open = Callable[..., Session]
 
 
 @pytest.fixture
-def straight(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Open) -> Session:
+def straight(opened: Open) -> Session:
     session = opened()
     session.ensure_path("/q")
     return session
@@ -88,7 +89,7 @@ def test_a_refused_group_fails_alone_with_its_own_error_and_the_others_keep_thei
 
 @KINDS
 def test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order(
-    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, ephemeral: bool
+    straight: Session, proxy: FaultProxy, opened: Open, ephemeral: bool
 ) -> None:
     session = opened(proxy.address)
 
@@ -110,68 +111,18 @@ def test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order(
     assert at_every_point(proxy, scenario, session) >= 12
 
 
-@pytest.mark.parametrize("fault", ["cut", "black_hole", "refuse"])
-def test_groups_outlive_a_connection_that_ends(
-    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, fault: str
-) -> None:
-    # a black hole is found out after two thirds of it
-    session = opened(proxy.address, timeout_s=6.0)
-    tally = SequencedWriter(session, OWN, max_ops=7, window=3)
-    tally.open()
-    futures = []
-    for turn in range(5):
-        futures += tally.submit_all(creates(100 * turn, 100))
-        if turn % 2:
-            getattr(proxy, fault)()
-            if fault != "cut":
-                eventually(lambda: session.state is not SessionState.CONNECTED)
-            proxy.heal()
-    assert tally.flush(60)
-    assert [future.exception(0) for future in futures] == [None] * 500
-    assert lying(straight) == list(range(500))
-    tally.close(5)
-
-
-def test_a_persistent_tally_goes_on_in_the_next_session_knowing_what_the_last_one_did(
-    zookeeper_server: ZooKeeperServer,
-    straight: Session,
-    proxy: FaultProxy,
-    znode_root: str,
-    opened: Open,
-) -> None:
-    session = opened(proxy.address)
-    tally = SequencedWriter(session, OWN)
-    tally.open()
-    credentials = session.credentials
-    proxy.drop_reply_to(lambda request: opcode(request) == MULTI)
-    futures = tally.submit_all(creates(0, 3))
-    eventually(lambda: proxy.dropped == 1)
-    assert credentials is not None
-    assert end_session(zookeeper_server.address, credentials, timeout_s=60.0)
-    futures += tally.submit_all(creates(3, 2))
-    assert results(futures)[:3] == [None, None, None]
-    assert lying(straight) == list(range(5))
-    tally.close(5)
-
-
 def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(
-    zookeeper_server: ZooKeeperServer,
-    straight: Session,
-    proxy: FaultProxy,
-    znode_root: str,
-    opened: Open,
+    address: str, straight: Session, proxy: FaultProxy, opened: Open
 ) -> None:
     session = opened(proxy.address)
     tally = SequencedWriter(session, OWN, ephemeral=True, window=1)
     tally.open()
-    credentials = session.credentials
     # and not a reply lost, after which the tally might ask before the session is ended
     proxy.freeze_direction("to_client")
     doubtful = tally.submit_all(creates(0, 3))
     unsent = tally.submit_all(creates(3, 2))
     eventually(lambda: lying(straight) == [0, 1, 2])
-    assert credentials is not None
-    assert end_session(zookeeper_server.address, credentials, timeout_s=60.0)
+    expire(session, address)
     proxy.cut()
     proxy.heal()
     assert all(isinstance(future.exception(60), ConnectionLost) for future in doubtful)
@@ -180,33 +131,6 @@ def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(
     assert isinstance(tally.submit([Delete("/q")]).exception(0), SessionExpired)
     assert lying(straight) == [0, 1, 2]
     tally.close(1)
-
-
-def test_a_group_is_given_up_before_it_is_sent_but_not_after(
-    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
-) -> None:
-    session = opened(proxy.address)
-    tally = SequencedWriter(session, OWN)
-    tally.open()
-    proxy.refuse()
-    eventually(lambda: session.state is SessionState.SUSPENDED)
-    kept: list[int] = []
-
-    def is_given_up() -> bool:
-        kept.append(len(kept))
-        return tally.submit_all(creates(len(kept) - 1, 1))[0].cancel()
-
-    # as soon as it is known that there is no connection, nothing is sent any more
-    eventually(is_given_up)
-    kept.pop()
-    assert tally.unsettled == len(kept)
-    proxy.heal()
-    assert tally.flush(60)
-    assert lying(straight) == kept
-    late = tally.submit_all(creates(0, 1))[0]
-    late.result(60)
-    assert not late.cancel()
-    tally.close(5)
 
 
 def test_sweeping_takes_away_old_tallies_only(straight: Session) -> None:

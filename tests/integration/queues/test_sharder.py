@@ -13,7 +13,6 @@ import pytest
 
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues import (
-    DistributedQueue,
     QueueSharder,
     SimpleDistributedQueue,
 )
@@ -26,37 +25,6 @@ CANDIDATE = re.compile(r"_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-latch-\d{1
 
 def shards(session: Session) -> list[str]:
     return [name for name in session.children("/jobs") if is_shard(name)]
-
-
-def depths(session: Session) -> list[int]:
-    stats = [session.exists(f"/jobs/{name}") for name in shards(session)]
-    return [stat.num_children for stat in stats if stat is not None]
-
-
-# -- equivalents of Curator's TestQueueSharder
-
-
-def test_items_are_spread_evenly_over_as_many_shards_as_they_need(sharder_of, session):
-    """The threshold is looked at now and then, so a shard is filled somewhat above it; never much
-    below.
-    """
-    one = sharder_of(
-        allocator=DistributedQueue, new_queue_threshold=100, threshold_check_s=0.01, max_queues=50
-    )
-    one.start()
-    for number in range(100):
-        known = one.shard_count
-        for _ in range(10):
-            one.get_queue().put(b"%d" % number)
-        if min(depths(session)) >= 100:
-            eventually(lambda known=known: one.shard_count > known)
-    found = sorted(depths(session))
-    assert sum(found) == 1000
-    assert all(depth >= 90 for depth in found[1:])  # the last one may just have been made
-    assert 5 <= len(found) <= 11
-
-
-# -- the wire
 
 
 def test_shards_and_candidates_are_named_as_curators_and_nothing_else_is_below_the_root(
@@ -76,9 +44,6 @@ def test_shards_and_candidates_are_named_as_curators_and_nothing_else_is_below_t
     assert len(shards(session)) == 1
 
 
-# -- who makes shards
-
-
 def test_sharders_that_start_at_once_make_one_shard(sharder_of, opened, session):
     many = [sharder_of(opened()) for _ in range(6)]
     together = threading.Barrier(6)
@@ -93,20 +58,6 @@ def test_sharders_that_start_at_once_make_one_shard(sharder_of, opened, session)
     assert len(shards(session)) == 1
     assert all(paths == known[0] for paths in known)
     eventually(lambda: sum(one.is_leader for one in many) == 1)
-
-
-def test_when_the_leader_goes_another_makes_the_shards(sharder_of, opened, session):
-    by = opened()
-    first = sharder_of(by, new_queue_threshold=5)
-    first.start()
-    second = sharder_of(new_queue_threshold=5)
-    second.start()
-    eventually(lambda: first.is_leader and not second.is_leader)
-    by.close()
-    eventually(lambda: second.is_leader)
-    for _ in range(5):
-        second.get_queue().offer(b"x")
-    eventually(lambda: second.shard_count == 2)
 
 
 def test_a_java_leader_in_front_is_respected(sharder_of, opened, session):
@@ -142,9 +93,6 @@ def test_an_allocator_that_fails_fails_the_start_and_leaves_the_line(sharder_of,
         one.get_queue()
 
 
-# -- its life
-
-
 @pytest.mark.parametrize(
     ("queue_path", "leader_path"),
     [("/a", "/a"), ("/a", "/a/b"), ("/a/b", "/a"), ("/", "/a"), ("a", "/b")],
@@ -152,3 +100,34 @@ def test_an_allocator_that_fails_fails_the_start_and_leaves_the_line(sharder_of,
 def test_paths_that_lie_in_each_other_are_refused(session, queue_path, leader_path):
     with pytest.raises(ConfigurationError):
         QueueSharder(session, SimpleDistributedQueue, queue_path, leader_path)
+
+
+def test_a_retired_shard_is_put_into_no_more_and_goes_when_it_is_empty(sharder_of, opened, session):
+    one = sharder_of(retire_grace_s=0.05)
+    other = sharder_of(opened(), retire_grace_s=0.05)
+    one.start()
+    other.start()
+    (old,) = one.queue_paths
+    queue = other.get_queue()
+    queue.offer_many([b"a", b"b"])
+    other.retire(old)
+    eventually(lambda: one.shard_count == other.shard_count == 2)
+    eventually(lambda: one._plan.retired and other._plan.retired)
+    assert all(path.get_queue().path != old for path in (one, other) for _ in range(20))
+    assert queue.poll_many(5) == [b"a", b"b"]
+    eventually(lambda: one.shard_count == other.shard_count == 1, timeout_s=60)
+    assert session.exists(old) is None
+    eventually(lambda: session.children("/jobs-meta/retired") == [])
+    eventually(lambda: _is_closed(queue))  # it is forgotten first, and closed then
+    with pytest.raises(QueueClosed):
+        queue.offer(b"late")
+    with pytest.raises(ConfigurationError, match="not a shard"):
+        one.retire(old)
+
+
+def _is_closed(queue: Any) -> bool:
+    try:
+        queue.peek()
+    except QueueClosed:
+        return True
+    return False

@@ -4,11 +4,11 @@ paths, several takers.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from producing import numbered
 
 from leaderq.errors import (
     ConfigurationError,
@@ -20,7 +20,6 @@ from leaderq.queues.simple_queue import SimpleDistributedQueue
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
-MULTI, MULTI_READ = 14, 22
 Open = Callable[..., Session]
 
 
@@ -35,25 +34,6 @@ def other(opened: Open) -> Iterator[SimpleDistributedQueue]:
     """The same queue, in a session of its own."""
     with SimpleDistributedQueue(opened(), "/queue") as one:
         yield one
-
-
-def numbered(count: int) -> list[bytes]:
-    return [str(number).encode() for number in range(count)]
-
-
-# -- equivalents of Curator's TestSimpleDistributedQueue
-
-
-def test_an_item_offered_can_be_removed_and_taken_by_the_same_client_and_by_another(queue, other):
-    for takes in (queue.remove, other.remove, other.take):
-        queue.offer(b"hello")
-        assert takes() == b"hello"
-
-
-def test_polling_an_empty_queue_gives_nothing_when_the_time_is_up(queue):
-    assert queue.poll(timeout_s=0.2) is None
-    assert queue.poll() is None
-    assert queue.take(timeout_s=0.1) is None
 
 
 def test_an_empty_queue_has_no_element_and_removing_from_it_is_an_error(queue, other):
@@ -77,16 +57,6 @@ def test_a_taker_waits_for_an_item_and_is_woken(queue, other, times):
             assert taken.result(60) == b"%d" % number
 
 
-# -- the wire
-
-
-def test_znodes_are_named_and_filled_as_curators(queue, session):
-    queue.offer_many([b"\x00raw", b""])
-    assert sorted(session.children("/queue")) == ["qn-0000000000", "qn-0000000001"]
-    assert session.get("/queue/qn-0000000000")[0] == b"\x00raw"
-    assert queue.poll_many(5) == [b"\x00raw", b""]
-
-
 def test_foreign_children_are_left_alone(queue, session):
     session.ensure_path("/queue/foreign")
     session.create("/queue/queue-", sequential=True)
@@ -104,35 +74,6 @@ def test_nothing_of_ours_is_left_below_the_path_or_beside_it(session):
         assert len(session.children("/queue-meta/tallies")) == 2
     assert session.children("/queue-meta/tallies") == []
     assert session.children("/queue") == []
-
-
-# -- several takers
-
-
-def test_each_item_goes_to_one_of_many_takers_that_wait(queue, opened):
-    takers = [SimpleDistributedQueue(opened(), "/queue") for _ in range(5)]
-    lock = threading.Lock()
-    got: list[bytes] = []
-
-    def take_all(taker: SimpleDistributedQueue) -> None:
-        while (item := taker.take()) != b"end":
-            with lock:
-                got.append(item)
-
-    with ThreadPoolExecutor(10) as pool:
-        for taker in takers * 2:
-            pool.submit(take_all, taker)
-        for number in range(60):
-            queue.offer(b"%d" % number)
-            if number % 3 == 0:  # each third comes to a queue that is empty
-                eventually(lambda number=number: len(got) == number + 1, interval_s=0.001)
-        queue.offer_many([b"end"] * 10)
-    assert sorted(got) == sorted(numbered(60))
-    for taker in takers:
-        assert taker.close(60.0)
-
-
-# -- its end
 
 
 def test_closing_wakes_who_waits(session):
@@ -171,9 +112,3 @@ def test_a_queue_needs_a_path_of_its_own(session):
             SimpleDistributedQueue(session, path)
     with pytest.raises(ConfigurationError):
         SimpleDistributedQueue(session, "/queue").poll_many(0)
-
-
-def test_large_items_are_read_few_at_a_time(queue, other):
-    items = [bytes([number]) * 200_000 for number in range(12)]
-    queue.offer_many(items)
-    assert [other.poll() for _ in items] == items

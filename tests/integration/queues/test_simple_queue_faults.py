@@ -4,33 +4,25 @@ time is up.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from consumption import expire
+from producing import numbered
+from reply_rules import at_every_point, is_multi
 
 from leaderq.errors import ConnectionLost, NotConnected
 from leaderq.queues.simple_queue import SimpleDistributedQueue
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session, SessionState, end_session
-
-PING, MULTI, CLOSE = 11, 14, -11
+from leaderq.zookeeper import Session
 
 
 @pytest.fixture
 def queue(session: Session) -> Iterator[SimpleDistributedQueue]:
     with SimpleDistributedQueue(session, "/queue") as one:
         yield one
-
-
-def numbered(count: int) -> list[bytes]:
-    return [str(number).encode() for number in range(count)]
-
-
-def opcode(request: bytes) -> int:
-    return int(struct.unpack_from("!i", request, 4)[0]) if len(request) >= 8 else 0
 
 
 def scenario(queue: SimpleDistributedQueue) -> list[bytes]:
@@ -46,21 +38,6 @@ def scenario(queue: SimpleDistributedQueue) -> list[bytes]:
     got.append(queue.take(timeout_s=60))
     assert queue.poll(timeout_s=0.01) is None
     return got
-
-
-class Nth:
-    """True of the n-th request that does something."""
-
-    def __init__(self, nth: int) -> None:
-        self.left = nth
-        self.seen = 0
-
-    def __call__(self, request: bytes) -> bool:
-        if opcode(request) in (PING, CLOSE, 0):
-            return False
-        self.seen += 1
-        self.left -= 1
-        return self.left == 0
 
 
 def patiently(ask: Callable[[], Any]) -> Any:
@@ -89,37 +66,25 @@ class Patient(SimpleDistributedQueue):
 
 def test_whichever_reply_is_lost_each_item_is_stored_once_and_taken_once(proxy, opened):
     session, straight = opened(proxy.address, timeout_s=30.0), opened()
-    nth = 0
-    while True:
-        nth += 1
-        rule = Nth(nth)
-        before = proxy.dropped
-        proxy.drop_reply_to(rule)
-        with Patient(session, f"/queue{nth}") as queue:
-            assert scenario(queue) == numbered(5), f"reply {nth}"
-        proxy.heal()
-        eventually(lambda: session.state is SessionState.CONNECTED)
-        assert (
-            straight.children(f"/queue{nth}") == []
-        )  # not through a session that may not have heard yet that it was cut off
-        if proxy.dropped == before:
-            break
-    assert nth > 20  # or the points were not enumerated
+
+    def taken_once(point: int) -> None:
+        with Patient(session, f"/queue{point}") as queue:
+            assert scenario(queue) == numbered(5), f"reply {point}"
+        # not through a session that may not have heard yet that it was cut off
+        assert straight.children(f"/queue{point}") == []
+
+    assert at_every_point(proxy, taken_once, session) > 20
 
 
-def test_an_item_is_taken_once_although_the_session_ends_while_it_is(
-    zookeeper_server, proxy, opened, znode_root
-):
+def test_an_item_is_taken_once_although_the_session_ends_while_it_is(address, proxy, opened):
     session = opened(proxy.address, timeout_s=10.0)
     with SimpleDistributedQueue(session, "/queue") as queue, ThreadPoolExecutor(1) as pool:
         queue.offer_many(numbered(3))
         assert queue.poll() == b"0"
-        credentials = session.credentials
-        proxy.drop_reply_to(lambda request: opcode(request) == MULTI)
+        proxy.drop_reply_to(is_multi)
         taken = pool.submit(queue.take)
         eventually(lambda: proxy.dropped == 1)
-        assert credentials is not None
-        assert end_session(zookeeper_server.address, credentials, timeout_s=60.0)
+        expire(session, address)
         assert taken.result(60) == b"1"
         assert queue.take(timeout_s=60) == b"2"
 

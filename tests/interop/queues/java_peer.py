@@ -47,7 +47,6 @@ class Event:
 
     @property
     def item(self) -> bytes:
-        """The value as bytes."""
         return bytes.fromhex(self.value)
 
 
@@ -104,7 +103,6 @@ class JavaPeer:
 
     @property
     def process(self) -> subprocess.Popen[str]:
-        """The JVM."""
         assert self._process is not None, "start() it first"
         return self._process
 
@@ -133,17 +131,14 @@ class JavaPeer:
         return [event for event in told if not kinds or event.kind in kinds]
 
     def connect(self, address: str, **options: object) -> JavaClient:
-        """A session of its own."""
         handle = f"client-{next(self._numbers)}"
         self.do("connect", handle, address, *_options(options))
         return JavaClient(self, handle)
 
     def freeze(self) -> None:
-        """SIGSTOP."""
         freeze(self.process.pid)
 
     def thaw(self) -> None:
-        """SIGCONT."""
         self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
@@ -218,19 +213,15 @@ class JavaClient:
         return self._made(JavaQueue, "queue", kind, path, *_options(options))
 
     def simple(self, path: str) -> JavaSimple:
-        """A SimpleDistributedQueue."""
         return self._made(JavaSimple, "simple", path)
 
     def sharder(self, path: str, leader_path: str, **options: object) -> JavaSharder:
-        """A started QueueSharder of plain queues."""
         return self._made(JavaSharder, "sharder", path, leader_path, *_options(options))
 
     def latch(self, path: str, id: str) -> JavaLatch:
-        """A started LeaderLatch."""
         return self._made(JavaLatch, "latch", path, id)
 
     def close(self) -> None:
-        """End the session."""
         self.peer.do("disconnect", self.handle)
 
     def _made(self, made: Callable[[JavaPeer, str], Any], verb: str, *arguments: object) -> Any:
@@ -276,7 +267,6 @@ class JavaQueue(_Consumes):
         self.flush()
 
     def put_multi(self, items: Sequence[bytes], how: object = "") -> None:
-        """Put one znode of several."""
         self.do("put-multi", ",".join(item.hex() for item in items) if items else "-", how)
         self.flush()
 
@@ -286,7 +276,6 @@ class JavaQueue(_Consumes):
         self.flush()
 
     def flush(self) -> None:
-        """Wait until all is put."""
         assert self.do("flush") == ["true"]
 
     def remove(self, id: str) -> int:
@@ -294,7 +283,6 @@ class JavaQueue(_Consumes):
         return int(self.do("remove", id)[0])
 
     def fail(self, times: int) -> None:
-        """Let the consumer throw so many times."""
         self.do("fail", times)
 
     def hold(self) -> None:
@@ -306,19 +294,14 @@ class JavaQueue(_Consumes):
         self.do("step")
 
     def release(self) -> None:
-        """Let it go on."""
         self.do("release")
 
     def close(self) -> None:
-        """Close the queue."""
         self.do("close")
 
 
 class JavaSimple(_Thing):
-    """A SimpleDistributedQueue."""
-
     def offer(self, item: bytes) -> None:
-        """Put."""
         assert self.do("offer", item.hex()) == ["true"]
 
     def poll(self, timeout_s: float | None = None) -> bytes | None:
@@ -326,19 +309,9 @@ class JavaSimple(_Thing):
         return self._maybe("poll", *([] if timeout_s is None else [int(timeout_s * 1000)]))
 
     def peek(self) -> bytes | None:
-        """The head, left."""
         return self._maybe("peek")
 
-    def remove(self) -> bytes | None:
-        """The head, taken; raises without one."""
-        return self._maybe("remove-first")
-
-    def element(self) -> bytes | None:
-        """The head, left; raises without one."""
-        return self._maybe("element")
-
     def taking(self) -> Future[list[str]]:
-        """``take``, under way."""
         return self.peer.ask("take", self.handle)
 
     def _maybe(self, verb: str, *arguments: object) -> bytes | None:
@@ -347,10 +320,7 @@ class JavaSimple(_Thing):
 
 
 class JavaSharder(_Consumes):
-    """A QueueSharder."""
-
     def put(self, item: bytes) -> None:
-        """Put into a shard of its choice."""
         self.do("shard-put", item.hex())
 
     @property
@@ -359,13 +329,10 @@ class JavaSharder(_Consumes):
         return set(self.do("shards"))
 
     def close(self) -> None:
-        """Close it and its queues."""
         self.do("close-sharder")
 
 
 class JavaLatch(_Thing):
-    """A LeaderLatch."""
-
     @property
     def has_led(self) -> bool:
         """Whether it was ever told that it leads."""

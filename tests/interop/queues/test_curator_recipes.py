@@ -11,9 +11,11 @@ from java_peer import JavaClient, JavaPeer
 
 from leaderq import Session
 from leaderq.queues import ErrorMode, Retry, SimpleDistributedQueue
-from leaderq.queues.wire import names
+from leaderq.queues.wire import names, payload
 from leaderq.queues.wire.names import QueueKind
+from leaderq.queues.wire.payload import Note
 from leaderq.testing import eventually
+from leaderq.zookeeper.paths import join
 
 KINDS = [QueueKind.PLAIN, QueueKind.ID, QueueKind.PRIORITY, QueueKind.DELAY]
 RANKED = [QueueKind.PRIORITY, QueueKind.DELAY]
@@ -105,26 +107,6 @@ def test_several_items_in_one_znode_go_both_ways(
         eventually(lambda: ours.depth() == 0)
 
 
-@each_kind
-def test_many_items_put_at_once_are_each_a_znode_for_java(
-    java: JavaClient, session: Session, znode_root: str, kind: QueueKind
-) -> None:
-    values = [b"%04d" % number for number in range(1000)]
-    consumer = java.queue(kind.value, znode_root, consume=True, threads=4)
-    with recipe(kind, session, znode_root) as ours:
-        if kind is QueueKind.ID:
-            ours.put_many((value, "id") for value in values)
-        else:
-            ours.put_many(
-                values,
-                **{QueueKind.PRIORITY: {"priority": 5}, QueueKind.DELAY: {"delay_s": 0.0}}.get(
-                    kind, {}
-                ),
-            )
-        assert sorted(consumer.await_items(1000)) == values
-    consumer.close()
-
-
 def test_gzip_goes_both_ways(
     java_peer: JavaPeer, session: Session, zookeeper_server: Any, znode_root: str
 ) -> None:
@@ -194,31 +176,6 @@ def test_what_we_requeue_keeps_its_place_for_java(
     assert failing.values == []
 
 
-def test_attempts_and_age_are_kept_through_the_hands_of_java(
-    java_peer: JavaPeer, session: Session, zookeeper_server: Any, znode_root: str
-) -> None:
-    path, lock_path = sharing(znode_root, True)
-    with recipe(QueueKind.PLAIN, session, path, lock_path=lock_path) as ours:
-        ours.put(b"x")
-        first = ours.take(60)
-        first.requeue()
-    java = java_peer.connect(zookeeper_server.address)
-    failing = java.queue("plain", path, lock=lock_path, consume=True, fail=1_000_000)
-    eventually(
-        lambda: len(failing.events("failed")) >= 3, message="Java requeues it again and again"
-    )
-    failing.close()
-    # Curator interrupts its consumer when it closes, and leaves its lock behind until its session
-    # ends
-    java.close()
-    with (
-        recipe(QueueKind.PLAIN, session, path, lock_path=lock_path) as ours,
-        ours.take(60) as again,
-    ):
-        assert (again.value, again.attempt, again.enqueued) == (b"x", 2, first.enqueued)
-        assert again.name != first.name
-
-
 class TestSimple:
     """SimpleDistributedQueue."""
 
@@ -271,3 +228,72 @@ class TestSimple:
         assert got["java"]
         assert got["ours"]
         assert ours.close()
+
+
+PAST_MS = 1_700_000_000_000
+FRAMED = [
+    (QueueKind.PLAIN, ""),
+    (QueueKind.ID, "a/b|c"),
+    (QueueKind.PRIORITY, -5),
+    (QueueKind.DELAY, PAST_MS),
+]
+HOW = {QueueKind.ID: "id", QueueKind.PRIORITY: "priority", QueueKind.DELAY: "due_ms"}
+
+
+def lay(session: Session, path: str, kind: QueueKind, how: Any, data: bytes) -> str:
+    """One znode, named by our wire; gives its name."""
+    session.ensure_path(path)
+    prefix = names.prefix_for(kind, **({HOW[kind]: how} if kind in HOW else {}))
+    return session.create(join(path, prefix), data, sequential=True).rpartition("/")[2]
+
+
+def items(session: Session, path: str) -> dict[str, payload.Payload]:
+    """All znodes of a queue, by name."""
+    return {
+        name: payload.decode(session.get(join(path, name))[0]) for name in session.children(path)
+    }
+
+
+@pytest.mark.parametrize(("kind", "how"), FRAMED)
+def test_what_java_puts_has_our_name_and_our_bytes(
+    java: JavaClient, session: Session, znode_root: str, kind: QueueKind, how: Any
+) -> None:
+    queue = java.queue(kind.value, znode_root)
+    queue.put(b"hello", how)
+    queue.put(b"", how)
+    queue.close()
+    prefix = names.prefix_for(kind, **({HOW[kind]: how} if kind in HOW else {}))
+    assert sorted(session.children(znode_root)) == [f"{prefix}0000000000", f"{prefix}0000000001"]
+    written = session.get(join(znode_root, f"{prefix}0000000000"))[0]
+    assert written == payload.encode([b"hello"])
+    assert payload.decode(session.get(join(znode_root, f"{prefix}0000000001"))[0]).items == [b""]
+    assert names.kind_of(session.children(znode_root)) is kind
+
+
+@pytest.mark.parametrize(("kind", "how"), FRAMED)
+def test_the_note_behind_the_frame_survives_a_requeue_by_java(
+    java: JavaClient, session: Session, znode_root: str, kind: QueueKind, how: Any
+) -> None:
+    path, note = f"{znode_root}/q", Note(attempt=2, enqueued_ms=1234)
+    queue = java.queue(kind.value, path, lock=f"{znode_root}/lock", consume=True)
+    queue.hold()
+    former = lay(session, path, kind, how, payload.encode([b"x", b"y"], note))
+    eventually(lambda: queue.events("held"))
+    queue.fail(1)
+    queue.step()
+    eventually(
+        lambda: len(queue.events("held")) == 2,
+        message="Java has requeued it, and is given it again",
+    )
+    ((name, found),) = items(session, path).items()
+    assert name != former
+    assert list(found.items) == [b"x", b"y"]
+    assert found.note == note
+    kept = kind in (QueueKind.PLAIN, QueueKind.ID)
+    assert names.prefix_of(name) == (names.prefix_of(former) if kept else "queue-"), (
+        "Java loses priorities and due times"
+    )
+    queue.release()
+    assert queue.await_items(2) == [b"x", b"y"]
+    eventually(lambda: not session.children(path))
+    queue.close()

@@ -79,27 +79,6 @@ def test_ten_thousand_items_go_to_java_and_to_us_and_each_goes_once(
     assert sorted(int(item) for values in got for item in values) == list(range(ITEMS))
 
 
-def test_without_a_lock_path_each_item_goes_once_too(
-    java: JavaClient, opened: Callable[..., Session], znode_root: str
-) -> None:
-    values = [b"%d" % number for number in range(ITEMS // 4)]
-    javas = java.queue("plain", znode_root, consume=True, threads=8, held=True)
-    seen = Seen(work_s=0.0005)
-    with recipe(QueueKind.PLAIN, opened(), znode_root) as ours:
-        ours.put_many(values)
-        eventually(lambda: len(javas.events("held")) == 8)
-        with recipe(QueueKind.PLAIN, opened(), znode_root, consumer=seen):
-            seen.await_items(1)
-            javas.release()
-            eventually(
-                lambda: len(javas.consumed) + len(seen.values) >= len(values),
-                timeout_s=60,
-                interval_s=0.2,
-            )
-    javas.close()
-    assert sorted([*javas.consumed, *seen.values]) == sorted(values)
-
-
 @pytest.mark.parametrize("locks", [False, True], ids=["no-lock", "lock"])
 def test_both_put_and_both_consume_at_the_same_time_and_nothing_stays_behind(
     java: JavaClient, session: Session, znode_root: str, locks: bool
@@ -107,7 +86,7 @@ def test_both_put_and_both_consume_at_the_same_time_and_nothing_stays_behind(
     """They meet at the head of an almost empty queue all the time: most claims of several items are
     refused for one of them.
     """
-    for number in range(6):
+    for number in range(3):
         path, lock_path = (
             f"{znode_root}/q{number}",
             f"{znode_root}/locks{number}" if locks else None,
@@ -176,8 +155,9 @@ def test_java_on_an_idle_queue_is_woken_after_a_consumer_of_ours_was_killed(
         javas.close()
 
 
-def test_we_are_given_what_a_killed_java_consumer_held(
-    mortal_peer: JavaPeer, session: Session, zookeeper_server: Any, znode_root: str
+@pytest.mark.parametrize("end", ["kill", "freeze"])
+def test_we_are_given_what_a_killed_or_frozen_java_consumer_held(
+    mortal_peer: JavaPeer, session: Session, zookeeper_server: Any, znode_root: str, end: str
 ) -> None:
     path, lock_path = f"{znode_root}/q", f"{znode_root}/locks"
     theirs = mortal_peer.connect(zookeeper_server.address, timeout=8000).queue(
@@ -190,24 +170,6 @@ def test_we_are_given_what_a_killed_java_consumer_held(
         with recipe(QueueKind.PLAIN, session, path, lock_path=lock_path, consumer=seen):
             producer.put(b"3")
             assert seen.await_items(1) == [b"3"]
-            mortal_peer.kill()
+            getattr(mortal_peer, end)()
             assert sorted(seen.await_items(3)) == [b"1", b"2", b"3"]
             eventually(lambda: producer.depth() == 0)
-
-
-def test_we_are_given_what_a_frozen_java_consumer_held(
-    mortal_peer: JavaPeer, session: Session, zookeeper_server: Any, znode_root: str
-) -> None:
-    path, lock_path = f"{znode_root}/q", f"{znode_root}/locks"
-    theirs = mortal_peer.connect(zookeeper_server.address, timeout=8000).queue(
-        "plain", path, lock=lock_path, consume=True, held=True
-    )
-    seen = Seen()
-    with recipe(QueueKind.PLAIN, session, path, lock_path=lock_path) as producer:
-        producer.put(b"1")
-        eventually(lambda: theirs.events("held"))
-        mortal_peer.freeze()
-        with recipe(QueueKind.PLAIN, session, path, lock_path=lock_path, consumer=seen):
-            assert seen.await_items(1) == [b"1"]
-            eventually(lambda: producer.depth() == 0)
-        mortal_peer.thaw()

@@ -9,56 +9,22 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from leaderq.coalescing import (
+    Debounce,
     EnqueueOutcome,
     KeepIdle,
     Overflow,
     QueueCoordinator,
     Refusal,
+    Token,
     TokenStage,
     TrafficState,
 )
-from leaderq.errors import ConfigurationError, CoordinatorClosed, WaitTimedOut, WouldDeadlock
+from leaderq.errors import CoordinatorClosed, WaitTimedOut, WouldDeadlock
 from leaderq.testing import eventually
-
-
-@pytest.fixture
-def pool():
-    with ThreadPoolExecutor(8) as pool:
-        yield pool
 
 
 def waiting(coordinator: QueueCoordinator[str], count: int = 1) -> None:
     eventually(lambda: coordinator.stats().waiting == count)
-
-
-def test_the_first_is_accepted_the_second_waits_and_the_third_is_declined(pool):
-    coordinator: QueueCoordinator[str] = QueueCoordinator()
-    first = coordinator.enqueue("k")
-    assert (
-        first
-        and first.outcome is EnqueueOutcome.ACCEPT
-        and coordinator.state("k") is TrafficState.PROCESS
-    )
-    second = pool.submit(coordinator.enqueue, "k")
-    waiting(coordinator)
-    third = coordinator.enqueue("k")
-    assert not third and (third.outcome, third.refusal) == (EnqueueOutcome.DECLINE, Refusal.FULL)
-    assert coordinator.state("k") is TrafficState.BLOCK and not second.done()
-    assert coordinator.dequeue(first) and not first
-    assert (
-        second.result()
-        and second.result().outcome is EnqueueOutcome.BLOCK
-        and second.result().covers == 1
-    )
-    assert second.result().number > first.number
-    assert coordinator.dequeue(second.result()) and coordinator.state("k") is TrafficState.INIT
-
-
-def test_keys_do_not_meet():
-    coordinator: QueueCoordinator[object] = QueueCoordinator()
-    tokens = [coordinator.enqueue(key) for key in ("a", "b", 3, ("a", "b"), None)]
-    assert all(tokens)
-    assert all(coordinator.dequeue(token) for token in tokens)
 
 
 def test_a_key_that_cannot_be_hashed_is_refused_and_leaves_nothing():
@@ -66,26 +32,6 @@ def test_a_key_that_cannot_be_hashed_is_refused_and_leaves_nothing():
     with pytest.raises(TypeError):
         coordinator.enqueue([])
     assert coordinator.stats().running == 0
-
-
-def test_several_wait_and_run_in_the_order_in_which_they_came(pool):
-    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=3)
-    ran = []
-
-    def work(name: int) -> None:
-        with coordinator.hold("k", name) as token:
-            ran.append(token.value)
-
-    head = coordinator.enqueue("k", owner=None)
-    done = []
-    for name in range(3):
-        done.append(pool.submit(work, name))
-        waiting(coordinator, name + 1)
-    assert coordinator.enqueue("k").outcome is EnqueueOutcome.DECLINE
-    coordinator.dequeue(head)
-    for each in done:
-        each.result()
-    assert ran == [0, 1, 2]
 
 
 def test_a_key_is_dequeued_by_the_thread_that_runs_on_it_and_no_other(pool):
@@ -122,29 +68,6 @@ def test_whoever_gives_up_tells_how_many_relied_on_it(pool, monkeypatch):
 
 
 class TestOffers:
-    def test_one_who_waits_is_called_when_its_turn_comes(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        called = []
-        first = coordinator.offer("k", called.append)
-        second = coordinator.offer("k", called.append)
-        assert (first.outcome, second.outcome, called) == (
-            EnqueueOutcome.ACCEPT,
-            EnqueueOutcome.BLOCK,
-            [],
-        )
-        assert coordinator.offer("k", called.append).outcome is EnqueueOutcome.DECLINE
-        coordinator.dequeue(first)
-        assert called == [second] and second
-
-    def test_a_withdrawn_offer_is_not_called(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        called = []
-        first = coordinator.offer("k", called.append)
-        second = coordinator.offer("k", called.append)
-        assert not coordinator.dequeue(second) and second.stage is TokenStage.WITHDRAWN
-        coordinator.dequeue(first)
-        assert called == [] and coordinator.state("k") is TrafficState.INIT
-
     def test_one_whose_call_fails_gives_way_and_the_dequeuer_does_not_notice(self, caplog):
         coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=2)
         called = []
@@ -242,44 +165,6 @@ class TestAskingForWhatOneHolds:
 
 
 class TestOverflow:
-    def test_the_newest_replaces_the_one_that_waits(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=Overflow.REPLACE_OLDEST)
-        called = []
-        head, old, new = (coordinator.offer("k", called.append, value) for value in range(3))
-        assert called == [old] and (old.outcome, old.refusal) == (
-            EnqueueOutcome.DECLINE,
-            Refusal.REPLACED,
-        )
-        assert new.covers == 1
-        newest = coordinator.offer("k", called.append)
-        assert newest.covers == 2 and called == [old, new]
-        coordinator.dequeue(head)
-        assert newest and called == [old, new, newest]
-
-    def test_of_several_the_longest_waiting_is_replaced(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(
-            waiters=2, overflow=Overflow.REPLACE_OLDEST
-        )
-        called = []
-        head, old, middle, new = (coordinator.offer("k", called.append) for _ in range(4))
-        assert called == [old]
-        coordinator.dequeue(head)
-        assert middle and called == [old, middle]
-        coordinator.dequeue(middle)
-        assert new
-
-    def test_values_are_merged_into_that_of_the_newest_who_waits(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(
-            overflow=lambda waiting, new: waiting | new
-        )
-        called = []
-        head = coordinator.offer("k", called.append, {0})
-        tail = coordinator.offer("k", called.append, {1})
-        for value in (2, 3):
-            assert coordinator.enqueue("k", {value}, owner=None).refusal is Refusal.MERGED
-        coordinator.dequeue(head)
-        assert called == [tail] and tail.value == {1, 2, 3} and tail.covers == 2
-
     def test_a_merge_that_fails_is_the_newcomers_and_disturbs_nobody(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator(
             overflow=lambda waiting, new: waiting + new
@@ -292,13 +177,6 @@ class TestOverflow:
 
 
 class TestIdleKeys:
-    def test_a_key_is_forgotten_as_soon_as_nobody_works_on_it(self):
-        coordinator: QueueCoordinator[int] = QueueCoordinator()
-        for key in range(1000):
-            coordinator.dequeue(coordinator.enqueue(key))
-        assert not coordinator._keys._keys and not coordinator._keys._idle
-        assert coordinator.counts_of(5) is None
-
     def test_kept_keys_keep_their_counters_until_the_cap(self):
         coordinator: QueueCoordinator[int] = QueueCoordinator(idle=KeepIdle(cap=3))
         for key in (1, 2, 3, 1, 4):  # 2 was idle the longest when 4 came
@@ -381,22 +259,6 @@ def test_what_was_done_is_counted():
     )
 
 
-@pytest.mark.parametrize(
-    ("rules", "problem"),
-    [
-        ({"waiters": -1}, "waiters is -1"),
-        ({"waiters": 0, "overflow": Overflow.REPLACE_OLDEST}, "nobody waits"),
-        ({"overflow": "replace"}, "an Overflow, or a function"),
-        ({"timeout_s": -2}, "timeout_s is -2"),
-        ({"safe_timeout_s": -1}, "safe_timeout_s is -1"),
-        ({"idle": KeepIdle(0)}, "cap of idle keys is 0"),
-    ],
-)
-def test_rules_that_do_not_fit_together_are_refused(rules, problem):
-    with pytest.raises(ConfigurationError, match=problem):
-        QueueCoordinator(**rules)
-
-
 class TestFinalizers:
     """The garbage collector may close a generator at any moment, even while its own thread holds
     the lock.
@@ -439,3 +301,74 @@ def test_a_thread_interrupted_while_it_waits_leaves_the_line():
     helper.join()
     assert coordinator.state("k") is TrafficState.PROCESS and head
     assert coordinator.dequeue(head) and coordinator.state("k") is TrafficState.INIT
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+class TestSafeTimeout:
+    def test_a_newcomer_evicts_at_once_what_nobody_has_looked_at(self, clock):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(
+            safe_timeout_s=5, clock=clock, background=False
+        )
+        head = coordinator.enqueue("k")
+        clock.now += 5
+        newcomer = coordinator.try_enqueue("k")
+        assert newcomer.outcome is EnqueueOutcome.ACCEPT and newcomer and not head
+
+    def test_a_thread_that_waits_need_not_do_anything_for_it(self, clock):
+        evicted: list[Token[str]] = []
+        coordinator: QueueCoordinator[str] = QueueCoordinator(
+            safe_timeout_s=0.02, on_evicted=evicted.append, clock=clock
+        )
+        head = coordinator.enqueue("k")
+        with ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(coordinator.enqueue, "k")
+            eventually(lambda: coordinator.stats().waiting == 1)
+            clock.now += 0.02
+            tail = waits.result(60)
+        assert tail.outcome is EnqueueOutcome.BLOCK and tail
+        eventually(lambda: evicted == [head])
+
+
+class TestDebounce:
+    def make(self, clock: Clock, **rules: object) -> QueueCoordinator[str]:
+        return QueueCoordinator(
+            debounce=Debounce(2, max_delay_s=5), clock=clock, background=False, **rules
+        )
+
+    def test_what_comes_while_it_runs_waits_for_the_quiet_too(self, clock):
+        coordinator = self.make(clock)
+        first = coordinator.offer("k", lambda token: None)
+        clock.now += 2
+        coordinator.sweep()
+        second = coordinator.offer("k", lambda token: None)
+        clock.now += 1
+        coordinator.dequeue(first)
+        assert second.stage is TokenStage.WAITING
+        assert coordinator.offer("k", print).refusal is Refusal.FULL
+        clock.now += 2
+        coordinator.sweep()
+        assert second
+
+    def test_it_happens_by_itself(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(debounce=Debounce(0.02, 0.1))
+
+        def work(_: int) -> EnqueueOutcome:
+            with coordinator.hold("k") as token:
+                return token.outcome
+
+        with ThreadPoolExecutor(8) as pool:
+            outcomes = set(pool.map(work, range(8)))
+        assert EnqueueOutcome.BLOCK in outcomes and EnqueueOutcome.ACCEPT not in outcomes
+        assert coordinator.drain(10) == ()

@@ -8,41 +8,14 @@ import asyncio
 import itertools
 
 import pytest
+from tasks import until
 
-from leaderq.clock import now_s
 from leaderq.coalescing import (
     AsyncQueueCoordinator,
-    EnqueueOutcome,
     QueueCoordinator,
-    Refusal,
     TrafficState,
 )
 from leaderq.errors import WouldDeadlock
-
-
-async def until(fact) -> None:
-    """Wait for a fact without holding up the loop."""
-    ends_s = now_s() + 60
-    while not fact():
-        assert now_s() < ends_s, "it never came true"
-        await asyncio.sleep(0.005)
-
-
-def test_one_task_runs_one_waits_and_the_rest_are_declined():
-    async def main() -> None:
-        coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator()
-        first = await coordinator.enqueue("k")
-        second = asyncio.create_task(coordinator.enqueue("k"))
-        await until(lambda: coordinator.coordinator.state("k") is TrafficState.BLOCK)
-        third = await asyncio.create_task(coordinator.enqueue("k"))
-        assert third.refusal is Refusal.FULL
-        assert coordinator.dequeue(first)
-        token = await second
-        assert token and token.outcome is EnqueueOutcome.BLOCK and token.covers == 1
-        assert coordinator.dequeue(token)
-        assert await coordinator.drain(5) == ()
-
-    asyncio.run(main())
 
 
 def test_a_task_cancelled_just_when_its_turn_has_come_gives_it_to_the_next():

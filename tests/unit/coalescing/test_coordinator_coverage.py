@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 
 import pytest
-from turns import TIMES
+from tasks import until
 
-from leaderq.clock import now_s
 from leaderq.coalescing import (
     AsyncQueueCoordinator,
     EnqueueOutcome,
@@ -20,12 +18,6 @@ from leaderq.coalescing import (
     Refusal,
     TrafficState,
 )
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(8) as pool:
-        yield pool
 
 
 class Origin:
@@ -101,16 +93,6 @@ def test_a_cover_that_fails_is_logged_and_gives_the_key_back(caplog):
     assert coordinator.state("k") is TrafficState.INIT
 
 
-# -- tasks -------------------------------------------------------------------------------------
-
-
-async def until(fact: Callable[[], object]) -> None:
-    ends_s = now_s() + 60
-    while not fact():
-        assert now_s() < ends_s, "it never came true"
-        await asyncio.sleep(0.002)
-
-
 @pytest.mark.parametrize("form", ["coalesced", "hold"])
 @pytest.mark.parametrize("when", ["waits", "runs"])
 def test_a_cancelled_task_leaves_no_stale_cache(form, when):
@@ -154,17 +136,3 @@ def test_a_cancelled_task_leaves_no_stale_cache(form, when):
         assert await coordinator.drain(10) == ()
 
     asyncio.run(main())
-
-
-# -- the history of a crowd ---------------------------------------------------------------------
-
-
-def crowd(count: int, life: Callable[[int], None]) -> None:
-    threads = [
-        threading.Thread(target=life, args=(number,), daemon=True) for number in range(count)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120 * TIMES)
-        assert not thread.is_alive(), "a thread is stuck"

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import threading
 import traceback
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 import pytest
 
 from leaderq.coalescing import QueueCoordinator, TrafficState
 from leaderq.errors import WaitTimedOut
 from leaderq.testing import eventually
-
-
-@pytest.fixture
-def pool():
-    with ThreadPoolExecutor(16) as pool:
-        yield pool
 
 
 class Work:

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from forks import in_child
 
+from leaderq.arguments import NotAPlainFunction
 from leaderq.coalescing import (
     AsyncQueueCoordinator,
     Debounce,
@@ -22,8 +23,6 @@ from leaderq.coalescing import (
     TrafficState,
 )
 from leaderq.errors import ConfigurationError, WaitTimedOut
-from leaderq.plain import NotAPlainFunction
-from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
 
 WAIT_S = 60.0 * patience()
@@ -31,9 +30,6 @@ WAIT_S = 60.0 * patience()
 
 class Rude(BaseException):
     """Not an Exception, and nothing that anybody expects."""
-
-
-# -- functions that raise anything
 
 
 @pytest.mark.parametrize("raised", [Rude, SystemExit, asyncio.CancelledError, GeneratorExit])
@@ -83,18 +79,6 @@ def test_a_function_that_returns_work_for_somebody_else_to_do_is_told_and_keeps_
     assert coordinator.state("k") is TrafficState.INIT
 
 
-# -- threads that are killed
-
-
-# -- calls back into the coordinator
-
-
-# -- keys
-
-
-# -- times
-
-
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, "1", True])
 def test_what_is_no_time_is_refused_by_all_that_take_one(wrong: Any) -> None:
     coordinator: QueueCoordinator[str] = QueueCoordinator()
@@ -115,25 +99,6 @@ def test_what_is_no_time_is_refused_by_all_that_take_one(wrong: Any) -> None:
     assert coordinator.stats().runs == 0
 
 
-# -- loops that end
-
-
-# -- forks
-
-
-def in_a_fork(check: Callable[[], object]) -> None:
-    """Whether ``check`` is true in a child."""
-    pid = os.fork()
-    if pid == 0:
-        is_right = False
-        try:
-            is_right = bool(check())
-        finally:
-            os._exit(0 if is_right else 1)
-    assert eventually(lambda: os.waitpid(pid, os.WNOHANG))[1] == 0
-
-
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_has_no_keys_whatever_its_parent_was_doing() -> None:
     coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=30, idle=KeepIdle(cap=64))
     mine = coordinator.enqueue("mine")
@@ -149,23 +114,18 @@ def test_a_forked_child_has_no_keys_whatever_its_parent_was_doing() -> None:
         thread.start()
     coordinator.offer("mine", print)
 
-    def check() -> bool:
+    def check() -> None:
         assert not mine and mine.stage is TokenStage.ABANDONED
         assert coordinator.stats().running == coordinator.stats().waiting == 0
         with coordinator.hold("mine") as own, coordinator.hold("k") as other:
             assert own.number > mine.number and other
-            try:
+            with pytest.raises(WaitTimedOut):
                 coordinator.enqueue("k", timeout_s=0.01, owner=None)
-            except WaitTimedOut:
-                return coordinator.drain(0) == (own, other) or True
-        return False
+            coordinator.drain(0)
 
     for _ in range(20):
-        in_a_fork(check)
+        in_child(check)
     stop.set()
     for thread in threads:
         thread.join(WAIT_S)
     assert mine and coordinator.dequeue(mine)
-
-
-# -- the thread that ends debounce windows and evicts

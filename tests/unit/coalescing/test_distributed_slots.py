@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,29 +114,3 @@ def test_a_slot_is_read_from_what_zookeeper_gave():
     assert holder(1, NoNode("x")) is None
     with pytest.raises(ConnectionLost):
         holder(1, ConnectionLost("x"))
-
-
-def histories():
-    """All short histories of two slots, in which others take and leave them."""
-    for steps in itertools.product(("take 0", "take 1", "leave 0", "leave 1"), repeat=5):
-        slots: list[SlotHolder | None] = [None, None]
-        states = [tuple(slots)]
-        for number, step in enumerate(steps, 1):
-            what, _, slot = step.partition(" ")
-            if what == "take" and slots[int(slot)] is None:
-                slots[int(slot)] = at(int(slot), f"t{number}", number)
-            elif what == "leave":
-                slots[int(slot)] = None
-            states.append(tuple(slots))
-        yield states
-
-
-def test_nobody_is_declined_unless_somebody_waits_at_some_moment_of_the_looking():
-    seen = 0
-    for states in histories():
-        for first, second, again in itertools.combinations_with_replacement(range(len(states)), 3):
-            standing, _ = judge("me", states[first][0], states[second][1], states[again][0])
-            if standing is SlotStanding.DECLINED:
-                seen += 1
-                assert any(None not in state for state in states[first : again + 1])
-    assert seen

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from leaderq.coalescing import Departure, EnqueueOutcome, TrafficAutomaton, TrafficState
 
@@ -40,12 +37,6 @@ def test_the_table_holds_row_by_row(waiters, line, event, owner, after, answer, 
     assert automaton.line == tuple(line_after)
 
 
-def test_a_declined_request_leaves_the_automaton_in_block_as_it_was():
-    automaton = TrafficAutomaton(line="ab")
-    assert [automaton.enqueue(owner) for owner in "cdc"] == [DECLINE] * 3
-    assert (automaton.state, automaton.head, automaton.waiting) == (BLOCK, "a", ("b",))
-
-
 def test_a_newcomer_displaces_whoever_has_waited_longest_and_waits_last():
     automaton = TrafficAutomaton(2, line="abc")
     assert automaton.displace("d") == "b"
@@ -72,90 +63,3 @@ def test_an_owner_stands_in_line_once(owner):
 def test_an_automaton_cannot_begin_where_it_could_never_come_to(waiters, line):
     with pytest.raises(ValueError, match="cannot have"):
         TrafficAutomaton(waiters, line=line)
-
-
-class AnyEvents(RuleBasedStateMachine):
-    """Two plain lists say what ought to be: who runs, who waits."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.running: list[int] = []
-        self.waiting: list[int] = []
-        self.automaton: TrafficAutomaton[int] = TrafficAutomaton()
-        self.came = 0
-
-    @rule(waiters=st.integers(0, 3))
-    @precondition(lambda self: not self.came)
-    def begin(self, waiters: int) -> None:
-        self.automaton = TrafficAutomaton(waiters)
-
-    @rule()
-    def somebody_comes(self) -> None:
-        self.came += 1
-        if not self.running:
-            expected, where = ACCEPT, self.running
-        elif len(self.waiting) < self.automaton.waiters:
-            expected, where = WAIT, self.waiting
-        else:
-            expected, where = DECLINE, []
-        where.append(self.came)
-        assert self.automaton.enqueue(self.came) is expected
-
-    @rule()
-    @precondition(lambda self: self.waiting)
-    def somebody_displaces(self) -> None:
-        self.came += 1
-        self.waiting.append(self.came)
-        assert self.automaton.displace(self.came) == self.waiting.pop(0)
-
-    @rule()
-    @precondition(lambda self: self.running)
-    def the_head_is_done(self) -> None:
-        departure = self.automaton.dequeue(self.running.pop())
-        assert departure is (Departure.HANDED_OVER if self.waiting else Departure.ENDED)
-        if self.waiting:
-            self.running.append(self.waiting.pop(0))
-
-    @rule(data=st.data())
-    @precondition(lambda self: self.waiting)
-    def a_waiting_one_withdraws(self, data: st.DataObject) -> None:
-        owner = data.draw(st.sampled_from(self.waiting))
-        self.waiting.remove(owner)
-        assert self.automaton.dequeue(owner) is Departure.WITHDRAWN
-
-    @rule(owner=st.integers(-3, 0))
-    def a_stranger_leaves(self, owner: int) -> None:
-        assert self.automaton.dequeue(owner) is Departure.UNKNOWN
-
-    @invariant()
-    def it_is_as_it_ought_to_be(self) -> None:
-        assert list(self.automaton.line) == self.running + self.waiting
-        assert len(self.automaton.waiting) <= self.automaton.waiters
-        assert self.automaton.state is (
-            BLOCK if self.waiting else PROCESS if self.running else INIT
-        )
-
-
-TestAnyEvents = AnyEvents.TestCase
-
-
-@given(st.lists(st.sampled_from("+-"), max_size=60), st.integers(0, 3))
-def test_every_declined_request_is_followed_by_a_run_that_begins_after_it(events, waiters):
-    """Time is the number of the event; a request is covered if, after all are done, a run began
-    later than it came (or then).
-    """
-    automaton: TrafficAutomaton[int] = TrafficAutomaton(waiters)
-    began: list[int] = []
-    declined: list[int] = []
-    for now, event in enumerate([*events, *"-" * (waiters + 1)]):
-        if event == "+":
-            outcome = automaton.enqueue(now)
-            began += [now] * (outcome is ACCEPT)
-            declined += [now] * (outcome is DECLINE)
-        elif (
-            automaton.head is not None
-            and automaton.dequeue(automaton.head) is Departure.HANDED_OVER
-        ):
-            began.append(now)
-    assert automaton.state is INIT
-    assert waiters == 0 or all(any(start > came for start in began) for came in declined)

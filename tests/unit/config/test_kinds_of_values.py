@@ -194,5 +194,24 @@ def test_another_word_is_neither() -> None:
         SWITCH.from_text("2")
 
 
+def test_kinds_are_made_of_their_bounds_and_words() -> None:
+    for kind, metavar, unit in (
+        (seconds(1, 2), "SECONDS", " seconds"),
+        (number(1, 2), "NUMBER", ""),
+        (count(1, 2), "N", ""),
+    ):
+        assert kind.metavar == metavar
+        assert kind.check(1) == 1
+        with pytest.raises(InvalidValue) as refused:
+            kind.check(3)
+        assert refused.value.remedy == f"choose from 1 to 2{unit}"
+    with pytest.raises(InvalidValue, match="write a plain number"):
+        number(1, 2).check("x")
+    assert (choice("a", "b").metavar, choice("a", "b").check("B")) == ("a|b", "b")
+    assert addresses(5).metavar == "HOST:PORT[,...]"
+    assert addresses(5).check("a") == "a:5"
+
+
 def test_the_greatest_lengths_are_as_documented() -> None:
     assert (kinds._HIGHEST_PORT, kinds.LOOPBACK) == (65535, "127.0.0.1")
+    assert kinds._LONGEST_NAME == 200

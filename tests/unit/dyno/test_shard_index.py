@@ -97,7 +97,7 @@ def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table o
             model.messages[new] = Known(new)
             index.created(new)
         elif what == "clock":
-            now_ms += 50 * amount
+            now_ms += 50 * (amount - 1)  # it may be set back, too
         elif what == "list":
             rests = [
                 rest_name(one.until_ms, one.version, one.name)

@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from leaderq.clock import now_s
+from terms import open_term as open_term
+
 from leaderq.kafka.dead_letters.format import NewDeadLetter, read_dead_letter
 from leaderq.kafka.declaration import DeliveryPromise, delivery_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
@@ -19,17 +20,6 @@ from leaderq.term import OpenTerm
 
 A, B, C = Partition("t", 0), Partition("t", 1), Partition("t", 2)
 RecordPlace = tuple[Partition, int]
-
-
-def a_term(*, lasts_s: float = 60.0) -> OpenTerm:
-    return OpenTerm(
-        number=7,
-        id="x",
-        career="billing",
-        candidate="a",
-        deadline=now_s() + lasts_s,
-        write=lambda _term, ops: list(ops),
-    )
 
 
 def records(where: Partition, *offsets: int) -> list[Record]:
@@ -194,6 +184,14 @@ def a_handler(
             **more,
         )
     )
+
+
+def sorted_until_committed(log: list[str]) -> list[str]:
+    """The log with what ran at the same time in order of partition."""
+    first_commit = next(
+        (at for at, line in enumerate(log) if not line.startswith("handle")), len(log)
+    )
+    return sorted(log[:first_commit]) + log[first_commit:]
 
 
 def _letter(partition: Partition) -> str:

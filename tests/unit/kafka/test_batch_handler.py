@@ -4,28 +4,131 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
 
 import pytest
-from fake_career import A, Bad, FakeCareer, a_batch, a_handler, a_term, where
+from fake_career import (
+    A,
+    B,
+    Bad,
+    FakeCareer,
+    FakeMarks,
+    FakeRateLimiter,
+    a_batch,
+    a_handler,
+    open_term,
+    sorted_until_committed,
+    where,
+)
 
 from leaderq.errors import Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
-from leaderq.kafka.handling.on_error import PoisonRecord, dead_letter, retry, skip
+from leaderq.kafka.handling.on_error import PoisonRecord, ProcessDied, dead_letter, retry, skip
 from leaderq.kafka.record import Batch, Record
 from leaderq.running import UnitAbandoned
 from leaderq.term import Reason
 
 ALWAYS = 1000
 BY_PARTITION = "partition"
+LETTERS = retry(1, backoff_s=0, then=dead_letter())
+
+Case = tuple[dict[str, Any], object, dict[str, Any], dict[str, Sequence[int]], list[str]]
+"""The career, ``on_error``, what else its handler is told, the batch, and what is asked of the
+career. ``careful``: up to which offsets, by partition; ``parts_of``: records handed out at once.
+"""
+# fmt: off
+CASES: dict[str, Case] = {
+    "a batch is one call and one commit": (
+        {}, "raise", {}, {"A": [0, 1], "B": [5]}, ["handle A0 A1 B5", "commit A=2 B=6"],
+    ),
+    "by partition it is one call each and one commit": (
+        {}, "raise", {"batches": BY_PARTITION}, {"B": [5], "A": [0, 1]},
+        ["handle A0 A1", "handle B5", "commit A=2 B=6"],
+    ),
+    "at most once commits before it handles": (
+        {}, "raise", {"delivery": "at_most_once"}, {"A": [0, 1], "B": [5]},
+        ["commit A=2 B=6", "handle A0 A1 B5"],
+    ),
+    "with a named culprit only it is tried again, then the rest": (
+        {"fails": {(A, 1): 2}, "names": True}, retry(2, backoff_s=0), {}, {"A": [0, 1, 2, 3]},
+        ["handle A0 A1 A2 A3", "commit A=1", "handle A1", "handle A1", "commit A=2",
+         "handle A2 A3", "commit A=4"],
+    ),
+    "an unknown culprit is looked for one by one, and what follows goes together again": (
+        {"fails": {(A, 1): ALWAYS}}, LETTERS, {}, {"A": [0, 1, 2, 3]},
+        ["handle A0 A1 A2 A3", "handle A0 A1 A2 A3", "handle A0", "commit A=1",
+         "handle A1", "handle A1", "dead letter A1 on billing-dead after 4: A1",
+         "commit A=2", "handle A2 A3", "commit A=4"],
+    ),
+    "so it is where effects are undone": (
+        {"fails": {(A, 1): ALWAYS}, "undoes": True}, LETTERS, {}, {"A": [0, 1, 2, 3]},
+        ["handle A0 A1 A2 A3", "undo", "handle A0 A1 A2 A3", "undo", "handle A0", "commit A=1",
+         "handle A1", "undo", "handle A1", "undo", "dead letter A1 on billing-dead after 4: A1",
+         "commit A=2", "handle A2 A3", "commit A=4"],
+    ),
+    "a record that only fails in company of an outage is not set aside": (
+        {"fails": {(A, 0): 3}}, LETTERS, {}, {"A": [0, 1]},
+        ["handle A0 A1", "handle A0 A1", "handle A0", "handle A0", "commit A=1",
+         "handle A1", "commit A=2"],
+    ),
+    "a failure undoes the parts before it that are uncommitted, and they are done again": (
+        {"fails": {(A, 2): 1}, "undoes": True}, retry(1, backoff_s=0), {"parts_of": 2},
+        {"A": [0, 1, 2]},
+        ["handed out", "handle A0 A1", "handed out", "handle A2", "undo",
+         "handle A0 A1", "commit A=2", "handle A2", "commit A=3"],
+    ),
+    "a careful partition is handled one by one, each record marked before": (
+        {}, skip(), {"careful": {A: 2}}, {"A": [0, 1, 2, 3], "B": [5]},
+        ["mark A0", "handle A0", "commit A=1", "unmark A0",
+         "mark A1", "handle A1", "commit A=2", "unmark A1",
+         "handle A2 A3", "handle B5", "commit A=4 B=6"],
+    ),
+    "no workers run while a partition is careful": (
+        {}, skip(), {"careful": {B: 6}, "workers": 3}, {"A": [0, 1], "B": [5]},
+        ["handle A0 A1", "commit A=2", "mark B5", "handle B5", "commit B=6", "unmark B5"],
+    ),
+    "marks are not used where errors are raised": (
+        {}, "raise", {"careful": {A: 9}}, {"A": [0, 1]}, ["handle A0 A1", "commit A=2"],
+    ),
+    "nor at most once": (
+        {}, "skip", {"careful": {A: 9}, "delivery": "at_most_once"}, {"A": [0, 1]},
+        ["commit A=2", "handle A0 A1"],
+    ),
+    "with workers only the rest of the partition that failed is handled again": (
+        {"fails": {(B, 6): 2}, "names": True}, retry(2, backoff_s=0), {"workers": 3},
+        {"A": [0, 1], "B": [5, 6, 7]},
+        ["handle A0 A1", "handle B5 B6 B7", "commit A=2 B=6", "handle B6", "handle B6",
+         "commit B=7", "handle B7", "commit B=8"],
+    ),
+    "with workers, where effects are undone, all is done again, one partition after the other": (
+        {"fails": {(B, 6): ALWAYS}, "undoes": True}, dead_letter(), {"workers": 3},
+        {"A": [0, 1], "B": [5, 6]},
+        ["handle A0 A1", "handle B5 B6", "undo", "handle A0 A1", "commit A=2",
+         "handle B5", "commit B=6", "handle B6", "undo",
+         "dead letter B6 on billing-dead after 2: B6", "commit B=7"],
+    ),
+    "with workers an undecodable value holds up its own partition only": (
+        {"undecodable": frozenset({(A, 1)})}, skip(), {"workers": 3}, {"A": [0, 1, 2], "B": [5]},
+        ["handle B5", "commit B=6", "handle A0", "commit A=1", "commit A=2",
+         "handle A2", "commit A=3"],
+    ),
+}
+# fmt: on
 
 
-# -- all goes well
-
-
-def test_a_batch_is_one_call_and_one_commit() -> None:
-    career = FakeCareer()
-    assert a_handler(career).work(a_batch(A=[0, 1], B=[5]), a_term())
-    assert career.log == ["handle A0 A1 B5", "commit A=2 B=6"]
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_asked_of_a_career(name: str) -> None:
+    words, on_error, more, batch, log = CASES[name]
+    career, more = FakeCareer(**words), dict(more)
+    if "careful" in more:
+        more["marks"] = FakeMarks(career, more.pop("careful"))
+    if "parts_of" in more:
+        more["rate_limit"] = FakeRateLimiter(career, more.pop("parts_of"), 0.0)
+    with closing(a_handler(career, on_error, **more)) as handler:
+        assert handler.work(a_batch(**batch), open_term(7))
+    told = sorted_until_committed(career.log) if "workers" in more else career.log
+    assert told == log
 
 
 def test_the_common_case_looks_at_no_record() -> None:
@@ -42,7 +145,7 @@ def test_the_common_case_looks_at_no_record() -> None:
         handed: list[object] = []
         career.handle = lambda rows, _term, handed=handed: handed.append(rows)  # type: ignore[method-assign,assignment,misc]
         assert a_handler(career, skip(), batches=batches).work(
-            Batch({A: rows}, {A: 1000}), a_term()
+            Batch({A: rows}, {A: 1000}), open_term(7)
         )
         assert handed == [rows]
         assert career.committed == {A: 1000}
@@ -50,14 +153,8 @@ def test_the_common_case_looks_at_no_record() -> None:
 
 def test_an_empty_batch_is_handed_to_nobody() -> None:
     career = FakeCareer()
-    assert a_handler(career).work(Batch({}, {A: 3}), a_term())
+    assert a_handler(career).work(Batch({}, {A: 3}), open_term(7))
     assert career.log == ["commit A=3"]
-
-
-def test_by_partition_is_one_call_each_and_one_commit() -> None:
-    career = FakeCareer()
-    assert a_handler(career, batches=BY_PARTITION).work(a_batch(B=[5], A=[0, 1]), a_term())
-    assert career.log == ["handle A0 A1", "handle B5", "commit A=2 B=6"]
 
 
 # -- raise
@@ -66,7 +163,7 @@ def test_by_partition_is_one_call_each_and_one_commit() -> None:
 def test_an_error_is_raised_as_it_is_and_nothing_is_committed() -> None:
     career = FakeCareer(fails={(A, 1): ALWAYS})
     with pytest.raises(Bad) as raised:
-        a_handler(career).work(a_batch(A=[0, 1, 2]), a_term())
+        a_handler(career).work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.log == ["handle A0 A1 A2"]
     assert raised.value.__context__ is None
 
@@ -77,25 +174,8 @@ def test_records_before_an_undecodable_value_are_handled_and_committed_before_th
 ) -> None:
     career = FakeCareer(undecodable=frozenset({(A, 2)}), undoes=undoes)
     with pytest.raises(Bad, match="not decodable"):
-        a_handler(career).work(a_batch(A=[0, 1, 2, 3]), a_term())
+        a_handler(career).work(a_batch(A=[0, 1, 2, 3]), open_term(7))
     assert career.log == ["handle A0 A1", "commit A=2"]
-
-
-# -- retry
-
-
-def test_with_a_named_culprit_only_it_is_tried_again_then_the_rest() -> None:
-    career = FakeCareer(fails={(A, 1): 2}, names=True)
-    assert a_handler(career, retry(2, backoff_s=0)).work(a_batch(A=[0, 1, 2, 3]), a_term())
-    assert career.log == [
-        "handle A0 A1 A2 A3",
-        "commit A=1",
-        "handle A1",
-        "handle A1",
-        "commit A=2",
-        "handle A2 A3",
-        "commit A=4",
-    ]
 
 
 # -- skip and dead letters
@@ -112,7 +192,7 @@ def test_a_named_culprit_is_skipped_and_told(caplog: pytest.LogCaptureFixture) -
         ),
     )
     with caplog.at_level(logging.WARNING):
-        assert handler.work(a_batch(A=[0, 1, 2]), a_term())
+        assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.log == ["handle A0 A1 A2", "commit A=1", "commit A=2", "handle A2", "commit A=3"]
     assert told == [((A, 1), "A1", 1)]
     assert "record skipped career=billing records=t-0@1 attempts=1 error=Bad: A1" in caplog.text
@@ -128,46 +208,12 @@ def test_a_dead_letter_is_set_aside_before_the_offset_passes_over_its_record() -
             (where(record), str(error), attempts, topic)
         ),
     )
-    assert handler.work(a_batch(A=[0, 1, 2]), a_term())
+    assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.log == [
         "handle A0 A1 A2", "commit A=1", "handle A1", "dead letter A1 on billing-dead after 2: A1",
         "commit A=2", "handle A2", "commit A=3",
     ]  # fmt: skip
     assert told == [((A, 1), "A1", 2, "billing-dead")]
-
-
-@pytest.mark.parametrize("undoes", [False, True])
-def test_an_unknown_culprit_is_looked_for_one_by_one_and_what_follows_goes_together_again(
-    undoes: bool,
-) -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS}, undoes=undoes)
-    undo = ["undo"] if undoes else []
-    assert a_handler(career, retry(1, backoff_s=0, then=dead_letter())).work(
-        a_batch(A=[0, 1, 2, 3]), a_term()
-    )
-    assert career.log == [
-        "handle A0 A1 A2 A3", *undo, "handle A0 A1 A2 A3", *undo,
-        "handle A0", "commit A=1",
-        "handle A1", *undo, "handle A1", *undo, "dead letter A1 on billing-dead after 4: A1",
-        "commit A=2", "handle A2 A3", "commit A=4",
-    ]  # fmt: skip
-
-
-def test_a_record_that_only_fails_in_company_of_an_outage_is_not_set_aside() -> None:
-    career = FakeCareer(fails={(A, 0): 3})
-    assert a_handler(career, retry(1, backoff_s=0, then=dead_letter())).work(
-        a_batch(A=[0, 1]), a_term()
-    )
-    assert career.letters == []
-    assert career.log == [
-        "handle A0 A1",
-        "handle A0 A1",
-        "handle A0",
-        "handle A0",
-        "commit A=1",
-        "handle A1",
-        "commit A=2",
-    ]
 
 
 def test_if_a_letter_cannot_be_set_aside_nothing_is_committed_past_its_record() -> None:
@@ -178,17 +224,72 @@ def test_if_a_letter_cannot_be_set_aside_nothing_is_committed_past_its_record() 
 
     career.before_dead_letter = away
     with pytest.raises(KafkaError, match="too large"):
-        a_handler(career, dead_letter()).work(a_batch(A=[0, 1, 2]), a_term())
+        a_handler(career, dead_letter()).work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.committed == {A: 1}
 
 
 def test_a_deposed_leader_buries_nothing() -> None:
     career = FakeCareer(fails={(A, 0): ALWAYS})
-    term = a_term()
+    term = open_term(7)
     career.before_handle = lambda _handed: term.wind_up(Reason.FENCED)
     with pytest.raises(Deposed):
         a_handler(career, dead_letter()).work(a_batch(A=[0]), term)
     assert career.log == ["handle A0"]
+
+
+def test_at_most_once_gives_a_part_up_rather_than_handling_some_of_it_twice() -> None:
+    career = FakeCareer(fails={(A, 1): ALWAYS})
+    told: list[int] = []
+    handler = a_handler(
+        career,
+        "skip",
+        delivery="at_most_once",
+        on_skipped=lambda record, *_: told.append(record.offset),
+    )
+    assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
+    assert career.log == ["commit A=3", "handle A0 A1 A2"]
+    assert told == [0, 1, 2]
+
+
+def test_a_record_that_took_too_many_processes_is_passed_over_unhandled() -> None:
+    career = FakeCareer()
+    told: list[tuple[object, ...]] = []
+    marks = FakeMarks(career, {A: 3}, {(A, 0): 1, (A, 1): 2})
+    handler = a_handler(
+        career,
+        dead_letter(deaths=2),
+        marks=marks,
+        on_dead_lettered=lambda record, error, attempts, _topic: told.append(
+            (record.offset, type(error), attempts)
+        ),
+    )
+    assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
+    assert career.log == [
+        "mark A0", "handle A0", "commit A=1", "unmark A0",
+        "mark A1",
+        "dead letter A1 on billing-dead after 2: "
+        "the process died 2 times while handling this record",
+        "commit A=2", "unmark A1",
+        "mark A2", "handle A2", "commit A=3", "unmark A2",
+    ]  # fmt: skip
+    assert told == [(1, ProcessDied, 2)]
+
+
+# -- the term ends or pauses
+
+
+@pytest.mark.parametrize("undoes", [False, True])
+@pytest.mark.parametrize("pauses", [False, True])
+def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is_committed(
+    pauses: bool, undoes: bool
+) -> None:
+    career = FakeCareer(undoes=undoes)
+    term = open_term(7)
+    career.before_handle = lambda _handed: (
+        term.pause(True) if pauses else term.wind_up(Reason.STEP_DOWN)
+    )
+    assert not a_handler(career, batches=BY_PARTITION).work(a_batch(A=[0, 1], B=[5]), term)
+    assert career.log == ["handle A0 A1", "commit A=2"]
 
 
 # -- errors that are not about records
@@ -219,7 +320,7 @@ def test_an_error_that_is_not_about_records_passes_whatever_the_policy(
     career.before_handle = fail
     handler = a_handler(career, retry(3, then=skip()), workers=workers)
     with pytest.raises(type(error)) as raised:
-        handler.work(a_batch(A=[0], B=[0]), a_term())
+        handler.work(a_batch(A=[0], B=[0]), open_term(7))
     handler.close()
     assert raised.value is error
     assert career.committed == {}

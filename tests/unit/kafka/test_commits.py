@@ -1,4 +1,4 @@
-"""What is on its way to the offset store: one thing at a time, whatever becomes of the batch."""
+"""Commits on their way: whose outcome is told when, and what is said of a slow one."""
 
 from __future__ import annotations
 
@@ -6,87 +6,222 @@ from typing import Any
 
 import pytest
 
-from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost, Offsets
+from leaderq import clock
+from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost
+from leaderq.kafka.consuming import commits as module
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.record import Partition
 
 A = Partition("t", 0)
-NOBODY: Any = None
+CONSUMER, TERM = object(), object()
 
 
-class SlowCommit:
-    """Done when the test says so."""
-
-    error: Exception | None = None
-    is_done = False
+class Commit:
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+        self.outcome: bool | Exception = False
 
     def done(self, wait_s: float) -> bool:
-        if self.error is not None:
-            raise self.error
-        return self.is_done
+        self.waits.append(wait_s)
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
 
 
-class SlowStore:
-    """Begins what it is asked to."""
-
+class Store:
     def __init__(self) -> None:
-        self.begun: list[Offsets] = []
-        self.commits: list[SlowCommit] = []
+        self.asked: list[Any] = []
+        self.made: list[Commit] = []
+        self.commits = OffsetCommits(self, TERM)  # type: ignore[arg-type]
 
-    def commit(self, consumer: Any, term: Any, offsets: Offsets) -> SlowCommit:
-        self.begun.append(offsets)
-        self.commits.append(SlowCommit())
-        return self.commits[-1]
+    def commit(self, *asked: Any) -> Commit:
+        self.asked.append(("batch", *asked))
+        self.made.append(Commit())
+        return self.made[-1]
+
+    def commit_positions(self, *asked: Any) -> Commit:
+        self.asked.append(("positions", *asked))
+        self.made.append(Commit())
+        return self.made[-1]
 
 
-@pytest.mark.parametrize("error", [None, MembershipLost("another generation")])
-def test_what_was_under_way_when_its_batch_was_abandoned_is_over_before_the_next_begins(
-    error: Exception | None,
-) -> None:
-    store: Any = SlowStore()
-    commits = OffsetCommits(store, NOBODY)
-    commits.request({A: 5}, in_hand=True)
-    commits.start(NOBODY)
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(clock, "now_s", lambda: now[0])
+    return now
+
+
+def start(store: Store) -> None:
+    store.commits.start(CONSUMER)  # type: ignore[arg-type]
+
+
+def test_at_first_nothing_is_under_way(store: Store) -> None:
+    commits = store.commits
+    assert (commits.is_busy, commits.is_abandoning, commits.own) == (False, False, ({}, {}))
+    assert (commits.wanted, commits.outcome, commits.has_abandoned()) == (None, None, True)
+    start(store)
+    assert (commits.finish(may_wait=True), commits.finish_positions()) == (None, None)
+    assert (commits.finish(may_wait=True), commits.finish_positions()) == (None, None)
     commits.drop()
-    assert commits.outcome is False
-    commits.request({A: 3}, in_hand=True)
-    commits.start(NOBODY)
-    assert store.begun == [{A: 5}]
-    assert commits.is_busy
-    store.commits[0].is_done, store.commits[0].error = error is None, error
-    commits.start(NOBODY)
-    assert store.begun == [{A: 5}, {A: 3}]
+    assert (commits.outcome, store.asked) == (None, [])
 
 
-def test_a_commit_that_is_slow_because_it_is_tried_again_and_again_is_told_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    times = iter(range(100))
-    monkeypatch.setattr("leaderq.clock.now_s", lambda: float(next(times)))
-    store: Any = SlowStore()
-    commits = OffsetCommits(store, NOBODY)
+def test_a_commit_is_begun_once_and_its_ends_are_told_when_it_is_done(store: Store) -> None:
+    commits = store.commits
+    commits.outcome = False
     commits.request({A: 5}, in_hand=True)
-    for _ in range(5):
-        commits.start(NOBODY)
-        assert commits.finish(may_wait=True) is None
-        store.commits[-1].error = KafkaAway("no answer")
-        with pytest.raises(KafkaAway):
-            commits.finish(may_wait=True)
-    assert caplog.text.count("offset commit is slow") == 1
+    assert (commits.wanted, commits.outcome, commits.is_busy) == ({A: 5}, None, True)
+    start(store)
+    start(store)
+    assert store.asked == [("batch", CONSUMER, TERM, {A: 5})]
+    assert commits.finish(may_wait=True) is None
+    assert commits.finish(may_wait=False) is None
+    assert store.made[0].waits == [module._LOOK_S, 0.0]
+    assert commits.own == ({A: 5}, {})
+    store.made[0].outcome = True
+    assert commits.finish(may_wait=False) == {A: 5}
+    commits.settled({A: 4})
+    assert (commits.wanted, commits.outcome) == ({A: 5}, None)
+    commits.settled({A: 5})
+    assert (commits.wanted, commits.outcome, commits.is_busy) == (None, True, False)
 
 
-@pytest.mark.parametrize("error", [None, MembershipLost("refused")])
-def test_that_nothing_of_an_abandoned_batch_is_under_way_any_more_is_told(
-    error: Exception | None,
+def test_without_a_batch_in_hand_a_commit_fails_at_once(store: Store) -> None:
+    store.commits.request({A: 5}, in_hand=False)
+    start(store)
+    assert (store.commits.outcome, store.commits.wanted, store.asked) == (False, None, [])
+
+
+def test_a_commit_that_failed_is_begun_again(store: Store) -> None:
+    store.commits.request({A: 5}, in_hand=True)
+    start(store)
+    store.made[0].outcome = MembershipLost("x")
+    with pytest.raises(MembershipLost):
+        store.commits.finish(may_wait=False)
+    start(store)
+    assert len(store.asked) == 2
+
+
+def test_a_slow_commit_is_told_once_after_three_seconds_and_its_end_too(
+    store: Store, at: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    store: Any = SlowStore()
-    commits = OffsetCommits(store, NOBODY)
-    assert not commits.is_abandoning
+    assert (module.TELL_AFTER_S, module._LOOK_S) == (3.0, 0.002)
+    caplog.set_level("INFO")
+    store.commits.request({A: 5}, in_hand=True)
+    start(store)
+    at[0] = 103.0
+    store.commits.finish(may_wait=False)
+    assert caplog.text == ""
+    at[0] = 103.1
+    for _ in range(2):
+        store.commits.finish(may_wait=False)
+    store.made[0].outcome = KafkaAway("no answer")
+    with pytest.raises(KafkaAway):
+        store.commits.finish(may_wait=False)
+    start(store)
+    at[0] = 107.0
+    store.commits.finish(may_wait=False)
+    assert [one.getMessage() for one in caplog.records] == [
+        "offset commit is slow, the term continues and waits longer_than_s=3"
+    ]
+    store.made[-1].outcome = True
+    store.commits.finish(may_wait=False)
+    assert "delayed offset commit succeeded" in caplog.text
+
+
+def test_of_a_quick_commit_nothing_is_said(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    store.commits.request({A: 5}, in_hand=True)
+    start(store)
+    store.made[0].outcome = True
+    assert store.commits.finish(may_wait=False) == {A: 5}
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("outcome", [True, MembershipLost("x")])
+def test_the_commit_of_an_abandoned_batch_is_waited_for_and_nobody_is_told(
+    store: Store, outcome: Any
+) -> None:
+    commits = store.commits
     commits.request({A: 5}, in_hand=True)
-    commits.start(NOBODY)
+    start(store)
+    commits.drop()
+    assert (commits.outcome, commits.wanted, commits.is_abandoning) == (False, None, True)
+    assert (commits.is_busy, commits.has_abandoned()) == (True, False)
+    assert store.made[0].waits == [module._LOOK_S]
+    assert commits.finish(may_wait=True) is None
+    commits.request({A: 6}, in_hand=True)
     commits.drop()
     assert commits.is_abandoning
-    assert not commits.has_abandoned()
-    store.commits[0].is_done, store.commits[0].error = error is None, error
+    commits.request({A: 7}, in_hand=True)
+    start(store)
+    assert (len(store.made), commits.is_busy) == (1, True)
+    store.made[0].outcome = outcome
+    start(store)
+    assert [asked[-1] for asked in store.asked] == [{A: 5}, {A: 7}]
+    commits.drop()
+    store.made[1].outcome = outcome
     assert commits.has_abandoned()
+    assert (commits.is_abandoning, commits.is_busy) == (False, False)
+
+
+def test_positions_are_committed_alone_and_told_when_they_are(store: Store) -> None:
+    commits = store.commits
+    commits.commit_positions(CONSUMER, {A: 9})  # type: ignore[arg-type]
+    assert store.asked == [("positions", CONSUMER, TERM, {A: 9})]
+    assert (commits.is_busy, commits.own) == (True, ({}, {A: 9}))
+    commits.request({A: 5}, in_hand=True)
+    start(store)
+    assert len(store.asked) == 1
+    assert commits.finish_positions() is None
+    assert commits.is_busy
+    store.made[0].outcome = True
+    assert commits.finish_positions() == {A: 9}
+    assert store.made[0].waits == [module._LOOK_S] * 2
+    start(store)
+    assert len(store.asked) == 2
+
+
+def test_positions_whose_commit_failed_are_not_waited_for(store: Store) -> None:
+    store.commits.commit_positions(CONSUMER, {A: 9})  # type: ignore[arg-type]
+    store.made[0].outcome = MembershipLost("x")
+    with pytest.raises(MembershipLost):
+        store.commits.finish_positions()
+    assert not store.commits.is_busy
+
+
+def test_a_first_position_is_stored_before_reading_begins_or_it_does_not_begin(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KafkaAway, match="not stored yet"):
+        store.commits.commit_positions_now(CONSUMER, {A: 9}, 1.5)  # type: ignore[arg-type]
+    assert store.asked == [("positions", CONSUMER, TERM, {A: 9})]
+    assert store.made[0].waits == [1.5]
+    monkeypatch.setattr(Commit, "done", lambda self, wait_s: True)
+    store.commits.commit_positions_now(CONSUMER, {A: 9}, 1.5)  # type: ignore[arg-type]
+    assert not store.commits.is_busy
+
+
+def test_with_another_consumer_all_that_was_under_way_is_forgotten_and_the_batch_begun_again(
+    store: Store,
+) -> None:
+    commits = store.commits
+    commits.request({A: 4}, in_hand=True)
+    start(store)
+    commits.drop()
+    commits.commit_positions(CONSUMER, {A: 9})  # type: ignore[arg-type]
+    commits.request({A: 5}, in_hand=True)
+    commits.forget()
     assert not commits.is_abandoning
+    start(store)
+    assert store.asked[-1] == ("batch", CONSUMER, TERM, {A: 5})
+    commits.forget()
+    assert commits.finish(may_wait=True) is None
+    start(store)
+    assert len(store.asked) == 4

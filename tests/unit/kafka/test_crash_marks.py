@@ -1,169 +1,295 @@
-"""Which partitions a leader must be careful with, and which records have killed, from what former
-leaders left.
-"""
+"""The marks of one career, with a session and a term that the test answers for."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.errors import CorruptRecord
+from leaderq.errors import (
+    ConnectionLost,
+    CorruptRecord,
+    Deposed,
+    NodeExists,
+    NoNode,
+    Reason,
+    SessionClosed,
+    SessionExpired,
+)
 from leaderq.kafka.handling.crash_marks import (
+    CAREFUL_FROM,
     MAX_KILLERS,
     MAX_POSITIONS,
     CrashCounts,
+    CrashMarks,
     RecordPlace,
     assess,
     decode,
     encode,
 )
-from leaderq.kafka.record import Partition
+from leaderq.kafka.record import Partition, Record
+from leaderq.zookeeper import Create, SetData
 
-P, Q = Partition("orders", 0), Partition("orders", 1)
-AT = RecordPlace("orders", 0, 41)
+A, B = Partition("t", 0), Partition("t", 1)
+PATH = "/c/attempts"
+
+
+def place(offset: int, where: Partition = A) -> RecordPlace:
+    return RecordPlace(where.topic, where.number, offset)
+
+
+def record(offset: int, where: Partition = A) -> Record:
+    return Record(where.topic, where.number, offset, 0, None, b"")
+
+
+class Servers:
+    """One znode; ``errors`` are raised, one by one, in place of answers."""
+
+    def __init__(self, data: bytes | None = None) -> None:
+        self.data = data
+        self.errors: list[Exception] = []
+        self.written: list[Any] = []
+        self.gets = 0
+
+    def get(self, path: str) -> tuple[bytes, str]:
+        assert path == PATH
+        self.gets += 1
+        self._fail()
+        if self.data is None:
+            raise NoNode("gone", path=path)
+        return self.data, "stat"
+
+    def write(self, ops: list[Any]) -> None:
+        (op,) = ops
+        assert op.path == PATH
+        self._fail()
+        if isinstance(op, SetData) and self.data is None:
+            raise NoNode("gone", path=op.path)
+        self.written.append(op)
+        self.data = op.data
+
+    def _fail(self) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+class Term:
+    def __init__(self, servers: Servers, id: str = "z", *, unclean: bool = True) -> None:
+        self.id, self.unclean, self.number, self.career = id, unclean, 7, "c"
+        self.write = servers.write
+        self.waits: list[float] = []
+        self.checks = 0
+
+    def check(self) -> None:
+        self.checks += 1
+
+    def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+
+def marks(servers: Servers, most: int = 3) -> Any:
+    return CrashMarks(SimpleNamespace(get=servers.get), PATH, max_records=most)  # type: ignore[arg-type]
+
+
+def test_the_measures_are_as_documented() -> None:
+    assert (CAREFUL_FROM, MAX_POSITIONS, MAX_KILLERS) == (2, 10_000, 1_000)
+
+
+def test_after_a_first_unclean_end_the_offsets_are_noted_and_nothing_is_careful() -> None:
+    servers = Servers()
+    kept, term = marks(servers), Term(servers)
+    kept.begin(term, {A: 5})
+    assert isinstance(servers.written[0], Create)
+    assert decode(servers.data or b"", path=PATH) == CrashCounts({A: (5, 1)})
+    assert not kept.is_careful(A)
+    kept.begin(term, {A: 6})
+    assert (servers.gets, len(servers.written)) == (1, 1)
+    kept.begin(Term(servers, "y"), {A: 5})
+    assert isinstance(servers.written[1], SetData)
+    assert (kept.is_careful(A), kept.is_careful(B)) == (True, False)
+
+
+def test_a_clean_end_forgets_all_and_writes_only_if_there_was_something() -> None:
+    clean = Servers()
+    marks(clean).begin(Term(clean, unclean=False), {A: 5})
+    assert (clean.gets, clean.written) == (1, [])
+    marked = Servers(encode(CrashCounts({A: (5, 9)})))
+    kept = marks(marked)
+    kept.begin(Term(marked, unclean=False), {A: 5})
+    assert (marked.data, kept.is_careful(A)) == (b"", False)
+
+
+def test_marks_that_cannot_be_read_are_logged_and_begun_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    servers = Servers(b"{")
+    marks(servers).begin(Term(servers), {A: 5})
+    assert "deaths of former leaders not counted" in caplog.text
+    assert decode(servers.data or b"", path=PATH) == CrashCounts({A: (5, 1)})
+
+
+def careful(servers: Servers, most: int = 3) -> tuple[Any, Term]:
+    servers.data = encode(CrashCounts({A: (5, 1), B: (0, 0)}, {place(6): 2}))
+    kept, term = marks(servers, most), Term(servers)
+    kept.begin(term, {A: 5, B: 3})
+    return kept, term
+
+
+def test_a_record_is_marked_before_it_is_handled_and_its_deaths_are_told() -> None:
+    servers = Servers()
+    kept, term = careful(servers)
+    assert kept.before(term, record(5)) == 0
+    assert decode(servers.data or b"", path=PATH).in_hand == {place(5)}
+    assert kept.before(term, record(6)) == 2
+    assert kept.before(term, record(9, B)) == 0
+    assert decode(servers.data or b"", path=PATH).in_hand == {place(6), place(9, B)}
+
+
+def test_a_mark_that_could_not_be_written_is_not_remembered() -> None:
+    servers = Servers()
+    kept, term = careful(servers)
+    servers.errors = [SessionExpired("x")]
+    with pytest.raises(Deposed):
+        kept.before(term, record(5))
+    assert kept.before(term, record(9, B)) == 0
+    assert decode(servers.data or b"", path=PATH).in_hand == {place(9, B)}
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_a_partition_is_careful_for_as_many_records_as_the_largest_batch(
+    most: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    kept, term = careful(Servers(), most)
+    assert "processes died over records" in caplog.text
+    for offset in range(most):
+        assert kept.is_careful(A)
+        assert "past the records" not in caplog.text
+        kept.after(term, record(offset))
+    assert not kept.is_careful(A)
+    assert "past the records over which processes died partition=t-0" in caplog.text
+    kept.after(term, record(9))
+    assert not kept.is_careful(A)
+
+
+def test_up_to_five_places_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    for count, named in ((5, "t-4@4"), (6, "t-4@4, ...")):
+        caplog.clear()
+        positions = {Partition("t", number): (number, 1) for number in range(count)}
+        servers = Servers(encode(CrashCounts(positions)))
+        at = {where: offset for where, (offset, _) in positions.items()}
+        marks(servers).begin(Term(servers), at)
+        (said,) = [one.getMessage() for one in caplog.records]
+        assert said.endswith(f"after=t-0@0, t-1@1, t-2@2, t-3@3, {named}")
+
+
+@pytest.mark.parametrize("error", [ConnectionLost("x"), NodeExists("x")])
+def test_while_the_connection_breaks_it_is_asked_again_until_the_lease_ends(
+    error: Exception,
+) -> None:
+    servers = Servers()
+    kept, term = marks(servers), Term(servers)
+    servers.errors = [error, error]
+    kept.begin(term, {A: 5})
+    assert (term.waits, term.checks, servers.gets) == ([0.05, 0.05], 4, 3)
+    assert len(servers.written) == 1
+
+
+@pytest.mark.parametrize("error", [SessionExpired("x"), SessionClosed("x")])
+def test_with_the_session_leadership_is_over(error: Exception) -> None:
+    servers = Servers()
+    servers.errors = [error]
+    with pytest.raises(Deposed) as deposed:
+        marks(servers).begin(Term(servers), {})
+    assert (deposed.value.term, deposed.value.reason) == (7, Reason.SESSION)
+
+
+def test_a_term_that_is_over_asks_nothing() -> None:
+    servers = Servers()
+    term = Term(servers)
+
+    def check() -> None:
+        raise Deposed(term=7, reason=Reason.LEASE)
+
+    term.check = check  # type: ignore[method-assign]
+    with pytest.raises(Deposed):
+        marks(servers).begin(term, {})
+    assert servers.gets == 0
+
+
+# -- the judgement ---------------------------------------------------------------------------------
+
+
+def test_deaths_are_counted_in_a_row_and_at_one_offset() -> None:
+    known = CrashCounts({A: (5, 3), B: (5, 3)}, {place(4): 9, place(6): 1}, frozenset({place(5)}))
+    counts, where = assess(known, {A: 5, B: 6}, True)
+    assert counts.positions == {A: (5, 4), B: (6, 1)}
+    assert counts.killers == {place(5): 1, place(6): 1}
+    assert (counts.in_hand, where) == (frozenset(), {A})
+    assert assess(known, {A: 5}, False) == (CrashCounts(), frozenset())
+    assert assess(CrashCounts(), {A: 5}, True)[0].positions == {A: (5, 1)}
+
+
+def test_where_a_record_has_killed_its_partition_is_careful_though_the_offset_moved() -> None:
+    known = CrashCounts({A: (5, 1)}, {place(8): 1})
+    assert assess(known, {A: 7}, True)[1] == {A}
+    assert assess(known, {A: 9}, True)[1] == frozenset()
+
+
+def test_of_too_many_the_deadliest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leaderq.kafka.handling.crash_marks.MAX_POSITIONS", 2)
+    monkeypatch.setattr("leaderq.kafka.handling.crash_marks.MAX_KILLERS", 2)
+    parts = [Partition("t", number) for number in range(4)]
+    deaths = dict(zip(parts, (1, 5, 3, 3), strict=True))
+    known = CrashCounts(
+        {where: (100 - count, count) for where, count in deaths.items()},
+        {place(200 + count, where): count for where, count in deaths.items()},
+    )
+    at = {where: 100 - count for where, count in deaths.items()}
+    counts, careful_in = assess(known, at, True)
+    assert list(counts.positions) == [parts[1], parts[2]]
+    assert list(counts.killers) == [place(205, parts[1]), place(203, parts[2])]
+    assert careful_in == set(parts)
 
 
 @pytest.mark.parametrize(
-    ("mark", "committed", "positions", "killers", "careful"),
+    "data",
     [
-        pytest.param(
-            CrashCounts(),
-            {P: 40},
-            {P: (40, 1)},
-            {},
-            set(),
-            id="the first death at an offset is only noted",
-        ),
-        pytest.param(
-            CrashCounts({P: (40, 1)}),
-            {P: 40},
-            {P: (40, 2)},
-            {},
-            {P},
-            id="the second at the same offset asks for care",
-        ),
-        pytest.param(
-            CrashCounts({P: (40, 2)}), {P: 40}, {P: (40, 3)}, {}, {P}, id="and so does the third"
-        ),
-        pytest.param(
-            CrashCounts({P: (40, 1)}),
-            {P: 41},
-            {P: (41, 1)},
-            {},
-            set(),
-            id="progress begins the count again",
-        ),
-        pytest.param(
-            CrashCounts({P: (40, 1)}),
-            {P: 39},
-            {P: (39, 1)},
-            {},
-            set(),
-            id="so does an offset set back",
-        ),
-        pytest.param(
-            CrashCounts({P: (40, 1), Q: (7, 1)}),
-            {P: 40, Q: 8},
-            {P: (40, 2), Q: (8, 1)},
-            {},
-            {P},
-            id="partitions stand by themselves",
-        ),
-        pytest.param(
-            CrashCounts({P: (40, 1)}),
-            {Q: 7},
-            {Q: (7, 1)},
-            {},
-            set(),
-            id="a partition that is gone is forgotten",
-        ),
-        pytest.param(
-            CrashCounts({P: (40, 2)}, {}, frozenset({AT})),
-            {P: 40},
-            {P: (40, 3)},
-            {AT: 1},
-            {P},
-            id="a record in hand has killed",
-        ),
-        pytest.param(
-            CrashCounts({P: (40, 2)}, {}, frozenset({AT})),
-            {P: 41},
-            {P: (41, 1)},
-            {AT: 1},
-            {P},
-            id="also right at the committed offset",
-        ),
-        pytest.param(
-            CrashCounts({P: (40, 2)}, {}, frozenset({AT})),
-            {P: 42},
-            {P: (42, 1)},
-            {},
-            set(),
-            id="a record passed has not killed",
-        ),
-        pytest.param(
-            CrashCounts({P: (40, 3)}, {AT: 1}, frozenset({AT})),
-            {P: 40},
-            {P: (40, 4)},
-            {AT: 2},
-            {P},
-            id="its deaths are counted",
-        ),
-        pytest.param(
-            CrashCounts({P: (40, 3)}, {AT: 1}, frozenset({AT._replace(offset=40)})),
-            {P: 40},
-            {P: (40, 4)},
-            {AT: 1, AT._replace(offset=40): 1},
-            {P},
-            id="a death at another record leaves the first one's alone",
-        ),
-        pytest.param(
-            CrashCounts({P: (40, 3)}, {AT: 2}),
-            {P: 42},
-            {P: (42, 1)},
-            {},
-            set(),
-            id="a killer passed is forgotten",
-        ),
-        pytest.param(
-            CrashCounts({}, {}, frozenset({AT})),
-            {},
-            {},
-            {AT: 1},
-            {P},
-            id="without a committed offset it counts as well",
-        ),
+        b"{",
+        b"[]",
+        b"5",
+        b"\xff",
+        b'{"positions": 5}',
+        b'{"positions": [["t", 0, 1]]}',
+        b'{"positions": [["t", 0, 1, "x"]]}',
+        b'{"killers": [[0, 0, 1, 1]]}',
+        b'{"in_hand": [["t", 0]]}',
+        b'{"in_hand": [["t", 0, 1, 1]]}',
+        b"[" * 100_000,
     ],
 )
-def test_an_unclean_end_is_judged(mark, committed, positions, killers, careful):
-    judged, carefully = assess(mark, committed, unclean=True)
-    assert (judged.positions, judged.killers, judged.in_hand, carefully) == (
-        positions,
-        killers,
-        frozenset(),
-        careful,
-    )
+def test_what_is_no_mark_is_corrupt(data: bytes) -> None:
+    with pytest.raises(CorruptRecord, match=PATH):
+        decode(data, path=PATH)
 
 
-def test_a_clean_end_forgets_all_deaths():
-    assert assess(CrashCounts({P: (40, 5)}, {AT: 3}, frozenset({AT})), {P: 40}, unclean=False) == (
-        CrashCounts(),
-        frozenset(),
-    )
+def test_marks_come_back_as_they_were() -> None:
+    counts = CrashCounts({A: (5, 1), B: (6, 2)}, {place(7): 3}, frozenset({place(8), place(9, B)}))
+    assert decode(encode(counts), path=PATH) == counts
+    assert decode(b"", path=PATH) == decode(b"{}", path=PATH) == CrashCounts()
+    assert counts.handling(place(10)).in_hand == {place(10), place(9, B)}
 
 
-def test_taking_a_record_in_hand_replaces_the_one_before_of_its_partition_only():
-    other = RecordPlace("orders", 1, 3)
-    mark = CrashCounts().handling(AT).handling(other).handling(AT._replace(offset=42))
-    assert mark.in_hand == {AT._replace(offset=42), other}
-
+# -- laws ------------------------------------------------------------------------------------------
 
 names = st.sampled_from(["a", "b"])
 numbers = st.integers(0, 3)
 places = st.builds(RecordPlace, names, numbers, st.integers(0, 20))
 partitions = st.builds(Partition, names, numbers)
-marks = st.builds(
+many_counts = st.builds(
     CrashCounts,
     st.dictionaries(partitions, st.tuples(st.integers(0, 20), st.integers(1, 9))),
     st.dictionaries(places, st.integers(1, 9)),
@@ -171,12 +297,7 @@ marks = st.builds(
 )
 
 
-@given(mark=marks)
-def test_what_is_written_is_read(mark):
-    assert decode(encode(mark), path="/x") == mark
-
-
-@given(mark=marks, committed=st.dictionaries(partitions, st.integers(0, 20)))
+@given(mark=many_counts, committed=st.dictionaries(partitions, st.integers(0, 20)))
 def test_a_death_is_never_lost_nor_made_up(mark, committed):
     judged, careful = assess(mark, committed, unclean=True)
     for place, deaths in judged.killers.items():
@@ -204,12 +325,12 @@ def test_a_record_that_kills_is_found_after_two_deaths_more_than_the_limit(
     for is_each_committed in (True, False):
         mark, committed, died = CrashCounts(), first, 0
         while True:
-            mark, careful = assess(mark, {P: committed}, unclean=died > 0)
-            if P not in careful:
+            mark, careful = assess(mark, {A: committed}, unclean=died > 0)
+            if A not in careful:
                 died += 1
                 continue
             for offset in range(committed, first + culprit + 1):
-                place = RecordPlace(P.topic, P.number, offset)
+                place = RecordPlace(A.topic, A.number, offset)
                 mark = mark.handling(place)
                 committed = offset if is_each_committed else committed
             if mark.killers.get(place, 0) >= deaths:
@@ -218,33 +339,16 @@ def test_a_record_that_kills_is_found_after_two_deaths_more_than_the_limit(
         assert died == deaths + 2
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"x",
-        b"[]",
-        b"3",
-        b'{"positions": 3}',
-        b'{"positions": [3]}',
-        b'{"positions": [["a", 0, 1]]}',
-        b'{"killers": [[1, 0, 1, 1]]}',
-        b'{"in_hand": [["a", 0, "x"]]}',
-        b'{"in_hand": [["a", true, 1]]}',
-        b"\xff",
-    ],
-)
-def test_what_is_no_mark_is_refused_with_place_and_remedy(data):
-    with pytest.raises(CorruptRecord, match=r"the znode /x holds .* delete it"):
-        decode(data, path="/x")
-
-
-def test_fields_of_a_newer_version_are_ignored():
-    assert decode(b'{"colour": "red"}', path="/x") == decode(b"", path="/x") == CrashCounts()
-
-
 def test_what_is_written_stays_far_below_a_megabyte():
     many = {Partition("a" * 20, number): (2**40, 1) for number in range(MAX_POSITIONS + 5)}
     killers = {RecordPlace("a" * 20, 0, 2**40 + number): 1 for number in range(MAX_KILLERS + 5)}
     judged, _ = assess(CrashCounts(many, killers), dict.fromkeys(many, 2**40), unclean=True)
     assert (len(judged.positions), len(judged.killers)) == (MAX_POSITIONS, MAX_KILLERS)
     assert len(encode(judged)) < 700_000
+
+
+def test_before_the_first_term_nothing_is_careful_and_nobody_has_died() -> None:
+    servers = Servers()
+    kept = marks(servers)
+    assert not kept.is_careful(A)
+    assert kept.before(Term(servers), record(5)) == 0

@@ -12,23 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from terms import open_term
 
-from leaderq.clock import now_s
 from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
 from leaderq.kafka.record import Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets, checked_table
 from leaderq.term import OpenTerm, Reason
-
-
-def a_term(number: int) -> OpenTerm:
-    return OpenTerm(
-        number=number,
-        id=f"t{number}",
-        career="c",
-        candidate="a",
-        deadline=now_s() + 60,
-        write=lambda term, ops: list(ops),
-    )
 
 
 def records(first: int, last: int, partition: int = 0, topic: str = "t") -> list[Record]:
@@ -79,7 +68,7 @@ if sys.version_info >= (3, 12):
 def test_results_and_offsets_are_stored_together_however_the_connection_is_set(
     a_store: Callable[..., DatabaseOffsets], path: Path, options: dict[str, Any]
 ) -> None:
-    store, term = a_store(**options), a_term(1)
+    store, term = a_store(**options), open_term(1)
     assert store.load(term) == {}
     write(store, [*records(0, 3), *records(5, 6, partition=1)], term)
     with pytest.raises(ZeroDivisionError), store.transaction(records(3, 5), term) as cursor:
@@ -87,14 +76,14 @@ def test_results_and_offsets_are_stored_together_however_the_connection_is_set(
         raise ZeroDivisionError
     write(store, records(3, 5), term)
     assert results(path) == [0, 1, 2, 5, 3, 4]
-    assert a_store().load(a_term(2)) == {Partition("t", 0): 5, Partition("t", 1): 6}
+    assert a_store().load(open_term(2)) == {Partition("t", 0): 5, Partition("t", 1): 6}
 
 
 @pytest.mark.parametrize("options", CONTROLS, ids=str)
 def test_a_zombie_is_refused_whole_once_its_successor_has_loaded(
     a_store: Callable[..., DatabaseOffsets], path: Path, options: dict[str, Any]
 ) -> None:
-    zombie, old, successor, new = a_store(**options), a_term(1), a_store(**options), a_term(2)
+    zombie, old, successor, new = a_store(**options), open_term(1), a_store(**options), open_term(2)
     zombie.load(old)
     write(zombie, records(0, 2), old)
     assert successor.load(new) == {Partition("t", 0): 2}
@@ -110,20 +99,20 @@ def test_a_zombie_is_refused_whole_once_its_successor_has_loaded(
 def test_a_successor_waits_for_the_open_transaction_and_an_impatient_one_hears_the_drivers_error(
     a_store: Callable[..., DatabaseOffsets], path: Path
 ) -> None:
-    zombie, old, successor = a_store(), a_term(1), a_store()
+    zombie, old, successor = a_store(), open_term(1), a_store()
     zombie.load(old)
     with zombie.transaction(records(0, 2), old) as cursor:
         cursor.execute("INSERT INTO results VALUES (0)")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
-            successor.load(a_term(2))
-    assert successor.load(a_term(2)) == {Partition("t", 0): 2}
+            successor.load(open_term(2))
+    assert successor.load(open_term(2)) == {Partition("t", 0): 2}
     assert results(path) == [0]
 
 
 def test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again(
     a_store: Callable[..., DatabaseOffsets], path: Path
 ) -> None:
-    store, term = a_store(), a_term(1)
+    store, term = a_store(), open_term(1)
     store.load(term)
     write(store, records(0, 4), term)
     with pytest.raises(AlreadyStored, match=r"t-0: .* offset 4, .* starts at 0") as refused:
@@ -141,8 +130,8 @@ def test_a_given_connection_is_used_and_left_open_and_what_was_left_undone_on_it
         store = DatabaseOffsets(connection, career="c")
         store.create_table()
         connection.execute("INSERT INTO results VALUES (99)")
-        store.load(a_term(1))
-        write(store, records(0, 1), a_term(1))
+        store.load(open_term(1))
+        write(store, records(0, 1), open_term(1))
         store.close()
         assert connection.execute("SELECT number FROM results").fetchall() == [(0,)]
 
@@ -151,13 +140,13 @@ def test_a_block_that_commits_by_itself_is_told_so(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         store = DatabaseOffsets(connection, career="c")
         store.create_table()
-        store.load(a_term(1))
+        store.load(open_term(1))
         with (
             pytest.raises(ConfigurationError, match="inside the 'with' block"),
-            store.transaction(records(0, 1), a_term(1)),
+            store.transaction(records(0, 1), open_term(1)),
         ):
             connection.commit()
-        assert store.load(a_term(1)) == {}
+        assert store.load(open_term(1)) == {}
 
 
 @pytest.mark.parametrize("name", ["", "1t", "a b", "a;drop", "a.b.c", "a'", 'a"b"', "tä"])

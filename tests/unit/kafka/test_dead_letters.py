@@ -1,83 +1,175 @@
-"""What a letter says of a record that could not be handled, and that whoever reads it learns the
-same.
-"""
+"""Dead letters to the byte: what is written of a record, and read again."""
 
 from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import CorruptRecord
-from leaderq.kafka.dead_letters import format as dead_letters
 from leaderq.kafka.dead_letters.format import (
     MAX_TEXT_BYTES,
-    DeadLetter,
-    NewDeadLetter,
+    PREFIX,
+    REPLAYED,
+    deaths,
     new_dead_letter,
+    own_headers,
     read_dead_letter,
+    shortened,
 )
 from leaderq.kafka.record import Partition, Record
 
-AT_MS = 1_790_000_000_123
-RECORD = Record(
-    "orders", 3, 41, 1_780_000_000_000, b"key", b"\xff\x00value", (("trace", b"a"), ("trace", b"b"))
-)
+
+def record(offset: int = 2, key: Any = b"k", **changes: Any) -> Record:
+    return Record("t", 1, offset, 3, key, b"v").replace(**changes)
 
 
-class UnknownAccountError(Exception):
+def said(error: BaseException, **changes: Any) -> dict[str, str]:
+    letter = new_dead_letter(record(**changes), error, 4, 5, "c", 1_500)
+    return {
+        name.removeprefix(PREFIX): value.decode()
+        for name, value in letter.headers
+        if name.startswith(PREFIX)
+    }
+
+
+def test_a_letter_says_what_happened_where_and_when() -> None:
+    found = said(ValueError("bad"))
+    assert found == {
+        "topic": "t",
+        "partition": "1",
+        "offset": "2",
+        "timestamp": "3",
+        "error": "ValueError",
+        "text": "bad",
+        "attempts": "4",
+        "term": "5",
+        "at": "1970-01-01T00:00:01.500+00:00",
+        "career": "c",
+        "times": "1",
+    }
+
+
+class Own(Exception):
     pass
 
 
-def written(
-    record: Record = RECORD, error: BaseException | None = None, **said: object
-) -> NewDeadLetter:
-    given = {"attempts": 4, "term": 17, "career": "billing", "at_ms": AT_MS, **said}
-    return new_dead_letter(record, error or UnknownAccountError("no account 7"), **given)  # type: ignore[arg-type]
+def test_an_error_is_named_with_its_module_unless_it_has_none_worth_naming() -> None:
+    assert said(Own())["error"] == f"{__name__}.Own"
+    main = type("Own", (Exception,), {"__module__": "__main__"})
+    assert said(main())["error"] == "Own"
+    long = type("x" * 300, (Exception,), {"__module__": "builtins"})
+    assert said(long())["error"] == "x" * 247 + "\u2026"
+    fits = type("x" * 250, (Exception,), {"__module__": "builtins"})
+    assert said(fits())["error"] == "x" * 250
 
 
-def found(letter: NewDeadLetter, topic: str = "billing-dead", offset: int = 5) -> Record:
-    return Record(topic, 0, offset, letter.timestamp_ms, letter.key, letter.value, letter.headers)
+def raised(error: BaseException, cause: BaseException | None, context: Any = None) -> Any:
+    error.__cause__, error.__context__ = cause, context
+    error.__suppress_context__ = cause is not None
+    return error
 
 
-def read(letter: NewDeadLetter) -> DeadLetter:
-    return read_dead_letter(found(letter))
+def test_the_causes_of_an_error_are_told_once_each() -> None:
+    inner = raised(OSError("three"), None)
+    middle = raised(KeyError("two"), inner)
+    outer = raised(ValueError("one"), None, middle)
+    expected = "one: caused by KeyError: 'two': caused by OSError: three"
+    assert said(outer)["text"] == expected
+    inner.__cause__ = middle
+    assert said(outer)["text"] == expected
+    inner.__cause__ = outer
+    assert said(outer)["text"] == expected
+    outer.__suppress_context__ = True
+    assert said(outer)["text"] == "one"
 
 
-def test_key_value_and_headers_are_kept_byte_for_byte_and_the_letter_bears_the_time_of_death():
-    letter = written()
-    assert (letter.key, letter.value, letter.timestamp_ms) == (RECORD.key, RECORD.value, AT_MS)
-    assert letter.headers[:2] == list(RECORD.headers)
+def test_an_error_whose_text_cannot_be_had_is_set_aside_like_any_other() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    assert said(Mute())["text"] == "(its text cannot be had: RuntimeError)"
 
 
-def test_a_letter_says_which_record_died_where_when_and_of_what():
-    dead = read(written())
-    assert (dead.origin, dead.offset, dead.timestamp_ms) == (
-        Partition("orders", 3),
-        41,
-        RECORD.timestamp_ms,
+def test_a_long_text_is_cut_between_characters() -> None:
+    assert MAX_TEXT_BYTES == 1000
+    assert said(ValueError("x" * 1000))["text"] == "x" * 1000
+    assert said(ValueError("x" * 1001))["text"] == "x" * 997 + "\u2026"
+    assert said(ValueError("\u00e4" * 501))["text"] == "\u00e4" * 498 + "\u2026"
+    assert said(ValueError("\ud800"))["text"] == "\\ud800"
+
+
+def test_a_letter_that_is_too_large_spares_what_a_replay_does_not_need() -> None:
+    try:
+        raise ValueError("bad")
+    except ValueError as exc:
+        letter = new_dead_letter(record(headers=[("own", b"1")]), exc, 4, 5, "c", 1_500)
+    names = [name.removeprefix(PREFIX) for name, _ in letter.headers]
+    assert "where" in names
+    kept = [name.removeprefix(PREFIX) for name, _ in shortened(letter).headers]
+    assert kept == ["own", "topic", "partition", "offset", "error", "attempts", "term", "times"]
+    assert shortened(letter)[:2] == letter[:2]
+
+
+def letter(**headers: bytes | None) -> Record:
+    pairs: Any = [(PREFIX + name, value) for name, value in headers.items()]
+    return record(headers=[("own", None), *pairs])
+
+
+def test_a_letter_is_read_though_parts_of_it_are_missing_or_damaged() -> None:
+    bare = read_dead_letter(letter(topic=b"a", partition=b"7", offset=b"8"))
+    assert (bare.origin, bare.offset, bare.timestamp_ms) == (("a", 7), 8, -1)
+    assert (bare.error, bare.text, bare.where, bare.career) == ("", "", "", None)
+    assert (bare.attempts, bare.term, bare.times, bare.at_ms) == (None, None, 1, 3)
+    assert (bare.headers, bare.place, bare.reason) == ([("own", b"")], "t-1@2", "")
+    full = read_dead_letter(
+        letter(
+            topic=b"a",
+            partition=b"7",
+            offset=b"8",
+            error=b"E",
+            text=b"a \n b",
+            times=b"3",
+            attempts=b"x",
+            at=b"1970-01-01T00:00:01.500+00:00",
+        )
     )
-    assert dead.error == f"{__name__}.UnknownAccountError"
-    assert (dead.text, dead.where) == ("no account 7", "")
-    assert (dead.attempts, dead.term, dead.career, dead.at_ms, dead.times) == (
-        4,
-        17,
-        "billing",
-        AT_MS,
-        1,
-    )
-    assert dead.headers == list(RECORD.headers)
-    assert dead.place == "billing-dead-0@5"
+    assert (full.reason, full.times, full.attempts, full.at_ms) == ("E: a b", 3, None, 1_500)
+
+
+@pytest.mark.parametrize("missing", ["topic", "partition", "offset"])
+def test_what_does_not_name_a_record_is_no_letter(missing: str) -> None:
+    headers: dict[str, Any] = {"topic": b"a", "partition": b"7", "offset": b"8"}
+    for damaged in (None, b"", b"\xff" if missing == "topic" else b"x"):
+        if missing == "topic" and damaged == b"\xff":
+            continue
+        with pytest.raises(CorruptRecord, match="offset 2 of t-1"):
+            read_dead_letter(letter(**{**headers, missing: damaged}))
+    foreign = record(headers=[("x" * len(PREFIX) + name, value) for name, value in headers.items()])
+    with pytest.raises(CorruptRecord):
+        read_dead_letter(foreign)
+
+
+def test_deaths_are_counted_over_replays() -> None:
+    times = f"{PREFIX}times", f"{REPLAYED}times"
+    assert deaths([]) == 0
+    assert deaths([(times[0], b"2"), (times[1], b"5"), ("other", b"9")]) == 5
+    assert deaths([(times[0], b"x")]) == 1
+    assert said(ValueError(), headers=[(times[1], b"5")])["times"] == "6"
+
+
+# -- laws of letters -------------------------------------------------------------------------------
 
 
 @given(text=st.text(alphabet=st.characters(exclude_categories=()), max_size=3000))
-def test_the_errors_text_is_bounded_and_cut_between_characters(text):
-    said = dict(written(error=ValueError(text)).headers).get("leaderq-dead-text", b"")
-    assert len(said) <= MAX_TEXT_BYTES
-    assert (
-        said.decode()[:-1]
-        == text.encode("utf-8", "backslashreplace").decode()[: len(said.decode()) - 1]
-    )
+def test_the_errors_text_is_bounded_and_cut_between_characters(text: str) -> None:
+    found = said(ValueError(text)).get("text", "")
+    assert len(found.encode()) <= MAX_TEXT_BYTES
+    assert found[:-1] == text.encode("utf-8", "backslashreplace").decode()[: len(found) - 1]
 
 
 @given(
@@ -89,8 +181,9 @@ def test_the_errors_text_is_bounded_and_cut_between_characters(text):
 )
 def test_whatever_is_written_is_read(key, value, headers, numbers, stamp):
     partition, offset, attempts, term = numbers
-    record = Record("t", partition, offset, stamp, key, value, headers)
-    dead = read(written(record, attempts=attempts, term=term))
+    died = Record("t", partition, offset, stamp, key, value, headers)
+    letter = new_dead_letter(died, KeyError(), attempts, term, "c", 1_500)
+    dead = read_dead_letter(Record("dead", 0, 5, letter.timestamp_ms, *letter[:3]))
     assert (dead.origin, dead.offset, dead.timestamp_ms) == (
         Partition("t", partition),
         offset,
@@ -102,51 +195,17 @@ def test_whatever_is_written_is_read(key, value, headers, numbers, stamp):
         attempts,
         term,
     )
-    assert dead.headers == dead_letters.own_headers(headers)
+    assert dead.headers == own_headers(headers)
 
 
-def test_a_letter_that_dies_again_replaces_what_was_said_and_counts():
-    again = read(
-        new_dead_letter(
-            found(written()), KeyError("x"), attempts=1, term=18, career="other", at_ms=AT_MS + 1
-        )
-    )
-    assert (again.origin, again.offset, again.career, again.times) == (
-        Partition("billing-dead", 0),
-        5,
-        "other",
-        2,
-    )
-    assert again.headers == list(RECORD.headers)
-    assert len(again.record.headers) == len(written().headers)
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        [],
-        [("trace", b"a")],
-        [("leaderq-dead-topic", b"orders")],
-        [
-            ("leaderq-dead-topic", b"orders"),
-            ("leaderq-dead-partition", b"x"),
-            ("leaderq-dead-offset", b"1"),
-        ],
-        [
-            ("leaderq-dead-topic", b""),
-            ("leaderq-dead-partition", b"0"),
-            ("leaderq-dead-offset", b"1"),
-        ],
-        [
-            ("leaderq-dead-topic", b"orders"),
-            ("leaderq-dead-partition", None),
-            ("leaderq-dead-offset", b"1"),
-        ],
-    ],
-)
-def test_a_record_that_is_no_letter_is_refused_with_its_place(headers):
-    with pytest.raises(CorruptRecord, match="offset 9 of d-2 is not a dead letter of leaderq"):
-        read_dead_letter(Record("d", 2, 9, 0, None, b"v", headers))
+def test_a_letter_that_dies_again_replaces_what_was_said_and_counts() -> None:
+    first = new_dead_letter(record(headers=[("own", b"1")]), KeyError("x"), 4, 5, "c", 1_500)
+    found = Record("c-dead", 0, 5, 0, *first[:3])
+    second = new_dead_letter(found, KeyError("x"), 1, 18, "other", 1_501)
+    again = read_dead_letter(Record("other-dead", 0, 6, 0, *second[:3]))
+    assert (again.origin, again.offset, again.career) == (("c-dead", 0), 5, "other")
+    assert (again.times, again.headers) == (2, [("own", b"1")])
+    assert len(second.headers) == len(first.headers)
 
 
 @given(
@@ -157,10 +216,5 @@ def test_a_record_that_is_no_letter_is_refused_with_its_place(headers):
     )
 )
 def test_whatever_headers_a_stranger_writes_they_are_read_or_refused(headers):
-    record = Record(
-        "d", 2, 9, 0, None, b"v", [(f"leaderq-dead-{name}", value) for name, value in headers]
-    )
-    try:
-        read_dead_letter(record)
-    except CorruptRecord:
-        pass
+    with suppress(CorruptRecord):
+        read_dead_letter(record(headers=[(PREFIX + name, value) for name, value in headers]))

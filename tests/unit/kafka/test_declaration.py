@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from terms import open_term
 
-from leaderq.clock import now_s
 from leaderq.config import TABLE, KafkaSecurity, Section, Settings, load
 from leaderq.errors import ConfigurationError, MissingPiece
 from leaderq.events import EventBus
@@ -24,7 +24,7 @@ from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.kafka_python_connection import connection_options
 from leaderq.kafka.clients.kafka_python_consumer import consumer_options
 from leaderq.running.supervision import watch_health
-from leaderq.term import OpenTerm, Reason, Term
+from leaderq.term import Reason, Term
 from leaderq.testing import eventually
 
 
@@ -233,14 +233,7 @@ def test_a_career_is_asked_for_its_health_only_if_something_would_say_no(
 ) -> None:
     career = dressed(type("Some", (kind,), attributes))
     career.settings = Settings(**settings)
-    term = OpenTerm(
-        number=1,
-        id="t",
-        career="c",
-        candidate="me",
-        deadline=now_s() + 60,
-        write=lambda _term, _operations: [],
-    )
+    term = open_term(7)
     watch_health(career, term, interval_s=60.0, unhealthy=lambda: None)
     watching = [one.name for one in threading.enumerate() if one.name == "leaderq-health"]
     term.wind_up(Reason.STEP_DOWN)

@@ -7,31 +7,22 @@ import pytest
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.declaration import DeliveryPromise, delivery_of
 
-STORES = ("kafka", "zookeeper", "transaction", "external")
 
-
-def test_each_store_has_a_default() -> None:
-    assert [delivery_of(None, store, "Billing").value for store in STORES] == [
-        "at_least_once",
-        "exactly_once",
-        "exactly_once",
-        "exactly_once",
+@pytest.mark.parametrize(
+    ("store", "kept"),
+    [
+        ("kafka", "at_least_once at_most_once"),
+        ("zookeeper", "exactly_once at_least_once at_most_once"),
+        ("transaction", "exactly_once at_least_once"),
+        ("external", "exactly_once at_least_once"),
+    ],
+)
+def test_each_store_keeps_some_and_the_first_by_default(store: str, kept: str) -> None:
+    names = kept.split()
+    assert delivery_of(None, store, "Billing").value == names[0]
+    assert [delivery_of(name, store, "Billing") for name in names] == [
+        DeliveryPromise(name) for name in names
     ]
-
-
-@pytest.mark.parametrize("store", STORES)
-def test_at_least_once_is_kept_by_every_store(store: str) -> None:
-    assert delivery_of("at_least_once", store, "Billing") is DeliveryPromise.AT_LEAST_ONCE
-
-
-@pytest.mark.parametrize("store", ["kafka", "zookeeper"])
-def test_at_most_once_is_kept_where_offsets_can_go_first(store: str) -> None:
-    assert delivery_of("at_most_once", store, "Billing") is DeliveryPromise.AT_MOST_ONCE
-
-
-@pytest.mark.parametrize("store", ["zookeeper", "transaction", "external"])
-def test_exactly_once_is_kept_where_offset_and_result_are_stored_together(store: str) -> None:
-    assert delivery_of("exactly_once", store, "Billing") is DeliveryPromise.EXACTLY_ONCE
 
 
 @pytest.mark.parametrize(

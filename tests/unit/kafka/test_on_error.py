@@ -1,99 +1,203 @@
-"""The policies for records that cannot be handled: what is accepted, what is refused and how, and
-what is decided.
-"""
+"""The policies for records that cannot be handled, to the edge."""
 
 from __future__ import annotations
 
+import errno
+import io
 import math
+import ssl
+from typing import Any
 
 import pytest
 
-from leaderq.errors import (
-    ConfigurationError,
-    ConnectionLost,
-    Deposed,
-    KafkaError,
-    KafkaFenced,
-    NodeExists,
-)
-from leaderq.kafka.clients.consumer import KafkaAway
+from leaderq import errors as all_errors
+from leaderq.errors import ConfigurationError, KafkaError
+from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, KafkaFenced, MembershipLost
+from leaderq.kafka.handling import on_error
 from leaderq.kafka.handling.on_error import (
+    DependencyUnavailable,
     Ending,
+    HoldUp,
+    HoldUps,
+    OnError,
+    PoisonRecord,
     ProcessDied,
     RetryAfter,
     dead_letter,
-    dead_letter_topic,
     is_about_records,
     policy,
     retry,
     skip,
 )
+from leaderq.kafka.record import Record
 from leaderq.running import UnitAbandoned
-from leaderq.term import Reason
 
 
-def verdicts(value: object, attempts: int) -> list[object]:
-    return [policy(value, "Billing").decision(attempt) for attempt in range(1, attempts + 1)]
+def record(offset: int = 2, key: Any = b"k", **changes: Any) -> Record:
+    return Record("t", 1, offset, 3, key, b"v").replace(**changes)
 
 
-@pytest.mark.parametrize("value", ["skip", skip()])
-def test_skip_passes_over_at_once_and_after_three_deaths(value: object) -> None:
-    assert verdicts(value, 1) == [Ending.SKIP]
-    assert policy(value, "Billing").deaths == 3
+# -- which errors are about records ----------------------------------------------------------------
+
+OUTAGE_NAMES = (
+    "OperationalError",
+    "InterfaceError",
+    "TimeoutError",
+    "ConnectionError",
+    "NetworkError",
+    "TimeoutException",
+)
 
 
-def test_a_dead_letter_goes_to_the_topic_named_or_to_the_careers_own() -> None:
-    assert (
-        verdicts(dead_letter("graveyard", deaths=1), 1)
-        == verdicts(dead_letter(), 1)
-        == [Ending.DEAD_LETTER]
-    )
-    assert policy(dead_letter("graveyard"), "Billing").topic == "graveyard"
-    assert policy(dead_letter(), "Billing").topic is None
-    assert policy(dead_letter(deaths=1), "Billing").deaths == 1
-    assert dead_letter_topic("billing") == "billing-dead"
-
-
-def test_retry_waits_twice_as_long_each_time_up_to_its_cap_then_does_what_it_ends_in() -> None:
-    assert verdicts(retry(4, backoff_s=1, max_backoff_s=3, then=dead_letter()), 5) == [
-        RetryAfter(1.0),
-        RetryAfter(2.0),
-        RetryAfter(3.0),
-        RetryAfter(3.0),
-        Ending.DEAD_LETTER,
-    ]
-    assert verdicts(retry(1), 2) == [RetryAfter(0.5), Ending.RAISE]
-    assert policy(retry(1, then=skip(deaths=7)), "Billing").deaths == 7
-    assert policy(retry(1), "Billing").deaths is None
+@pytest.mark.parametrize("name", OUTAGE_NAMES)
+def test_errors_that_libraries_name_like_outages_are_outages(name: str) -> None:
+    kind = type(name, (Exception,), {})
+    heir = type("Heir", (kind,), {})
+    assert OnError().is_outage(kind())
+    assert OnError().is_outage(heir())
+    assert not OnError().is_outage(type(name + "x", (Exception,), {})())
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    "number",
+    [
+        errno.ENOENT,
+        errno.EEXIST,
+        errno.EISDIR,
+        errno.ENOTDIR,
+        errno.ENAMETOOLONG,
+        errno.ENOTEMPTY,
+        errno.ELOOP,
+    ],
+)
+def test_what_is_wrong_with_a_path_is_of_the_records_making(number: int) -> None:
+    assert not OnError().is_outage(OSError(number, "x"))
+    assert OnError().is_outage(OSError(errno.EHOSTUNREACH, "x"))
+    assert OnError().is_outage(ssl.SSLCertVerificationError("x"))
+
+
+def test_only_and_except_decide_before_all_else() -> None:
+    only = OnError(only=(KeyError,))
+    assert (only.is_outage(KeyError()), only.is_outage(ValueError())) == (False, True)
+    assert OnError(except_=(KeyError,)).is_outage(KeyError())
+    assert not OnError().is_outage(KeyError())
+    assert OnError().is_outage(DependencyUnavailable("x"))
+    assert not OnError().is_outage(io.UnsupportedOperation("x"))
+
+
+ABOUT_SERVERS = (
+    all_errors.Deposed(term=1, reason=all_errors.Reason.LEASE),
+    KafkaFenced("x"),
+    KafkaAway("x"),
+    MembershipLost("x"),
+    BatchLost("x"),
+    ConfigurationError("x"),
+    all_errors.ServersUnreachable("x", "a:1", waited_s=1.0),
+    all_errors.ConnectionLost("x"),
+    all_errors.SessionExpired("x"),
+    all_errors.SessionClosed("x"),
+)
+
+
+@pytest.mark.parametrize("error", ABOUT_SERVERS, ids=lambda error: type(error).__name__)
+def test_errors_about_servers_are_not_blamed_on_records(error: Exception) -> None:
+    assert not is_about_records(error)
+    for blamed in (ValueError(), all_errors.NodeExists("x"), KafkaError("x"), ProcessDied(2)):
+        assert is_about_records(blamed)
+    for not_an_error in (KeyboardInterrupt(), SystemExit(1), UnitAbandoned()):
+        assert not is_about_records(not_an_error)
+
+
+def test_errors_of_ours_hold_what_they_are_about() -> None:
+    assert ProcessDied(3).times == 3
+    assert str(ProcessDied(3)) == "the process died 3 times while handling this record"
+    poison = PoisonRecord(record(), "odd")
+    assert (poison.record, poison.why, str(poison)) == (
+        record(),
+        "odd",
+        "the record at t-1@2 cannot be handled: odd",
+    )
+    assert str(PoisonRecord(record())) == "the record at t-1@2 cannot be handled"
+
+
+# -- policies --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("raise", OnError()),
+        ("skip", OnError(Ending.SKIP, deaths=on_error.DEATHS, holds_up=True, most_in_a_row=100)),
+        (
+            dead_letter("x", deaths=2, most_in_a_row=None),
+            OnError(Ending.DEAD_LETTER, "x", deaths=2, holds_up=True),
+        ),
+        (
+            retry(3, 1.0, skip(only=KeyError), 4.0, except_=(OSError,)),
+            OnError(
+                Ending.SKIP,
+                None,
+                3,
+                1.0,
+                4.0,
+                on_error.DEATHS,
+                True,
+                (KeyError,),
+                (OSError,),
+                100,
+            ),
+        ),
+        (
+            retry(1, 2.0, max_backoff_s=2.0),
+            OnError(retries=1, backoff_s=2.0, max_backoff_s=2.0, holds_up=True),
+        ),
+    ],
+)
+def test_a_policy_is_what_was_asked_for(given: Any, expected: OnError) -> None:
+    assert policy(given, "C") == expected
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
     [
         (None, "is None, which is not a policy"),
+        (5, "is 5"),
+        ([], "is []"),
         ("ignore", "'ignore'"),
+        ("retry", "'retry'"),
         ("dead_letter", "dead_letter()"),
-        (3, "is 3"),
         (RetryAfter, "is <class"),
         (ValueError("x"), "ValueError"),
         (skip, "call it: skip()"),
         (dead_letter, "call it: dead_letter()"),
         (retry, "call it: retry(3)"),
         (retry(0), "retry(n=0)"),
-        (retry(-1), "retry(n=-1)"),
         (retry(True), "retry(n=True)"),
         (retry(1.5), "retry(n=1.5)"),  # type: ignore[arg-type]
-        (retry("3"), "retry(n='3')"),  # type: ignore[arg-type]
-        (retry(1, backoff_s=-0.1), "retry(backoff_s=-0.1)"),
-        (retry(1, backoff_s=math.nan), "retry(backoff_s=nan)"),
-        (retry(1, backoff_s="1"), "retry(backoff_s='1')"),  # type: ignore[arg-type]
-        (retry(1, max_backoff_s=math.inf), "retry(max_backoff_s=inf)"),
-        (retry(1, backoff_s=60), "larger max_backoff_s"),
-        (retry(1, then=retry(1)), "more attempts"),  # type: ignore[arg-type]
-        (retry(1, then=None), "'then' of retry in on_error of Billing is None"),  # type: ignore[arg-type]
+        (retry(1, -0.1), "retry(backoff_s=-0.1)"),
+        (retry(1, True), "retry(backoff_s=True)"),
+        (retry(1, math.nan), "retry(backoff_s=nan)"),
+        (retry(1, math.inf), "retry(backoff_s=inf)"),
+        (retry(1, "x", max_backoff_s=4.0), "retry(backoff_s='x')"),  # type: ignore[arg-type]
+        (retry(1, 5.0, max_backoff_s="x"), "retry(max_backoff_s='x')"),  # type: ignore[arg-type]
+        (retry(1, 5.0, max_backoff_s=True), "retry(max_backoff_s=True)"),
+        (retry(1, 5.0, max_backoff_s=4.0), "larger max_backoff_s"),
+        (retry(1, then=None), "'then' of retry in on_error of C is None"),  # type: ignore[arg-type]
+        (retry(1, then="x"), "'x'"),  # type: ignore[arg-type]
         (retry(1, then=skip), "call it: skip()"),  # type: ignore[arg-type]
+        (retry(1, then=retry), "more attempts"),  # type: ignore[arg-type]
+        (retry(1, then=retry(2)), "more attempts"),  # type: ignore[arg-type]
+        (retry(1, then=retry(0)), "more attempts"),  # type: ignore[arg-type]
         (retry(1, then=skip(deaths=0)), "skip(deaths=0)"),
-        (skip(deaths=0), "skip(deaths=0)"),
+        (retry(1, then=skip(only=KeyError), only=ValueError), "write it once"),
+        (skip(0), "skip(deaths=0)"),
+        (skip(most_in_a_row=0), "skip(most_in_a_row=0)"),
+        (dead_letter(most_in_a_row=True), "most_in_a_row=True"),
+        (skip(only=int), "skip(only="),  # type: ignore[arg-type]
+        (skip(only="ValueError"), "skip(only='ValueError')"),  # type: ignore[arg-type]
+        (skip(only=(KeyError, int)), "skip(only="),  # type: ignore[arg-type]
+        (skip(except_=5), "skip(except_=5)"),  # type: ignore[arg-type]
+        (retry(1, except_=KeyboardInterrupt), "retry(except_="),  # type: ignore[arg-type]
         (dead_letter(deaths=None), "dead_letter(deaths=None)"),  # type: ignore[arg-type]
         (dead_letter(""), "dead_letter(topic='')"),
         (dead_letter(".."), "not the name of a Kafka topic"),
@@ -102,30 +206,97 @@ def test_retry_waits_twice_as_long_each_time_up_to_its_cap_then_does_what_it_end
         (dead_letter(b"x"), "not the name of a Kafka topic"),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_policy_is_refused_with_value_place_and_remedy(value: object, says: str) -> None:
+def test_a_policy_that_cannot_be_is_refused_with_value_place_and_remedy(
+    wrong: Any, says: str
+) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        policy(value, "Billing")
-    assert says in str(refused.value)
-    assert "on_error of Billing" in str(refused.value)
+        policy(wrong, "C")
+    (problem,) = refused.value.problems
+    assert says in problem
+    assert "on_error of C" in problem
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_that_is_wrong_with_a_policy_is_told_at_once() -> None:
     with pytest.raises(ConfigurationError) as refused:
-        policy(retry(0, backoff_s=-1, then=dead_letter("a b", deaths=0)), "Billing")
-    assert len(refused.value.problems) == 4
+        policy(retry(0, backoff_s=-1, then=dead_letter("a b", 0, only=5)), "C")  # type: ignore[arg-type]
+    assert len(refused.value.problems) == 5
 
 
-def test_errors_about_leadership_and_servers_are_never_blamed_on_a_record() -> None:
-    for error in (
-        Deposed(term=3, reason=Reason.LEASE),
-        KafkaAway("away"),
-        KafkaFenced("fenced"),
-        ConnectionLost("lost"),
-        ConfigurationError("wrong"),
-        UnitAbandoned(),
-        KeyboardInterrupt(),
-        SystemExit(1),
-    ):
-        assert not is_about_records(error)
-    for blamed in (ValueError("x"), NodeExists("there"), KafkaError("too large"), ProcessDied(2)):
-        assert is_about_records(blamed)
+def test_the_rest_of_a_policy_is_as_documented() -> None:
+    assert (on_error.BACKOFF_S, on_error.MAX_BACKOFF_S, on_error.DEATHS) == (0.5, 30.0, 3)
+    assert not policy("raise", "C").holds_up
+    assert policy(retry(1, 0), "C").backoff_s == 0.0
+    assert policy(retry(1, only=KeyError), "C").only == (KeyError,)
+    assert policy(retry(1, then=skip(except_=KeyError)), "C").except_ == (KeyError,)
+    with pytest.raises(ConfigurationError, match="cannot be; give one retry more attempts"):
+        policy(retry(1, then=retry), "C")  # type: ignore[arg-type]
+
+
+def test_letters_go_to_the_topic_that_was_asked_for_or_the_careers() -> None:
+    assert OnError().letters_topic("c") is None
+    assert OnError(Ending.SKIP, "x").letters_topic("c") is None
+    assert OnError(Ending.DEAD_LETTER).letters_topic("c") == "c-dead"
+    assert OnError(Ending.DEAD_LETTER, "x").letters_topic("c") == "x"
+
+
+def test_attempts_back_off_twice_as_long_each_time_and_then_end() -> None:
+    found = OnError(Ending.SKIP, retries=4, backoff_s=1.0, max_backoff_s=5.0)
+    pauses = [found.decision(attempts) for attempts in range(1, 6)]
+    assert pauses == [
+        RetryAfter(1.0),
+        RetryAfter(2.0),
+        RetryAfter(4.0),
+        RetryAfter(5.0),
+        Ending.SKIP,
+    ]
+    assert (Ending.RAISE.passes_over, Ending.SKIP.passes_over) == (False, True)
+    assert Ending.DEAD_LETTER.passes_over
+
+
+# -- hold-ups --------------------------------------------------------------------------------------
+
+
+def test_a_hold_up_lasts_five_minutes_and_begins_again_after() -> None:
+    assert (on_error.LONGEST_S, on_error.MOST_IN_A_ROW) == (300.0, 100)
+    found = OnError(backoff_s=1.0, max_backoff_s=9.0)
+    hold_ups = HoldUps(found)
+    assert not hold_ups.is_held_up
+    assert hold_ups.decision(10.0) == HoldUp(1.0, 0.0)
+    assert hold_ups.is_held_up
+    assert hold_ups.decision(12.0) == HoldUp(2.0, 2.0)
+    assert hold_ups.decision(309.9) == HoldUp(4.0, pytest.approx(299.9))
+    assert hold_ups.decision(310.0) is Ending.RAISE
+    assert not hold_ups.is_held_up
+    assert hold_ups.decision(311.0) == HoldUp(1.0, 0.0)
+    hold_ups.handled()
+    assert not hold_ups.is_held_up
+    assert hold_ups.decision(400.0) == HoldUp(1.0, 0.0)
+
+
+def test_so_many_keys_that_fail_alike_are_passed_over_in_a_row_and_no_more() -> None:
+    hold_ups = HoldUps(OnError(Ending.SKIP, most_in_a_row=2))
+    error = KeyError()
+    assert not hold_ups.are_too_many(record(), error)
+    hold_ups.passed_over(record(1, b"a"), error)
+    hold_ups.passed_over(record(2, b"a"), error)
+    assert not hold_ups.are_too_many(record(3, b"b"), error)
+    hold_ups.passed_over(record(3, None), error)
+    assert hold_ups.are_too_many(record(4, None), error)
+    assert not hold_ups.are_too_many(record(3, None), error)
+    assert not hold_ups.are_too_many(record(4, None), ValueError())
+    hold_ups.passed_over(record(5, b"c"), ValueError())
+    assert not hold_ups.are_too_many(record(6, b"d"), ValueError())
+    hold_ups.passed_over(record(6, b"d"), ValueError())
+    assert hold_ups.are_too_many(record(7, b"e"), ValueError())
+    hold_ups.handled()
+    assert not hold_ups.are_too_many(record(7, b"e"), ValueError())
+    hold_ups.passed_over(record(7, b"e"), ValueError())
+    assert not hold_ups.are_too_many(record(8, b"f"), ValueError())
+
+
+def test_without_a_number_none_is_too_many() -> None:
+    hold_ups = HoldUps(OnError(Ending.SKIP))
+    for offset in range(5):
+        hold_ups.passed_over(record(offset, None), KeyError())
+        assert not hold_ups.are_too_many(record(9, None), KeyError())
+    assert hold_ups._keys == set()

@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from fake_career import A, Bad, FakeCareer, a_batch, a_handler, a_term
+from fake_career import A, Bad, FakeCareer, a_batch, a_handler, open_term
 from test_declaration import Sums, dressed
 
+from leaderq.arguments import NotAPlainFunction
 from leaderq.errors import ConfigurationError
 from leaderq.kafka import KafkaLeaderCareer, dead_letter, retry, skip
-from leaderq.plain import NotAPlainFunction
 
 
 async def coroutine(*_given: Any) -> None:
@@ -61,7 +61,7 @@ def test_a_handler_that_returns_work_to_do_fails_the_batch_and_nothing_is_passed
     career = FakeCareer()
     career.handle = lambda _records, _term: hidden()  # type: ignore[method-assign]
     with pytest.raises(NotAPlainFunction, match="handle returned"):
-        a_handler(career, on_error).work(a_batch(A=[0, 1]), a_term())
+        a_handler(career, on_error).work(a_batch(A=[0, 1]), open_term(7))
     assert career.committed == {}
     assert career.log == []
 
@@ -84,5 +84,5 @@ def test_the_log_names_what_failed_where_the_error_is_raised(
         caplog.at_level(logging.WARNING),
         pytest.raises(Bad, match="A1"),
     ):
-        handler.work(a_batch(A=[0, 1], B=[5]), a_term())
+        handler.work(a_batch(A=[0, 1], B=[5]), open_term(7))
     assert place in _lines(caplog)

@@ -1,101 +1,197 @@
-"""Where reading goes on: the bookkeeping of one term as a list of what happens."""
+"""Where reading begins, goes on, or is reset; and what of a batch is left."""
 
 from __future__ import annotations
 
-from leaderq.kafka.consuming.positions import Positions, forgotten, resets
-from leaderq.kafka.record import Batch, Partition, Record, batch_of
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-A, B = Partition("t", 0), Partition("t", 1)
+from leaderq.errors import KafkaError
+from leaderq.kafka.consuming.positions import (
+    Positions,
+    forgotten,
+    may_reset,
+    recreated,
+    resets,
+    rest_of,
+    starts,
+)
+from leaderq.kafka.record import Batch, Partition, Record
 
-
-def batch(where: Partition, first: int, last: int) -> Batch:
-    return batch_of(
-        {
-            where: [
-                Record(where.topic, where.number, at, 0, None, b"") for at in range(first, last + 1)
-            ]
-        }
-    )
-
-
-def test_a_batch_given_moves_where_reading_goes_on_but_not_what_is_committed() -> None:
-    progress = Positions({A: 10, B: 0})
-    progress.hand(batch(A, 10, 14))
-    assert (progress.handed[A], progress.committed[A]) == (15, 10)
+A, B, C = Partition("t", 0), Partition("t", 1), Partition("u", 0)
+FIRST, LAST = {A: 3, B: 4, C: 5}, {A: 30, B: 40, C: 50}
 
 
-def test_a_settled_batch_is_committed() -> None:
-    progress = Positions({A: 10})
-    progress.hand(batch(A, 10, 14))
-    progress.settle({A: 15})
-    assert progress.committed == {A: 15}
-    assert progress.in_hand is None
+def rows(where: Partition, *offsets: int) -> list[Record]:
+    return [Record(where.topic, where.number, at, 0, None, b"") for at in offsets]
 
 
-def test_a_batch_in_hand_survives_a_rejoin_if_nobody_moved_the_offsets() -> None:
-    progress = Positions({A: 10, B: 0})
-    progress.hand(batch(A, 10, 14))
-    assert progress.resume({A: 10, B: 0}, {A, B}, {}) == frozenset()
-    assert progress.in_hand is not None
-    assert progress.handed[A] == 15
+@pytest.mark.parametrize("policy", [None, "earliest", "latest", "none"])
+def test_a_partition_added_to_a_topic_that_is_read_begins_at_its_first_record(
+    policy: str | None,
+) -> None:
+    assert starts(policy, [B], [A], FIRST, LAST) == {B: 4}
 
 
-def test_a_commit_whose_answer_was_lost_is_recognised_as_ones_own() -> None:
-    progress = Positions({A: 10})
-    progress.hand(batch(A, 10, 14))
-    assert progress.resume({A: 15}, {A}, {A: 15}) == frozenset()
-    assert progress.in_hand is not None
+@pytest.mark.parametrize(("policy", "at"), [(None, 5), ("earliest", 5), ("latest", 50)])
+def test_a_new_topic_begins_where_the_policy_says(policy: str | None, at: int) -> None:
+    assert starts(policy, [B, C], [A], FIRST, LAST) == {B: 4, C: at}
+    assert starts(policy, [C], [], FIRST, LAST) == {C: at}
 
 
-def test_offsets_moved_by_somebody_else_are_the_truth_and_the_batch_is_abandoned() -> None:
-    progress = Positions({A: 10, B: 0})
-    progress.hand(batch(A, 10, 14))
-    assert progress.resume({A: 3, B: 0}, {A, B}, {}) == {A}
-    assert progress.in_hand is None
-    assert progress.handed == {A: 3, B: 0}
+def test_without_an_offset_and_with_none_as_the_policy_nothing_begins() -> None:
+    with pytest.raises(KafkaError, match="no offset for t-1, u-0"):
+        starts("none", [C, B], [], FIRST, LAST)
+    assert starts("none", [], [], FIRST, LAST) == {}
 
 
-def test_positions_past_markers_are_taken_over_but_never_backwards() -> None:
-    progress = Positions({A: 10, B: 7})
-    progress.advance({A: 12, B: 5})
-    assert progress.handed == {A: 12, B: 7}
+@pytest.mark.parametrize(
+    ("position", "is_gone"), [(2, True), (3, False), (10, False), (30, False), (31, True)]
+)
+def test_a_position_is_gone_that_lies_before_the_log_or_past_its_end(
+    position: int, is_gone: bool
+) -> None:
+    positions = {A: position, Partition("other", 0): 7}
+    for policy, to in (("earliest", 3), ("latest", 30), (None, 3)):
+        assert resets(policy, positions, (), (), FIRST, LAST) == ({A: to} if is_gone else {})
 
 
-def test_a_batch_committed_in_part_keeps_its_rest_in_hand() -> None:
-    progress = Positions({A: 10, B: 0})
-    rows = [Record("t", 0, at, 0, None, b"") for at in (10, 12, 14)]
-    progress.hand(Batch(records={A: rows, B: []}, ends={A: 17, B: 5}))
-    progress.settle({A: 13, B: 5})
-    assert progress.in_hand is not None
-    assert progress.in_hand.ends == {A: 17}
-    assert [record.offset for record in progress.in_hand.records[A]] == [14]
-    progress.settle({A: 17})
-    assert progress.in_hand is None
+def test_where_the_first_is_newer_than_the_last_that_was_read_it_counts_as_both() -> None:
+    assert resets("earliest", {A: 30}, (), (), {A: 30}, {A: 20}) == {}
+    assert resets("earliest", {A: 31}, (), (), {A: 30}, {A: 20}) == {A: 30}
 
 
-def test_a_batch_with_a_partition_that_was_taken_away_is_abandoned() -> None:
-    progress = Positions({A: 10, B: 0})
-    progress.hand(Batch(records={}, ends={A: 15, B: 5}))
-    assert progress.resume({A: 10}, {A}, {A: 15, B: 5}) == frozenset()
-    assert progress.in_hand is None
-    assert progress.handed == progress.committed == {A: 10}
+def test_a_topic_made_again_and_a_log_cut_off_reset_what_lies_within() -> None:
+    positions = {A: 10, B: 10, C: 10}
+    assert resets("earliest", positions, ["t"], (), FIRST, LAST) == {A: 3, B: 4}
+    assert resets("latest", positions, (), [C], FIRST, LAST) == {C: 50}
 
 
-def test_a_batch_abandoned_although_it_was_committed_is_not_read_again() -> None:
-    progress = Positions({A: 10, B: 0})
-    progress.hand(Batch(records={}, ends={A: 15, B: 5}))
-    progress.resume({A: 15}, {A}, {A: 15, B: 5})
-    assert progress.handed == progress.committed == {A: 15}
+def test_topics_whose_ids_changed_were_made_again() -> None:
+    assert recreated({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "9"}) == {"b"}
+    assert recreated({}, {"a": "1"}) == frozenset()
 
 
-def test_a_position_in_a_log_that_was_cut_off_is_reset_although_it_lies_within_the_log() -> None:
-    first, last = {A: 0, B: 0}, {A: 90, B: 90}
-    assert resets("earliest", {A: 50, B: 50}, (), {B}, first, last) == {B: 0}
+@pytest.mark.parametrize(
+    ("policy", "may"), [("earliest", True), ("latest", True), ("none", False), (None, False)]
+)
+def test_only_a_policy_with_a_place_may_reset(policy: str | None, may: bool) -> None:
+    assert may_reset(policy) is may
 
 
-def test_an_offset_that_is_gone_is_told_from_one_that_never_was() -> None:
-    reached = {"t-0": 40, "t-1": 5, "u-0": 9}
-    first = {A: 30, B: 5, Partition("u", 0): 0, Partition("t", 2): 0}
-    assert forgotten(reached, [A], [], first) == {A: 40}
-    assert forgotten(reached, [B, Partition("t", 2)], [], first) == {}
-    assert forgotten(reached, [Partition("u", 0)], ["u"], first) == {}
+def test_an_offset_that_was_reached_is_gone_only_if_it_lies_behind_the_first() -> None:
+    assert forgotten({"t-0": 4}, [A, B], (), FIRST) == {A: 4}
+    assert forgotten({"t-0": 3, "t-1": 0}, [A, B], (), FIRST) == {}
+    assert forgotten({"t-0": 4}, [A], ["t"], FIRST) == {}
+    assert forgotten({}, [A], (), {A: 0}) == {}
+
+
+OFFSETS = st.integers(0, 9)
+
+
+@given(
+    st.dictionaries(st.sampled_from([A, B, C]), st.tuples(st.sets(OFFSETS), OFFSETS), min_size=1),
+    st.tuples(OFFSETS, OFFSETS, OFFSETS),
+)
+def test_the_rest_of_a_batch_is_what_lies_behind_the_committed_offsets(
+    parts: dict[Partition, tuple[set[int], int]], at: tuple[int, int, int]
+) -> None:
+    committed = dict(zip((A, B, C), at, strict=True))
+    records = {where: rows(where, *sorted(offsets)) for where, (offsets, _) in parts.items()}
+    ends = {where: max({end, *(row + 1 for row in found)}) for where, (found, end) in parts.items()}
+    rest = rest_of(Batch(records, ends), committed)
+    expected = {where: end for where, end in ends.items() if end > committed[where]}
+    if rest is None:
+        assert expected == {}
+        return
+    assert rest.ends == expected
+    for where in expected:
+        left = [row for row in records[where] if row.offset >= committed[where]]
+        assert rest.records[where] == left
+
+
+def test_a_batch_of_which_nothing_is_committed_is_the_same_batch() -> None:
+    whole = Batch({A: rows(A, 5, 6), B: []}, {A: 7, B: 9})
+    assert rest_of(whole, {A: 5, B: 8}) is whole
+    assert rest_of(whole, {A: 4, B: 8}) is whole
+    part = rest_of(whole, {A: 6, B: 8})
+    assert part is not None
+    assert part is not whole
+    assert [row.offset for row in part.records[A]] == [6]
+
+
+def test_a_batch_stays_in_hand_until_all_of_it_is_committed() -> None:
+    positions = Positions({A: 10, B: 0})
+    positions.hand(Batch({A: rows(A, 10, 12, 14), B: []}, {A: 17, B: 5}))
+    assert (positions.handed, positions.committed) == ({A: 17, B: 5}, {A: 10, B: 0})
+    positions.settle({A: 13, B: 5})
+    assert positions.in_hand is not None
+    assert positions.in_hand.ends == {A: 17}
+    assert [row.offset for row in positions.in_hand.records[A]] == [14]
+    positions.settle({A: 17})
+    assert (positions.in_hand, positions.committed) == (None, {A: 17, B: 5})
+
+
+@pytest.mark.parametrize(
+    ("stored", "own", "moved", "handed"),
+    [
+        ({A: 10, B: 0}, {}, set(), {A: 15, B: 5}),  # nobody has moved the offsets
+        ({A: 15, B: 0}, {A: 15}, set(), {A: 15, B: 5}),  # the answer to a commit was lost
+        ({A: 3, B: 0}, {}, {A}, {A: 3, B: 0}),  # somebody has
+        ({A: 10}, {A: 15, B: 5}, set(), {A: 10}),  # a partition was taken away
+        ({A: 15}, {A: 15, B: 5}, set(), {A: 15}),  # after it was committed
+    ],
+)
+def test_after_a_rejoin_a_batch_is_kept_if_all_of_it_is_held_and_nobody_has_moved_it(
+    stored: dict[Partition, int],
+    own: dict[Partition, int],
+    moved: set[Partition],
+    handed: dict[Partition, int],
+) -> None:
+    positions = Positions({A: 10, B: 0})
+    positions.hand(Batch({A: rows(A, 10, 14)}, {A: 15, B: 5}))
+    assert positions.resume(stored, set(stored), own) == moved
+    assert (positions.in_hand is not None) is (handed == {A: 15, B: 5})
+    assert positions.handed == handed
+    assert positions.in_hand is not None or positions.committed == handed
+
+
+def test_records_of_some_partitions_are_released_and_the_others_stay_in_hand() -> None:
+    positions = Positions({A: 1, B: 2})
+    positions.release([A])
+    assert positions.in_hand is None
+    positions.hand(Batch({A: rows(A, 1), B: rows(B, 2)}, {A: 2, B: 3}))
+    positions.release([A, C])
+    assert positions.in_hand is not None
+    assert (positions.in_hand.ends, list(positions.in_hand.records)) == ({B: 3}, [B])
+    assert (positions.handed, positions.committed) == ({A: 1, B: 3}, {A: 1, B: 2})
+    positions.release([B])
+    assert (positions.in_hand, positions.handed) == (None, {A: 1, B: 2})
+    positions.drop()
+    assert positions.handed == {A: 1, B: 2}
+
+
+def test_positions_of_others_are_not_taken_over_and_new_ones_are_added() -> None:
+    given_ = {A: 1}
+    positions = Positions(given_)
+    positions.advance({A: 4, B: 9})
+    assert positions.committed == positions.handed == {A: 4}
+    assert given_ == {A: 1}
+    positions.hand(Batch({}, {A: 8}))
+    positions.advance({A: 6})
+    assert (positions.committed, positions.handed) == ({A: 6}, {A: 8})
+    positions.settle({A: 6})
+    assert positions.in_hand is not None
+    positions.add({B: 2})
+    assert (positions.committed, positions.handed) == ({A: 6, B: 2}, {A: 8, B: 2})
+    positions.in_hand = None
+    positions.settle({B: 3})
+    assert (positions.committed, positions.in_hand) == ({A: 6, B: 3}, None)
+
+
+def test_what_was_moved_is_told_and_what_is_not_held_is_forgotten() -> None:
+    positions = Positions({A: 1, B: 2, C: 3})
+    assert positions.resume({A: 1, B: 7}, {A, B}, {A: 5}, {B: 7}) == frozenset()
+    assert positions.committed == {A: 1, B: 2}
+    assert positions.resume({A: 1, B: 8}, {A, B}, {A: 5}) == {B}
+    assert positions.committed == positions.handed == {A: 1, B: 8}

@@ -1,11 +1,9 @@
-"""The pace of handing out, on a clock that only the test moves: what is promised must hold over any
-stream and any window.
-"""
+"""How long a part waits and where it ends, to the token."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,44 +12,146 @@ from hypothesis import strategies as st
 from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.record import Record
 
-LITTLE = 1e-3
-
 
 class Clock:
-    """Seconds, moved by hand."""
-
-    def __init__(self) -> None:
-        self.at = 1000.0
+    at = 0.0
 
     def __call__(self) -> float:
         return self.at
 
 
-def record(offset: int, key: bytes | None = None, value: bytes = b"") -> Record:
-    return Record("t", 0, offset, 0, key, value)
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
-def hand_out(
-    pace: RateLimiter,
+def rows(*keys: Any, size: int = 0) -> list[Record]:
+    return [Record("t", 0, at, 0, key, b"x" * size) for at, key in enumerate(keys)]
+
+
+def played(limiter: RateLimiter, clock: Clock, records: list[Record]) -> list[tuple[float, int]]:
+    """The waits, rounded, and the sizes of the parts."""
+    found = []
+    for wait_s, part in limiter.parts(records):
+        clock.at += wait_s
+        found.append((round(wait_s, 4), len(part)))
+    return found
+
+
+def test_without_limits_all_go_at_once_as_they_are(clock: Clock) -> None:
+    records = rows(None, None)
+    ((wait_s, part),) = RateLimiter(now=clock).parts(records)
+    assert (wait_s, part is records) == (0.0, True)
+    assert list(RateLimiter(now=clock).parts([])) == []
+
+
+def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each(clock: Clock) -> None:
+    limiter = RateLimiter(records_per_s=20, now=clock)
+    assert played(limiter, clock, rows(*[None] * 27)) == [
+        (0.0, 20),
+        (0.1, 2),
+        (0.1, 2),
+        (0.1, 2),
+        (0.05, 1),
+    ]
+
+
+@pytest.mark.parametrize(("rate", "first", "wait_s"), [(0.5, 1, 2.0), (1.0, 1, 1.0), (2.0, 2, 0.5)])
+def test_at_a_slow_rate_records_go_one_by_one(
+    clock: Clock, rate: float, first: int, wait_s: float
+) -> None:
+    limiter = RateLimiter(records_per_s=rate, now=clock)
+    expected = [(0.0, first), (wait_s, 1), (wait_s, 1)]
+    assert played(limiter, clock, rows(*[None] * (first + 2))) == expected
+
+
+def test_a_record_larger_than_a_second_goes_out_of_a_full_bucket_and_is_paid_off(
     clock: Clock,
-    records: Sequence[Record],
-    *,
-    late_s: float = 0.0,
-    work_s: float = 0.0,
-    tell: bool = True,
-) -> list[tuple[float, Record]]:
-    """Play the caller, who waits a little longer than asked and works a little; returns when each
-    record was handed out.
-    """
-    handed = []
-    for wait_s, part in pace.parts(records):
-        assert part, "an empty part"
-        clock.at += wait_s + late_s
-        if tell:
-            pace.handed_out()
-        handed += [(clock.at, each) for each in part]
-        clock.at += work_s
-    return handed
+) -> None:
+    limiter = RateLimiter(bytes_per_s=100, now=clock)
+    big, small = rows(None, size=250), rows(None, size=10)
+    assert played(limiter, clock, big) == [(0.0, 1)]
+    assert played(limiter, clock, small) == [(1.6, 1)]
+    assert played(limiter, clock, [*small, *big]) == [(0.1, 1), (1.0, 1)]
+
+
+def test_bytes_wait_for_a_quantum_or_for_the_record_or_for_all_that_is_left(clock: Clock) -> None:
+    limiter = RateLimiter(bytes_per_s=100, now=clock)
+    assert played(limiter, clock, rows(None, size=100)) == [(0.0, 1)]
+    assert played(limiter, clock, rows(None, None, None, size=4)) == [(0.1, 2), (0.02, 1)]
+    assert played(limiter, clock, rows(None, None, size=4)) == [(0.08, 2)]
+    assert played(limiter, clock, rows(None, size=3)) == [(0.03, 1)]
+    assert played(limiter, clock, rows(None, size=50)) == [(0.5, 1)]
+
+
+def test_a_key_waits_for_its_interval_and_others_do_not(clock: Clock) -> None:
+    limiter = RateLimiter(key_interval_s=1.0, now=clock)
+    assert played(limiter, clock, rows("a", "b", None, None, "a")) == [(0.0, 4), (1.0, 1)]
+    clock.at += 0.25
+    assert played(limiter, clock, rows("c", "a", "c")) == [(0.0, 1), (0.75, 1), (0.25, 1)]
+
+
+def test_a_key_that_may_go_when_the_part_does_is_part_of_it(clock: Clock) -> None:
+    limiter = RateLimiter(key_interval_s=1.0, now=clock)
+    assert played(limiter, clock, rows("a", "b")) == [(0.0, 2)]
+    assert played(limiter, clock, rows("a", "b", "c")) == [(1.0, 3)]
+    assert played(limiter, clock, rows("d")) == [(0.0, 1)]
+    clock.at += 0.5
+    assert played(limiter, clock, rows("a", "d")) == [(0.5, 2)]
+
+
+def test_keys_are_forgotten_when_their_interval_is_over_the_oldest_first(clock: Clock) -> None:
+    limiter = RateLimiter(key_interval_s=1.0, now=clock)
+    keys = limiter._limits[0]._last  # type: ignore[union-attr]
+    played(limiter, clock, rows("a"))
+    clock.at = 0.5
+    played(limiter, clock, rows("b"))
+    clock.at = 1.0
+    played(limiter, clock, rows("a"))
+    assert len(keys) == 2
+    clock.at = 1.5
+    played(limiter, clock, rows("c"))
+    assert len(keys) == 2
+    clock.at = 9.0
+    played(limiter, clock, rows(None))
+    assert len(keys) == 0
+
+
+def test_what_cannot_be_hashed_is_told_apart_too(clock: Clock) -> None:
+    limiter = RateLimiter(key_interval_s=1.0, now=clock)
+    assert played(limiter, clock, rows(["a"], ["b"], ["a"])) == [(0.0, 2), (1.0, 1)]
+
+
+def test_the_limits_count_from_when_a_part_was_handed_out(clock: Clock) -> None:
+    limiter = RateLimiter(records_per_s=1, now=clock)
+    limiter.handed_out()
+    waits = []
+    for wait_s, _ in limiter.parts(rows(None, None)):
+        waits.append(wait_s)
+        clock.at += wait_s
+        limiter.handed_out()
+        clock.at += 0.25
+    assert waits == [0.0, 0.75]
+    left = limiter.parts(rows(None))
+    next(left)
+    left.close()
+    clock.at += 10
+    limiter.handed_out()
+    assert played(limiter, clock, rows(None)) == [(1.0, 1)]
+
+
+def test_after_a_batch_nothing_is_left_to_be_handed_out(clock: Clock) -> None:
+    limiter = RateLimiter(records_per_s=1, now=clock)
+    assert limiter._pending == ()
+    played(limiter, clock, rows(None))
+    assert limiter._pending == ()
+    clock.at = -50.0  # a clock that goes back gives nothing and takes nothing
+    assert played(limiter, clock, rows(None)) == [(1.0, 1)]
+
+
+def test_the_stricter_of_two_limits_decides(clock: Clock) -> None:
+    limiter = RateLimiter(records_per_s=10, bytes_per_s=100, key_interval_s=5.0, now=clock)
+    assert played(limiter, clock, rows("a", "b", "c", size=50)) == [(0.0, 2), (0.5, 1)]
 
 
 def worst(times: list[tuple[float, float]], rate: float) -> float:
@@ -98,61 +198,75 @@ def test_over_any_stream_and_any_window_the_limits_hold_and_nothing_is_lost_or_r
 ) -> None:
     clock = Clock()
     pace = RateLimiter(records_per_s, bytes_per_s, interval_s, clock)
-    given_, handed = [], []
-    for pause_s, rows in zip(pauses, stream, strict=False):
-        batch = [record(len(given_) + n, key, b"x" * size) for n, (key, size) in enumerate(rows)]
+    given_: list[Record] = []
+    handed: list[tuple[float, Record]] = []
+    for pause_s, found in zip(pauses, stream, strict=False):
+        batch = [Record("t", 0, n, 0, key, b"x" * size) for n, (key, size) in enumerate(found)]
         given_ += batch
-        handed += hand_out(pace, clock, batch, late_s=late_s, work_s=work_s, tell=tell)
+        for wait_s, part in pace.parts(batch):
+            assert part
+            clock.at += wait_s + late_s
+            if tell:
+                pace.handed_out()
+            handed += [(clock.at, each) for each in part]
+            clock.at += work_s
         clock.at += pause_s
-    assert [each.offset for _, each in handed] == [each.offset for each in given_]
+    assert [each for _, each in handed] == given_
     if records_per_s is not None:
-        assert worst([(at, 1) for at, _ in handed], records_per_s) <= max(1, records_per_s) + LITTLE
+        assert worst([(at, 1) for at, _ in handed], records_per_s) <= max(1, records_per_s) + 1e-3
     if bytes_per_s is not None:
         largest = max((each.size for each in given_), default=0)
         assert (
             worst([(at, each.size) for at, each in handed], bytes_per_s)
-            <= max(1, bytes_per_s, largest) + LITTLE
+            <= max(1, bytes_per_s, largest) + 1e-3
         )
     if interval_s is not None:
         for key in (b"a", b"b", b"c"):
             times = [at for at, each in handed if each.key == key]
-            assert all(later - sooner >= interval_s - LITTLE for sooner, later in pairwise(times))
+            assert all(later - sooner >= interval_s - 1e-3 for sooner, later in pairwise(times))
 
 
-def test_a_record_larger_than_a_seconds_bytes_passes_alone_and_is_paid_off_after() -> None:
-    clock = Clock()
-    pace = RateLimiter(None, 100, None, clock)
-    batch = [record(0, None, b"x" * 10), record(1, None, b"x" * 1000), record(2, None, b"x" * 10)]
-    handed = [(at - 1000, each.offset) for at, each in hand_out(pace, clock, batch)]
-    assert handed == [(0, 0), (pytest.approx(0.1), 1), (pytest.approx(9.2), 2)]
+def test_what_is_there_is_not_waited_for(clock: Clock) -> None:
+    limiter = RateLimiter(bytes_per_s=100, now=clock)
+    assert next(limiter.parts(rows(None, size=100)))[0] == 0.0
+    limiter = RateLimiter(records_per_s=20, now=clock)
+    assert played(limiter, clock, rows(*[None] * 20)) == [(0.0, 20)]
+    clock.at += 0.5
+    assert played(limiter, clock, rows(None, None)) == [(0.0, 2)]
 
 
-def test_a_key_waits_and_makes_what_is_behind_it_wait() -> None:
-    clock = Clock()
-    batch = [
-        record(0, b"a"),
-        record(1, b"b"),
-        record(2, b"a"),
-        record(3, b"c"),
-        record(4),
-        record(5, b"b"),
-    ]
-    handed = hand_out(RateLimiter(None, None, 5, clock), clock, batch)
-    assert [(at - 1000, each.offset) for at, each in handed] == [
-        (0, 0),
-        (0, 1),
-        (5, 2),
-        (5, 3),
-        (5, 4),
-        (5, 5),
-    ]
+def test_a_record_without_a_key_is_free(clock: Clock) -> None:
+    limiter = RateLimiter(key_interval_s=1.0, now=clock)
+    assert played(limiter, clock, rows(None, "a", None)) == [(0.0, 3)]
 
 
-def test_keys_are_forgotten_when_their_interval_is_over() -> None:
-    clock = Clock()
-    pace = RateLimiter(None, None, 5, clock)
-    hand_out(pace, clock, [record(n, b"%d" % n) for n in range(1000)])
-    clock.at += 5
-    hand_out(pace, clock, [record(1000, b"new")])
-    (keys,) = pace._limits
-    assert len(keys._last) == 1
+def test_a_tenth_of_a_second_is_at_least_a_byte_and_what_weighs_nothing_waits_for_debts(
+    clock: Clock,
+) -> None:
+    slow = RateLimiter(bytes_per_s=0.5, now=clock)
+    sizes = [rows(None, size=size)[0] for size in (1, 0, 1)]
+    assert played(slow, clock, sizes) == [(0.0, 2), (2.0, 1)]
+    quick = RateLimiter(bytes_per_s=5, now=clock)
+    assert played(quick, clock, [*rows(None, size=10), *sizes[1:]]) == [(0.0, 1), (1.2, 2)]
+
+
+def test_a_single_token_that_is_there_is_used_at_once(clock: Clock) -> None:
+    limiter = RateLimiter(records_per_s=100, now=clock)
+    assert played(limiter, clock, rows(*[None] * 99)) == [(0.0, 99)]
+    assert played(limiter, clock, rows(*[None] * 9))[:2] == [(0.0, 1), (0.08, 8)]
+
+
+def test_a_part_has_a_record_however_times_are_rounded(clock: Clock) -> None:
+    limiter, clock.at = RateLimiter(key_interval_s=1.167, now=clock), 0.342
+    assert played(limiter, clock, rows("a")) == [(0.0, 1)]
+    clock.at = 0.348  # and 0.348 + (0.342 + 1.167 - 0.348) is less than 0.342 + 1.167
+    assert [len(part) for _, part in islice(limiter.parts(rows("a")), 2)] == [1]
+
+
+def test_a_part_that_was_given_up_is_not_counted_after_the_next_ones(clock: Clock) -> None:
+    limiter = RateLimiter(records_per_s=1, now=clock)
+    given_up = limiter.parts(rows(None))
+    next(given_up)
+    assert list(limiter.parts([])) == []
+    limiter.handed_out()
+    assert played(limiter, clock, rows(None)) == [(0.0, 1)]

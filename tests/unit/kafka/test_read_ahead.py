@@ -1,102 +1,183 @@
-"""What is read ahead, and the batches it is cut into: each from all partitions that have
-records.
-"""
+"""Reading ahead, against plain lists, and at its limits."""
 
 from __future__ import annotations
-
-from collections import defaultdict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.kafka.consuming.read_ahead import (
-    MOST_SPREAD_RECORDS,
-    SPREAD_RECORDS,
-    BatchLimits,
-    ReadAhead,
-    shares,
-)
+from leaderq.kafka.consuming import read_ahead as module
+from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead, shares
 from leaderq.kafka.record import Partition, Record
 
-PARTITIONS = [Partition("t", number) for number in range(4)]
-RUNS = st.lists(st.tuples(st.sampled_from(PARTITIONS), st.integers(1, 30)), max_size=12)
+A, B, C = (Partition("t", number) for number in range(3))
 
 
-def rows(where: Partition, first: int, count: int, value: bytes = b"") -> list[Record]:
+def rows(where: Partition, *sizes: int, first: int = 0) -> list[Record]:
     return [
-        Record(where.topic, where.number, at, 0, None, value) for at in range(first, first + count)
+        Record(where.topic, where.number, first + at, 0, None, b"x" * size)
+        for at, size in enumerate(sizes)
     ]
 
 
-def test_a_batch_has_as_much_of_each_partition_although_records_come_in_long_runs() -> None:
-    ahead = ReadAhead(BatchLimits(max_records=8, workers=4))
-    for where in PARTITIONS:
-        ahead.add({where: rows(where, 0, 8)}, 0.0)
-    assert ahead.room == SPREAD_RECORDS - 32
-    for first in (0, 2, 4, 6):
-        batch = ahead.take(0.0)
-        assert batch is not None
-        assert batch.ends == dict.fromkeys(PARTITIONS, first + 2)
-        assert all(
-            [row.offset for row in found] == [first, first + 1] for found in batch.records.values()
-        )
-    assert ahead.is_empty
+def ahead(**limits: object) -> ReadAhead:
+    return ReadAhead(BatchLimits(**limits))  # type: ignore[arg-type]
 
 
-def test_records_of_one_partition_leave_room_for_others_until_all_workers_have_some() -> None:
-    ahead = ReadAhead(BatchLimits(workers=3))
-    for where in PARTITIONS[:3]:
-        assert ahead.room > SPREAD_RECORDS
-        ahead.add({where: rows(where, 0, SPREAD_RECORDS)}, 0.0)
-    assert ahead.room == 0
-    assert ReadAhead(BatchLimits(max_records=100, max_bytes=10, workers=3)).room <= 10
-
-
-def test_a_batch_waits_for_more_only_as_long_as_it_may() -> None:
-    ahead = ReadAhead(BatchLimits(max_records=10, max_wait_s=1.0, workers=2))
-    assert ahead.wait_s(0.0) is None
-    ahead.add({PARTITIONS[0]: rows(PARTITIONS[0], 0, 1)}, 5.0)
-    assert ahead.wait_s(5.25) == 0.75
-    assert ahead.take(5.25) is None
-    assert ahead.take(6.0) is not None
+def test_by_default_a_batch_has_a_thousand_records_and_does_not_wait() -> None:
+    assert BatchLimits() == BatchLimits(1000, None, 0.0, 1)
+    assert (module.SPREAD_RECORDS, module.MOST_SPREAD_RECORDS) == (10_000, 100_000)
 
 
 @given(
-    counts=st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 50)),
-    most=st.integers(1, 120),
+    st.lists(
+        st.tuples(st.sampled_from([A, B, C]), st.lists(st.integers(0, 9), max_size=6)), max_size=8
+    ),
+    st.integers(1, 8),
+    st.none() | st.integers(1, 30),
 )
-def test_shares_are_even_and_leave_nothing_that_there_is_room_for(
-    counts: dict[Partition, int], most: int
+def test_every_record_is_handed_out_once_in_order_and_no_batch_is_too_large(
+    polls: list[tuple[Partition, list[int]]], most: int, max_bytes: int | None
 ) -> None:
-    taken = shares(counts, most)
-    assert sum(taken.values()) == min(most, sum(counts.values()))
-    assert all(0 < taken[where] <= counts[where] for where in taken)
-    unsatisfied = [taken.get(where, 0) for where in counts if taken.get(where, 0) < counts[where]]
-    if unsatisfied:
-        assert max(taken.values()) <= min(unsatisfied) + 1 + most % len(counts)
+    limits = {"max_records": most, "max_bytes": max_bytes}
+    buffer, waiting = ahead(**limits), {A: [], B: [], C: []}  # type: ignore[var-annotated]
+    for where, sizes in polls:
+        made = rows(where, *sizes, first=len(waiting[where]))
+        waiting[where] += made
+        buffer.add({where: made}, 0.0)
+    handed: dict[Partition, list[Record]] = {A: [], B: [], C: []}
+    while (batch := buffer.take(0.0)) is not None:
+        records = [record for part in batch.records.values() for record in part]
+        assert 0 < len(records) <= most
+        size = sum(record.size for record in records)
+        assert max_bytes is None or size <= max_bytes or len(records) == 1
+        left = {where: len(waiting[where]) - len(handed[where]) for where in waiting}
+        fair = shares({where: count for where, count in left.items() if count}, most)
+        for where, part in batch.records.items():
+            assert len(part) <= max(fair.values())
+            handed[where] += part
+            assert batch.ends[where] == handed[where][-1].offset + 1
+        if max_bytes is None:
+            assert len(records) == min(most, sum(left.values()))
+    assert handed == waiting
+    assert (buffer.is_empty, buffer._bytes, buffer.wait_s(0.0)) == (True, 0, None)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("max_bytes", [None, 50])
-@given(runs=RUNS, most=st.integers(1, 20), size=st.integers(1, 60))
-def test_every_record_comes_out_once_and_in_order_within_the_limits(
-    max_bytes: int | None, workers: int, runs: list[tuple[Partition, int]], most: int, size: int
-) -> None:
-    ahead = ReadAhead(BatchLimits(max_records=most, max_bytes=max_bytes, workers=workers))
-    came: dict[Partition, int] = defaultdict(int)
-    went: dict[Partition, int] = defaultdict(int)
-    for where, count in runs:
-        ahead.add({where: rows(where, came[where], count, b"x" * size)}, 0.0)
-        came[where] += count
-    while (batch := ahead.take(0.0)) is not None:
-        assert 0 < len(batch) <= most
-        assert max_bytes is None or len(batch) == 1 or len(batch) * size <= max_bytes
-        for where, found in batch.records.items():
-            assert [row.offset for row in found] == list(
-                range(went[where], went[where] + len(found))
-            )
-            went[where] = batch.ends[where]
-    assert went == came
-    assert ahead.is_empty
-    assert 0 < ahead.room <= (most if workers == 1 else MOST_SPREAD_RECORDS)
+@given(st.dictionaries(st.sampled_from([A, B, C]), st.integers(1, 9)), st.integers(0, 20))
+def test_shares_are_as_even_as_can_be(counts: dict[Partition, int], most: int) -> None:
+    found = shares(counts, most)
+    assert sum(found.values()) == min(most, sum(counts.values()))
+    assert all(0 < count <= counts[where] for where, count in found.items())
+    short = [found.get(where, 0) for where in counts if found.get(where, 0) < counts[where]]
+    assert not short or max(found.values(), default=0) - min(short) <= 1
+
+
+def test_a_full_batch_does_not_wait_and_a_small_one_for_its_first_record() -> None:
+    buffer = ahead(max_records=3, max_wait_s=5.0)
+    assert buffer.wait_s(0.0) is None
+    buffer.add({A: rows(A, 1)}, 10.0)
+    buffer.add({B: rows(B, 1)}, 12.0)
+    assert (buffer.wait_s(10.0), buffer.wait_s(14.0), buffer.wait_s(99.0)) == (5.0, 1.0, 0.0)
+    assert buffer.take(14.9) is None
+    buffer.add({A: rows(A, 1, first=1)}, 13.0)
+    assert buffer.wait_s(13.0) == 0.0
+    batch = buffer.take(13.0)
+    assert batch is not None
+    assert len(batch) == 3
+
+
+def test_enough_bytes_do_not_wait_either() -> None:
+    buffer = ahead(max_bytes=10, max_wait_s=5.0)
+    buffer.add({A: rows(A, 4, 5)}, 0.0)
+    assert buffer.wait_s(0.0) == 5.0
+    buffer.add({A: rows(A, 1, first=2)}, 0.0)
+    assert buffer.wait_s(0.0) == 0.0
+    late = ahead(max_records=9, max_wait_s=0.0)
+    late.add({A: rows(A, 1)}, 7.0)
+    assert late.wait_s(7.0) == 0.0
+
+
+@pytest.mark.parametrize(("workers", "room"), [(1, 10), (2, 100_000), (3, 100_000)])
+def test_with_workers_more_is_read_ahead(workers: int, room: int) -> None:
+    assert ahead(max_records=10, workers=workers).room == room
+
+
+def test_where_every_worker_has_a_partition_less_is_enough() -> None:
+    buffer = ahead(max_records=10, workers=2)
+    buffer.add({A: rows(A, 1)}, 0.0)
+    assert buffer.room == 99_999
+    buffer.add({B: rows(B, 1)}, 0.0)
+    assert buffer.room == 9_998
+    large = ahead(max_records=60_000, workers=2)
+    assert large.room == 120_000
+
+
+def test_no_more_is_polled_for_than_will_fit() -> None:
+    buffer = ahead(max_records=10, max_bytes=100)
+    assert buffer.room == 10
+    buffer.add({A: rows(A, 20)}, 0.0)
+    assert buffer.room == 4
+    assert ahead(max_records=500, max_bytes=100).room == 100
+    several = ahead(max_records=50, max_bytes=100)
+    several.add({A: rows(A, 10, 10)}, 0.0)
+    assert several.room == 8
+    buffer.add({A: []}, 0.0)
+    assert buffer.room == 4
+    buffer.add({A: rows(A, 70, first=1)}, 0.0)
+    assert buffer.room == 1
+    buffer.add({A: rows(A, 9, first=2)}, 0.0)
+    assert buffer.room == 1
+    buffer.add({A: rows(A, 1, first=3)}, 0.0)
+    assert buffer.room == 0
+    small = ahead(max_records=2, max_bytes=100)
+    small.add({A: rows(A, 0, 0)}, 0.0)
+    assert small.room == 0
+    few = ahead(max_records=2)
+    few.add({A: rows(A, 0)}, 0.0)
+    assert few.room == 1
+    few.add({A: rows(A, 0, 0, first=1)}, 0.0)
+    assert few.room == 0
+    tiny = ahead(max_records=500, max_bytes=100)
+    tiny.add({A: rows(A, 0)}, 0.0)
+    assert tiny.room == 100
+
+
+def test_what_is_dropped_leaves_room_for_all_of_it() -> None:
+    buffer = ahead(max_records=10, max_bytes=50)
+    buffer.add({A: rows(A, 30, 30)}, 0.0)
+    assert buffer.room == 0
+    buffer.clear()
+    assert (buffer.is_empty, buffer._bytes, buffer.take(9.0)) == (True, 0, None)
+    assert buffer.room == 1
+    buffer.add({A: rows(A, 50)}, 0.0)
+    batch = buffer.take(0.0)
+    assert batch is not None
+    assert len(batch) == 1
+
+
+def test_a_part_that_just_fits_is_not_cut() -> None:
+    whole = rows(A, 3, 3, 4)
+    for limits in ({"max_records": 3}, {"max_bytes": 10, "max_records": 3}):
+        buffer = ahead(**limits)
+        buffer.add({A: whole}, 0.0)
+        batch = buffer.take(0.0)
+        assert batch is not None
+        assert batch.records[A] is whole
+
+
+def test_a_batch_takes_as_many_bytes_as_it_may_and_the_first_in_any_case() -> None:
+    buffer = ahead(max_bytes=6, max_records=9)
+    buffer.add({A: rows(A, 9, 3, 3, 1)}, 0.0)
+    counts = []
+    while (batch := buffer.take(0.0)) is not None:
+        counts.append(len(batch))
+    assert counts == [1, 2, 1]
+
+
+def test_partitions_that_were_served_come_last_next_time() -> None:
+    buffer = ahead(max_records=1)
+    buffer.add({A: rows(A, 1, 1), B: rows(B, 1, 1)}, 0.0)
+    served = []
+    while (batch := buffer.take(0.0)) is not None:
+        served += list(batch.records)
+    assert served == [A, B, A, B]

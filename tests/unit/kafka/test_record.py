@@ -1,44 +1,159 @@
-"""Several sequences as one."""
+"""A record and a batch as values: seven fields, whatever client read them."""
 
 from __future__ import annotations
 
+import copy
+import pickle
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from leaderq.kafka.record import Chained
+from leaderq.kafka.record import (
+    FIELDS,
+    Batch,
+    Chained,
+    Offset,
+    Partition,
+    Record,
+    SizedRecords,
+    after,
+    batch_of,
+    deserialized,
+    epoch_of,
+    size_of,
+)
 
-PARTS = [[1, 2], [], [3], [4, 5, 6]]
-FLAT = [1, 2, 3, 4, 5, 6]
-
-
-def test_it_is_what_a_list_of_all_would_be() -> None:
-    chained = Chained(PARTS)
-    assert list(chained) == FLAT
-    assert chained == FLAT
-    assert len(chained) == len(FLAT)
-    assert repr(chained) == repr(FLAT)
-    assert list(reversed(chained)) == FLAT[::-1]
-    assert 5 in chained
-    assert chained.index(4) == 3
-
-
-@pytest.mark.parametrize("index", range(-6, 6))
-def test_elements_are_found_by_index(index: int) -> None:
-    assert Chained(PARTS)[index] == FLAT[index]
+RECORD = Record("t", 1, 2, 3, b"key", b"value", [("h", b"x")], 7)
+SEVEN = ("t", 1, 2, 3, b"key", b"value", [("h", b"x")])
 
 
-@pytest.mark.parametrize("index", [-7, 6, 100])
-def test_an_index_outside_is_refused(index: int) -> None:
+def test_an_offset_knows_the_epoch_of_the_record_before_it() -> None:
+    assert (Offset(5), Offset(5).epoch, Offset(5, 0).epoch, Offset(5, 3).epoch) == (5, -1, 0, 3)
+    assert (epoch_of(5), epoch_of(Offset(5, 3)), epoch_of(Offset(5))) == (-1, 3, -1)
+    assert (after(RECORD), after(RECORD).epoch) == (3, 7)
+    assert after(RECORD.replace(leader_epoch=None)).epoch == -1
+
+
+def test_a_record_is_its_seven_fields_and_the_epoch_is_hidden() -> None:
+    assert tuple(RECORD) == SEVEN
+    assert (len(RECORD), list(RECORD.as_dict())) == (7, list(FIELDS))
+    assert tuple(RECORD.as_dict().values()) == SEVEN
+    assert RECORD.leader_epoch == 7
+    assert RECORD.replace(leader_epoch=9) == RECORD
+    assert not RECORD.replace(leader_epoch=9) != RECORD  # noqa: SIM202
+    assert hash(RECORD) == hash(RECORD.replace(leader_epoch=9, value=b"other"))
+    assert hash(RECORD) != hash(RECORD.replace(offset=9))
+    for name in FIELDS:
+        assert RECORD.replace(**{name: "another"}) != RECORD
+        assert RECORD.replace(**{name: "another"}) != RECORD
+    assert (RECORD == SEVEN, RECORD != SEVEN) == (False, True)
+    assert Record("t", 1, 2, 3, None, None).headers == ()
+    assert Record("t", 1, 2, 3, None, None).leader_epoch is None
+
+
+def test_a_record_behaves_as_the_tuple_of_its_fields() -> None:
+    later = RECORD.replace(offset=9)
+    assert (RECORD[0], RECORD[-1], RECORD[1:3]) == ("t", SEVEN[-1], (1, 2))
+    assert ("t" in RECORD, 7 in RECORD, RECORD.index(2), RECORD.count(3)) == (True, False, 2, 1)
+    assert (later > RECORD, later >= RECORD, later < RECORD, later <= RECORD) == (
+        True,
+        True,
+        False,
+        False,
+    )
+    assert (*SEVEN, "x") == RECORD + ("x",)  # noqa: RUF005 - it is the operator that is tried
+    assert RECORD + later == (*SEVEN, *later)
     with pytest.raises(IndexError):
-        Chained(PARTS)[index]
+        _ = RECORD[7]
 
 
-@pytest.mark.parametrize("cut", [slice(1, 4), slice(None), slice(-2, None), slice(None, None, 2)])
-def test_slices_are_those_of_a_list(cut: slice) -> None:
-    assert Chained(PARTS)[cut] == FLAT[cut]
+def test_a_record_says_where_it_lies_and_how_large_it_is() -> None:
+    assert RECORD.topic_partition == Partition("t", 1)
+    assert str(RECORD.topic_partition) == "t-1"
+    assert (RECORD.place, RECORD.size) == ("t-1@2", 8)
+    assert RECORD.replace(key=None, value=5).size == 0
+    assert RECORD.replace(topic="u").leader_epoch == 7
 
 
-def test_nothing_is_empty() -> None:
-    assert not Chained([])
-    assert list(Chained([[], []])) == []
-    assert Chained([[1]]) != [2]
+def test_a_record_is_copied_and_sent_to_other_processes_by_its_fields() -> None:
+    assert pickle.loads(pickle.dumps(RECORD)) == RECORD
+    assert copy.copy(RECORD) == RECORD
+
+
+def decode(data: bytes) -> str:
+    return data.decode()
+
+
+@pytest.mark.parametrize("key", [None, decode])
+@pytest.mark.parametrize("value", [None, decode])
+def test_key_and_value_are_deserialized_where_they_are_there(key: Any, value: Any) -> None:
+    read = deserialized(RECORD, key, value)
+    assert read.key == (b"key" if key is None else "key")
+    assert read.value == (b"value" if value is None else "value")
+    assert (read.leader_epoch, read.offset) == (7, 2)
+    empty = deserialized(RECORD.replace(key=None, value=None), key, value)
+    assert (empty.key, empty.value) == (None, None)
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+
+class Sized(SizedRecords):
+    @property
+    def size(self) -> int:
+        return 42
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: Any) -> Any:
+        return RECORD
+
+
+def test_the_size_of_records_is_that_of_keys_and_values() -> None:
+    bare = RECORD.replace(key=None, value=None)
+    assert size_of([RECORD, bare, RECORD.replace(key=None)]) == 8 + 5
+    assert size_of([RECORD.replace(value=None)]) == 3
+    assert size_of(Sized()) == 42
+
+
+def test_a_batch_of_one_partition_is_its_records_and_of_more_they_follow_each_other() -> None:
+    a, b = Partition("t", 0), Partition("t", 1)
+    first, second = [RECORD], [RECORD.replace(offset=5), RECORD.replace(offset=6)]
+    alone = batch_of({a: first})
+    assert alone.merged() is first
+    both = batch_of({a: first, b: second})
+    assert list(both.merged()) == [*first, *second]
+    assert isinstance(both.merged(), Chained)
+    assert (len(alone), len(both), both.ends) == (1, 3, {a: 3, b: 7})
+    assert len(Batch({}, {})) == 0
+
+
+PARTS = st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=4)
+
+
+@given(PARTS, PARTS, st.integers(-20, 20), st.integers(-20, 20))
+def test_parts_that_follow_each_other_are_one_sequence(
+    parts: list[list[int]], others: list[list[int]], index: int, stop: int
+) -> None:
+    flat, other = sum(parts, []), sum(others, [])  # noqa: RUF017
+    chained: Any = Chained(parts)
+    assert (len(chained), list(chained), repr(chained)) == (len(flat), flat, repr(flat))
+    assert chained[index:stop] == flat[index:stop]
+    assert (chained == flat, chained == Chained(others)) == (True, flat == other)
+    assert (chained == other, chained != other) == (flat == other, flat != other)
+    if -len(flat) <= index < len(flat):
+        assert chained[index] == flat[index]
+    else:
+        with pytest.raises(IndexError, match=f"no element {index} of {len(flat)}"):
+            _ = chained[index]
+
+
+def test_what_is_no_sequence_is_not_equal_to_one() -> None:
+    assert Chained([[1]]) != {1}
     assert Chained([[1]]) != 1
+    assert Chained([]) == ()
+    with pytest.raises(TypeError):
+        hash(Chained([]))

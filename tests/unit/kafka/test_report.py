@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from terms import open_term
 
-from leaderq.errors import CorruptRecord
-from leaderq.kafka.consuming.report import DrainReport, LagEstimator, PartitionLag, decode, encode
+from leaderq.errors import CorruptRecord, Deposed, NoNode, Reason
+from leaderq.events import EventBus
+from leaderq.kafka.consuming.report import (
+    DrainReport,
+    LagEstimator,
+    PartitionLag,
+    ProgressReports,
+    decode,
+    encode,
+)
 from leaderq.kafka.record import Partition
+from leaderq.zookeeper import Create, SetData
 
 A, B = Partition("t", 0), Partition("t", 1)
 Looks = list[tuple[float, dict[Partition, int], dict[Partition, int]]]
@@ -104,3 +115,32 @@ def test_a_report_of_a_newer_version_is_read_without_what_is_not_known() -> None
 def test_what_is_no_report_is_said_to_be_none_with_its_place_and_what_to_do(data: bytes) -> None:
     with pytest.raises(CorruptRecord, match=r"/leaderq/c/progress.*delete it"):
         decode(data, path="/leaderq/c/progress")
+
+
+def test_a_report_is_written_by_the_terms_own_writes_which_refuse_a_deposed_leader_silently(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    written: list[Any] = []
+    answers: list[Exception | None] = [NoNode("not there", path="/p"), None, None]
+
+    def write(_term: Any, operations: Any) -> list[Any]:
+        written.extend(operations)
+        if (answer := answers.pop(0)) is not None:
+            raise answer
+        return []
+
+    session: Any = None
+    reports = ProgressReports(session, EventBus(), "/p", "c", "a", "g", None)
+    term = open_term(7, write=write)
+    for lag in (10, 4):
+        reports.publish(term, after([(0, {A: 0}, {A: lag})]))
+        assert reports._writing is not None
+        assert reports._writing.done(30)
+    assert [type(one) for one in written] == [SetData, Create, SetData]
+    assert decode(written[-1].data, path="/p").lag == 4
+    answers = [Deposed(term=7, reason=Reason.FENCED)]
+    reports.publish(term, after([]))
+    assert reports._writing.done(30)
+    reports.close()
+    assert answers == []
+    assert caplog.records == []

@@ -11,7 +11,7 @@ from fake_career import (
     FakeRateLimiter,
     a_batch,
     a_handler,
-    a_term,
+    open_term,
     records,
 )
 
@@ -34,7 +34,7 @@ def resting(career: FakeCareer, on_error: object = LATER, **more: object) -> Bat
 
 
 def test_the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again() -> None:
-    career, term = FakeCareer(fails={(A, 1): 2}, names=True), a_term()
+    career, term = FakeCareer(fails={(A, 1): 2}, names=True), open_term(7)
     handler = resting(career)
     assert handler.work(a_batch(A=[0, 1, 2], B=[0, 1]), term)
     assert handler.work(a_batch(B=[2]), term)
@@ -49,7 +49,7 @@ def test_the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again()
 
 
 def test_attempts_are_counted_over_all_batches() -> None:
-    career, term = FakeCareer(fails={(A, 0): ALWAYS}, names=True), a_term()
+    career, term = FakeCareer(fails={(A, 0): ALWAYS}, names=True), open_term(7)
     handler = resting(career)
     for _ in range(3):
         assert handler.work(a_batch(A=[0, 1]), term)
@@ -58,7 +58,7 @@ def test_attempts_are_counted_over_all_batches() -> None:
 
 
 def test_where_nobody_knows_the_culprit_the_whole_part_of_its_partition_is_tried_again() -> None:
-    career, term = FakeCareer(fails={(A, 1): 1}), a_term()
+    career, term = FakeCareer(fails={(A, 1): 1}), open_term(7)
     handler = resting(career, batches="partition")
     assert handler.work(a_batch(A=[0, 1], B=[0]), term)
     assert handler.work(a_batch(A=[0, 1, 2]), term)
@@ -69,7 +69,7 @@ def test_where_nobody_knows_the_culprit_the_whole_part_of_its_partition_is_tried
 
 
 def test_offsets_that_somebody_has_moved_are_begun_from_scratch() -> None:
-    career, term = FakeCareer(fails={(A, 0): 1}, names=True), a_term()
+    career, term = FakeCareer(fails={(A, 0): 1}, names=True), open_term(7)
     handler = resting(career)
     handler.work(a_batch(A=[0, 1]), term)
     handler.work(a_batch(A=[5, 6]), term)
@@ -92,7 +92,7 @@ def test_all_wait_where_the_partition_cannot_rest_alone(
         more["rate_limit"] = FakeRateLimiter(career, 10, 0.0)
     delivery = "at_most_once" if why == "at most once" else "at_least_once"
     handler = resting(career, retry(1, backoff_s, then="skip"), delivery=delivery, **more)
-    assert handler.work(a_batch(A=[0], B=[0]), a_term())
+    assert handler.work(a_batch(A=[0], B=[0]), open_term(7))
     assert not [line for line in career.log if line.startswith("rest")]
     assert (A, 0) in career.effects
 

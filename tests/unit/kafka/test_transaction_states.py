@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -89,28 +90,42 @@ class Consumer:
         return "group"
 
 
-@pytest.fixture
-def broker() -> Broker:
-    return Broker()
+class Leader:
+    """A store of one term, which has fenced and loaded."""
+
+    def __init__(self) -> None:
+        self.broker = Broker()
+        self.consumer: Any = Consumer(self.broker)
+        self.store = TransactionOffsets(self.broker.make)
+        self.fence()
+        assert self.load() == {}
+
+    def fence(self) -> None:
+        while not self.store.fence(self.consumer, TERM, lambda: None, 5.0):
+            pass
+
+    def load(self) -> dict[Partition, int]:
+        return dict(self.store.load(self.consumer, TERM, 1.0))
+
+    def begin_commit(self, offset: int = 5) -> Any:
+        return self.store.commit(self.consumer, TERM, {A: offset})
+
+    def commit(self, offset: int = 5) -> None:
+        wait(self.begin_commit(offset))
+
+    def fails(self, answer: Exception) -> None:
+        """A message is produced, and its commit is answered with this."""
+        self.broker.answers = [answer]
+        self.store.produce(message())
+        with pytest.raises(type(answer)):
+            self.commit()
 
 
 @pytest.fixture
-def consumer(broker: Broker) -> Any:
-    return Consumer(broker)
-
-
-@pytest.fixture
-def store(broker: Broker, consumer: Any) -> Any:
-    made = TransactionOffsets(broker.make)
-    fence(made, consumer)
-    assert made.load(consumer, TERM, 1.0) == {}
+def leader() -> Iterator[Leader]:
+    made = Leader()
     yield made
-    made.close()
-
-
-def fence(store: TransactionOffsets, consumer: Any) -> None:
-    while not store.fence(consumer, TERM, lambda: None, 5.0):
-        pass
+    made.store.close()
 
 
 def wait(commit: Any) -> None:
@@ -118,20 +133,14 @@ def wait(commit: Any) -> None:
         pass
 
 
-def commit(store: TransactionOffsets, consumer: Any) -> None:
-    wait(store.commit(consumer, TERM, {A: 5}))
-
-
 def message(value: bytes = b"v") -> Message:
     return Message("out", value=value)
 
 
-def test_messages_and_offsets_are_committed_together_and_once(
-    broker: Broker, store: Any, consumer: Any
-) -> None:
-    store.produce(message())
-    commit(store, consumer)
-    assert broker.said[2:] == [
+def test_messages_and_offsets_are_committed_together_and_once(leader: Leader) -> None:
+    leader.store.produce(message())
+    leader.commit()
+    assert leader.broker.said[2:] == [
         ("begun", 1),
         ("produced", 1, b"v"),
         ("asked", 1),
@@ -140,96 +149,73 @@ def test_messages_and_offsets_are_committed_together_and_once(
 
 
 def test_a_transaction_that_is_committed_is_not_committed_again_though_nobody_had_waited(
-    broker: Broker, store: Any, consumer: Any
+    leader: Leader,
 ) -> None:
-    store.produce(message())
-    store.commit(consumer, TERM, {A: 5})  # and its answer is never looked at
-    commit(store, consumer)
-    assert (broker.committed, broker.said.count(("produced", 1, b"v"))) == (1, 1)
+    leader.store.produce(message())
+    leader.begin_commit()  # and its answer is never looked at
+    leader.commit()
+    assert (leader.broker.committed, leader.broker.said.count(("produced", 1, b"v"))) == (1, 1)
 
 
-def test_without_an_answer_the_same_transaction_is_continued(
-    broker: Broker, store: Any, consumer: Any
-) -> None:
-    broker.answers = [KafkaAway("no answer")]
-    store.produce(message())
-    with pytest.raises(KafkaAway):
-        commit(store, consumer)
-    commit(store, consumer)
-    assert (broker.made, broker.committed) == (1, 1)
-    assert broker.said.count(("produced", 1, b"v")) == 1
+def test_without_an_answer_the_same_transaction_is_continued(leader: Leader) -> None:
+    leader.fails(KafkaAway("no answer"))
+    leader.commit()
+    assert (leader.broker.made, leader.broker.committed) == (1, 1)
+    assert leader.broker.said.count(("produced", 1, b"v")) == 1
 
 
 def test_a_transaction_whose_producer_was_given_up_after_it_was_asked_for_is_in_doubt(
-    broker: Broker, store: Any, consumer: Any
+    leader: Leader,
 ) -> None:
-    broker.answers = [KafkaFenced("refused")]
-    store.produce(message())
-    with pytest.raises(KafkaFenced):
-        commit(store, consumer)
+    leader.fails(KafkaFenced("refused"))
     with pytest.raises(BatchLost, match="not known"):
-        commit(store, consumer)
-    assert (broker.committed, broker.made) == (0, 1)
+        leader.commit()
+    assert (leader.broker.committed, leader.broker.made) == (0, 1)
 
 
 def test_a_doubt_is_not_forgotten_by_loading_without_a_fence_and_is_settled_by_one(
-    broker: Broker, store: Any, consumer: Any
+    leader: Leader,
 ) -> None:
-    broker.answers = [KafkaFenced("refused")]
-    store.produce(message())
-    with pytest.raises(KafkaFenced):
-        commit(store, consumer)
-    store.load(consumer, TERM, 1.0)
-    waiting = store.commit(consumer, TERM, {A: 5})
-    fence(store, consumer)  # before anybody has looked at the answer
-    assert broker.committed == 0
-    store.load(consumer, TERM, 1.0)
-    commit(store, consumer)
-    assert (broker.committed, broker.made) == (1, 2)
+    leader.fails(KafkaFenced("refused"))
+    leader.load()
+    waiting = leader.begin_commit()
+    leader.fence()  # before anybody has looked at the answer
+    assert leader.broker.committed == 0
+    leader.load()
+    leader.commit()
+    assert (leader.broker.committed, leader.broker.made) == (1, 2)
     with pytest.raises(BatchLost):
         wait(waiting)
 
 
-def test_a_transaction_that_was_committed_after_all_is_found_by_its_offsets(
-    broker: Broker, store: Any, consumer: Any
-) -> None:
-    broker.answers = [KafkaFenced("refused")]
-    store.produce(message())
-    with pytest.raises(KafkaFenced):
-        commit(store, consumer)
-    broker.stored[A] = 5
-    fence(store, consumer)
-    assert store.load(consumer, TERM, 1.0) == {A: 5}
-    store.produce(message(b"next"))
-    wait(store.commit(consumer, TERM, {A: 6}))
-    assert ("produced", 2, b"v") not in broker.said
-    assert ("produced", 2, b"next") in broker.said
+def test_a_transaction_that_was_committed_after_all_is_found_by_its_offsets(leader: Leader) -> None:
+    leader.fails(KafkaFenced("refused"))
+    leader.broker.stored[A] = 5
+    leader.fence()
+    assert leader.load() == {A: 5}
+    leader.store.produce(message(b"next"))
+    leader.commit(6)
+    assert ("produced", 2, b"v") not in leader.broker.said
+    assert ("produced", 2, b"next") in leader.broker.said
 
 
-def test_a_refusal_of_the_group_aborts_and_the_same_messages_are_sent_again(
-    broker: Broker, store: Any, consumer: Any
-) -> None:
-    broker.answers = [MembershipLost("another generation")]
-    store.produce(message())
-    with pytest.raises(MembershipLost):
-        commit(store, consumer)
-    commit(store, consumer)
-    assert broker.said.count(("produced", 1, b"v")) == 2
-    assert (broker.said.count(("aborted", 1)), broker.committed) == (1, 1)
+def test_a_refusal_of_the_group_aborts_and_the_same_messages_are_sent_again(leader: Leader) -> None:
+    leader.fails(MembershipLost("another generation"))
+    leader.commit()
+    assert leader.broker.said.count(("produced", 1, b"v")) == 2
+    assert (leader.broker.said.count(("aborted", 1)), leader.broker.committed) == (1, 1)
 
 
 @pytest.mark.parametrize(
     ("open_s", "is_late"), [(TRANSACTION_TIMEOUT_S, False), (TRANSACTION_TIMEOUT_S + 0.1, True)]
 )
 def test_a_transaction_that_was_open_for_too_long_is_given_up(
-    broker: Broker,
-    store: Any,
-    consumer: Any,
+    leader: Leader,
     open_s: float,
     is_late: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    now, real = [100.0], broker.make
+    now = [100.0]
 
     def slow(*_: Any) -> None:
         now[0] += open_s
@@ -237,16 +223,15 @@ def test_a_transaction_that_was_open_for_too_long_is_given_up(
 
     monkeypatch.setattr(Producer, "commit", slow)
     monkeypatch.setattr(clock, "now_s", lambda: now[0])
-    store.produce(message())
+    leader.store.produce(message())
     with pytest.raises(BatchLost if is_late else KafkaAway):
-        commit(store, consumer)
-    assert (("closed", 1) in broker.said) == is_late
-    assert real is not None
+        leader.commit()
+    assert (("closed", 1) in leader.broker.said) == is_late
 
 
-def test_what_is_undone_is_not_produced(broker: Broker, store: Any, consumer: Any) -> None:
-    store.produce(message(b"undone"))
-    store.undo()
-    store.produce(message())
-    commit(store, consumer)
-    assert [said[2] for said in broker.said if said[0] == "produced"] == [b"v"]
+def test_what_is_undone_is_not_produced(leader: Leader) -> None:
+    leader.store.produce(message(b"undone"))
+    leader.store.undo()
+    leader.store.produce(message())
+    leader.commit()
+    assert [said[2] for said in leader.broker.said if said[0] == "produced"] == [b"v"]

@@ -7,10 +7,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
-from fake_career import A, B, Bad, FakeCareer, a_batch, a_handler, a_term, where
+from fake_career import (
+    A,
+    B,
+    Bad,
+    FakeCareer,
+    a_batch,
+    a_handler,
+    open_term,
+    sorted_until_committed,
+    where,
+)
 
 from leaderq.kafka.handling.batch_handler import BatchHandler
-from leaderq.kafka.handling.on_error import dead_letter, retry, skip
 from leaderq.kafka.handling.parts import PartitionWorkers
 from leaderq.kafka.record import Record
 from leaderq.running.stages import AbandonableUnit
@@ -108,20 +117,12 @@ def a_parallel(career: FakeCareer, on_error: object = "raise", **more: object) -
     return a_handler(career, on_error, workers=3, **more)  # type: ignore[arg-type]
 
 
-def sorted_until_committed(log: list[str]) -> list[str]:
-    """The log with what ran at the same time in order of partition."""
-    first_commit = next(
-        (at for at, line in enumerate(log) if not line.startswith("handle")), len(log)
-    )
-    return sorted(log[:first_commit]) + log[first_commit:]
-
-
 def test_partitions_are_handled_at_the_same_time_and_committed_once() -> None:
     career = FakeCareer()
     barrier = threading.Barrier(3)
     career.before_handle = lambda _handed: barrier.wait(WAIT_S) and None
     handler = a_parallel(career)
-    assert handler.work(a_batch(A=[0, 1], B=[5], C=[2, 3]), a_term())
+    assert handler.work(a_batch(A=[0, 1], B=[5], C=[2, 3]), open_term(7))
     handler.close()
     assert sorted_until_committed(career.log) == [
         "handle A0 A1",
@@ -137,7 +138,7 @@ def test_finished_records_are_committed_once_then_the_first_error_in_order_is_ra
     career = FakeCareer(fails={(A, 1): ALWAYS, (B, 5): ALWAYS}, names=True)
     handler = a_parallel(career)
     with pytest.raises(Bad, match="A1"):
-        handler.work(a_batch(C=[2, 3], B=[5, 6], A=[0, 1]), a_term())
+        handler.work(a_batch(C=[2, 3], B=[5, 6], A=[0, 1]), open_term(7))
     handler.close()
     assert sorted_until_committed(career.log) == [
         "handle A0 A1",
@@ -149,55 +150,15 @@ def test_finished_records_are_committed_once_then_the_first_error_in_order_is_ra
     assert "done about them in this batch career=billing records=t-1@5" in caplog.text
 
 
-def test_only_the_rest_of_the_partition_that_failed_is_handled_again() -> None:
-    career = FakeCareer(fails={(B, 6): 2}, names=True)
-    handler = a_parallel(career, retry(2, backoff_s=0))
-    assert handler.work(a_batch(A=[0, 1], B=[5, 6, 7]), a_term())
-    handler.close()
-    assert sorted_until_committed(career.log) == [
-        "handle A0 A1", "handle B5 B6 B7", "commit A=2 B=6", "handle B6", "handle B6", "commit B=7",
-        "handle B7", "commit B=8",
-    ]  # fmt: skip
-
-
-def test_where_effects_are_undone_all_is_done_again_one_partition_after_the_other() -> None:
-    career = FakeCareer(fails={(B, 6): ALWAYS}, undoes=True)
-    handler = a_parallel(career, dead_letter())
-    assert handler.work(a_batch(A=[0, 1], B=[5, 6]), a_term())
-    handler.close()
-    assert sorted_until_committed(career.log) == [
-        "handle A0 A1", "handle B5 B6", "undo", "handle A0 A1", "commit A=2",
-        "handle B5", "commit B=6", "handle B6", "undo",
-        "dead letter B6 on billing-dead after 2: B6", "commit B=7",
-    ]  # fmt: skip
-    assert career.effects == [(A, 0), (A, 1), (B, 5)]
-
-
 def test_at_most_once_commits_all_partitions_at_once_and_handles_all_though_the_term_ends() -> None:
     career = FakeCareer()
-    term = a_term()
+    term = open_term(7)
     career.before_commit = lambda: term.wind_up(Reason.STEP_DOWN)
     handler = a_parallel(career, delivery="at_most_once")
     assert handler.work(a_batch(A=[0], B=[0], C=[0]), term)
     handler.close()
     assert career.log[0] == "commit A=1 B=1 C=1"
     assert sorted(career.log[1:]) == ["handle A0", "handle B0", "handle C0"]
-
-
-def test_an_undecodable_value_holds_up_its_own_partition_only() -> None:
-    career = FakeCareer(undecodable=frozenset({(A, 1)}))
-    handler = a_parallel(career, skip())
-    assert handler.work(a_batch(A=[0, 1, 2], B=[5]), a_term())
-    handler.close()
-    assert career.log == [
-        "handle B5",
-        "commit B=6",
-        "handle A0",
-        "commit A=1",
-        "commit A=2",
-        "handle A2",
-        "commit A=3",
-    ]
 
 
 def test_the_records_of_a_partition_are_in_order_on_one_thread() -> None:
@@ -209,7 +170,7 @@ def test_the_records_of_a_partition_are_in_order_on_one_thread() -> None:
 
     career.before_handle = note
     handler = a_parallel(career)
-    assert handler.work(a_batch(A=range(50), B=range(50)), a_term())
+    assert handler.work(a_batch(A=range(50), B=range(50)), open_term(7))
     handler.close()
     assert [offset for each, offset in career.effects if each == A] == list(range(50))
     assert [len(names) for names in threads.values()] == [1, 1]

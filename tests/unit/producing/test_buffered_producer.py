@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import queue
 import threading
 import time
 from functools import partial
 from typing import Any
 
 import pytest
-from scripted_sink import AT_ONCE, Make, ScriptedSink, is_away, is_broken, takes
+from scripted_sink import AT_ONCE, Make, ScriptedSink, is_away, takes
 
 from leaderq.errors import (
     BufferFull,
     ConfigurationError,
-    ProducerClosed,
     RequestGivenUp,
 )
 from leaderq.producing import (
-    BatchOutcome,
     Block,
     BufferedProducer,
     BufferState,
     Lost,
-    Retry,
     Settlement,
     WhenFull,
 )
+from leaderq.producing.options import FullPolicy
 from leaderq.testing import eventually
 
 
@@ -95,39 +93,6 @@ def test_a_sink_that_is_away_is_given_the_same_batch_again(
     assert one.snapshot().retries == 3
 
 
-def test_nothing_is_given_up_for_a_broken_sink(producer: Make, sink: ScriptedSink) -> None:
-    sink.now(is_broken, takes)
-    one = producer(retry=Retry(most_s=0.01))
-    one.send("a")
-    eventually(lambda: sink.confirmed == ["a"])
-    assert one.flush(30)
-
-
-def test_an_exception_that_no_sink_should_raise_costs_nothing(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    def fails(batch: Any) -> BatchOutcome:
-        raise ZeroDivisionError("a bug")
-
-    sink.now(fails, takes)
-    one = producer()
-    one.send("a")
-    assert one.flush(30)
-    assert sink.confirmed == ["a"]
-
-
-def test_with_a_limit_of_attempts_a_request_fails_and_the_next_ones_go_on(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    sink.now(is_away, is_away, is_away, takes)
-    one = producer(retry=Retry(first_s=0.001, attempts=3))
-    one.send("a")
-    eventually(lambda: one.snapshot().balance.failed == {"too many attempts": 1})
-    one.send("b")
-    assert one.flush(30).pending == 0
-    assert sink.confirmed == ["b"]
-
-
 def test_a_request_that_is_too_old_is_dropped_when_its_turn_comes(
     producer: Make, sink: ScriptedSink
 ) -> None:
@@ -144,17 +109,19 @@ def test_a_request_that_is_too_old_is_dropped_when_its_turn_comes(
 # -- no room
 
 
-def test_memory_is_bounded_by_items_and_the_caller_is_told(
-    producer: Make, sink: ScriptedSink
+@pytest.mark.parametrize("when_full", [WhenFull.RAISE, Block(0.0)])
+def test_memory_is_bounded_by_items_and_the_caller_is_told_as_of_any_full_queue(
+    producer: Make, sink: ScriptedSink, when_full: FullPolicy
 ) -> None:
     sink.shut()
-    one = producer(max_items=10, when_full=WhenFull.RAISE)
+    one = producer(max_items=10, when_full=when_full)
     for number in range(10):
         one.send(number)
     with pytest.raises(
         BufferFull, match=r"10 requests of .* bytes in memory; the sink is too slow, or unreachable"
-    ):
+    ) as full:
         one.send(10)
+    assert isinstance(full.value, queue.Full)
     snapshot = one.snapshot()
     assert snapshot.state is BufferState.BLOCKED
     assert snapshot.balance.refused == {"no room": 1}
@@ -246,23 +213,6 @@ def test_listeners_hear_of_states_in_order_and_their_errors_stop_nobody(
     )
 
 
-def test_without_a_journal_a_close_gives_up_what_is_left_and_says_so(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    lost: list[Lost] = []
-    sink.now(is_away)
-    one = producer(dropped_listener=lost.append)
-    futures = [one.submit(number) for number in range(3)]
-    one.close(0.02)
-    eventually(lambda: [each.request for each in lost] == [0, 1, 2])
-    balance = one.snapshot().balance
-    assert balance.dropped == {"closed before it was sent": 3}
-    assert balance.pending == 0
-    for future in futures:
-        with pytest.raises(RequestGivenUp):
-            future.result(30)
-
-
 def test_a_flush_waits_only_for_what_was_sent_before_it(producer: Make, sink: ScriptedSink) -> None:
     sink.shut()
     sink.now(takes, is_away)
@@ -277,28 +227,6 @@ def test_a_flush_waits_only_for_what_was_sent_before_it(producer: Make, sink: Sc
     flushing.join(30)
     assert done[0]
     assert one.snapshot().balance.pending == 1
-
-
-def test_a_forked_child_is_refused_and_leaves_the_parent_alone(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    one = producer()
-    one.send("a")
-    assert one.flush(30)
-    child = os.fork()
-    if child == 0:
-        outcome = 1
-        try:
-            one.send("b")
-        except ProducerClosed:
-            one.close()
-            outcome = 0
-        finally:
-            os._exit(outcome)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    one.send("c")
-    assert one.flush(30)
-    assert sink.confirmed == ["a", "c"]
 
 
 def test_all_problems_of_the_settings_are_told_at_once(sink: ScriptedSink) -> None:

@@ -1,5 +1,6 @@
-"""Stores that are down, read-only, full, forbidden or just closed, behind their real clients: an
-error that nobody named costs no record."""
+"""A store that is down, read-only, full, forbidden or just closed, behind its real client: an error
+that nobody named costs no record.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from outages import Outage, loses_nothing
+from scripted_sink import Make
 
-from leaderq.producing import CallableSink
+from leaderq.producing import EVERY_ITEM, CallableSink
+from leaderq.testing import eventually
 
-
-class Sqlite(Outage):
-    """``breaks`` returns the connection that fails, to a file with the table in it."""
-
-    def __init__(self, path: Path, breaks: Callable[[Path], sqlite3.Connection]) -> None:
-        super().__init__()
-        self.path, self.breaks = path, breaks
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute("create table t (number integer)")
-
-    def fail(self, batch: list[Any]) -> None:
-        connection = self.breaks(self.path)
-        try:
-            connection.executemany("insert into t values (?)", [(number,) for number in batch])
-        finally:
-            connection.close()
+RECORDS = 200
 
 
 def read_only(path: Path) -> sqlite3.Connection:
@@ -67,8 +54,40 @@ def absent(path: Path) -> sqlite3.Connection:
 
 @pytest.mark.parametrize("breaks", [read_only, full, closed, locked, absent])
 def test_sqlite_costs_no_record(
-    tmp_path: Path, breaks: Callable[[Path], sqlite3.Connection], caplog: pytest.LogCaptureFixture
+    producer: Make,
+    tmp_path: Path,
+    breaks: Callable[[Path], sqlite3.Connection],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    outage = Sqlite(tmp_path / "store", breaks)
-    loses_nothing(CallableSink(outage), outage, tmp_path / "journal", caplog)
-    assert isinstance(outage.error, sqlite3.Error)
+    path = tmp_path / "store"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table t (number integer)")
+    stored: list[Any] = []
+    errors: list[sqlite3.Error] = []
+    is_out = True
+
+    def store(batch: list[Any]) -> None:
+        if not is_out:
+            stored.extend(batch)
+            return
+        try:
+            with closing(breaks(path)) as connection:
+                connection.executemany("insert into t values (?)", [(one,) for one in batch])
+        except sqlite3.Error as exc:
+            errors.append(exc)
+            raise
+        raise AssertionError("the outage let a batch pass")
+
+    one = producer(
+        CallableSink(store), journal=tmp_path / "journal", persistence=EVERY_ITEM, max_items=50
+    )
+    for number in range(RECORDS):
+        one.send(number, on_durable=lambda error: None)
+    eventually(lambda: len(errors) >= 3 and one.snapshot().sink_error is not None)
+    balance = one.snapshot().balance
+    assert (balance.failed, balance.dropped, balance.pending) == ({}, {}, RECORDS)
+    assert "sink takes nothing, requests are kept" in caplog.text
+    assert type(errors[-1]).__name__ in caplog.text
+    is_out = False
+    assert one.flush(60)
+    assert stored == list(range(RECORDS))

@@ -4,13 +4,12 @@ is.
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from scripted_sink import Make, ScriptedSink, is_away
+from scripted_sink import Make, ScriptedSink
 
 from leaderq.errors import BufferFull
 from leaderq.producing import (
@@ -20,7 +19,6 @@ from leaderq.producing import (
     BufferedProducer,
     WhenFull,
 )
-from leaderq.producing.options import FullPolicy
 from leaderq.testing import eventually
 
 
@@ -38,18 +36,6 @@ class OneByOne:
 
     def close(self, timeout_s: float) -> None:
         pass
-
-
-@pytest.mark.parametrize("when_full", [WhenFull.RAISE, Block(0.0)])
-def test_no_room_is_a_full_queue_like_any_other(
-    producer: Make, sink: ScriptedSink, when_full: FullPolicy
-) -> None:
-    sink.now(is_away)
-    one = producer(max_items=1, when_full=when_full)
-    one.send("a")
-    with pytest.raises(queue.Full) as raised:
-        one.send("b")
-    assert isinstance(raised.value, BufferFull)
 
 
 @pytest.mark.parametrize("high", [0.5, 1.0])

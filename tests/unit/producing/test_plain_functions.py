@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from scripted_sink import Make, ScriptedSink
 
+from leaderq.arguments import NotAPlainFunction
 from leaderq.errors import ConfigurationError, RequestGivenUp
-from leaderq.plain import NotAPlainFunction
 from leaderq.testing import eventually
 
 
@@ -35,7 +35,7 @@ def test_a_coroutine_function_is_refused_as_each_of_a_producers_functions(
 
 @pytest.mark.parametrize("name", ["send", "close"])
 def test_a_sink_with_a_coroutine_function_is_refused(producer: Make, name: str) -> None:
-    with pytest.raises(NotAPlainFunction, match=f"the sink's {name} is later"):
+    with pytest.raises(ConfigurationError, match=f"the sink's {name} is later"):
         producer(WithAsync(name))
 
 
@@ -50,7 +50,7 @@ def test_a_sink_with_a_coroutine_function_is_refused(producer: Make, name: str) 
 def test_what_is_no_codec_is_refused_when_it_is_given(
     producer: Make, tmp_path: Path, codec: Any, why: str
 ) -> None:
-    with pytest.raises(NotAPlainFunction, match=why):
+    with pytest.raises(ConfigurationError, match=why):
         producer(journal=tmp_path / "journal", codec=codec)
     assert not (tmp_path / "journal").exists()
 

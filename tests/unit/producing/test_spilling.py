@@ -8,22 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from full_disk import FullDisk
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
 from leaderq.errors import (
     BufferFull,
-    JournalFull,
 )
 from leaderq.producing import (
     EVERY_ITEM,
     NO_SYNC,
+    Block,
     BufferState,
-    Every,
-    Interval,
     Journal,
     WhenFull,
 )
+from leaderq.producing.options import FullPolicy
 from leaderq.testing import eventually
 
 
@@ -47,25 +45,20 @@ def test_what_does_not_fit_into_memory_is_journaled_and_sent_in_order(
     assert one.flush(30)
 
 
-def test_order_within_keys_is_kept_over_workers_and_the_journal(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
+@pytest.mark.parametrize("when_full", [WhenFull.RAISE, Block(0.0)])
+def test_of_requests_in_the_journal_so_many_futures_are_kept_and_no_more(
+    producer: Make, sink: ScriptedSink, tmp_path: Path, when_full: FullPolicy
 ) -> None:
-    one = producer(
-        journal=tmp_path,
-        max_items=50,
-        process=lambda request: request,
-        key=lambda request: request[0],
-        workers=3,
-    )
-    sink.shut()
-    for number in range(1000):
-        one.send((number % 5, number))
-    sink.open.set()
+    sink.now(is_away)
+    one = producer(journal=tmp_path, max_items=1, max_waiters=2, when_full=when_full)
+    kept = [one.submit(number) for number in range(3)]
+    with pytest.raises(BufferFull):
+        one.submit("more")
+    one.send("without a future")
+    sink.now(takes)
     assert one.flush(30)
-    for key in range(5):
-        assert [number for where, number in sink.confirmed if where == key] == list(
-            range(key, 1000, 5)
-        )
+    assert all(future.done() for future in kept)
+    assert sink.confirmed == [0, 1, 2, "without a future"]
 
 
 def test_what_is_left_at_the_close_is_sent_by_the_next_producer_in_order(
@@ -88,21 +81,6 @@ def test_what_is_left_at_the_close_is_sent_by_the_next_producer_in_order(
     assert sink.confirmed == list(range(80))
     balance = third.snapshot().balance
     assert (balance.accepted, balance.recovered, balance.confirmed) == (0, 80, 80)
-
-
-def test_what_was_confirmed_is_not_sent_again_after_a_restart(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    for policy in (None, EVERY_ITEM, Every(10), Interval(0.05), NO_SYNC):
-        place = tmp_path / str(policy)
-        first = producer(journal=place, persistence=policy)
-        for number in range(200):
-            first.send(number)
-        assert first.close(30)
-        second = producer(journal=place, persistence=policy)
-        assert second.snapshot().balance.recovered == 0
-        assert second.close(30)
-    assert sink.confirmed == list(range(200)) * 5
 
 
 # -- write-ahead
@@ -128,27 +106,6 @@ def test_on_durable_is_called_once_for_each_in_order(
         one.send(number, on_durable=lambda error, number=number: told.append((number, error)))
     eventually(lambda: len(told) == 200)
     assert told == [(number, None) for number in range(200)]
-
-
-def test_a_write_ahead_that_the_disk_refuses_raises_and_the_account_holds(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    disk = FullDisk()
-    with Journal(tmp_path, sync=EVERY_ITEM, disk=disk) as journal:
-        one = producer(journal=journal, persistence=EVERY_ITEM, when_full=WhenFull.RAISE)
-        one.send("a")
-        disk.is_full = True
-        with pytest.raises((JournalFull, BufferFull)):
-            one.send("b")
-        with pytest.raises((JournalFull, BufferFull)):
-            one.send("c")
-        assert one.snapshot().balance.is_exact
-        disk.is_full = False
-        eventually(lambda: one.send("d"))
-        assert one.flush(30)
-        assert sink.confirmed[0] == "a"
-        assert sink.confirmed[-1] == "d"
-        one.close()
 
 
 # -- the disk
@@ -186,33 +143,6 @@ def test_when_the_journal_is_full_too_the_policy_decides(
         eventually(lambda: one.send((taken, b"")))
         assert one.flush(30)
         assert [number for number, _ in sink.confirmed] == list(range(taken + 1))
-        one.close()
-
-
-def test_what_the_disk_refused_to_take_stays_pending_and_is_written_when_it_can(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    disk = FullDisk()
-    sink.now(is_away)
-    with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:
-        one = producer(journal=journal, max_items=10, when_full=WhenFull.RAISE)
-        for number in range(50):
-            one.send(number)
-        eventually(lambda: journal.depth == 50)
-        disk.is_full = True
-        taken = 50
-        with pytest.raises(BufferFull):
-            while True:
-                one.send(taken)
-                taken += 1
-                if taken % 1000 == 0:  # else it could go on until the writer comes to its turn
-                    eventually(lambda: journal.counters.failed_writes)
-        assert one.snapshot().balance.pending == taken
-        disk.is_full = False
-        eventually(lambda: one.send(taken))
-        sink.now(takes)
-        assert one.flush(30)
-        assert sink.confirmed == list(range(taken + 1))
         one.close()
 
 

@@ -84,6 +84,8 @@ def test_ids_are_named_as_curator_names_them(id: str, sequence: int, name: str) 
     assert put(QueueKind.ID, sequence, id=id) == name
     assert names.id_of(name) == names.fixed_id(id)
     assert names.sequence_of(name) == sequence
+    assert names.id_of("queue-|id|1F|0000000003") == "id"
+    assert names.id_of("queue-|half") == "queue-|half"
 
 
 def test_plain_and_simple_items_are_named_as_curator_names_them() -> None:
@@ -128,6 +130,9 @@ def test_due_times_of_different_width_go_by_time_and_not_as_text() -> None:
         ("queue-", 0, "queue-"),
         ("queue-x", 0, "queue-x"),
         ("", 0, ""),
+        ("x-2147483648", INT_MIN, "x"),
+        ("-000000001", -1, ""),
+        ("99999999990", 9999999990, "9"),
     ],
 )
 def test_the_number_ends_a_name_and_the_dash_of_the_prefix_is_no_minus_sign(
@@ -199,27 +204,31 @@ def test_malformed_items_go_in_curators_order_too(items: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "due", ["0x10", "1_0", " 1", "", "G", "1" * 17, "8000000000000000", "\u0661"]
+    "due",
+    ["0x10", "1_0", " 1", "", "G", "1" * 17, "8000000000000000", "-8000000000000001", "\u0661"],
 )
 def test_a_due_time_that_java_cannot_read_is_now(due: str) -> None:
     assert names.due_ms_of(f"queue-|{due}|0000000001") == 0
+    assert names.due_ms_of(f"{due}|0000000001") == 0  # one bar is none
 
 
 @pytest.mark.parametrize(
-    ("due", "due_ms"), [("ff", 255), ("+1", 1), ("-1", -1), ("7fffffffffffffff", 2**63 - 1)]
+    ("due", "due_ms"),
+    [
+        ("ff", 255),
+        ("+1", 1),
+        ("-1", -1),
+        ("7fffffffffffffff", 2**63 - 1),
+        ("id|1F", 0x1F),
+        ("-8000000000000000", -(2**63)),
+        ("7FFFFFFFFFFFFFFF", 2**63 - 1),
+    ],
 )
 def test_a_due_time_that_java_can_read_is_read(due: str, due_ms: int) -> None:
     name = f"queue-|{due}|0000000001"
     assert names.due_ms_of(name) == due_ms
     later = put(QueueKind.DELAY, 2, due_ms=2**63 - 1)
     assert ordered(QueueKind.DELAY, [later, name]) == [name, later]
-
-
-def test_the_due_time_stands_between_the_last_two_bars_and_the_id_between_the_first_two() -> None:
-    name = "queue-|id|1F|0000000003"
-    assert names.due_ms_of(name) == 0x1F
-    assert names.id_of(name) == "id"
-    assert names.id_of("queue-|half") == "queue-|half"
 
 
 # -- what is refused
@@ -258,9 +267,6 @@ def test_a_due_time_that_is_no_positive_java_long_is_refused(due_ms: object) -> 
         names.prefix_for(QueueKind.DELAY, due_ms=due_ms)  # type: ignore[arg-type]
 
 
-# -- which recipe
-
-
 @pytest.mark.parametrize(
     ("there", "kind"),
     [
@@ -275,6 +281,8 @@ def test_a_due_time_that_is_no_positive_java_long_is_refused(due_ms: object) -> 
         (["queue-|id|0000000002", "queue-0000000001"], QueueKind.ID),
         (["qn-0000000001", "other"], QueueKind.SIMPLE),
         (["queue-2000000050000000001"], QueueKind.PLAIN),
+        (["queue-a|0000000001"], QueueKind.PLAIN),
+        (["queue-|a|0000000001"], QueueKind.ID),
     ],
 )
 def test_the_kind_of_a_queue_shows_in_its_names(there: list[str], kind: QueueKind | None) -> None:

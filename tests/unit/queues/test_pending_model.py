@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from leaderq import chance
 from leaderq.queues.consuming import pending
 from leaderq.queues.consuming.pending import GRACE_MS, PendingNames, Share
-from leaderq.queues.wire.names import QueueKind
+from leaderq.queues.wire.names import QueueKind, prefix_for
 
 
 def plain(*numbers: int) -> list[str]:
@@ -69,7 +69,8 @@ def test_what_is_taken_is_what_a_look_at_everything_would_take(
 @pytest.mark.parametrize("seed", range(30))
 def test_what_is_taken_is_so_over_long_times_too(seed: int) -> None:
     draw = random.Random(seed)
-    follow([(draw.choice(STEP_KINDS), draw.randrange(13), draw.randrange(5)) for _ in range(150)])
+    kinds = [*STEP_KINDS[:-1] * 4, *STEP_KINDS]
+    follow([(draw.choice(kinds), draw.randrange(13), draw.randrange(5)) for _ in range(150)])
 
 
 def follow(  # noqa: C901 - a table of events
@@ -168,7 +169,18 @@ def test_what_is_taken_from_behind_is_not_met_again() -> None:
     assert names.take_behind(1, 3) == plain(2, 4)
     assert names.in_hand == set(plain(0, 2, 3, 4))
     names.drop(plain(2, 4))
-    assert names.take(9, 0) == plain(1, 5, 6, 7)
+    assert names.take(2, 0) == plain(1, 5)
+    assert not names._gone, "what was passed costs memory"
+    names.discard(plain(7)[0])
+    names.add(plain(7)[0])
+    assert names.take_behind(0, 9) == plain(6, 7)
+
+
+def test_listings_leave_no_trace_but_the_last_ones() -> None:
+    names = PendingNames(QueueKind.PLAIN)
+    for now_ms in range(0, 1000, GRACE_MS):
+        names.replace((), now_ms=now_ms)
+    assert len(names._marks) == 1
 
 
 def test_what_comes_next_is_said_and_stays() -> None:
@@ -234,13 +246,14 @@ def test_without_names_of_others_nothing_will_be_overdue() -> None:
     assert names.overdue_ms(GRACE_MS) is None
 
 
-def others_of(count: int) -> PendingNames:
-    names = waiting(plain(*range(count)))
+def others_of(count: int, kind: QueueKind = QueueKind.PLAIN) -> PendingNames:
+    names = waiting(plain(*range(count)), kind)
     names.take(0, 0)
     names.take(9, 0, Share(0, 10**6))
     return names
 
 
+@pytest.mark.parametrize("kind", [QueueKind.PLAIN, QueueKind.ID])
 @pytest.mark.parametrize(
     ("most", "drawn", "taken"),
     [
@@ -254,9 +267,10 @@ def others_of(count: int) -> PendingNames:
     ],
 )
 def test_helpers_take_what_is_overdue_at_three_places(
-    monkeypatch: pytest.MonkeyPatch, most: int, drawn: int, taken: list[int]
+    monkeypatch: pytest.MonkeyPatch, most: int, drawn: int, taken: list[int], kind: QueueKind
 ) -> None:
-    names, asked = others_of(8), []
+    names, asked = others_of(8, kind), []
+    monkeypatch.setattr(pending, "_LOOKED_AT", 1)  # only where numbers are in no order
 
     def draw(stop: int) -> int:
         asked.append(stop)
@@ -293,6 +307,43 @@ def test_names_of_members_not_at_work_are_taken_at_once_and_the_others_left() ->
     assert names.in_hand == {*plain(3, 6), *mine}
     left = names.take_overdue(99, GRACE_MS)
     assert left == sorted([*theirs, *plain(2, 5, 8)])
+
+
+def test_what_was_taken_in_place_of_a_member_is_not_taken_again() -> None:
+    share = Share(0, 2)
+    share.note(won=plain(1), lost=[])
+    names = waiting(plain(1, 3))
+    names.take(9, 0, share)
+    assert names.take_instead(9, share) == plain(1, 3)
+    names.drop(plain(1, 3))
+    assert names.take_overdue(9, GRACE_MS) == []
+
+
+def test_what_came_after_the_last_listing_is_not_overdue_before_the_next() -> None:
+    names = waiting(plain(0))
+    names.add(plain(5)[0])
+    names.take(9, 0, Share(0, 2))
+    assert names.overdue_ms(0) == GRACE_MS
+    assert names.overdue_ms(GRACE_MS) is None
+    assert names.take_overdue(9, GRACE_MS) == []
+
+
+def test_a_freed_name_is_left_at_its_place() -> None:
+    names = waiting(plain(1, 3, 5, 7))
+    assert names.take(3, 0) == plain(1, 3, 5)
+    names.release(plain(1, 5))
+    names.take(9, 0, Share(0, 2))
+    names.release(plain(3))
+    names.take(9, 0, Share(0, 2))
+    assert names.take_overdue(9, GRACE_MS) == plain(1, 3, 5, 7)
+
+
+@pytest.mark.parametrize("name", ["queue-|a|0000000001", "queue-|b|0000000001"])
+def test_a_new_name_that_was_deleted_is_not_taken_whatever_orders_it(name: str) -> None:
+    names = waiting(["queue-|c|0000000009"], QueueKind.ID)
+    names.add(name)
+    names.discard(name)
+    assert names.take(9, 0) == ["queue-|c|0000000009"]
 
 
 def test_of_many_names_of_others_only_the_first_are_looked_at(
@@ -346,3 +397,36 @@ def test_one_member_at_work_takes_each_name_of_one_that_is_not(
     assert len(takers) == expected
     if expected:
         assert takers == [present[number // members % len(present)]]
+
+
+@pytest.mark.parametrize("kind", [QueueKind.PRIORITY, QueueKind.DELAY])
+def test_whatever_orders_a_queue_no_name_is_left_to_its_owner_for_more_than_50_ms(
+    kind: QueueKind,
+) -> None:
+    def named(rank: int, number: int) -> str:
+        words = {"priority": rank} if kind is QueueKind.PRIORITY else {"due_ms": rank + 1}
+        return f"{prefix_for(kind, **words)}{number:010d}"
+
+    listed = [named(0, 101), named(0, 103), named(0, 105), named(5, 3)]
+    names = waiting(listed, kind)
+    assert names.take(9, 20, Share(0, 2)) == []
+    assert (names.has_overdue(GRACE_MS - 1), names.overdue_ms(20)) == (False, GRACE_MS)
+    assert names.has_overdue(GRACE_MS)
+    assert names.take_overdue(9, GRACE_MS) == listed
+    assert not names.has_overdue(GRACE_MS)
+
+
+def test_what_came_later_is_left_to_its_owner_although_it_goes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pending, "_LOOKED_AT", 2)
+    old, new = (f"{prefix_for(QueueKind.PRIORITY, priority=5 - at)}{at:010d}" for at in (1, 3))
+    names = waiting([old], QueueKind.PRIORITY)
+    names.add(new)
+    assert names.take(9, 0, Share(0, 2)) == []
+    assert names.has_overdue(GRACE_MS)
+    assert names.take_overdue(1, GRACE_MS) == [old]
+    assert (names.has_overdue(GRACE_MS), names.overdue_ms(GRACE_MS)) == (False, None)
+    names.replace([new], now_ms=GRACE_MS)
+    names.take(9, GRACE_MS, Share(0, 2))
+    assert names.take_overdue(9, 2 * GRACE_MS) == [new]

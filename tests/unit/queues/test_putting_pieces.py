@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,34 +9,16 @@ import pytest
 
 from leaderq.errors import ConfigurationError
 from leaderq.queues import BlockingQueueConsumer
-from leaderq.queues.putting import (
-    WARN_FROM,
-    Put,
-    PutListener,
-    PutListeners,
-    SequenceMonitor,
-)
+from leaderq.queues.putting import WARN_FROM, SequenceMonitor
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
 
 
-def test_side_data_lie_beside_a_queue_and_for_a_shard_beside_its_sharder():
-    places = QueuePaths("/jobs", "/locks")
-    assert (places.meta, places.dead, places.lock("queue-1")) == (
-        "/jobs-meta",
-        "/jobs-dead",
-        "/locks/queue-1",
-    )
+def test_side_data_of_a_shard_lie_beside_its_sharder():
     name = "queue-0b0a3c55-6f5c-4c39-8f1c-000000000001"
-    shard = QueuePaths(f"/jobs/{name}")
+    shard, side = QueuePaths(f"/jobs/{name}"), f"/jobs-side/{name}"
     assert (shard.path, shard.item("queue-1")) == (f"/jobs/{name}", f"/jobs/{name}/queue-1")
-    assert shard.members == f"/jobs-side/{name}-meta/members"
-    assert (shard.tallies, shard.dead) == (
-        f"/jobs-side/{name}-meta/tallies",
-        f"/jobs-side/{name}-dead",
-    )
-    with pytest.raises(ValueError, match="no lock path"):
-        shard.lock("queue-1")
+    assert (shard.members, shard.dead) == (f"{side}-meta/members", f"{side}-dead")
 
 
 @pytest.mark.parametrize(
@@ -49,40 +30,6 @@ def test_numbers_near_their_end_are_warned_of_once(caplog: Any, number: int, war
         sequences.saw(f"/q/queue-{number:010}")
     assert caplog.text.count("item numbers run out soon") == warns
     assert sequences.has_warned is warns
-
-
-def test_listeners_are_told_in_order_on_one_thread_although_one_of_them_fails():
-    heard: list[Any] = []
-    threads = set()
-    told: list[tuple[int, int]] = []
-    listeners = PutListeners("t", lambda count, size: told.append((count, size)))
-
-    class Good(PutListener):
-        def put_completed(self, item: Any) -> None:
-            heard.append(item)
-            threads.add(threading.current_thread())
-            assert listeners.is_current
-
-    class Bad(PutListener):
-        def put_completed(self, item: Any) -> None:
-            raise ValueError("bad listener")
-
-    good = Good()
-    for listener in (Bad(), good):
-        listeners.add(listener)
-    puts = [Put("/q/queue-", b"", 0, lambda *_: None, number) for number in range(250)]
-    for put in puts:
-        listeners.tell(put, None)
-    listeners.remove(good)
-    listeners.stop(10)
-    assert heard == list(range(250))
-    assert [sum(column) for column in zip(*told, strict=True)] == [
-        250,
-        sum(put.size for put in puts),
-    ]
-    assert len(threads) == 1
-    assert not listeners.is_current
-    PutListeners("unused", lambda count, size: None).stop(0)
 
 
 def test_a_full_blocking_consumer_waits_and_refuses_nothing():

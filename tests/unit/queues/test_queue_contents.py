@@ -11,7 +11,6 @@ from leaderq.queues.admin.contents import agreed, contents_of
 from leaderq.queues.admin.queue_admin import restored_data
 from leaderq.queues.wire.names import QueueKind, next_number
 from leaderq.queues.wire.payload import Note, compressed, encode
-from leaderq.queues.wire.znodes import wants_pause
 
 SHARD = "queue-00000000-0000-4000-8000-000000000000"
 
@@ -71,20 +70,6 @@ def test_the_next_number_is_found_however_often_the_servers_counter_has_run_over
     children = min(children, created)
     reported = (2 * created - children + 2**31) % 2**32 - 2**31
     assert next_number(reported, children) == created
-
-
-@pytest.mark.parametrize(
-    ("data", "wanted"),
-    [
-        (b'{"paused": true}', True),
-        (b'{"paused": 1}', False),
-        (b'{"paused": false}', False),
-        (b"", False),
-        (b"[]", False),
-    ],
-)
-def test_only_a_clear_wish_pauses(data, wanted):
-    assert wants_pause(data) is wanted
 
 
 @pytest.mark.parametrize(

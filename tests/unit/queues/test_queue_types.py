@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from snippets import PYRIGHT, ROOT, pyright
+from snippets import ROOT
 
 PROGRAM = """
 from leaderq import connect
@@ -76,15 +76,3 @@ def test_the_loops_of_the_readme_pass_mypy_strict(tmp_path: Path) -> None:
     assert wrong.count("error: ") == 2
     assert "arg-type" in wrong
     assert "union-attr" in wrong
-
-
-@pytest.mark.skipif(PYRIGHT is None, reason="pyright is not installed: pip install '.[dev]'")
-def test_the_loops_of_the_readme_pass_pyright_strict(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM)
-    (tmp_path / "wrong.py").write_text(WRONG)
-    found = pyright(tmp_path, typeCheckingMode="strict", extraPaths=[str(ROOT)], include=["*.py"])
-    errors = [(Path(one["file"]).name, one["rule"]) for one in found["generalDiagnostics"]]
-    assert errors == [
-        ("wrong.py", "reportArgumentType"),
-        ("wrong.py", "reportOptionalMemberAccess"),
-    ]

@@ -26,11 +26,9 @@ from leaderq.writing.groups import (
     OperationGroup,
     PackedMulti,
     SendQueue,
-    estimated_bytes,
     status_of,
-    validated,
 )
-from leaderq.zookeeper import Create, Delete, SetData
+from leaderq.zookeeper import Create
 
 
 class Heard(OperationGroup):
@@ -63,35 +61,6 @@ def answer(batch: PackedMulti, error: LeaderqError | None = None) -> None:
     batch.note_answer(future)
 
 
-def waiting(one: SendQueue) -> str:
-    return "".join(group.name for group in one.waiting)
-
-
-def sent(one: SendQueue, count: int) -> list[PackedMulti]:
-    made = [one.next_batch() for _ in range(count)]
-    assert all(made)
-    return made  # type: ignore[return-value]
-
-
-def halted(one: SendQueue) -> list[PackedMulti]:
-    one.is_halted = True
-    return one.take_failed()
-
-
-BEHIND = BadVersion("behind", index=0)
-
-
-def test_batches_are_numbered_and_bounded_by_operations_and_window():
-    one = line(*"abcde", max_ops=3, window=2)
-    batches = sent(one, 2)
-    assert [batch.number for batch in batches] == [0, 1]
-    assert [[group.name for group in batch.groups] for batch in batches] == [["a", "b"], ["c", "d"]]
-    assert one.next_batch() is None
-    answer(batches[0])
-    assert one.take_applied() == [batches[0]]
-    assert [group.name for group in one.next_batch().groups] == ["e"]
-
-
 def test_a_large_multi_is_followed_by_small_ones_that_push_it_out_of_the_servers_memory():
     one = SendQueue(max_ops=100, max_bytes=1000, window=2)
     one.is_halted = False
@@ -112,135 +81,6 @@ def test_a_large_multi_is_followed_by_small_ones_that_push_it_out_of_the_servers
     assert [group.name for group in one.next_batch().groups] == ["s"]
 
 
-def test_a_batch_is_the_same_multi_each_time_and_begins_with_its_guard():
-    batch = PackedMulti(7, [Heard("a"), Heard("b", 2)])
-    assert batch.operations("/t") == batch.operations("/t")
-    assert batch.operations("/t") == [
-        SetData("/t", b"", 7),
-        *(Create(f"/{name}", b"x") for name in ("a0", "b0", "b1")),
-    ]
-
-
-def test_each_group_hears_its_own_results_or_none_if_the_answer_was_lost():
-    a, b = Heard("a"), Heard("b", 2)
-    batch = PackedMulti(0, [a, b])
-    answer(batch)
-    batch.settle()
-    assert (a.news, b.news) == ([["/a0"]], [["/b0", "/b1"]])
-    lost = PackedMulti(1, [a])
-    lost.settle()
-    assert a.news[-1] is None
-
-
-def test_applied_batches_leave_in_order_only():
-    one = line(*"abcdef")
-    first, second = sent(one, 2)
-    answer(second)
-    assert one.take_applied() == []
-    answer(first)
-    assert one.take_applied() == [first, second]
-
-
-def test_what_was_refused_and_all_behind_it_waits_again_in_its_order():
-    one = line(*"abcd", max_ops=3)
-    first, second = sent(one, 2)
-    answer(first, NodeExists("there", index=2))
-    answer(second, BEHIND)
-    failed = halted(one)
-    assert one.blame(failed) is first
-    assert waiting(one) == "abcd"
-    assert one.number == 0
-    culprit, op = first.culprit()
-    assert (culprit.name, op.path, first.error.index) == ("b", "/b0", 0)
-
-
-def test_nothing_is_decided_before_all_under_way_is_answered():
-    one = line(*"ab")
-    first, second = sent(one, 2)
-    answer(first, NodeExists("there", index=1))
-    assert halted(one) == []
-    answer(second, BEHIND)
-    assert one.take_failed() == [first, second]
-
-
-def test_what_may_have_been_applied_is_kept_whole_and_what_was_not_sent_waits_again():
-    one = line(*"abcd")
-    batches = sent(one, 2)
-    answer(batches[0], ConnectionLost("cut"))
-    answer(batches[1], NotConnected("gone"))
-    failed = halted(one)
-    assert one.blame(failed) is None
-    one.set_aside(failed)
-    assert list(one.again) == [batches[0]]
-    assert waiting(one) == "bcd"
-    assert one.number == 1
-
-
-@pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_reading_the_tally_tells_what_was_applied_and_the_rest_is_sent_unchanged(version):
-    one = line(*"abc", max_ops=2)
-    batches = [one.next_batch(), one.next_batch()]
-    for batch in batches:
-        answer(batch, ConnectionLost("cut"))
-    one.set_aside(halted(one))
-    applied, lost = one.reconcile(min(version, 2), is_new=False)
-    assert [batch.number for batch in applied] == list(range(min(version, 2)))
-    assert not lost
-    one.is_halted = False
-    again = [one.next_batch() for _ in range(len(batches) - len(applied))]
-    assert again == batches[min(version, 2) :]
-    following = one.next_batch() if len(one.flight) < 2 else None
-    assert following is None or following.number == 2
-
-
-def test_a_group_refused_at_its_second_try_is_blamed_and_does_not_go_round_for_ever():
-    one = line(*"ab", max_ops=3)
-    (batch,) = sent(one, 1)
-    answer(batch, ConnectionLost("cut"))
-    one.set_aside(halted(one))
-    one.reconcile(0, is_new=False)
-    one.is_halted = False
-    assert one.next_batch() is batch
-    answer(batch, NodeExists("there", index=1))
-    assert one.blame(halted(one)) is batch
-    assert waiting(one) == "ab"
-
-
-def test_a_whole_request_refused_without_an_index_leaves_the_doubt():
-    one = line(*"ab", max_ops=3)
-    (batch,) = sent(one, 1)
-    batch.is_doubtful = True
-    answer(batch, AccessRefused("no"))
-    failed = halted(one)
-    assert one.blame(failed) is None
-    one.set_aside(failed)
-    assert list(one.again) == [batch]
-
-
-@pytest.mark.parametrize("is_anew, version", [(True, 0), (True, 1), (False, 0)])
-def test_a_count_begun_anew_makes_the_doubtful_ones_unknown_and_sends_the_others(is_anew, version):
-    one = line(*"abc")
-    one.number = 5
-    first, second = one.next_batch(), one.next_batch()
-    answer(first, ConnectionLost("cut"))
-    answer(second, NotConnected("gone"))
-    one.set_aside(halted(one))
-    assert one.reconcile(version, is_new=is_anew)[1] == [first]
-    assert waiting(one) == "bc"
-    assert one.number == version
-
-
-def test_a_stranger_who_writes_to_the_tally_makes_nobody_believe_that_a_batch_was_applied():
-    one = line(*"ab", max_ops=3)
-    (batch,) = sent(one, 1)
-    answer(batch, BEHIND)
-    one.set_aside(halted(one))
-    applied, lost = one.reconcile(9, is_new=False)
-    assert (applied, lost) == ([], [])
-    assert waiting(one) == "ab"
-    assert one.number == 9
-
-
 @pytest.mark.parametrize(
     "error, fate",
     [
@@ -259,13 +99,6 @@ def test_an_error_says_what_became_of_the_multi(error, fate):
     assert status_of(error) is fate
 
 
-def test_sizes_are_upper_bounds_and_a_path_that_zookeeper_refuses_is_refused_before():
-    op = Create("/ä", b"x" * 10)
-    assert estimated_bytes([op], 5) >= 10 + len(op.path.encode()) + 5
-    with pytest.raises(Exception, match="absolute"):
-        validated([Delete("x")])
-
-
 def test_what_hears_may_fail_and_others_hear_all_the_same(caplog):
     class Bad(Heard):
         def on_outcome(self, results: Any, error: Any) -> None:
@@ -277,9 +110,6 @@ def test_what_hears_may_fail_and_others_hear_all_the_same(caplog):
     batch.settle()
     assert good.news == [["/b0"]]
     assert "boom" in caplog.text
-
-
-# -- a server of the mind: whatever is lost, each group is applied once, in order
 
 
 class Server:

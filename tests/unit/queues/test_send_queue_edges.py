@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import (
+    AccessRefused,
     BadVersion,
     ConfigurationError,
     ConnectionLost,
@@ -82,21 +83,6 @@ def test_a_new_group_is_neither_counted_nor_repaired_nor_alone() -> None:
     one.settle([1])
 
 
-def test_an_error_of_one_that_waits_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    heard: list[Any] = []
-
-    class Broken(OperationGroup):
-        def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
-            heard.append((results, error))
-            raise RuntimeError("bad")
-
-    error = NodeExists("x")
-    Broken([], 0).settle(None, error)
-    Broken([], 0).settle([5])
-    assert heard == [(None, error), ([5], None)]
-    assert "callback of a write failed" in caplog.text
-
-
 def test_a_group_with_a_future_is_begun_once_and_told_its_outcome() -> None:
     one = FutureGroup([Create("/a")], 5)
     assert (one.count, one.size, one.future.running()) == (1, 5, False)
@@ -164,24 +150,6 @@ def test_a_multi_that_was_given_up_is_in_doubt_and_stays_so() -> None:
     assert (closed.status, closed.is_doubtful) == (MultiStatus.OVER, False)
 
 
-@pytest.mark.parametrize(
-    ("index", "which", "within"), [(1, 0, 0), (2, 1, 0), (3, 1, 1), (4, 2, 0), (5, None, None)]
-)
-def test_the_culprit_is_the_group_of_the_operation_that_was_refused(
-    index: int, which: int | None, within: int | None
-) -> None:
-    groups = [group(1), group(2), group(1)]
-    error = NodeExists("there", index=index)
-    batch = answered(PackedMulti(0, groups), error)
-    found = batch.culprit()
-    if which is None or within is None:
-        assert found is None
-    else:
-        assert found == (groups[which], groups[which].operations[within])
-        assert found[0] is groups[which]
-        assert error.index == within
-
-
 @pytest.mark.parametrize("error", [NodeExists("there"), SessionClosed("x")])
 def test_without_an_index_the_only_group_is_the_culprit(error: LeaderqError) -> None:
     alone, both = group(2), [group(), group()]
@@ -247,18 +215,6 @@ def line(*waiting: OperationGroup, **limits: Any) -> SendQueue:
     return made
 
 
-def test_a_line_that_is_halted_or_empty_sends_nothing() -> None:
-    one = line()
-    assert (one.may_send, one.next_batch()) == (False, None)
-    one.waiting.append(group())
-    one.is_halted = True
-    assert (one.may_send, one.next_batch()) == (False, None)
-    one.is_halted = False
-    batch = one.next_batch()
-    assert batch is not None
-    assert (batch.number, one.number, list(one.flight), batch.status) == (0, 1, [batch], None)
-
-
 def test_no_number_is_given_from_which_a_version_would_run_over() -> None:
     one = line(group())
     one.number = module.RENEW_AT - 1
@@ -273,17 +229,6 @@ def test_no_number_is_given_from_which_a_version_would_run_over() -> None:
     one.again.clear()
     one.is_halted = True
     assert not one.needs_renewal
-
-
-def test_bytes_under_way_are_bounded_but_one_batch_may_always_be_sent() -> None:
-    one = line(group(size=50), group(size=50), group(size=50), max_ops=2, window_bytes=100)
-    assert one.next_batch() is not None
-    assert one.may_send
-    assert one.next_batch() is not None
-    assert not one.may_send
-    big = line(group(size=500), group(size=5), window_bytes=100)
-    assert big.next_batch() is not None
-    assert not big.may_send
 
 
 def test_small_groups_gather_while_two_are_under_way() -> None:
@@ -302,6 +247,12 @@ def test_small_groups_gather_while_two_are_under_way() -> None:
     assert one.may_send
 
 
+def test_groups_share_a_batch_while_they_fit() -> None:
+    batch = line(group(), group(), max_ops=9).next_batch()
+    assert batch is not None
+    assert len(batch.groups) == 2
+
+
 def test_exactly_as_many_bytes_as_allowed_fill_the_line() -> None:
     one = line(group(size=100), group(size=5), window_bytes=100)
     assert one.next_batch() is not None
@@ -317,21 +268,6 @@ def test_what_is_applied_gives_its_bytes_back() -> None:
     answered(first, ["guard", 1])
     assert one.take_applied() == [first]
     assert one.may_send
-
-
-def test_what_is_applied_makes_room_in_the_window() -> None:
-    one = line(group(size=60), group(size=60), window=1, window_bytes=100)
-    first = one.next_batch()
-    assert first is not None
-    assert one.next_batch() is None
-    assert one.take_applied() == []
-    answered(first, ["guard", 1])
-    assert one.take_applied() == [first]
-    second = one.next_batch()
-    assert second is not None
-    answered(second, ["guard", 1])
-    assert one.take_applied() == [second]
-    assert not one.flight
 
 
 def test_a_large_multi_is_pushed_out_by_as_many_small_ones_as_it_holds_times_the_limit() -> None:
@@ -406,6 +342,13 @@ def test_a_refused_batch_is_blamed_and_all_behind_it_wait_again() -> None:
     assert (one.number, list(one.again)) == (0, [])
 
 
+def test_nothing_is_blamed_while_another_answer_is_missing() -> None:
+    one, _batches = failed_line(NodeExists("x", index=1), ConnectionLost("x"))
+    one.is_halted = True
+    assert one.blame(one.take_failed()) is None
+    assert not one.waiting
+
+
 @pytest.mark.parametrize(
     ("error", "is_doubtful", "is_blamed"),
     [
@@ -415,6 +358,7 @@ def test_a_refused_batch_is_blamed_and_all_behind_it_wait_again() -> None:
         (NodeExists("x"), True, False),
         (BadVersion("x", index=0), False, False),
         (ConnectionLost("x"), False, False),
+        (AccessRefused("x"), True, False),
     ],
 )
 def test_a_batch_is_blamed_only_if_no_former_try_can_have_been_applied(
@@ -426,13 +370,6 @@ def test_a_batch_is_blamed_only_if_no_former_try_can_have_been_applied(
     blamed = one.blame(one.take_failed())
     assert (blamed is batches[0]) == is_blamed
     assert bool(one.waiting) == is_blamed
-
-
-def test_nothing_is_blamed_while_another_answer_is_missing() -> None:
-    one, _batches = failed_line(NodeExists("x", index=1), ConnectionLost("x"))
-    one.is_halted = True
-    assert one.blame(one.take_failed()) is None
-    assert not one.waiting
 
 
 @pytest.mark.parametrize(

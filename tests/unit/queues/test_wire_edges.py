@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import random
-import struct
 import zlib
 from typing import Any
 
@@ -15,10 +14,7 @@ from leaderq.queues.wire import payload as payloads
 from leaderq.queues.wire.names import (
     LAST_SEQUENCE,
     QueueKind,
-    due_ms_of,
     kind_of,
-    prefix_of,
-    sequence_of,
     sort_key,
 )
 from leaderq.queues.wire.payload import (
@@ -27,7 +23,6 @@ from leaderq.queues.wire.payload import (
     Note,
     compressed,
     decode,
-    encode,
     is_compressed,
 )
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals, wants_pause
@@ -35,45 +30,6 @@ from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals, wants_pa
 
 def test_the_counter_is_a_signed_number_of_32_bits() -> None:
     assert LAST_SEQUENCE == 2147483647
-
-
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [
-        ("0000000007", 7),
-        ("queue-0000000007", 7),
-        ("x-2147483648", -2147483648),
-        ("-000000001", -1),
-        ("x", 0),
-        ("", 0),
-        ("99999999990", 9999999990),
-    ],
-)
-def test_the_number_and_the_rest_of_a_name_add_up(name: str, number: int) -> None:
-    assert sequence_of(name) == number
-    assert name.startswith(prefix_of(name))
-    assert not prefix_of(name).endswith(str(number)) or number == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "due_ms"),
-    [
-        ("queue-|0000000A|0000000001", 10),
-        ("0000000A|0000000001", 0),
-        ("queue-|7FFFFFFFFFFFFFFF|0000000001", 2**63 - 1),
-        ("queue-|8000000000000000|0000000001", 0),
-        ("queue-|-8000000000000000|0000000001", -(2**63)),
-        ("queue-|-8000000000000001|0000000001", 0),
-        ("queue-|0x10|0000000001", 0),
-    ],
-)
-def test_a_due_time_is_a_signed_number_of_64_bits_in_hexadecimal(name: str, due_ms: int) -> None:
-    assert due_ms_of(name) == due_ms
-
-
-def test_one_separator_does_not_make_an_id() -> None:
-    assert kind_of(["queue-a|0000000001"]) is QueueKind.PLAIN
-    assert kind_of(["queue-|a|0000000001"]) is QueueKind.ID
 
 
 def test_items_of_a_simple_queue_and_of_another_are_not_of_one_kind() -> None:
@@ -104,9 +60,6 @@ def test_in_a_simple_queue_what_is_not_a_number_goes_last() -> None:
     assert sorted(names, key=key) == names
 
 
-# -- frames ----------------------------------------------------------------------------------------
-
-
 def test_a_note_keeps_two_thousand_characters_of_an_error() -> None:
     assert MAX_TEXT == 2000
     read = Note.read(Note(error="x" * 2001).packed())
@@ -115,31 +68,6 @@ def test_a_note_keeps_two_thousand_characters_of_an_error() -> None:
     assert Note(attempt=1).packed() == b'leaderq:{"attempt":1}'
     assert Note(error="\u00e4").packed() == 'leaderq:{"error":"\u00e4"}'.encode()
     assert Note() == Note(0, None, None, None, None, None, None, False)
-
-
-def test_a_frame_may_end_with_an_empty_item_or_with_a_note() -> None:
-    assert decode(encode([b""])).items == [b""]
-    assert decode(encode([])).note is None
-    assert decode(encode([b"a"], Note(attempt=3))).note == Note(attempt=3)
-    assert decode(encode([b"a"]) + b"x").note is None
-
-
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (b"\0\1\0\1\1", "ends within the length at byte 5"),
-        (b"\0\1\0\1\1\0\0\0", "ends within the length at byte 5"),
-        (b"\0\1\0\1\1\0\0\0\0", "ends without the code 0x02"),
-        (b"\0\1\0\1\1\0\0\0\1", "length 1 at byte 5 of an item, and 0 bytes follow"),
-        (b"\0\1\0\1\1" + struct.pack(">i", -1) + b"\2", "length -1 at byte 5"),
-        (b"\0\1\0\1\3", "unknown code 0x03 at byte 4"),
-        (b"\0\1\0\1", "shorter than the shortest frame"),
-        (b"\0\1\0\2\2", "Curator's frame with 00010001"),
-    ],
-)
-def test_a_broken_frame_is_told_from_others_by_the_byte(data: bytes, said: str) -> None:
-    with pytest.raises(CorruptItem, match=said):
-        decode(data)
 
 
 def test_compressed_bytes_are_those_of_one_gzip_member_at_time_zero() -> None:
@@ -174,9 +102,6 @@ def test_as_much_as_allowed_may_come_out_of_gzip_and_not_one_byte_more(
     assert payloads.plain(compressed(b"ab") + b"behind") == b"ab"
 
 
-# -- where it lies ---------------------------------------------------------------------------------
-
-
 def test_side_data_lies_beside_the_queue_or_where_it_was_asked_for() -> None:
     paths = QueuePaths("/jobs", "/locks")
     assert (paths.path, paths.lock_path, paths.meta_path) == ("/jobs", "/locks", None)
@@ -203,6 +128,7 @@ def test_a_path_that_zookeeper_cannot_use_is_refused_at_once(given: tuple[Any, .
         (b'{"paused": 1}', False),
         (b'{"paused": false}', False),
         (b"{}", False),
+        (b"", False),
         (b"[]", False),
         (b"{", False),
         (b"\xff", False),

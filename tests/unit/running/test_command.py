@@ -26,7 +26,7 @@ def test_a_command_is_told_all_that_it_can_use():
         "LEADERQ_TERM_CAREER": "c",
         "LEADERQ_TERM_CANDIDATE": "a",
         "LEADERQ_TERM_NUMBER": "7",
-        "LEADERQ_TERM_ID": "n",
+        "LEADERQ_TERM_ID": "t7",
         "LEADERQ_TERM_UNCLEAN": "1",
         "LEADERQ_TERM_LEASE_S": "6.66667",
         "LEADERQ_TERM_BUDGET_S": "10",

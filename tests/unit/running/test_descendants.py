@@ -9,12 +9,12 @@ import sys
 import threading
 from pathlib import Path
 
+from leaderq.running import descendants
 from leaderq.running.descendants import (
     Started,
     StartedInTerm,
     children_of,
     descendants_of,
-    end_all,
     kill,
 )
 from leaderq.testing import eventually
@@ -29,18 +29,6 @@ WITHOUT_ITS_FIRST_THREAD = """
 import ctypes, threading, time
 threading.Thread(target=time.sleep, args=(600,)).start()
 ctypes.CDLL(None).pthread_exit(None)
-"""
-CHAIN = """
-import ctypes, os, sys
-ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # its orphans stay below it
-if not os.fork():
-    os.setsid()
-    for _ in range(20_000):
-        if os.fork():
-            os._exit(0)
-    os._exit(0)
-print("forking", flush=True)
-sys.stdin.read()
 """
 SPARING = f"""
 import os, subprocess, time
@@ -115,17 +103,15 @@ def test_a_process_whose_name_is_cut_within_a_letter_is_found_like_any_other():
             process.kill()
 
 
-def test_a_chain_of_processes_that_fork_and_end_is_ended():
-    with subprocess.Popen([sys.executable, "-c", CHAIN], stdin=-1, stdout=-1) as root:
-        assert root.stdout is not None
-        assert root.stdout.readline() == b"forking\n"
-        eventually(lambda: len(children_of(root.pid)) > 800)
-        assert end_all(root.pid, within_s=10)
-        known = children_of(root.pid)
-        assert len(known) < 20_000
-        assert children_of(root.pid) == known
-        assert root.poll() is None
-        root.kill()
+def test_a_group_is_killed_whole_whoever_a_listing_has_missed(monkeypatch):
+    with subprocess.Popen(PARENT, start_new_session=True) as parent:
+        eventually(lambda: descendants_of(parent.pid))
+        missed = descendants_of(parent.pid)
+        listed = {one for one in descendants_of(os.getpid()) if one.pid == parent.pid}
+        monkeypatch.setattr(descendants, "_below", lambda root: [(one.pid, one) for one in listed])
+        assert descendants.kill_below(os.getpid()) == listed
+        monkeypatch.undo()
+        eventually(lambda: not descendants.send(missed, 0))
 
 
 def test_who_is_spared_lives_on_and_what_it_has_started_does_not():

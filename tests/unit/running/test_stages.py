@@ -9,8 +9,8 @@ from mute import TOLD, Mute
 from terms import open_term
 
 from leaderq import Deposed, LeaderCareer
+from leaderq.arguments import NotAPlainFunction
 from leaderq.events import CareerError, Event, EventBus, Stage
-from leaderq.plain import NotAPlainFunction
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Budgets
 from leaderq.term import Reason

@@ -61,6 +61,14 @@ def test_a_budget_is_missed_at_its_end_and_told_once(at: list[float]) -> None:
     assert missed(budgets, at) is None
 
 
+def test_a_short_budget_is_not_waited_for_too_long(at: list[float]) -> None:
+    budgets = Budgets()
+    budgets.open_term(TERM)
+    budgets.allow(TERM, WORK, 0.25)
+    assert missed(budgets, at) is not None
+    assert at[0] == 100.25
+
+
 def test_what_is_late_already_is_not_waited_for(at: list[float]) -> None:
     budgets = Budgets()
     budgets.open_term(TERM)
@@ -221,10 +229,13 @@ def test_a_career_is_asked_each_interval_while_its_term_is_on() -> None:
 
 
 @pytest.mark.parametrize("answer", [False, None, 0, RuntimeError("x"), SystemExit(1)])
-def test_a_career_that_says_no_or_raises_is_unhealthy_once(answer: Any) -> None:
+def test_a_career_that_says_no_or_raises_is_unhealthy_once(
+    answer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     career = Watched(True, answer, False)
     assert watched(career, 9) == 1
     assert career.answers == [False]
+    assert "has not answered" not in caplog.text
 
 
 def test_a_career_that_does_not_answer_is_unhealthy(

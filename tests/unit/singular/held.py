@@ -30,6 +30,16 @@ class Held:
         return request
 
 
+class Clock:
+    """Stands where it is put."""
+
+    def __init__(self) -> None:
+        self.at_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.at_s
+
+
 class Told:
     """A listener that remembers."""
 
@@ -57,14 +67,3 @@ def in_thread(call: Any, *arguments: Any) -> tuple[threading.Thread, list[Any]]:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return thread, outcome
-
-
-def writers_of(*names: str) -> list[threading.Thread]:
-    """The threads that write for the queues of these names. (Not a count of all threads: those of
-    earlier tests may end meanwhile.)
-    """
-    return [
-        thread
-        for thread in threading.enumerate()
-        if thread.name in {f"leaderq-{name}" for name in names}
-    ]

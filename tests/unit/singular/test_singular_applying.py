@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import InvalidStateError
 from functools import partial
 from typing import Any
 
 import pytest
-from held import WAIT_S, Held, Told
+from held import WAIT_S, Clock, Held, Told
 
-from leaderq.errors import ConfigurationError
+from leaderq.errors import ConfigurationError, WouldDeadlock
 from leaderq.singular import SingularUpdateQueue
-
-
-def test_requests_are_applied_in_the_order_of_their_coming() -> None:
-    applied: list[int] = []
-    with SingularUpdateQueue(applied.append) as queue:
-        for number in range(0, 1000, 2):
-            queue.post(number)
-            queue.submit(number + 1)
-    assert applied == list(range(1000))
-
-
-def test_submit_gives_the_outcome() -> None:
-    with SingularUpdateQueue(lambda n: n * 2, name="doubling") as queue:
-        assert queue.submit(21).result(WAIT_S) == 42
-        assert queue.submit(4).result() == 8
 
 
 def test_an_error_reaches_the_ticket_and_the_listener_and_the_queue_goes_on() -> None:
@@ -42,14 +28,6 @@ def test_an_error_reaches_the_ticket_and_the_listener_and_the_queue_goes_on() ->
     assert queue.stats().applied == 1
 
 
-def test_an_error_of_a_posted_request_reaches_the_listener() -> None:
-    told = Told()
-    with SingularUpdateQueue(lambda n: 1 / n, on_error=told) as queue:
-        queue.post(0)
-        queue.post(1)
-    assert told.kinds == [(0, ZeroDivisionError)]
-
-
 @pytest.mark.parametrize("error", [RuntimeError("broken listener"), SystemExit(3)])
 def test_a_listener_that_fails_is_logged_and_the_queue_goes_on(
     caplog: pytest.LogCaptureFixture, error: BaseException
@@ -62,16 +40,6 @@ def test_a_listener_that_fails_is_logged_and_the_queue_goes_on(
         assert queue.submit(1).result() == 1
     assert "listener" in caplog.text
     assert queue.failure is None
-
-
-@pytest.mark.parametrize("error", [GeneratorExit(), BaseException("odd")])
-def test_an_odd_base_exception_fails_its_request_only(error: BaseException) -> None:
-    held, told = Held(), Told()
-    held.go.set()
-    with SingularUpdateQueue(held, on_error=told) as queue:
-        assert queue.submit(error).exception() is error
-        assert queue.submit(1).result() == 1
-    assert told.errors == [(error, error)]
 
 
 def test_a_handler_may_post_to_its_own_queue() -> None:
@@ -125,3 +93,102 @@ def test_what_would_not_run_when_it_is_called_is_refused(given: Any) -> None:
     if given is not None:
         with pytest.raises(ConfigurationError):
             queue.then(SingularUpdateQueue(print), given)
+
+
+def test_a_handler_that_raises_fails_the_whole_batch() -> None:
+    told = Told()
+
+    def fail(batch: list[int]) -> None:
+        raise OSError("disk full")
+
+    with SingularUpdateQueue(fail, max_batch=10, on_error=told) as queue:
+        tickets = [queue.submit(number) for number in range(3)]
+        assert {type(ticket.exception()) for ticket in tickets} == {OSError}
+    assert told.kinds == [(0, OSError), (1, OSError), (2, OSError)]
+
+
+def test_callbacks_run_on_the_writers_thread_or_at_once_if_it_is_done() -> None:
+    held = Held()
+    called: list[tuple[int, str]] = []
+
+    def note(number: int) -> object:
+        return lambda ticket: called.append((number, threading.current_thread().name))
+
+    with SingularUpdateQueue(held, name="w") as queue:
+        ticket = queue.submit("a")
+        ticket.add_done_callback(note(1))
+        ticket.add_done_callback(note(2))
+        held.go.set()
+    ticket.add_done_callback(note(3))
+    assert called == [(1, "leaderq-w"), (2, "leaderq-w"), (3, threading.current_thread().name)]
+
+
+@pytest.mark.parametrize("error", [ValueError("x")])
+def test_a_callback_that_fails_is_logged_and_the_rest_are_called(
+    caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    def broken(_: object) -> None:
+        raise error
+
+    held, called = Held(), []
+    with SingularUpdateQueue(held) as queue:
+        ticket = queue.submit("a")
+        ticket.add_done_callback(broken)
+        ticket.add_done_callback(called.append)
+        held.go.set()
+        assert queue.submit("b").result() == "b"
+    assert called == [ticket]
+    assert "callback of a request failed" in caplog.text
+
+
+def test_its_outcome_is_the_writers_to_set() -> None:
+    with SingularUpdateQueue(lambda n: n) as queue:
+        ticket = queue.submit(1)
+        assert ticket.result() == 1
+        with pytest.raises(InvalidStateError):
+            ticket.set_result(2)
+        with pytest.raises(InvalidStateError):
+            ticket.set_exception(ValueError())
+        assert ticket.result() == 1
+        assert "FINISHED" in repr(ticket) or "finished" in repr(ticket)
+
+
+def test_a_queue_at_rest_shows_nothing() -> None:
+    queue = SingularUpdateQueue(lambda n: n, name="q")
+    assert (queue.depth, queue.stats().oldest_age_s) == (0, 0.0)
+    assert repr(queue) == "<SingularUpdateQueue 'q', new, 0 waiting>"
+    queue.submit(1).result()
+    assert repr(queue) == "<SingularUpdateQueue 'q', working, 0 waiting>"
+    queue.close()
+    assert repr(queue) == "<SingularUpdateQueue 'q', closed, 0 waiting>"
+
+
+def test_the_oldest_has_waited_since_the_writer_began_what_it_has_in_hand(clock: Clock) -> None:
+    held = Held()
+    with SingularUpdateQueue(held) as queue:
+        queue.post("a")
+        assert held.begun.wait(WAIT_S)
+        assert queue.stats().oldest_age_s == 0
+        clock.at_s += 3
+        assert queue.stats().oldest_age_s == 0  # nobody waits
+        queue.post("b")
+        clock.at_s += 2
+        # 2 in truth: never less, and more by one call of the handler at most
+        assert queue.stats().oldest_age_s == 5
+        held.go.set()
+
+
+@pytest.mark.parametrize("timeout", [None, WAIT_S])
+def test_a_handler_that_waits_for_its_own_queue_is_told_so(timeout: float | None) -> None:
+    told = Told()
+
+    def handle(request: str) -> Any:
+        return queue.submit("inner").result(timeout) if request == "outer" else request
+
+    with SingularUpdateQueue(handle, name="q", on_error=told) as queue:
+        error = queue.submit("outer").exception()
+        assert isinstance(error, WouldDeadlock)
+        assert "'q'" in str(error)
+        assert "post_back" in str(error)
+    assert told.kinds == [("outer", WouldDeadlock)]
+    assert queue.stats().applied == 1

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 from held import WAIT_S, Held
+from tasks import until
 
-from leaderq.clock import now_s
-from leaderq.errors import QueueClosed, QueueFull
+from leaderq.errors import QueueFull
 from leaderq.singular import SingularUpdateQueue
-
-
-async def until(fact: Callable[[], object]) -> None:
-    """Wait for a fact, looked at on the loop, without holding the loop up. (What is asked of a
-    thread comes back by ``call_soon_threadsafe``, with which a test plays.)
-    """
-    ends_s = now_s() + WAIT_S
-    while not fact():
-        assert now_s() < ends_s
-        await asyncio.sleep(0.001)
 
 
 def test_a_ticket_can_be_awaited_gathered_and_wrapped() -> None:
@@ -92,21 +81,3 @@ def test_a_task_cancelled_while_it_waits_for_room_leaves_nothing_behind() -> Non
         asyncio.run(use(queue))
         held.go.set()
     assert held.applied == ["a", "b"]
-
-
-def test_closing_refuses_a_call_that_waits_for_room() -> None:
-    held = Held()
-
-    async def use(queue: SingularUpdateQueue[str, str]) -> None:
-        queue.post("a")
-        await asyncio.to_thread(held.begun.wait, WAIT_S)
-        queue.post("b")
-        task = asyncio.create_task(queue.call("c"))
-        await until(lambda: queue.stats().waiting)
-        assert not queue.close(timeout_s=0)
-        with pytest.raises(QueueClosed):
-            await task
-
-    with SingularUpdateQueue(held, capacity=1) as queue:
-        asyncio.run(use(queue))
-        held.go.set()

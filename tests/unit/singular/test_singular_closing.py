@@ -12,37 +12,6 @@ from held import WAIT_S, Held, Told, in_thread
 
 from leaderq.errors import QueueClosed, RequestCancelled
 from leaderq.singular import SingularUpdateQueue
-from leaderq.testing import eventually
-
-
-def test_closing_applies_what_got_in_and_takes_nothing_more() -> None:
-    held = Held()
-    queue = SingularUpdateQueue(held)
-    tickets = [queue.submit(number) for number in range(3)]
-    thread, outcome = in_thread(queue.close)
-    eventually(lambda: queue.is_closed)
-    for put in (queue.post, queue.submit):
-        with pytest.raises(QueueClosed, match="is closed"):
-            put("late")
-    held.go.set()
-    thread.join(WAIT_S)
-    assert outcome == [True]
-    assert [ticket.result() for ticket in tickets] == [0, 1, 2]
-    assert queue.stats().refused == 2
-
-
-def test_a_close_that_takes_too_long_says_so_and_goes_on() -> None:
-    held = Held()
-    queue = SingularUpdateQueue(held)
-    queue.post("a")
-    queue.post("b")
-    assert not queue.close(timeout_s=0)
-    assert not queue.close(timeout_s=0.01)
-    assert queue.depth == (1 if held.begun.wait(WAIT_S) else None)
-    held.go.set()
-    assert queue.close()
-    assert queue.close()
-    assert held.applied == ["a", "b"]
 
 
 @pytest.mark.parametrize("max_batch", [None, 10])

@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 import os
-import traceback
-import warnings
-from collections.abc import Callable
 
 import pytest
+from forks import in_child
 from held import WAIT_S, Held
 
 from leaderq.errors import QueueClosed
 from leaderq.singular import SingularUpdateQueue
-
-
-def in_child(check: Callable[[], None]) -> None:
-    """Run ``check`` in a forked child; fails if it does."""
-    with warnings.catch_warnings():
-        # that threads run is what this is about
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            check()
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
 
 
 @pytest.mark.parametrize("capacity", [None, 2])

@@ -17,12 +17,6 @@ class Rude(BaseException):
     """Not an Exception, and nothing that anybody expects."""
 
 
-# -- posts by signal handlers and finalizers, in whatever they interrupt ------------------------
-
-
-# -- what handlers, listeners and callbacks raise --------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", [Rude, GeneratorExit, asyncio.CancelledError, StopIteration])
 def test_whatever_a_handler_raises_reaches_its_caller_and_the_queue_goes_on(
     kind: type[BaseException],
@@ -50,9 +44,6 @@ def test_whatever_a_handler_raises_reaches_its_caller_and_the_queue_goes_on(
     assert [kind for _, kind in told.kinds] == [type(raised)] * 2
 
 
-# -- time-outs ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, "1", True])
 def test_what_is_no_time_is_refused_whether_the_queue_is_full_or_not(wrong: Any) -> None:
     with SingularUpdateQueue(lambda request: request, capacity=1) as queue:
@@ -67,9 +58,3 @@ def test_what_is_no_time_is_refused_whether_the_queue_is_full_or_not(wrong: Any)
             with pytest.raises(ConfigurationError, match="timeout_s"):
                 asyncio.run(ask_async("a", timeout_s=wrong))  # type: ignore[arg-type]
         assert queue.stats().accepted == 0
-
-
-# -- loops that end
-
-
-# -- threads that are killed

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from reply_rules import HoldRepliesTo
-
 from leaderq.testing.fault_proxy import (
     Lane,
     LaneDecision,
@@ -75,20 +73,6 @@ def test_several_replies_are_lost_and_the_cut_comes_with_the_last() -> None:
     assert not one.must_cut
     assert flow(one, frame(b"b")) == b""
     assert one.must_cut
-
-
-def test_held_replies_come_at_the_release_and_pings_and_events_before() -> None:
-    rule = HoldRepliesTo(lambda body: body.endswith(b"write"))
-    one, other = lane(rule, connection=1), lane(rule, connection=2)
-    for request in (b"\0\0\0\1read", b"\0\0\0\2write", b"\0\0\0\3read"):
-        assert rule.request(1, request) is LaneDecision.PASS
-    first, held, behind = (frame(b"\0\0\0" + number + b"ok") for number in (b"\1", b"\2", b"\3"))
-    ping = frame(b"\xff\xff\xff\xfe")
-    assert flow(one, first + held + ping + behind) == first + ping
-    assert flow(other, held) == held
-    assert not one.has_lost
-    one.release()
-    assert flow(one, ping) == held + behind + ping
 
 
 def test_delayed_bytes_are_due_later_and_in_order() -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from leaderq.errors import ConfigurationError, MissingPiece
-from leaderq.testing import java
+from leaderq.testing import java, provision
+from leaderq.testing.fault_proxy import FaultProxy
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +54,15 @@ def test_a_named_java_that_will_not_do_is_an_error(
     monkeypatch.setenv("LEADERQ_JAVA", str(named))
     with pytest.raises(ConfigurationError, match=str(named)):
         java.find_java()
+
+
+def test_an_unknown_kind_of_servers_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEADERQ_SERVERS", "podman")
+    with pytest.raises(ConfigurationError, match=r"'podman'.*'jars' or 'docker'"):
+        provision.provided("KafkaBroker")
+
+
+@pytest.mark.parametrize("upstream", ["", "host", "host:port", "a:1,b:2"])
+def test_a_proxy_before_no_single_server_is_refused(upstream: str) -> None:
+    with pytest.raises(ConfigurationError, match="host:port"):
+        FaultProxy(upstream)

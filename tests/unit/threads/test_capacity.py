@@ -49,15 +49,6 @@ def closed() -> QueueClosed:
     return QueueClosed("closed")
 
 
-def test_there_is_room_up_to_both_bounds() -> None:
-    capacity = Capacity(3, 100)
-    assert capacity.acquire(2, 100, 0)
-    assert not capacity.acquire(1, 1, 0)
-    assert capacity.acquire(1, 0, 0)
-    assert not capacity.acquire(1, 0, 0)
-    assert (capacity.items, capacity.bytes) == (3, 100)
-
-
 def test_one_larger_than_the_bounds_gets_in_alone() -> None:
     capacity = Capacity(3, 100)
     assert capacity.acquire(1, 500, 0)
@@ -72,41 +63,6 @@ def test_bytes_are_bounded_without_items_too() -> None:
     assert not capacity.acquire(0, 60, 0)
 
 
-def test_a_waiter_proceeds_as_soon_as_there_is_room_for_it_though_the_rest_is_full() -> None:
-    capacity = Capacity(1000)
-    capacity.acquire(1000)
-    asker = Asker(capacity, 1, 0)
-    capacity.release(1)
-    assert asker.is_in()
-    assert capacity.items == 1000
-
-
-def test_a_small_one_does_not_overtake_a_large_one_that_waits() -> None:
-    capacity = Capacity(10)
-    capacity.acquire(8)
-    large = Asker(capacity, 5, 0)
-    small = Asker(capacity, 1, 0)
-    assert not capacity.acquire(1, 0, 0)
-    capacity.release(2)
-    assert capacity.waiting == 2
-    capacity.release(1)
-    assert large.is_in()
-    assert capacity.waiting == 1
-    capacity.release(1)
-    assert small.is_in()
-
-
-def test_a_large_release_lets_several_in_and_no_more_than_fit() -> None:
-    capacity = Capacity(10)
-    capacity.acquire(9)
-    askers = [Asker(capacity, items) for items in (3, 3, 3, 3)]
-    capacity.release(9)
-    assert [asker.is_in() for asker in askers[:3]] == [True, True, True]
-    assert (capacity.items, capacity.waiting) == (9, 1)
-    capacity.release(3)
-    assert askers[3].is_in()
-
-
 def test_one_that_gives_up_lets_those_behind_it_in() -> None:
     capacity = Capacity(10)
     capacity.acquire(8)
@@ -115,13 +71,6 @@ def test_one_that_gives_up_lets_those_behind_it_in() -> None:
     assert small.is_in()
     assert large.answer is False
     assert capacity.items == 9
-
-
-def test_a_time_out_takes_nothing() -> None:
-    capacity = Capacity(1)
-    capacity.acquire()
-    assert capacity.acquire(timeout_s=0.01) is False
-    assert (capacity.items, capacity.waiting) == (1, 0)
 
 
 def test_closing_refuses_those_who_wait_and_those_who_come() -> None:
@@ -152,21 +101,6 @@ def test_who_is_needed_to_make_room_takes_it_before_those_who_wait() -> None:
     capacity.release(1)
     capacity.release(1, 7)
     assert asker.is_in()
-
-
-def test_waiting_until_nothing_is_under_way() -> None:
-    capacity = Capacity(10)
-    assert capacity.wait_empty(0)
-    capacity.acquire(2)
-    assert not capacity.wait_empty(0.01)
-    answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(capacity.wait_empty(LONG_S)))
-    thread.start()
-    capacity.release()
-    assert not answers
-    capacity.release()
-    thread.join()
-    assert answers == [True]
 
 
 def test_emptiness_is_told_even_if_the_next_one_gets_in_at_once() -> None:

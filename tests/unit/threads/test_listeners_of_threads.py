@@ -157,6 +157,57 @@ def test_values_of_many_threads_are_told_one_at_a_time_in_the_order_of_each_thre
         assert [count for who, count in heard if who == number] == list(range(300))
 
 
+def test_a_thread_of_its_own_tells_all_in_order_and_then_that_they_were_told() -> None:
+    told: list[int] = []
+    heard: list[int] = []
+    listeners: Listeners[int] = Listeners("ours", has_thread=True, on_told=told.append)
+
+    def hear(value: int) -> None:
+        assert listeners.is_current
+        assert len(told) == value  # of those before it
+        heard.append(value)
+
+    def rude(_value: int) -> None:
+        raise KeyboardInterrupt  # of this thread: logged, as everything else
+
+    assert not listeners
+    listeners.add(rude)
+    listeners.add(hear)
+    assert listeners
+    for value in range(50):
+        listeners.announce(value)
+    assert listeners.stop(30)
+    assert told == heard == list(range(50))
+    assert not listeners.is_current
+    assert Listeners[int](has_thread=True).stop(0)
+    assert Listeners[int]().stop(0)
+
+
+def test_values_beyond_the_bound_are_dropped_and_counted_unless_they_are_owed() -> None:
+    listeners: Listeners[int] = Listeners(most=2)
+    heard: list[int] = []
+    listeners.add(heard.append)
+    for value in range(4):
+        listeners.put(value)
+    listeners.put(4, is_owed=True)
+    listeners.deliver()
+    assert (heard, listeners.untold) == ([0, 1, 4], 2)
+
+
+def test_who_listens_for_a_class_hears_its_values_only_announced_or_called() -> None:
+    listeners: Listeners[object] = Listeners()
+    numbers: list[int] = []
+    everything: list[object] = []
+    listeners.add(numbers.append, int)
+    listeners.add(everything.append)
+    for value in (1, "two"):
+        listeners.announce(value)
+        listeners.call(value)
+    listeners.remove(numbers.append)  # it was added for another class
+    listeners.call(3)
+    assert (numbers, everything) == ([1, 1, 3], [1, 1, "two", "two", 3])
+
+
 def _raising(error: BaseException) -> Callable[[str], None]:
     def listener(_value: str) -> None:
         raise error

@@ -65,12 +65,6 @@ def test_only_the_first_start_says_that_it_started() -> None:
     assert work.runs == 1
 
 
-def test_a_start_after_a_stop_makes_no_thread() -> None:
-    service = Service(NAME, Work().run)
-    assert service.stop() is True
-    assert service.start() is False
-
-
 def test_once_stopped_no_wait_blocks() -> None:
     answers: list[bool] = []
 
@@ -228,17 +222,6 @@ def test_a_failing_failure_callback_is_logged_and_may_stop_the_service(
         eventually(lambda: not service.is_running)
     assert str(service.error) == "the first"
     assert "the second" in caplog.text
-
-
-def test_wake_cuts_a_wait_short_and_is_not_lost_before_it() -> None:
-    work = Work()
-    service = Service(NAME, work.run)
-    service.wake()
-    service.start()
-    eventually(lambda: work.rounds == 1)
-    service.wake()
-    eventually(lambda: work.rounds == 2)
-    service.stop()
 
 
 def test_a_step_is_repeated_after_its_pause_or_when_woken() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from leaderq.testing.waiting import patience
 from leaderq.threads import Waker
+from leaderq.threads.waker import bounded_s
 
 LONG_S = 60.0
 
@@ -26,6 +27,7 @@ def test_a_wake_before_the_wait_is_not_lost_and_several_count_as_one() -> None:
 @pytest.mark.parametrize("timeout_s", [0, -1, 0.001])
 def test_a_wait_that_nobody_ends_says_so(timeout_s: float) -> None:
     assert Waker().wait(timeout_s) is False
+    assert bounded_s(timeout_s) == max(timeout_s, 0)
 
 
 @pytest.mark.parametrize("timeout_s", [None, math.inf, LONG_S])

@@ -93,6 +93,7 @@ class RequestType(enum.IntEnum):
     GET_DATA = 4
     SET_DATA = 5
     GET_ACL = 6
+    SET_ACL = 7
     GET_CHILDREN = 8
     SYNC = 9
     PING = 11

@@ -24,6 +24,7 @@ from leaderq.testing.simulation.ensemble.messages import (
     RequestType,
 )
 from leaderq.testing.simulation.ensemble.tree import (
+    ADMIN,
     CREATE,
     DELETE,
     OPEN,
@@ -88,8 +89,9 @@ class NewestState:
     def accept(self, changes: Sequence[Change]) -> None:
         """These changes are proposed."""
         nodes, ephemerals = self.nodes, self.ephemerals
+        latest: dict[str, Znode | None] = {}
         for path, znode in changes:
-            before = nodes.get(path)
+            before = latest[path] if path in latest else nodes.get(path)
             was = 0 if before is None else before.stat[OWNER]
             owner = 0 if znode is None else znode.stat[OWNER]
             if was != owner:
@@ -98,11 +100,32 @@ class NewestState:
                 if owner:
                     ephemerals.setdefault(owner, JavaSet()).add(path)
             if self.is_shared:
+                latest[path] = znode
                 continue
             if znode is None:
                 nodes.pop(path, None)
             else:
                 nodes[path] = znode
+
+
+class _Steps(dict[str, "Znode | None"]):
+    """The newest change of each path; ``listed`` holds all, in their order: one multi may change a
+    path several times, and tables of names grow on the way.
+    """
+
+    __slots__ = ("listed",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: list[Change] = []
+
+    def __setitem__(self, path: str, znode: Znode | None) -> None:
+        super().__setitem__(path, znode)
+        self.listed.append((path, znode))
+
+    def clear(self) -> None:
+        super().clear()
+        self.listed.clear()
 
 
 class Draft:
@@ -125,6 +148,11 @@ class Draft:
         self._identities = identities
         self.changes: dict[str, Znode | None] = {}
         self.triggers: list[Trigger] = []
+
+    def listed(self) -> Sequence[Change]:
+        """The changes in their order."""
+        changes = self.changes
+        return changes.listed if isinstance(changes, _Steps) else tuple(changes.items())
 
     def _found(self, path: str) -> Znode | None:
         changes = self.changes
@@ -207,6 +235,18 @@ class Draft:
         if version not in (ANY_VERSION, znode.stat[4]):
             raise RequestError(Code.BAD_VERSION)
 
+    def set_acl(self, path: str, acl: Sequence[ACL], version: int) -> Any:
+        """Returns the new ``ZnodeStat``."""
+        kept = stored_acl(acl, self._identities)
+        znode = self._existing(path)
+        self._permit(znode.acl, ADMIN)
+        stat = znode.stat
+        if version not in (ANY_VERSION, stat[6]):
+            raise RequestError(Code.BAD_VERSION)
+        stat = made_stat((*stat[:6], stat[6] + 1, *stat[7:]))
+        self.changes[path] = Znode(znode.data, stat, kept, znode.creates)
+        return stat
+
     def delete_all(self, paths: Sequence[str]) -> None:
         """Delete what a session owned."""
         for path in paths:
@@ -226,10 +266,13 @@ class Draft:
         if kind == RequestType.DELETE:
             self.delete(request.path, request.version)
             return True
+        if kind == RequestType.SET_ACL:
+            return self.set_acl(request.path, request.acls, request.version)
         assert kind == RequestType.MULTI
         return self._multi(bodies.operations(request.serialize()))
 
     def _multi(self, parts: Any) -> list[Any]:
+        self.changes = _Steps()
         results: list[Any] = []
         failed: int | None = None
         for part in parts:

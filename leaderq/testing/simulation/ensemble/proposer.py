@@ -75,7 +75,7 @@ class Proposer:
                 else:
                     proposal.code = error.code
                 return proposal
-        proposal.changes = changes = tuple(draft.changes.items())
+        proposal.changes = changes = draft.listed()
         proposal.triggers = draft.triggers
         newest.accept(changes)
         if proposal.closes:

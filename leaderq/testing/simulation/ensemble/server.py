@@ -33,13 +33,14 @@ from leaderq.testing.simulation.ensemble.tree import (
     Znode,
     digest_id,
     is_allowed,
+    shown_acl,
 )
 from leaderq.testing.simulation.ensemble.watch_table import WatchTable
 from leaderq.zookeeper.wire import HEADER_BYTES, ChildData, Failed, Stat
 
 _WRITES = frozenset(
     (RequestType.CREATE, RequestType.DELETE, RequestType.SET_DATA, RequestType.MULTI,
-     RequestType.CLOSE)
+     RequestType.CLOSE, RequestType.SET_ACL)
 )  # fmt: skip
 _SMALL = 4096
 """The path and the rest of a request besides its data are never larger."""
@@ -82,7 +83,8 @@ class SimulatedServer:
         self.role: ServerRole | None = None
         self.tree = Tree()
         self.watches = WatchTable(settings.version)
-        self.hides_events = settings.version >= (3, 8, 4)
+        # Of whoever may not read a znode.
+        self.hides_events = self._hides_existence = settings.version >= (3, 8, 4)
         self.last_zxid = 0
         self.sessions: dict[int, int] = {}
         """The sessions whose beginning is applied, with their time-outs in ms."""
@@ -304,7 +306,7 @@ class SimulatedServer:
     def _exists(self, end: ServerEnd, request: Any) -> Any:
         path = request.path
         znode = self.tree.nodes.get(path)
-        if znode is not None:
+        if znode is not None and self._hides_existence:
             self._readable(end, path)
         if request.watcher:
             self.watches.watch_data(path, end)
@@ -334,7 +336,7 @@ class SimulatedServer:
             raise RequestError(Code.NO_NODE)
         if not is_allowed(znode.acl, READ | ADMIN, end.identities):
             raise RequestError(Code.NO_AUTH)
-        return list(znode.acl), znode.stat
+        return shown_acl(znode.acl, end.identities), znode.stat
 
     def _sync(self, end: ServerEnd, request: Any) -> Any:
         return request.path

@@ -112,23 +112,37 @@ def is_allowed(acl: Sequence[ACL], permission: int, identities: Sequence[Id]) ->
 def stored_acl(acl: Sequence[ACL], identities: Sequence[Id]) -> tuple[ACL, ...]:
     """The ACL as it is kept: "whoever created it" becomes their identities.
 
-    :raises RequestError: it allows nothing to anybody, or is for nobody that is known.
+    :raises RequestError: it is empty, or is for nobody that is known.
     """
     if len(acl) == 1 and acl[0] == OPEN[0]:
         return OPEN
-    kept: dict[ACL, None] = {}
-    for entry in acl:
-        if entry.id.scheme == "auth":
-            if not identities:
-                raise RequestError(Code.INVALID_ACL)
-            kept.update((ACL(entry.perms, one), None) for one in identities)
-        elif entry.id.scheme in ("world", "digest"):
-            kept[entry] = None
+    kept: list[ACL] = []
+    for entry in dict.fromkeys(acl):
+        if entry.id.scheme == "auth" and identities:
+            kept.extend(ACL(entry.perms, one) for one in identities)
+        elif entry.id == ANYONE_ID_UNSAFE or _is_digest(entry.id):
+            kept.append(entry)
         else:
             raise RequestError(Code.INVALID_ACL)
     if not kept:
         raise RequestError(Code.INVALID_ACL)
-    return tuple(kept)
+    return OPEN if len(kept) == 1 and kept[0] == OPEN[0] else tuple(kept)
+
+
+def _is_digest(who: Id) -> bool:
+    return who.scheme == "digest" and len(who.id.rstrip(":").split(":")) == 2
+
+
+def shown_acl(acl: Sequence[ACL], identities: Sequence[Id]) -> list[ACL]:
+    """The ACL as whoever may read it sees it: without digests, unless they may change it."""
+    if is_allowed(acl, ADMIN, identities):
+        return list(acl)
+    return [
+        ACL(entry.perms, Id("digest", f"{entry.id.id.partition(':')[0]}:x"))
+        if entry.id.scheme == "digest"
+        else entry
+        for entry in acl
+    ]
 
 
 READ: Final = 1

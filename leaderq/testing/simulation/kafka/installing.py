@@ -33,19 +33,20 @@ class KafkaLines:
 
     A request of a host that is *cut off* is lost, and nobody hears of that. While answers are
     *losing*, every second one of a host is lost after the request was carried out, and the
-    connection breaks.
+    connection breaks. Requests of a *slow* host arrive so many seconds later.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.cut: dict[str, None] = {}
         self.losing: dict[str, None] = {}
+        self.slow: dict[str, float] = {}
 
     def request(self, client: str, broker: int) -> Passage:
         drawn = self._world.network
         task = self._world.current
         host = "" if task is None else task.process.host
-        there_s = _LEAST_S + (_MOST_S - _LEAST_S) * drawn() ** 2
+        there_s = _LEAST_S + (_MOST_S - _LEAST_S) * drawn() ** 2 + self.slow.get(host, 0.0)
         back_s = _LEAST_S + (_MOST_S - _LEAST_S) * drawn() ** 2
         if host in self.cut:
             return Passage(inf, inf)

@@ -98,7 +98,7 @@ class SimulatedKafka:
         seen = cluster.log_changes + cluster.late_answers
         if seen != self._seen:
             self._seen = seen
-            for event in self._waiting.values():
+            for event in list(self._waiting.values()):  # who is woken may run at once
                 event.set()
 
     def await_change(self, event: Any, seen: Callable[[], bool], wait_s: float) -> None:

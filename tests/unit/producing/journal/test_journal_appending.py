@@ -127,20 +127,6 @@ def test_whole_segments_are_deleted_when_all_in_them_is_acknowledged(place):
         assert not journal.report.damages
 
 
-def test_ids_go_on_after_all_was_acknowledged_and_the_process_restarted(place):
-    last = 0
-    for _ in range(5):
-        with Journal(place) as journal:
-            ids = journal.append_many([b"x"] * 10)
-            assert ids[0] == last + 1
-            last = ids[-1]
-            journal.ack_to(last)
-        assert journal.depth == 0
-    with Journal(place) as journal:
-        assert journal.next_id == 51
-        assert journal.read() == []
-
-
 def test_a_second_opener_is_told_who_has_the_directory(place):
     with Journal(place), pytest.raises(JournalLocked, match=f"open in process {os.getpid()}"):
         Journal(place)

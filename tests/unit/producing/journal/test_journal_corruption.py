@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import pytest
 from faulty_disk import FaultyDisk, at_record, crash, cut, flip, io_error, payloads, segments
 
 from leaderq.errors import JournalFull
-from leaderq.producing.journal import NO_SYNC, Journal
-from leaderq.producing.journal.cursor import CursorFile, CursorState, newest, read_slots
+from leaderq.producing.journal import Journal
+from leaderq.producing.journal.cursor import CursorFile, CursorState
 from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.records import HEAD_BYTES
 from leaderq.producing.journal.segments import HEADER_BYTES, SegmentHeader, segment_name
@@ -216,39 +215,6 @@ def test_a_spoilt_header_costs_no_record(place, offset, which):
     assert len(list(place.glob("*.bad"))) == 1
 
 
-def test_a_restart_after_partial_reading_recomputes_depth_and_bytes(place):
-    journal = Journal(place, segment_bytes=4096)
-    for number in range(1, 3 * PER_SEGMENT + 1):
-        journal.append(record(number))
-    journal.ack_to(PER_SEGMENT + 5)
-    eventually(lambda: journal.counters.deleted == 1)
-    depth, used = journal.depth, journal.bytes_used
-    journal.close()
-    with Journal(place, segment_bytes=4096) as journal:
-        assert (
-            journal.report.bytes_used
-            == used
-            == sum(path.stat().st_size for path in segments(place)[:-1])
-        )
-        assert journal.depth == depth == 2 * PER_SEGMENT - 5
-
-
-def test_after_a_crash_a_journal_does_not_wrongly_look_full(place):
-    for _ in range(10):
-        journal = Journal(place, max_bytes=32768)
-        stored = 0
-        try:
-            while True:
-                journal.append_soon(record(1))
-                stored += 1
-        except JournalFull:
-            journal.flush()
-        assert journal.depth > 200
-        journal.ack_to(journal.next_id - 1)
-        journal.flush()
-        crash(journal)
-
-
 def test_ids_come_to_their_end_with_a_clear_error_and_names_sort_all_the_way(place):
     place.mkdir()
     assert segment_name(9, 0) < segment_name(10, 0) < segment_name((1 << 64) - 1, 0)
@@ -278,23 +244,6 @@ def test_a_disk_that_cannot_give_back_a_segment_blocks_nothing(place):
             *range(2 * PER_SEGMENT + 1, 3 * PER_SEGMENT + 1),
         ]
         assert journal.counters.corrupt == PER_SEGMENT
-
-
-@pytest.mark.parametrize("slot", [0, 1])
-@pytest.mark.parametrize("how", ["flipped", "zeros", "cut", "gone"])
-def test_one_spoilt_cursor_slot_loses_nothing(place, slot, how):
-    journal = Journal(place)
-    for number in range(1, 11):
-        journal.append(record(number))
-        journal.ack_to(number // 2)
-        journal.flush()
-    journal.close()
-    spoil(place / f"cursor.{slot}", how)
-    with Journal(place) as journal:
-        assert numbers(journal)[-5:] == [6, 7, 8, 9, 10]
-        assert journal.next_id >= 11
-        assert not journal.report.cursor_lost
-        assert journal.append(record(11)) >= 11
 
 
 def spoil(path: Path, how: str) -> None:
@@ -336,22 +285,6 @@ def test_a_segment_that_is_gone_is_reported_unless_it_was_set_aside(place):
         assert not journal.report.damages
 
 
-def test_a_deletion_that_the_crash_interrupted_is_finished(place):
-    fill(place, 3 * PER_SEGMENT)
-    copy = place.parent / "copy"
-    shutil.copy(segments(place)[0], copy)
-    name = segments(place)[0]
-    with Journal(place) as journal:
-        journal.ack_to(PER_SEGMENT)
-        eventually(lambda: not name.exists())
-        crash(journal)
-    shutil.copy(copy, name)
-    with Journal(place) as journal:
-        assert numbers(journal) == list(range(PER_SEGMENT + 1, 3 * PER_SEGMENT + 1))
-        assert not journal.report.damages
-    assert not name.exists()
-
-
 def test_a_segment_whose_making_was_interrupted_is_removed(place):
     fill(place, 5, clean=False)
     stamp = int(segments(place)[0].name[21:29], 16)
@@ -372,33 +305,6 @@ def test_a_journal_kept_as_a_payload_is_not_read_as_records_of_this_one(place, t
     with Journal(place) as journal:
         assert payloads(journal) == [b"before"] * 3 + [b"after"]
         assert journal.counters.corrupt == 1
-
-
-def test_after_the_host_crashed_ids_that_may_have_been_given_out_are_passed_over(
-    place, monkeypatch
-):
-    journal = Journal(place, sync=NO_SYNC)
-    for number in range(1, 11):
-        journal.append(record(number))
-    crash(journal)
-    cut(segments(place)[0], at_record(3, SIZE))  # the rest never reached the disk
-    from leaderq.producing.journal import recovery
-
-    monkeypatch.setattr(recovery, "boot_id", lambda: b"another boot id.")
-    with Journal(place) as journal:
-        assert numbers(journal) == without(3)
-        assert journal.append(b"x") > 10
-
-
-def test_the_newest_whole_slot_counts(place):
-    place.mkdir()
-    file = CursorFile(Disk(), place)
-    for sequence in range(1, 6):
-        file.save(CursorState(sequence=sequence, next_id=sequence * 10))
-    file.close()
-    assert newest(read_slots(Disk(), place)) == CursorState(sequence=5, next_id=50)
-    flip(place / "cursor.1", 30)
-    assert newest(read_slots(Disk(), place)) == CursorState(sequence=4, next_id=40)
 
 
 def test_a_segment_that_somebody_deletes_while_the_journal_is_open_is_reported_and_passed(place):

@@ -23,7 +23,7 @@ MB = 1 << 20
 def test_a_journal_is_synced_every_item_or_more_rarely() -> None:
     assert (EVERY_ITEM, Every(2).items, Interval(0.1).seconds) == (Every(1), 2, 0.1)
     for items in (0, -1):
-        with pytest.raises(ConfigurationError, match=rf"Every\({items}\)"):
+        with pytest.raises(ConfigurationError, match=rf"Every.items={items}: "):
             Every(items)
     for seconds in (0, -1.0, float("nan")):
         with pytest.raises(ConfigurationError, match="more than 0 s"):

@@ -129,6 +129,9 @@ def test_what_is_not_marked_or_not_of_this_segment_is_bad() -> None:
     data = bytearray(written(b"abc"))
     data[25] ^= 1
     assert read(bytes(data)) == BAD
+    rest = struct.pack("<QQI", 5, 1, 0x11111100)
+    unmarked = struct.pack("<II", 1, crc32(b"x", crc32(rest, SALT ^ 1))) + rest + b"x"
+    assert read(unmarked) == BAD
     assert read(written(b"abc", salt=SALT + 1)) == BAD
 
 
@@ -227,6 +230,32 @@ def test_after_damage_only_records_of_this_segment_with_later_ids_count(window: 
     assert ids(found) == [5, 99]
     assert spans(found) == [(29, len(data) - 29, False)]
     assert ids(through(data, last_id=98)) == [5]
+
+
+def test_what_stood_there_before_is_not_read_again_after_damage(window: int) -> None:
+    data = written(b"a") + b"\xff" * 5 + written(b"again") + written(b"b", first_id=6)
+    assert ids(through(data)) == [5, 6]
+    assert spans(through(data)) == [(29, 67, False)]
+
+
+def test_one_spoilt_byte_costs_no_record(window: int) -> None:
+    data = written(b"a") + b"\xff" + written(b"", first_id=6) + written(b"c", first_id=7)
+    assert (ids(through(data)), spans(through(data))) == ([5, 6, 7], [(29, 30, False)])
+
+
+@pytest.mark.parametrize("length", [1 << 31, 1 << 20, 0])
+def test_what_only_looks_like_a_head_is_passed_over(window: int, length: int) -> None:
+    head = struct.pack("<IIQQI", length, 99, 6, 1, 0x51A7C300)
+    data = written(b"a") + b"\xff" + head + b"\xff" * 9 + written(b"b", first_id=7)
+    asked: list[int] = []
+
+    def read(size: int, offset: int) -> bytes:
+        asked.append(offset + size)
+        return data[offset : offset + size]
+
+    found = list(scan(read, ScanRange(0, len(data), SALT, 5, 99)))
+    assert (ids(found), spans(found)) == ([5, 7], [(29, 67, False)])
+    assert max(asked) <= len(data)
 
 
 def test_a_range_is_searched_from_its_start_to_its_end(window: int) -> None:

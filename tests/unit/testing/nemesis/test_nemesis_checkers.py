@@ -306,9 +306,6 @@ def test_a_worker_counts_from_its_first_connection_on() -> None:
     assert flat([connected, *waits, *stands], BOUNDS)
 
 
-# -- all together
-
-
 def test_a_history_is_checked_and_counted_as_it_stands_in_its_file(tmp_path) -> None:
     history = History(tmp_path / "history.jsonl")
     history.append(What.INAUGURATED, at=1, who="a", pid=1, term=1)

@@ -8,28 +8,14 @@ from itertools import islice
 
 import pytest
 
-from leaderq import ILeaderCareer, LeaderCareer, Term
-from leaderq.clock import now_s
-from leaderq.errors import Deposed
-from leaderq.term import Reason
+from leaderq import ILeaderCareer, LeaderCareer
+from leaderq.testing import term
 from leaderq.testing.nemesis import effect
 from leaderq.testing.nemesis import faults as nemesis_faults
 from leaderq.testing.nemesis import history as recording
 from leaderq.testing.nemesis.careers import recorded
 from leaderq.testing.nemesis.faults import schedule
 from leaderq.testing.nemesis.history import Kind, What, own_history, read
-
-
-@pytest.fixture
-def term():
-    def write(term, ops):
-        written.append((term.number, *ops))
-        raise Deposed(term=term.number, reason=Reason.FENCED)
-
-    written = []
-    made = Term(number=7, id="x", career="c", candidate="a", deadline=now_s() + 60, write=write)
-    made.written = written
-    return made
 
 
 @pytest.fixture
@@ -66,24 +52,17 @@ class Bare(ILeaderCareer):
 
 
 @pytest.mark.parametrize("career", [Billing, Bare])
-def test_every_stage_of_a_users_career_is_recorded_before_it_acts(career, term, history) -> None:
-    watched = recorded(career)()
-    watched.inaugurate(term)
-    watched.execute(term)
-    term.ending.set()
-    watched.handOver(term)
+def test_every_stage_of_a_users_career_is_recorded_before_it_acts(career, history) -> None:
+    watched, seventh = recorded(career)(), term(number=7)
+    watched.inaugurate(seventh)
+    watched.execute(seventh)
+    seventh.ending.set()
+    watched.handOver(seventh)
     assert watched.calls == ["inaugurate", "execute", "handOver"]
-    assert [line.what for line in history()] == [
-        What.INAUGURATED,
-        What.UNIT,
-        What.EFFECT,
-        What.HANDED_OVER,
-    ]
+    stages = [What.INAUGURATED, What.UNIT, What.EFFECT, What.HANDED_OVER]
+    assert [line.what for line in history()] == stages
     assert {(line.term, line.pid) for line in history()} == {(7, os.getpid())}
     assert type(watched).__name__ == career.__name__
-
-
-# -- the schedule
 
 
 def rounds(seed: int, count: int = 6):
@@ -105,9 +84,6 @@ def test_every_kind_of_fault_comes_and_lasts_as_long_as_it_should() -> None:
     assert all(fault.lasts_s >= 5.0 for fault in faults if fault.kind is Kind.PAUSE)
     freezes = [fault.lasts_s for fault in faults if fault.kind is Kind.FREEZE_BOTH]
     assert min(freezes) < lease_s < 5.0 < max(freezes)
-
-
-# -- whose reply is lost
 
 
 def request(operation: int, body: bytes) -> bytes:

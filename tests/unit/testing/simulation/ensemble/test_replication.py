@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
-import pytest
 from ensemble_world import Client, World
-from kazoo.protocol.serialization import Create, Exists, GetData, SetData, Sync
+from kazoo.protocol.serialization import Create, Exists, GetData, Sync
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from leaderq.testing.simulation.ensemble import Hello, ServerAnswer
@@ -136,49 +132,3 @@ def test_servers_without_a_quorum_serve_nobody() -> None:
     ensemble.start(1)
     world.run(1.0)
     assert ensemble.leader in (1, 2)
-
-
-def test_an_election_can_be_asked_for() -> None:
-    world = World()
-    ensemble = _ensemble(world)
-    ensemble.elect(0)
-    world.run(1.0)
-    assert ensemble.leader == 0
-
-
-def _history(seed: int) -> list[str]:
-    world = World(seed)
-    ensemble = _ensemble(world)
-    clients = [Client(world, ensemble, number) for number in range(3)]
-    for client in clients:
-        client.send(AddWatch("/", 1))
-        for name in ("first", "second", "third"):
-            client.send(Create(f"/{name}-", b"", OPEN_ACL_UNSAFE, 3))
-            client.send(SetData("/zookeeper/quota", b"x", -1))
-    world.run()
-    ensemble.stop(2)
-    world.run(10.0)
-    other = Client(world, ensemble, 1, Hello(0, b"", 4.0))
-    other.exists("/")
-    return [repr(one) for client in (*clients, other) for one in client.heard]
-
-
-def test_the_same_seed_gives_the_same_history() -> None:
-    assert _history(7) == _history(7)
-    assert _history(7) != _history(8)
-
-
-@pytest.mark.parametrize("hash_seed", ["0", "1"])
-def test_the_history_does_not_depend_on_the_hash_seed(hash_seed: str) -> None:
-    done = subprocess.run(
-        [sys.executable, __file__],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.splitlines() == _history(7)
-
-
-if __name__ == "__main__":
-    print("\n".join(_history(7)))

@@ -47,19 +47,13 @@ def test_a_timeout_is_limited_to_2_and_20_ticks(asked_s: float, granted_s: float
     assert client.granted.timeout_s == granted_s
 
 
-def test_a_session_that_expired_is_refused() -> None:
+@pytest.mark.parametrize("is_expired", [True, False])
+def test_a_session_that_expired_or_a_wrong_password_is_refused(is_expired: bool) -> None:
     world = World()
     ensemble = world.ensemble()
-    client = Client(world, ensemble)
-    world.run(6.0)
-    assert Client(world, ensemble, hello=client.again()).heard == [Refused(), Hungup()]
-
-
-def test_a_wrong_password_is_refused() -> None:
-    world = World()
-    ensemble = world.ensemble()
-    client = Client(world, ensemble)
-    wrong = client.again()._replace(password=b"x" * 16)
+    hello = Client(world, ensemble).again()
+    world.run(6.0 * is_expired)
+    wrong = hello if is_expired else hello._replace(password=b"x" * 16)
     assert Client(world, ensemble, hello=wrong).heard == [Refused(), Hungup()]
 
 
@@ -68,7 +62,10 @@ def test_a_client_that_has_seen_more_than_the_server_is_hung_up_on() -> None:
     assert Client(world, world.ensemble(), hello=Hello(0, b"", 4.0, 99)).heard == [Hungup()]
 
 
-def test_the_leader_learns_of_a_followers_clients_only_when_it_pings() -> None:
+@pytest.mark.parametrize(("cut_s", "ends_s"), [(3.45, 6.0), (3.6, 8.0)])
+def test_the_leader_learns_of_a_followers_clients_only_when_it_pings(
+    cut_s: float, ends_s: float
+) -> None:
     world = World()
     ensemble = world.ensemble(3, tick_s=1.0, leader=2)
     client = Client(world, ensemble, 0)
@@ -76,19 +73,9 @@ def test_the_leader_learns_of_a_followers_clients_only_when_it_pings() -> None:
     client.create("/mine", b"", 1)
     world.run(3.4 - world.now_s)
     client.send(PingInstance)  # the leader hears of it with its ping at 3.5
-    world.run(3.45 - world.now_s)
+    world.run(cut_s - world.now_s)
     ensemble.cut(0, 2)
-    assert _end_of(world, other) < 6.0
-    world, tried = World(), 3.6
-    ensemble = world.ensemble(3, tick_s=1.0, leader=2)
-    client = Client(world, ensemble, 0)
-    other = Client(world, ensemble, 2, Hello(0, b"", 20.0))
-    client.create("/mine", b"", 1)
-    world.run(3.4 - world.now_s)
-    client.send(PingInstance)
-    world.run(tried - world.now_s)
-    ensemble.cut(0, 2)
-    assert 7.9 < _end_of(world, other) < 8.1
+    assert ends_s - 1.1 < _end_of(world, other) < ends_s + 0.1
 
 
 def test_a_write_that_a_follower_passes_on_does_not_touch_the_session() -> None:

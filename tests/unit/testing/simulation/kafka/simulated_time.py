@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
-from math import inf
 
 import pytest
 
@@ -62,20 +60,3 @@ class ScriptedNetwork:
         self.requests += 1
         self.on_request(client, broker)
         return self.script.pop(0) if self.script else Passage()
-
-
-class DrawnNetwork:
-    """Latency and losses drawn from a seed."""
-
-    def __init__(self, seed: int, *, lost: float = 0.02) -> None:
-        self._draw = random.Random(seed).random
-        self._lost = lost
-
-    def request(self, client: str, broker: int) -> Passage:
-        there, back = 0.0005 + 0.002 * self._draw(), 0.0005 + 0.002 * self._draw()
-        drawn = self._draw()
-        if drawn < self._lost:
-            return Passage(inf, back, 0.05)
-        if drawn < 2 * self._lost:
-            return Passage(there, inf, 0.05)
-        return Passage(there * (1000 if drawn > 0.995 else 1), back)

@@ -1,9 +1,10 @@
-"""The simulated cluster: transactions, brokers that leave, requests that are late."""
+"""The simulated cluster: transactions, brokers that leave, late requests, logs; and groups: who is
+let in, and whose commits are refused with what.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 from typing import Any
 
 import pytest
@@ -16,8 +17,15 @@ from leaderq.testing.simulation.kafka.cluster import (
     ClusterSettings,
     ProducedPart,
 )
-from leaderq.testing.simulation.kafka.consumer_group import GroupMembership, StoredOffset
+from leaderq.testing.simulation.kafka.consumer_group import (
+    ConsumerGroup,
+    GroupMembership,
+    GroupState,
+    JoinAnswer,
+    StoredOffset,
+)
 from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
+from leaderq.testing.simulation.kafka.partition_log import PartitionLog, ProducerStamp
 from leaderq.testing.simulation.kafka.transactions import ProducerIdentity, TransactionState
 
 WHERE = Partition("t", 0)
@@ -48,10 +56,14 @@ def refusal(act: Callable[[], object]) -> ErrorCode:
     return refused.value.code
 
 
+def there(broker: int | None) -> int:
+    assert broker is not None
+    return broker
+
+
 def produced(cluster: BrokerCluster, who: ProducerIdentity, value: bytes, at: int = 0) -> int:
     row = Record("t", 0, -1, 1, None, value)
-    leader = cluster.leader_of(WHERE)
-    assert leader is not None
+    leader = there(cluster.leader_of(WHERE))
     return cluster.produce(leader, ProducedPart(WHERE, [row], who, at))
 
 
@@ -60,42 +72,11 @@ def seen(cluster: BrokerCluster) -> list[bytes]:
 
 
 def identified(cluster: BrokerCluster, timeout_s: float = 60.0) -> ProducerIdentity:
-    broker = cluster.coordinator_of("id")
-    assert broker is not None
+    broker = there(cluster.coordinator_of("id"))
     return cluster.initialize_producer(broker, "id", timeout_s)
 
 
 # ---- transactions
-
-
-def test_messages_and_offsets_of_a_transaction_appear_together(cluster: BrokerCluster) -> None:
-    me = identified(cluster)
-    produced(cluster, me, b"one")
-    cluster.add_offsets(0, me, NOBODY, NINE)
-    assert (seen(cluster), cluster.group("g").offsets) == ([], {})
-    cluster.end_transaction(0, me, is_committed=True)
-    assert (seen(cluster), cluster.group("g").offsets) == ([b"one"], NINE)
-
-
-def test_a_new_init_fences_the_former_epoch_and_aborts_what_it_left_open(
-    cluster: BrokerCluster,
-) -> None:
-    zombie = identified(cluster)
-    produced(cluster, zombie, b"zombie's")
-    cluster.add_offsets(0, zombie, NOBODY, NINE)
-    me = identified(cluster)
-    assert me.epoch > zombie.epoch
-    for act in (
-        lambda: produced(cluster, zombie, b"late", 1),
-        lambda: cluster.add_offsets(0, zombie, NOBODY, NINE),
-        lambda: cluster.end_transaction(0, zombie, is_committed=True),
-        lambda: cluster.end_transaction(0, zombie, is_committed=False),
-    ):
-        assert refusal(act) is ErrorCode.PRODUCER_FENCED
-    produced(cluster, me, b"mine")
-    cluster.end_transaction(0, me, is_committed=True)
-    assert seen(cluster) == [b"mine"]
-    assert cluster.group("g").fetch([WHERE]) == {}
 
 
 def test_the_end_of_a_transaction_is_promised_first_and_written_later(time: ManualTime) -> None:
@@ -113,18 +94,6 @@ def test_the_end_of_a_transaction_is_promised_first_and_written_later(time: Manu
     identified(cluster)
 
 
-def test_a_promised_end_is_carried_out_though_the_producer_was_fenced(time: ManualTime) -> None:
-    cluster = made(time, marker_s=0.5)
-    me = identified(cluster)
-    produced(cluster, me, b"one")
-    cluster.end_transaction(0, me, is_committed=True)
-    assert refusal(lambda: identified(cluster)) is ErrorCode.CONCURRENT_TRANSACTIONS
-    time.pass_(0.5)
-    cluster.advance()
-    identified(cluster)
-    assert seen(cluster) == [b"one"]
-
-
 def test_another_end_than_the_promised_one_is_refused(cluster: BrokerCluster) -> None:
     me = identified(cluster)
     code = refusal(lambda: cluster.end_transaction(0, me, is_committed=True))
@@ -133,22 +102,6 @@ def test_another_end_than_the_promised_one_is_refused(cluster: BrokerCluster) ->
     cluster.end_transaction(0, me, is_committed=False)
     code = refusal(lambda: cluster.end_transaction(0, me, is_committed=True))
     assert code is ErrorCode.INVALID_TXN_STATE
-    assert seen(cluster) == []
-
-
-def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_refused(
-    cluster: BrokerCluster, time: ManualTime
-) -> None:
-    me = identified(cluster, timeout_s=5.0)
-    produced(cluster, me, b"one")
-    time.pass_(4.9)
-    cluster.advance()
-    assert cluster.transactions.state_of("id") is TransactionState.ONGOING
-    time.pass_(0.2)
-    cluster.advance()
-    assert cluster.log_of(WHERE).stable_end == 2
-    code = refusal(lambda: cluster.end_transaction(0, me, is_committed=True))
-    assert code is ErrorCode.PRODUCER_FENCED
     assert seen(cluster) == []
 
 
@@ -167,25 +120,19 @@ def test_the_time_out_is_of_one_transaction_not_of_the_next(
 def test_markers_wait_for_a_partition_that_nobody_leads(time: ManualTime) -> None:
     cluster = made(time, brokers=2, replication=1)
     me = identified(cluster)
-    leader = cluster.leader_of(WHERE)
-    coordinator = cluster.coordinator_of("id")
-    assert leader is not None
-    assert coordinator is not None
+    leader = there(cluster.leader_of(WHERE))
+    coordinator = there(cluster.coordinator_of("id"))
     produced(cluster, me, b"one")
     cluster.stop(leader)
     time.pass_(10)
     cluster.advance()
-    coordinator = cluster.coordinator_of("id")
-    assert coordinator is not None
+    coordinator = there(cluster.coordinator_of("id"))
     cluster.end_transaction(coordinator, me, is_committed=True)
     assert cluster.transactions.state_of("id") is TransactionState.ENDING
     cluster.start(leader)
     time.pass_(1)
     cluster.advance()
     assert seen(cluster) == [b"one"]
-
-
-# ---- requests
 
 
 def test_a_request_arrives_though_nobody_waits_for_it_any_more(
@@ -201,28 +148,6 @@ def test_a_request_arrives_though_nobody_waits_for_it_any_more(
     assert sent.done_s == sent.arrives_s == 1003.0
 
 
-def test_a_late_commit_of_a_former_member_is_refused_when_it_arrives(
-    cluster: BrokerCluster, time: ManualTime
-) -> None:
-    former, newer = (_joined(cluster) for _ in range(2))
-    late = cluster.send(0, lambda _: cluster.commit(0, former, NINE), there_s=1.0)
-    cluster.commit(0, newer, {WHERE: StoredOffset(10)})
-    time.pass_(1.0)
-    cluster.advance()
-    assert late.error is not None
-    assert late.error.code is ErrorCode.FENCED_INSTANCE_ID
-    assert cluster.group("g").fetch([WHERE]) == {WHERE: StoredOffset(10)}
-
-
-def _joined(cluster: BrokerCluster) -> GroupMembership:
-    """A member of the same name as the one before."""
-    group, answers = cluster.group("g"), []
-    group.join(NOBODY._replace(group_instance_id="me"), ("t",), 10, 10, answers.append)
-    member: GroupMembership = answers[0].membership
-    group.sync(member, {member.member_id: (WHERE,)}, lambda _: None)
-    return member
-
-
 def test_what_is_due_happens_in_the_order_of_its_time_whoever_looks_when(
     cluster: BrokerCluster, time: ManualTime
 ) -> None:
@@ -232,14 +157,6 @@ def test_what_is_due_happens_in_the_order_of_its_time_whoever_looks_when(
     time.pass_(60)
     cluster.advance()
     assert done == [("a", 1001.0), ("also a", 1001.0), ("b", 1002.0), ("c", 1003.0)]
-
-
-def test_a_request_that_is_lost_never_arrives(cluster: BrokerCluster, time: ManualTime) -> None:
-    sent = cluster.send(0, lambda _: cluster.commit(0, NOBODY, NINE), there_s=inf)
-    time.pass_(1e6)
-    cluster.advance()
-    assert not sent.is_done
-    assert cluster.group("g").offsets == {}
 
 
 # ---- brokers
@@ -270,8 +187,7 @@ def test_a_broker_that_dies_drops_what_waits_there(cluster: BrokerCluster) -> No
 
 def test_another_replica_leads_after_a_while_under_a_new_epoch(time: ManualTime) -> None:
     cluster = made(time, brokers=3, failover_s=2.0)
-    leader = cluster.leader_of(WHERE)
-    assert leader is not None
+    leader = there(cluster.leader_of(WHERE))
     me = cluster.initialize_producer(leader, None, 0)
     produced(cluster, me, b"before")
     cluster.stop(leader)
@@ -290,8 +206,7 @@ def test_another_replica_leads_after_a_while_under_a_new_epoch(time: ManualTime)
 
 def test_a_broker_that_thaws_late_refuses_what_it_leads_no_more(time: ManualTime) -> None:
     cluster = made(time, brokers=3, failover_s=1.0, broker_session_s=9.0)
-    broker = cluster.coordinator_of("g")
-    assert broker is not None
+    broker = there(cluster.coordinator_of("g"))
     cluster.freeze(broker)
     sent = cluster.send(broker, lambda _: cluster.commit(broker, NOBODY, NINE))
     time.pass_(10.0)
@@ -303,28 +218,256 @@ def test_a_broker_that_thaws_late_refuses_what_it_leads_no_more(time: ManualTime
     assert cluster.group("g").offsets == {}
 
 
-def test_a_broker_that_thaws_in_time_has_lost_nothing(time: ManualTime) -> None:
-    cluster = made(time, brokers=3, broker_session_s=9.0)
-    leader = cluster.leader_of(WHERE)
-    assert leader is not None
-    cluster.freeze(leader)
-    time.pass_(5.0)
-    cluster.start(leader)
-    time.pass_(60.0)
-    cluster.advance()
-    assert cluster.leader_of(WHERE) == leader
+def rows(*values: bytes) -> list[Record]:
+    return [Record("t", 0, -1, 1, None, value) for value in values]
 
 
-# ---- topics
+def values_read(log: PartitionLog, offset: int = 0, *, is_stable: bool = True) -> list[bytes]:
+    return [row.value for row in log.read(offset, 100, is_stable=is_stable).records]
 
 
-def test_a_topic_made_again_has_another_id_and_no_offsets(cluster: BrokerCluster) -> None:
-    before = cluster.topics()["t"]
-    cluster.commit(0, NOBODY, NINE)
-    cluster.delete_topic("t")
-    code = refusal(lambda: cluster.commit(0, NOBODY, NINE))
-    assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    cluster.create_topic("t", 1)
-    assert cluster.topics()["t"].id != before.id
-    assert cluster.group("g").fetch([WHERE]) == {}
-    assert refusal(lambda: cluster.create_topic("t")) is ErrorCode.TOPIC_ALREADY_EXISTS
+@pytest.fixture
+def log() -> PartitionLog:
+    return PartitionLog("t", 0)
+
+
+def test_the_oldest_of_two_open_transactions_holds_it(log: PartitionLog) -> None:
+    log.append(rows(b"first"), ProducerStamp(1, 0, 0, transactional=True))
+    log.append(rows(b"second"), ProducerStamp(2, 0, 0, transactional=True))
+    log.end_transaction(1, 0, is_committed=True)
+    assert values_read(log) == [b"first"]
+    log.end_transaction(2, 0, is_committed=False)
+    assert values_read(log) == [b"first"]
+    assert log.read(0, 100).next_offset == 4
+
+
+def test_only_the_records_of_the_aborted_transaction_are_passed_over(log: PartitionLog) -> None:
+    log.append(rows(b"aborted"), ProducerStamp(1, 0, 0, transactional=True))
+    log.append(rows(b"plain"))
+    log.append(rows(b"aborted too"), ProducerStamp(1, 0, 1, transactional=True))
+    log.end_transaction(1, 0, is_committed=False)
+    log.append(rows(b"kept"), ProducerStamp(1, 0, 2, transactional=True))
+    log.end_transaction(1, 0, is_committed=True)
+    assert values_read(log) == [b"plain", b"kept"]
+
+
+def test_markers_behind_the_last_record_are_passed_over_at_once(log: PartitionLog) -> None:
+    log.append(rows(b"a"), ProducerStamp(1, 0, 0, transactional=True))
+    log.end_transaction(1, 0, is_committed=True)
+    assert log.read(0, 1).next_offset == 2
+
+
+def test_a_batch_that_is_sent_again_is_stored_once(log: PartitionLog) -> None:
+    by = ProducerStamp(1, 0, 0)
+    assert log.append(rows(b"a", b"b"), by) == 0
+    assert log.append(rows(b"a", b"b"), by) == 0
+    assert log.append(rows(b"c"), by._replace(sequence=2)) == 2
+    assert values_read(log) == [b"a", b"b", b"c"]
+
+
+def test_a_batch_behind_a_gap_is_refused(log: PartitionLog) -> None:
+    log.append(rows(b"a"), ProducerStamp(1, 0, 0))
+    with pytest.raises(RefusedByBroker) as refused:
+        log.append(rows(b"c"), ProducerStamp(1, 0, 2))
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_former_epoch_is_refused_once_the_log_has_seen_a_newer_one(log: PartitionLog) -> None:
+    log.append(rows(b"a"), ProducerStamp(1, 0, 0, transactional=True))
+    log.end_transaction(1, 1, is_committed=False)
+    with pytest.raises(RefusedByBroker) as refused:
+        log.append(rows(b"late"), ProducerStamp(1, 0, 1, transactional=True))
+    assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize("offset", [1, 7])
+def test_an_offset_outside_the_log_is_refused(log: PartitionLog, offset: int) -> None:
+    log.append(rows(b"a", b"b", b"c"))
+    log.delete_before(2)
+    assert (log.start, log.end) == (2, 3)
+    with pytest.raises(RefusedByBroker) as refused:
+        log.read(offset, 10)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert values_read(log, 2) == [b"c"]
+
+
+def test_who_has_read_what_was_cut_off_is_told_by_the_epoch(log: PartitionLog) -> None:
+    log.append(rows(b"a", b"b", b"c"))
+    log.cut_off(1)
+    log.epoch = 1
+    log.append(rows(b"x", b"y", b"z"))
+    assert log.end_of_epoch(0) == 1
+    assert log.has_diverged(3, 0)
+    assert not log.has_diverged(1, 0)
+    assert not log.has_diverged(3, 1)
+    assert values_read(log) == [b"a", b"x", b"y", b"z"]
+
+
+SEVEN = {WHERE: StoredOffset(7, 3, "a note")}
+SESSION_S, REBALANCE_S = 10.0, 60.0
+
+
+@pytest.fixture
+def timers(cluster: BrokerCluster, time: ManualTime) -> Any:
+    """The cluster's; what is due is done when time passes."""
+    cluster.pass_ = lambda seconds: (time.pass_(seconds), cluster.advance())  # type: ignore[attr-defined]
+    return cluster
+
+
+@pytest.fixture
+def group(timers: Any) -> ConsumerGroup:
+    return ConsumerGroup("g", timers, 0.0)
+
+
+def asked(group: ConsumerGroup, name: str | None, member_id: str = "") -> list[Any]:
+    """Ask to join; the list has the answer, once it is there."""
+    answers: list[Any] = []
+    who = GroupMembership("g", member_id, name)
+    group.join(who, ("t",), SESSION_S, REBALANCE_S, answers.append)
+    return answers
+
+
+def led_in(group: ConsumerGroup, name: str | None = "leader") -> GroupMembership:
+    """Join a group whose members all wait for this, as its leader, and bring the assignment."""
+    (answer,) = asked(group, name)
+    assert isinstance(answer, JoinAnswer)
+    group.sync(answer.membership, {answer.membership.member_id: (WHERE,)}, lambda _: None)
+    return answer.membership
+
+
+def test_an_empty_group_waits_for_more_members_if_it_is_told_to(timers: Any) -> None:
+    group = ConsumerGroup("g", timers, 3.0)
+    first = asked(group, "one")
+    timers.pass_(2.9)
+    second = asked(group, "two")
+    assert not first
+    timers.pass_(0.2)
+    assert first[0].membership.generation_id == second[0].membership.generation_id == 1
+    assert [answer.is_leader for (answer,) in (first, second)] == [True, False]
+
+
+def test_a_newer_member_of_the_name_fences_the_older_without_a_rebalance(
+    group: ConsumerGroup,
+) -> None:
+    former = led_in(group)
+    (answer,) = asked(group, "leader")
+    assert answer.membership.generation_id == former.generation_id
+    assert answer.membership.member_id != former.member_id
+    given: list[Any] = []
+    group.sync(answer.membership, None, given.append)
+    assert given == [(WHERE,)]
+    for act in (
+        lambda: group.commit(former, SEVEN),
+        lambda: group.heartbeat(former),
+        lambda: group.sync(former, None, given.append),
+        lambda: asked(group, "leader", former.member_id),
+        lambda: group.commit_in_transaction(former, 1, SEVEN),
+    ):
+        assert refusal(act) is ErrorCode.FENCED_INSTANCE_ID
+    assert group.offsets == {}
+    group.commit(answer.membership, SEVEN)
+    assert group.fetch([WHERE]) == SEVEN
+
+
+def test_a_former_generation_is_refused(group: ConsumerGroup) -> None:
+    me = led_in(group)
+    again: list[Any] = asked(group, "leader", me.member_id)  # the leader's wish is a rebalance
+    assert again[0].membership.generation_id == 2
+    assert refusal(lambda: group.commit(me, SEVEN)) is ErrorCode.ILLEGAL_GENERATION
+    assert refusal(lambda: group.heartbeat(me)) is ErrorCode.ILLEGAL_GENERATION
+    assert group.offsets == {}
+
+
+def test_a_member_whose_session_ended_is_unknown(group: ConsumerGroup, timers: Any) -> None:
+    me = led_in(group)
+    timers.pass_(SESSION_S - 1)
+    group.heartbeat(me)
+    timers.pass_(SESSION_S - 1)
+    assert group.instances == ("leader",)
+    timers.pass_(2)
+    assert (group.instances, group.state) == ((), GroupState.EMPTY)
+    assert refusal(lambda: group.commit(me, SEVEN)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_rebalance_waits_for_every_member_and_its_heartbeat_tells(
+    group: ConsumerGroup,
+) -> None:
+    me = led_in(group)
+    newcomer = asked(group, "other")
+    assert (newcomer, group.state) == ([], GroupState.PREPARING)
+    assert refusal(lambda: group.heartbeat(me)) is ErrorCode.REBALANCE_IN_PROGRESS
+    group.commit(me, SEVEN)  # what was handled before may still be committed
+    mine = asked(group, "leader", me.member_id)
+    assert mine[0].is_leader
+    assert [name for name, _, _ in mine[0].members] == ["leader", "other"]
+    assert newcomer[0].membership.generation_id == 2
+
+
+def test_no_commit_is_accepted_while_a_rebalance_completes(group: ConsumerGroup) -> None:
+    me = led_in(group)
+    newcomer = asked(group, "other")
+    (mine,) = asked(group, "leader", me.member_id)
+    code = refusal(lambda: group.commit(mine.membership, SEVEN))
+    assert code is ErrorCode.REBALANCE_IN_PROGRESS
+    given: list[Any] = []
+    group.sync(newcomer[0].membership, None, given.append)
+    assert given == []  # until the leader has said who gets what
+    group.sync(mine.membership, {newcomer[0].membership.member_id: (WHERE,)}, lambda _: None)
+    assert given == [(WHERE,)]
+
+
+def test_a_rebalance_does_not_wait_for_a_member_whose_session_ends(
+    group: ConsumerGroup, timers: Any
+) -> None:
+    led_in(group)
+    newcomer = asked(group, "other")
+    timers.pass_(SESSION_S)
+    assert newcomer[0].is_leader
+    assert group.instances == ("other",)
+
+
+def test_a_leader_that_dies_before_its_assignment_is_not_waited_for(
+    group: ConsumerGroup, timers: Any
+) -> None:
+    me = led_in(group)
+    newcomer = asked(group, "other")
+    asked(group, "leader", me.member_id)
+    waiting: list[Any] = []
+    group.sync(newcomer[0].membership, None, waiting.append)
+    timers.pass_(SESSION_S - 1)
+    group.heartbeat(newcomer[0].membership)
+    timers.pass_(2)
+    assert waiting == [ErrorCode.REBALANCE_IN_PROGRESS]
+    assert asked(group, "other", newcomer[0].membership.member_id)[0].is_leader
+
+
+def test_removing_a_name_makes_the_group_stop_waiting_for_it(group: ConsumerGroup) -> None:
+    me = led_in(group)
+    newcomer = asked(group, "other")
+    group.remove(["leader", "nobody"])
+    assert newcomer[0].membership.generation_id == 2
+    assert refusal(lambda: group.commit(me, SEVEN)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_dynamic_member_that_does_not_join_in_time_is_left_behind(
+    group: ConsumerGroup, timers: Any
+) -> None:
+    me = led_in(group, name=None)
+    newcomer = asked(group, "other")
+    for _ in range(int(REBALANCE_S / 5)):
+        assert not newcomer
+        with pytest.raises(RefusedByBroker):
+            group.heartbeat(me)
+        timers.pass_(5)
+    assert newcomer[0].is_leader
+    assert refusal(lambda: group.commit(me, SEVEN)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_offsets_in_a_transaction_are_accepted_from_whoever_says_nothing_of_membership(
+    group: ConsumerGroup,
+) -> None:
+    me = led_in(group)
+    group.commit_in_transaction(NOBODY, 1, SEVEN)
+    stale = me._replace(generation_id=0)
+    code = refusal(lambda: group.commit_in_transaction(stale, 1, SEVEN))
+    assert code is ErrorCode.ILLEGAL_GENERATION

@@ -105,14 +105,6 @@ def test_a_commit_that_never_arrives_is_neither_stored_nor_known_not_to_be(scene
     assert scene.stored is None
 
 
-@pytest.mark.parametrize("fate", [Passage(inf, 0.0, 0.1), Passage(0.0, inf, 0.1)])
-def test_a_commit_is_repeated_when_its_connection_breaks(scene: Scene, fate: Passage) -> None:
-    consumer = scene.member()
-    scene.network.script = [fate]
-    assert consumer.commit({WHERE: 5}, "").done(1.0)
-    assert scene.stored == 5
-
-
 def test_a_commit_without_any_coordinator_is_given_up(scene: Scene) -> None:
     consumer = scene.member()
     scene.kafka.acts(lambda cluster: cluster.stop(0))
@@ -132,16 +124,6 @@ def test_a_late_commit_overtakes_nothing_that_a_newer_member_has_committed(scene
     assert scene.stored == 7
 
 
-def test_other_work_goes_on_while_a_commit_is_under_way(scene: Scene) -> None:
-    scene.feed(b"1")
-    consumer = scene.member()
-    scene.network.script = [Passage(1.0, 1.0)]
-    commit = consumer.commit({WHERE: 0}, "")
-    assert sum(map(len, consumer.poll(0.0, 10).values())) == 1
-    assert not commit.done(0.0)
-    assert commit.done(2.0)
-
-
 def test_the_end_of_the_session_is_told_by_the_commit_and_the_member_joins_again(
     scene: Scene,
 ) -> None:
@@ -153,42 +135,6 @@ def test_the_end_of_the_session_is_told_by_the_commit_and_the_member_joins_again
     consumer.attend(1.0)
     assert consumer.joins > joins
     assert consumer.commit({WHERE: 5}, "").done(1.0)
-
-
-def test_a_former_generations_commit_is_refused_and_the_member_joins_again(scene: Scene) -> None:
-    consumer = scene.member()
-    stale = consumer.group_metadata()
-    consumer.rejoin()
-    consumer.attend(1.0)
-    assert consumer.group_metadata().generation_id > stale.generation_id
-    consumer._member = stale
-    with pytest.raises(MembershipLost, match="ILLEGAL_GENERATION"):
-        consumer.commit({WHERE: 5}, "").done(1.0)
-    assert consumer.poll(0.0, 1) == {}
-    assert consumer.commit({WHERE: 5}, "").done(1.0)
-
-
-def test_heartbeats_keep_a_member_that_only_polls(scene: Scene) -> None:
-    consumer = scene.member(session_timeout_s=6.0)
-    for _ in range(20):
-        consumer.poll(1.0, 10)
-    assert consumer.commit({WHERE: 5}, "").done(1.0)
-    assert consumer.joins == 1
-
-
-def test_a_fenced_member_is_told_by_nothing_but_its_commit(scene: Scene) -> None:
-    former, newer = scene.member(), scene.member()
-    scene.feed(b"1", b"2")
-    for _ in range(20):
-        former.attend(1.0)
-        former.poll(1.0, 10)
-    assert former.positions() == {WHERE: 2}
-    with pytest.raises(KafkaFenced):
-        former.commit({WHERE: 2}, "").done(1.0)
-    assert newer.commit({WHERE: 1}, "").done(1.0)
-
-
-# ---- joining
 
 
 def test_the_gate_is_asked_before_each_request_to_join(scene: Scene) -> None:
@@ -207,45 +153,7 @@ def test_the_gate_is_asked_before_each_request_to_join(scene: Scene) -> None:
     assert scene.cluster.group("g").instances == ()
 
 
-def test_a_join_whose_answer_is_lost_is_asked_for_again(scene: Scene) -> None:
-    consumer = scene.consumer()
-    scene.network.script = [Passage(0.0, inf, 0.1)]
-    assert consumer.join(lambda: None, 5.0)
-    assert consumer.commit({WHERE: 5}, "").done(1.0)
-
-
-def test_a_member_is_joining_until_it_has_taken_over_the_assignment(scene: Scene) -> None:
-    consumer = scene.consumer()
-    scene.network.script = [Passage(0.0, 2.0)]
-    assert not consumer.join(lambda: None, 1.0)
-    assert consumer.is_joining
-    assert consumer.join(lambda: None, 2.0)
-    assert not consumer.is_joining
-
-
 # ---- reading
-
-
-def test_a_poll_that_may_not_wait_returns_in_time_what_was_fetched_meanwhile(scene: Scene) -> None:
-    scene.feed(b"1")
-    consumer = scene.member()
-    scene.network.script = [Passage(0.3, 0.3)]
-    assert consumer.poll(0.0, 10) == {}
-    scene.time.pass_(0.5)
-    assert consumer.poll(0.0, 10) == {}
-    scene.time.pass_(0.2)
-    assert [row.value for row in consumer.poll(0.0, 10)[WHERE]] == [b"1"]
-
-
-@pytest.mark.parametrize("fate", [Passage(inf, 0.0, 0.1), Passage(0.0, inf, 0.1)])
-def test_what_a_lost_fetch_would_have_returned_is_fetched_again(
-    scene: Scene, fate: Passage
-) -> None:
-    scene.feed(b"1")
-    consumer = scene.member()
-    scene.network.script = [fate]
-    assert [row.value for row in consumer.poll(1.0, 10)[WHERE]] == [b"1"]
-    assert consumer.poll(1.0, 10) == {}
 
 
 def test_a_fetch_that_nobody_answers_is_given_up_after_the_requests_time(scene: Scene) -> None:
@@ -254,15 +162,6 @@ def test_a_fetch_that_nobody_answers_is_given_up_after_the_requests_time(scene: 
     scene.network.script = [NEVER_ARRIVES]
     assert consumer.poll(2.0, 10) == {}
     assert [row.value for row in consumer.poll(2.0, 10)[WHERE]] == [b"1"]
-
-
-def test_an_answer_to_a_fetch_from_before_a_seek_is_dropped(scene: Scene) -> None:
-    scene.feed(b"1", b"2")
-    consumer = scene.member()
-    scene.network.script = [Passage(0.1, 0.1)]
-    assert consumer.poll(0.0, 10) == {}
-    consumer.seek({WHERE: 1})
-    assert [row.value for row in consumer.poll(1.0, 10)[WHERE]] == [b"2"]
 
 
 def test_a_position_that_is_gone_is_an_error_each_time(scene: Scene) -> None:
@@ -359,53 +258,6 @@ def test_a_transaction_is_committed_once_whichever_request_is_lost(
     assert (scene.seen, scene.stored) == ([b"1"], 3)
 
 
-def test_a_commit_that_was_not_answered_is_completed_when_it_is_asked_for_again(
-    scene: Scene,
-) -> None:
-    consumer, producer = scene.member(), scene.producer()
-    assert producer.fence(1.0)
-    producer.begin()
-    producer.produce(Message("t", b"1"))
-    scene.network.script = [Passage(), NO_ANSWER]
-    with pytest.raises(KafkaAway):
-        producer.commit({WHERE: 3}, consumer.group_metadata(), 5.0)
-    assert scene.stored == 3  # it has happened, and nobody knows
-    producer.commit({WHERE: 3}, consumer.group_metadata(), 5.0)
-    assert (scene.seen, scene.stored) == ([b"1"], 3)
-
-
-def test_the_transaction_of_a_leader_that_died_is_open_until_the_next_fences(scene: Scene) -> None:
-    consumer, dead = scene.member(), scene.producer()
-    assert dead.fence(1.0)
-    dead.begin()
-    dead.produce(Message("t", b"dead's"))
-    scene.network.script = [Passage(), NEVER_ARRIVES]
-    with pytest.raises(KafkaAway):
-        dead.commit({WHERE: 3}, consumer.group_metadata(), 1.0)
-    dead.close()
-    assert consumer.end_offsets(1.0) == {WHERE: 0}
-    with pytest.raises(KafkaAway, match="UNSTABLE_OFFSET_COMMIT"):
-        consumer.committed(1.0)
-    successor = scene.producer()
-    assert successor.fence(1.0)
-    assert consumer.committed(1.0) == {}
-    assert consumer.end_offsets(1.0) == {WHERE: 2}
-    assert consumer.poll(1.0, 10) == {}
-
-
-def test_a_zombies_commit_is_refused_for_ever(scene: Scene) -> None:
-    consumer, zombie = scene.member(), scene.producer()
-    assert zombie.fence(1.0)
-    zombie.begin()
-    assert scene.producer().fence(1.0)
-    for _ in range(2):
-        with pytest.raises(KafkaFenced):
-            zombie.commit({WHERE: 3}, consumer.group_metadata(), 1.0)
-    with pytest.raises(KafkaFenced):
-        zombie.begin()
-    assert scene.stored is None
-
-
 def test_a_transaction_open_for_too_long_is_refused_with_the_reason(scene: Scene) -> None:
     consumer = scene.member()
     producer = scene.producer(transaction_timeout_s=5.0)
@@ -436,9 +288,6 @@ def test_a_message_that_may_be_under_way_is_not_taken_into_the_next_transaction(
     assert scene.cluster.log_of(WHERE).end == 0
 
 
-# ---- waiting
-
-
 def test_an_idle_poll_costs_few_requests(scene: Scene) -> None:
     consumer = scene.member()
     before, requests = scene.time(), scene.network.requests
@@ -446,20 +295,6 @@ def test_an_idle_poll_costs_few_requests(scene: Scene) -> None:
         assert consumer.poll(1.0, 100) == {}
     assert scene.time() == pytest.approx(before + 10.0)
     assert scene.network.requests - requests <= 10
-
-
-@pytest.mark.parametrize("resting", [(), (WHERE,)])
-def test_a_poll_of_what_has_no_position_or_rests_waits_and_ends(
-    scene: Scene, resting: tuple[Partition, ...]
-) -> None:
-    scene.feed(b"1")
-    consumer = scene.consumer()
-    assert consumer.join(lambda: None, 1.0)
-    if resting:
-        consumer.seek({WHERE: 0}, resting)
-    before = scene.time()
-    assert consumer.poll(1.0, 10) == {}
-    assert scene.time() == pytest.approx(before + 1.0)
 
 
 def test_nobody_there_is_waited_for_as_long_as_was_asked(scene: Scene) -> None:

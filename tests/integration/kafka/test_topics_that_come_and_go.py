@@ -1,0 +1,117 @@
+"""Topics that are deleted under the leader that reads them, or come later, on a real broker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from driving import Driver
+from surroundings import delete_topic
+
+from leaderq.errors import ConfigurationError, KafkaError, UnknownTopic
+from leaderq.kafka import dead_letter
+from leaderq.kafka.consuming import term_consumer
+from leaderq.kafka.topics import create_topics, existing_topics, produce
+from leaderq.testing import eventually
+
+Drive = Callable[..., Driver]
+every_client = pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(term_consumer, "INSPECT_S", 0.3)
+    monkeypatch.setattr(term_consumer, "CONFIRM_S", 0.1)
+    monkeypatch.setattr("leaderq.kafka.clients.confluent_consumer.ASK_EVERY_S", 0.3)
+
+
+@pytest.mark.parametrize(
+    ("client", "offsets"), [("kafka-python", "kafka"), ("confluent", "zookeeper")]
+)
+def test_a_topic_missed_for_a_while_and_made_again_is_not_read_on_as_if_it_were_the_old_one(
+    drive: Drive,
+    kafka_broker: Any,
+    topic_name: str,
+    client: str,
+    offsets: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    address, first, other = kafka_broker.address, f"{topic_name}-1", f"{topic_name}-2"
+    create_topics(address, {first: 1, other: 1})
+    driver = drive(
+        client=client,
+        client_options={"metadata_max_age_ms": 300} if client == "kafka-python" else {},
+        offsets=offsets,
+        topics=re.compile(f"{topic_name}-.*"),
+    ).begin()
+    produce(address, first, [(None, b"old")] * 3)
+    driver.run_until(lambda: driver.career.values() == [b"old"] * 3)
+    delete_topic(address, first)
+    driver.run_until(lambda: f"taken away by the group partitions={first}-0" in caplog.text)
+    create_topics(address, {first: 1})
+    produce(address, first, [(None, b"new")] * 9)
+    with pytest.raises(KafkaError, match="created again"):
+        driver.run_until(lambda: False)
+    assert driver.career.values() == [b"old"] * 3
+
+
+@every_client
+def test_a_topic_that_is_deleted_while_it_is_read_ends_the_term_with_that(
+    drive: Drive, kafka_broker: Any, four_partitions: str, client: str
+) -> None:
+    driver = drive(
+        client=client,
+        client_options={"metadata_max_age_ms": 300} if client == "kafka-python" else {},
+        offsets="zookeeper",
+    ).begin()
+    delete_topic(kafka_broker.address, four_partitions)
+    eventually(lambda: four_partitions not in existing_topics(kafka_broker.address), timeout_s=30)
+    with pytest.raises(UnknownTopic, match=r"was deleted while it was read|UNKNOWN_TOPIC"):
+        driver.run_until(lambda: False)
+
+
+# -- topics by pattern, and what a client library is told ------------------------------------------
+
+
+def test_a_name_that_librdkafka_does_not_know_is_refused_when_the_career_is_prepared(
+    drive: Drive,
+) -> None:
+    with pytest.raises(ConfigurationError, match=r'No such configuration property: "no\.such"'):
+        drive(client="confluent", client_options={"no.such": 1})
+
+
+@pytest.mark.parametrize(
+    ("client", "offsets"),
+    [("kafka-python", "kafka"), ("confluent", "zookeeper")],
+)
+def test_topics_that_match_are_read_also_those_made_later_and_one_that_is_deleted_ends_no_term(
+    drive: Drive, kafka_broker: Any, topic_name: str, client: str, offsets: str
+) -> None:
+    address, first, later = kafka_broker.address, f"{topic_name}-1", f"{topic_name}-later"
+    letters = f"{topic_name}-dead"
+    create_topics(address, {first: 2, letters: 1, f"my-{topic_name}-1": 1})
+    driver = drive(
+        client=client,
+        client_options={"metadata_max_age_ms": 300} if client == "kafka-python" else {},
+        offsets=offsets,
+        topics=re.compile(f"{topic_name}-.*"),
+        on_error=dead_letter(letters),
+        auto_offset_reset="latest",
+    ).begin()
+    for topic in (letters, f"my-{topic_name}-1", first):
+        produce(address, topic, [(None, topic.encode())])
+    driver.run_until(lambda: driver.career.values() == [first.encode()])
+    create_topics(address, {later: 1})
+    produce(address, later, [(None, b"at once")])
+    driver.run_until(lambda: b"at once" in driver.career.values())
+    delete_topic(address, first)
+    produce(address, later, [(None, b"after")])
+    driver.run_until(lambda: b"after" in driver.career.values())
+    assert driver.career.values() == [first.encode(), b"at once", b"after"]
+
+
+def test_a_pattern_that_nothing_matches_is_refused(drive: Drive) -> None:
+    with pytest.raises(UnknownTopic, match=r"no topic on Kafka .* matches 'no-such-\.\*'"):
+        drive(topics=re.compile("no-such-.*"))

@@ -1,0 +1,124 @@
+"""Negative controls of distributed coalescing: edits of the program that its lives must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+from unittest import mock
+
+from leaderq import clock
+from leaderq.coalescing.distributed import request, slots
+from leaderq.coalescing.distributed.background import Coverage, Release, SlotKeeper
+from leaderq.coalescing.distributed.coordinator import DistributedQueueCoordinator
+from leaderq.coalescing.distributed.request import SlotRequest
+from leaderq.coalescing.distributed.slots import (
+    DistributedToken,
+    SessionLease,
+    SlotStanding,
+)
+from leaderq.testing.nemesis.history import Kind
+from leaderq.zookeeper import Delete
+from simulation.coalescing import CoalescingLife, lead
+from simulation.control import NegativeControl, patched
+
+_FROZEN = {"kinds": (Kind.FREEZE_WORKER, Kind.BLACK_HOLE)}
+_of = partial(NegativeControl, lead=lead, make=CoalescingLife)
+
+
+def _holds(self: SessionLease, session_id: int) -> bool:
+    return bool(self._session.id == session_id)
+
+
+def _holds_for_two(self: SessionLease, session_id: int) -> bool:
+    known, heard_s = self._heard
+    return known == session_id and clock.now_s() < heard_s + 2 * self._timeout_s()
+
+
+def _write(self: DistributedToken, operations: Sequence[Any], **more: Any) -> Any:
+    return self._session.multi(list(operations), **more)
+
+
+def _forgotten(self: SlotKeeper, release: Release, answer: Any) -> None:
+    release.settle(answer.exception() is None)
+
+
+def _first_slot_first(token: str, first: Any, second: Any, again: Any) -> Any:
+    found, slot = slots.judge(token, first, second, again)
+    is_mine = found in (SlotStanding.HEAD, SlotStanding.WAITS)
+    return (SlotStanding.HEAD if slot == 0 else found, slot) if is_mine else (found, slot)
+
+
+@contextmanager
+def _asks_anew() -> Iterator[None]:
+    real = SlotRequest._try
+
+    def attempt(self: SlotRequest, slot: int) -> Any:
+        made, read = real(self, slot)
+        if read is None:
+            self._token = self._znodes.new_token()
+        return made, read
+
+    with mock.patch.object(SlotRequest, "_try", attempt):
+        yield
+
+
+@contextmanager
+def _waits_until_released() -> Iterator[None]:
+    """A waiter that has begun is taken for one that waits."""
+    real = DistributedQueueCoordinator._admitted
+
+    def admitted(self: DistributedQueueCoordinator, asked: SlotRequest, znodes: Any) -> Any:
+        token = real(self, asked, znodes)
+        if token.outcome.name == "BLOCK":
+            self._waiting[znodes.name] = asked
+        return token
+
+    def release(self: DistributedQueueCoordinator, token: Any, ending: Any) -> Any:
+        self._waiting.pop(token.znodes.name, None)
+        return freed(self, token, ending)
+
+    freed = DistributedQueueCoordinator._release
+    with (
+        mock.patch.object(DistributedQueueCoordinator, "_admitted", admitted),
+        mock.patch.object(DistributedQueueCoordinator, "_release", release),
+    ):
+        yield
+
+
+def _always_true(self: SlotKeeper, release: Release) -> None:
+    answer = self._session.multi_async([Delete(release.token), Delete(release.slot)])
+
+    def answered(done: Any) -> None:
+        release.settle(True)
+        if done.exception() is not None:
+            self._answered(release, done)
+
+    answer.add_done_callback(answered)
+
+
+@contextmanager
+def _lease_from_the_answer() -> Iterator[None]:
+    real = SessionLease.heard
+
+    def heard(self: SessionLease, session_id: int, sent_s: float) -> None:
+        real(self, session_id, clock.now_s())
+
+    with mock.patch.object(SessionLease, "heard", heard):
+        yield
+
+
+COALESCING_CONTROLS = (
+    _of("a token does not look at the clock", patched(SessionLease, "holds", _holds), 28),
+    _of("a token's lease lasts for 2T", patched(SessionLease, "holds", _holds_for_two), 28),
+    _of("a token's lease counts from the answer", _lease_from_the_answer, 717, life=_FROZEN),
+    _of("a token's write is not fenced", patched(DistributedToken, "write", _write), 1),
+    _of("a lost release is not repeated", patched(SlotKeeper, "_answered", _forgotten), 3),
+    _of("a request whose answer was lost asks as another", _asks_anew, 2),
+    _of("nobody covers who was declined", patched(Coverage, "rely_on", lambda *_: None), 19),
+    _of("a dead waiter owes nothing", patched(Coverage, "_note_owed", Coverage._forget), 31),
+    _of("one that has begun is taken for one that waits", _waits_until_released, 10),
+    _of("whoever has slot 0 is the head", patched(request, "judge", _first_slot_first), 0),
+    _of("a release says that the token stood", patched(SlotKeeper, "_send", _always_true), 1),
+)

@@ -1,0 +1,43 @@
+"""A negative control: the program with one safety line taken out, which some life must show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+from leaderq.testing.simulation.chronicle import LifeVerdict
+
+Edit = Callable[[], Any]
+"""Returns a context manager, within which the line is out."""
+
+
+@dataclass(frozen=True)
+class NegativeControl:
+    """``name`` says what is taken out; ``seed``: a life that shows it; ``first``: how many lives,
+    from seed 0, it takes to be shown (docs/design/simulation.md has the tables)."""
+
+    name: str
+    edit: Edit
+    seed: int
+    lead: Callable[[Any], LifeVerdict]
+    make: Callable[..., Any]
+    life: dict[str, Any] = field(default_factory=dict)
+
+    def problems(self, seed: int) -> list[str]:
+        """All that is wrong with the life of this seed, as the program is."""
+        return self.lead(self.make(seed, **self.life)).problems
+
+    def search(self, first: int, lives: int) -> tuple[int, str] | None:
+        """The first seed from ``first`` on that shows it, and how; ``None``: none of ``lives``."""
+        for seed in range(first, first + lives):
+            with self.edit():
+                found = self.problems(seed)
+            if found:
+                return seed, found[0]
+        return None
+
+
+def patched(owner: Any, name: str, value: Any) -> Edit:
+    return lambda: mock.patch.object(owner, name, value)

@@ -1,0 +1,183 @@
+"""A topic, and careers that drain it, for scenarios; see :mod:`simulation.scenarios`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from leaderq import clock
+from leaderq.kafka import KafkaLeaderCareer
+from leaderq.kafka.record import Partition, Record
+from leaderq.term import Term
+from leaderq.testing.simulation.cluster import SimulatedWorker
+from leaderq.testing.simulation.kafka.installing import KafkaLines, kafka_installed, simulated_kafka
+from leaderq.zookeeper import Create
+from simulation.drain import Handled, not_exactly_once, out_of_order, skipped
+from simulation.programs import keep_running
+from simulation.scenarios import Scene
+
+SOURCE, RESULTS, EFFECTS = "orders", "invoices", "/effects"
+ORDERS = Partition(SOURCE, 0)
+
+
+class Drained(KafkaLeaderCareer):
+    """Notes what it handles, after what the scenario's ``rule(record)`` does to it."""
+
+    name = "c"
+    topics = SOURCE
+    max_records = 5
+    auto_offset_reset = "earliest"
+    drain: Drain
+
+    def inaugurate(self, term: Term) -> None:
+        self.drain.note("inaugurated", term)
+        if self.offsets == "zookeeper":
+            self.session.ensure_path(EFFECTS)
+
+    def handle_record(self, record: Record, term: Term) -> None:
+        self.drain.rule(self, record)
+        name = f"{record.topic_partition}@{record.offset}".encode()
+        if self.offsets == "zookeeper":
+            self.write_with_offsets(Create(f"{EFFECTS}/e-", name, sequential=True))
+        elif self.offsets == "transaction":
+            self.produce(RESULTS, name, partition=0)
+        self.drain.done(record, term)
+
+    def handOver(self, term: Term) -> None:  # noqa: N802
+        self.drain.note("handed over", term)
+
+
+class Drain:
+    """One partition with so many records, numbered from 0, and workers of one career."""
+
+    def __init__(
+        self,
+        s: Scene,
+        offsets: str = "kafka",
+        *,
+        records: int = 30,
+        rule: Callable[[Drained, Record], object] = lambda _career, _record: None,
+        **attributes: Any,
+    ) -> None:
+        self.s, self.rule = s, rule
+        self.kafka = simulated_kafka(s.world)
+        assert isinstance(self.kafka.network, KafkaLines)
+        self.lines = self.kafka.network
+        attributes = {"drain": self, "offsets": offsets, **attributes}
+        self.career: type[Drained] = type("Billing", (Drained,), attributes)
+        self.handled: list[Handled] = []
+        self.told: list[tuple[float, str, str, Term]] = []
+        """When, what and who: inaugurations and hand-overs."""
+        self._records = records
+        self._open = ExitStack()
+
+    def __enter__(self) -> Drain:
+        self._open.enter_context(kafka_installed(self.kafka))
+        for topic in (SOURCE, RESULTS):
+            self.kafka.acts(lambda all_, name=topic: all_.create_topic(name, 1))  # type: ignore[misc]
+        count, self._records = self._records, 0
+        self.feed(count)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def feed(self, count: int) -> None:
+        """So many records more."""
+        numbers = range(self._records, self._records + count)
+        rows = [Record(SOURCE, 0, -1, 0, b"k", b"%d" % one, []) for one in numbers]
+
+        def append(all_: Any) -> None:
+            for row in rows:
+                all_.log_of(ORDERS).append([row])
+            all_.log_changes += 1
+
+        self.kafka.acts(append)
+        self._records += count
+
+    def workers(self, names: str, **settings: Any) -> list[SimulatedWorker]:
+        """Workers in this order of the line, which are started again when they have died."""
+        made = []
+        for name in names:
+            given = {"kafka": self.kafka.address, "career": "c", **settings}
+            made.append(self.s.cluster.worker(name, self.career, **given))
+            made[-1].start()
+            self.s.until(lambda: len(self.s.line()) >= len(made))
+        keep_running(self.s.cluster)
+        return made
+
+    def note(self, what: str, term: Term) -> None:
+        task = self.s.world.current
+        assert task is not None
+        self.s.world.note(what, term=term.number, why=str(term.reason and term.reason.value))
+        self.told.append((self.s.now_s, what, task.process.host.removeprefix("host-"), term))
+
+    def terms(self, what: str = "inaugurated", who: str = "") -> list[Term]:
+        return [term for _, one, name, term in self.told if one == what and name.startswith(who)]
+
+    def done(self, record: Record, term: Term) -> None:
+        self.s.world.note("handled", offset=record.offset, term=term.number)
+        self.handled.append(
+            Handled(self.s.now_s, term.number, record.topic_partition, record.offset)
+        )
+
+    def by(self, term: int) -> list[int]:
+        """What was handled in this term."""
+        return [one.offset for one in self.handled if one.term == term]
+
+    @property
+    def committed(self) -> int:
+        """The offset that the group has committed; 0: none."""
+        self.kafka.cluster.advance()
+        kept = self.kafka.cluster.group("c").offsets.get(ORDERS)
+        return 0 if kept is None else kept.offset
+
+    def await_all(self, within_s: float = 60.0) -> None:
+        """Until all is handled, and a little longer, so that a repetition shows."""
+        self.s.until(
+            lambda: {one.offset for one in self.handled} >= set(range(self._records)), within_s
+        )
+        self.s.run(5.0)
+
+    def problems(self) -> list[str]:
+        """What was skipped, out of order, or not exactly once where the store promises that."""
+        ends = {ORDERS: self._records}
+        problems = skipped(self.handled, ends) + out_of_order(self.handled)
+        wanted = [f"{ORDERS}@{offset}" for offset in range(self._records)]
+        if self.career.offsets == "zookeeper":
+            znodes = self.s.cluster.znodes()
+            names = sorted(one for one in znodes if one.startswith(f"{EFFECTS}/"))
+            problems += not_exactly_once([znodes[one].decode() for one in names], wanted)
+        elif self.career.offsets == "transaction":
+            problems += not_exactly_once(self.results(), wanted)
+        return problems
+
+    def letters(self) -> list[str]:
+        """What lies in topics of dead letters."""
+        topics = [one for one in self.kafka.cluster.topics() if one.endswith("-dead")]
+        return [row for topic in topics for row in self.results(topic)]
+
+    def results(self, topic: str = RESULTS) -> list[str]:
+        """What a consumer that reads committed results sees."""
+        log = self.kafka.cluster.log_of(Partition(topic, 0))
+        rows = [row for _, row, is_visible in log.everything() if is_visible and row is not None]
+        return [(row.value or b"").decode() for row in rows]
+
+
+def freezing(at: int, also: Callable[[Any], object] = lambda _: None) -> Any:
+    """A rule that stops the first process which handles the record of this offset, with its clock,
+    in the middle of it; ``also`` is called with the process.
+    """
+    struck: list[Any] = []
+
+    def rule(career: Drained, record: Record) -> None:
+        if record.offset == at and not struck:
+            world = career.drain.s.world
+            assert world.current is not None
+            process = world.current.process
+            struck.append(process)
+            world.at(0.0, lambda: (process.freeze_with_clock(), also(process)))
+            clock.sleep(0.01)
+
+    return rule

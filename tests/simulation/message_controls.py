@@ -1,0 +1,96 @@
+"""Negative controls of messages: edits of the program that their lives must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+from unittest import mock
+
+from leaderq.dyno import transitions
+from leaderq.dyno.consumer import DynoConsumer
+from leaderq.dyno.index import ShardIndex
+from leaderq.dyno.transitions import completion, delivery, first_rest
+from leaderq.testing.nemesis.history import Kind
+from leaderq.zookeeper import Delete
+from simulation.control import NegativeControl, patched
+from simulation.messages import MessageLife, lead
+
+_FROZEN = {"kinds": (Kind.FREEZE_WORKER,), "faults": 8, "lease_s": 1.0}
+_CALM = {"faults": 0, "consumers": 1, "messages": 30}
+_of = partial(NegativeControl, lead=lead, make=MessageLife)
+_looked_at = ShardIndex.looked_at
+
+
+def _late(self: ShardIndex, name: str, next_ms: int) -> None:
+    _looked_at(self, name, next_ms + 10_000)
+
+
+def _by_age(self: ShardIndex, name: str) -> tuple[int, int]:
+    return 0, self._names[name].sequence
+
+
+def _is_free(self: ShardIndex, name: str, now_ms: int) -> bool:
+    if name not in self._names or name in self._ours or self.due_ms_of(name) > now_ms:
+        return False
+    return name not in self._leased or name in self._over
+
+
+@contextmanager
+def _extended_for_the_former() -> Iterator[None]:
+    real_extend, real_membership = DynoConsumer.extend_all, DynoConsumer.membership
+
+    def extend_all(self: DynoConsumer, wanted: Any) -> Any:
+        members = [one.state.member for one, _ in wanted] or [""]
+
+        def membership(again: DynoConsumer) -> Any:
+            return real_membership(again)._replace(mark=members[0])
+
+        with mock.patch.object(DynoConsumer, "membership", membership):
+            return real_extend(self, wanted)
+
+    with mock.patch.object(DynoConsumer, "extend_all", extend_all):
+        yield
+
+
+def _any_claim(paths: Any, name: str, version: int) -> Any:
+    return Delete(paths.claim(name)), completion(paths, name, version)[1]
+
+
+def _claim_of_any_version(paths: Any, choice: Any, state: Any) -> Any:
+    first, *rest = delivery(paths, choice, state)
+    return (first if choice.version is None else first._replace(version=-1), *rest)
+
+
+def _claim_of_nothing(paths: Any, choice: Any, state: Any) -> Any:
+    operations = delivery(paths, choice, state)
+    return operations[1:] if choice.version is None else operations
+
+
+MESSAGE_CONTROLS = (
+    _of(
+        "pop returns leases that are over",
+        patched(DynoConsumer, "_standing", lambda _, given: given),
+        0,
+        life=_FROZEN,
+    ),
+    _of("leases are looked at 10 s late", patched(ShardIndex, "looked_at", _late), 0),
+    _of("priorities of messages do not matter", patched(ShardIndex, "_order", _by_age), 0),
+    _of("a group does not wait for its first", patched(ShardIndex, "_is_free", _is_free), 0),
+    _of("a message does not wait for its time", patched(ShardIndex, "due_ms_of", lambda *_: 0), 0),
+    _of("an extension keeps the former member", _extended_for_the_former, 0),
+    _of(
+        "what is put off may be gone",
+        patched(transitions, "first_rest", lambda *given: first_rest(*given)[1:]),
+        0,
+    ),
+    _of("an acknowledgement ends any delivery", patched(transitions, "completion", _any_claim), 0),
+    _of(
+        "a lease of any version is taken over",
+        patched(transitions, "delivery", _claim_of_any_version),
+        0,
+    ),
+    _of("what is delivered may be gone", patched(transitions, "delivery", _claim_of_nothing), 0),
+    _of("an id outlives its message", patched(transitions, "id_over", lambda *_, **__: ()), 0),
+)

@@ -1,0 +1,170 @@
+"""What is promised of careers that drain Kafka, in simulated time: bugs 22 and 23 of
+``docs/design/facts.md``, and the events of ``docs/guarantees.rst``.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from leaderq.kafka import dead_letter, retry, skip
+from leaderq.term import Reason
+from leaderq.testing.simulation.kafka.cluster import BrokerCluster
+from simulation.draining import Drain, freezing
+from simulation.scenarios import Scene, scene
+
+STORES = ("kafka", "zookeeper", "transaction")
+EACH_STORE = pytest.mark.parametrize("store", STORES)
+
+
+@EACH_STORE
+def test_bug_22_a_zombies_commit_after_its_successors_first_read_is_refused(store: str) -> None:
+    """A host that was paused with its clock, and is cut off from ZooKeeper: only a server can stop
+    it.
+    """
+
+    @scene(8)
+    def test_bug_22(s: Scene) -> None:
+        rule = freezing(12, lambda process: s.network.cut(process.host))
+        with Drain(s, store, rule=rule) as drain:
+            a, _ = drain.workers("ab", has_guardian=False)
+            s.until(lambda: len(drain.by(2)) > 4)
+            committed = drain.committed
+            a.process.thaw()
+            s.run(1.0)
+            assert drain.committed >= committed
+            if store != "zookeeper":
+                assert [term.reason for term in drain.terms("handed over", "a")] == [Reason.FENCED]
+            s.network.heal("host-a")
+            drain.await_all()
+            assert drain.problems() == []
+
+    test_bug_22()
+
+
+@pytest.mark.parametrize("zombie", ["frozen", "far away"])
+def test_bug_23_a_new_leader_reads_no_offsets_while_a_zombies_transaction_is_open(
+    zombie: str,
+) -> None:
+    """The zombie's offsets are in its transaction; then it is paused with its clock, before it asks
+    for the end of that; or its requests take longer than its term.
+    """
+    real = BrokerCluster.add_offsets
+
+    @scene(8)
+    def test_bug_23(s: Scene) -> None:
+        struck: list[Any] = []
+
+        def add_offsets(self: BrokerCluster, *given: Any) -> Any:
+            added = real(self, *given)
+            if not struck and drain.committed >= 10:
+                struck.append(s.now_s)
+                s.network.cut("host-a")
+                if zombie == "frozen":
+                    first[0].process.freeze_with_clock()
+                else:
+                    drain.lines.slow["host-a"] = 12.0
+            return added
+
+        with (
+            Drain(s, "transaction") as drain,
+            mock.patch.object(BrokerCluster, "add_offsets", add_offsets),
+        ):
+            first = drain.workers("ab", has_guardian=False)
+            s.until(lambda: struck)
+            s.until(lambda: len(drain.by(2)) > 4)
+            first[0].process.thaw()
+            s.run(15.0)
+            s.network.heal("host-a")
+            drain.await_all()
+            assert drain.problems() == []
+
+    test_bug_23()
+
+
+@EACH_STORE
+def test_kafka_unreachable_and_the_term_goes_on_and_skips_nothing(store: str) -> None:
+    @scene(5)
+    def test_kafka_unreachable(s: Scene) -> None:
+        with Drain(s, store, records=15) as drain:
+            drain.workers("ab")
+            s.until(lambda: len(drain.handled) > 7)
+            drain.kafka.acts(lambda all_: all_.stop(0))
+            drain.feed(15)
+            s.run(8.0)
+            assert max(one.offset for one in drain.handled) < 15
+            drain.kafka.acts(lambda all_: all_.start(0))
+            drain.await_all()
+            assert drain.problems() == []
+            assert len(drain.terms()) == 1
+
+    test_kafka_unreachable()
+
+
+@scene(5)
+def test_your_handler_raises_and_by_default_the_offset_stays_and_it_stands_again(
+    s: Scene,
+) -> None:
+    left = [2]
+
+    def rule(_career: Any, record: Any) -> None:
+        if record.offset == 12 and left[0]:
+            left[0] -= 1
+            raise ValueError("a scenario wants it")
+
+    with Drain(s, rule=rule) as drain:
+        drain.workers("a", cool_off_s=1.0)
+        s.until(lambda: len(drain.terms()) == 2)
+        assert drain.committed <= 12
+        drain.await_all()
+        assert (drain.problems(), len(drain.terms())) == ([], 3)
+        times = [at_s for at_s, what, _, _ in drain.told if what == "inaugurated"]
+        assert all(later - former > 0.5 for former, later in pairwise(times))
+
+
+@pytest.mark.parametrize(
+    "on_error",
+    [skip(), dead_letter(), retry(2, 0.1, then=dead_letter())],
+    ids=lambda one: one.function,
+)
+def test_your_database_is_unreachable_and_no_record_is_blamed(on_error: Any) -> None:
+    @scene(5)
+    def test_database(s: Scene) -> None:
+        def rule(_career: Any, record: Any) -> None:
+            if 5.0 < s.now_s < 20.0:
+                raise ConnectionRefusedError("a scenario wants it")
+            if record.offset == 7:
+                s.world.park(5.0)
+
+        with Drain(s, rule=rule, on_error=on_error) as drain:
+            drain.workers("a")
+            s.run(12.0)
+            assert len(drain.handled) < 15
+            drain.await_all()
+            assert (drain.problems(), len(drain.terms())) == ([], 1)
+            assert drain.letters() == []
+
+    test_database()
+
+
+@pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.function)
+def test_a_record_that_kills_the_process_again_and_again_is_passed_over(on_error: Any) -> None:
+    @scene(5)
+    def test_killing(s: Scene) -> None:
+        def rule(_career: Any, record: Any) -> None:
+            if record.offset == 12:
+                assert s.world.current is not None
+                s.world.current.process.exit(-9)
+
+        with Drain(s, rule=rule, on_error=on_error) as drain:
+            drain.workers("ab")
+            s.until(lambda: {one.offset for one in drain.handled} == {*range(30)} - {12}, 120.0)
+            deaths = [one for one in s.world.history if one[2] == "died" and "guard" not in one[1]]
+            assert len(deaths) == 5  # two before anybody is careful, then three over this record
+            assert drain.problems()[0] == "skipped: orders-0@12"
+            assert drain.letters() == ([] if on_error.function == "skip" else ["12"])
+
+    test_killing()

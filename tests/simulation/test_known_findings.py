@@ -1,0 +1,201 @@
+"""What a review of the whole program found about order and time, and what stands until the named
+issue mends it: as it is today, so that whoever mends it finds the scenario here and turns it round.
+
+Of elections: ``test_election_promises`` (issue 28). Of a queue's values:
+``test_queues.test_known_a_late_acknowledgement_of_a_value_that_is_not_the_last_is_not_refused``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from leaderq.dyno import Message, StaleLease, Worker
+from leaderq.kafka import dead_letter, skip
+from leaderq.kafka.clients.producer import Message as KafkaMessage
+from leaderq.kafka.clients.producer import ProducerSettings
+from leaderq.testing.simulation.kafka.producer import SimulatedProducer
+from leaderq.zookeeper import Create
+from simulation.draining import SOURCE, Drain
+from simulation.scenarios import FOLDER, Scene, scene
+from simulation.test_dyno_defects import sides, texts
+
+# -- messages: issue 31 ----------------------------------------------------------------------------
+
+
+@scene(5)
+def test_known_issue_31_pop_keeps_what_it_has_until_its_lease_is_nearly_over(s: Scene) -> None:
+    """queues.md 1: ``pop(10, 6)`` waits for ten, with the lease of the first one running."""
+    a, b = sides(s, "ab", lease_s=6.0)
+    b.push(Message(payload=b"x"))
+    (one,) = a.pop(10, 6.0)
+    assert one.until_ms / 1000 - a.who.process.calendar_s() < 0.2
+    (again,) = b.pop(1, 5.0)
+    assert again.failures == 1
+    with pytest.raises(StaleLease):
+        a.who.do(one.ack)
+
+
+@scene(5)
+def test_known_issue_31_a_calendar_that_is_ahead_takes_the_leases_of_others(s: Scene) -> None:
+    """queues.md 2: leases are compared with this host's calendar."""
+    a, b = sides(s, "ab", lease_s=30.0)
+    b.who.process.skew_s = 40.0
+    a.push(Message(payload=b"x"))
+    (one,) = a.pop(1, 5.0)
+    (robbed,) = b.pop(1, 5.0)
+    assert robbed.failures == 1
+    with pytest.raises(StaleLease):
+        a.who.do(one.ack)
+
+
+@scene(5)
+def test_known_issue_31_a_shard_that_a_consumer_was_not_told_of_is_never_served(s: Scene) -> None:
+    """queues.md 3: the shards are each process's own keyword."""
+    (a,) = sides(s, "a")
+    assert a.pop(1) == []
+    (b,) = sides(s, "b", shards=("a", "b"))
+    b.push([Message(payload=b"x") for _ in range(4)])
+    assert a.pop(1, 10.0) == []
+
+
+@scene(5)
+def test_known_issue_31_a_redeemed_delivery_is_still_its_former_owners(s: Scene) -> None:
+    """queues.md 6: ``redeem`` only reads."""
+    a, b = sides(s, "ab")
+    a.push(Message(payload=b"x"))
+    (one,) = a.pop(1, 5.0)
+    redeemed = b.redeem(str(one.receipt))
+    a.who.do(one.ack)
+    with pytest.raises(StaleLease):
+        b.who.do(redeemed.ack)
+
+
+@scene(5)
+def test_known_issue_31_pop_where_goes_by_due_time_and_pop_by_push(s: Scene) -> None:
+    """queues.md 7"""
+    (a,) = sides(s, "a")
+    for how, first in (("pop_where", "second"), ("pop", "first")):
+        a.push(Message(payload=b"first", timeout_s=1.0))
+        a.push(Message(payload=b"second"))
+        s.run(2.0)
+        popped = [a.pop_where(lambda _: True)] if how == "pop_where" else a.pop(1, 5.0)
+        assert texts(popped) == [first]
+        a.ack([*popped, *a.pop(1, 5.0)])
+
+
+@scene(5)
+def test_known_issue_31_an_urgent_message_waits_behind_the_head_of_its_group(s: Scene) -> None:
+    """queues.md 10: a group goes by its first member's priority."""
+    (a,) = sides(s, "a")
+    a.push(Message(payload=b"head", group="g", priority=50))
+    a.push(Message(payload=b"urgent", group="g", priority=0))
+    for number in range(100):
+        a.push(Message(payload=b"%d" % number, priority=10))
+        a.ack([one for one in a.pop(1, 5.0) if one.payload not in (b"head", b"urgent")])
+    assert {one.payload for one in a.peek(2)} == {b"head"}
+
+
+@scene(3)
+def test_known_issue_31_a_handler_that_hangs_keeps_its_message_for_ever(s: Scene) -> None:
+    """queues.md 11: by default a worker extends without end."""
+    a, b = sides(s, "ab", lease_s=1.0)
+    a.push(Message(payload=b"x"))
+    worker = Worker(a.queue, lambda _delivery: s.world.park(10_000.0), threads=1)
+    a.who.do(worker.start)
+    s.run(2.0)
+    assert b.pop(1, 120.0) == []
+
+
+# -- Kafka: issue 29 -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.function)
+def test_known_issue_29_an_effect_that_is_refused_at_the_commit_ends_every_term(
+    on_error: Any,
+) -> None:
+    """kafka.md A4: nobody asks ``on_error``."""
+
+    def rule(career: Any, record: Any) -> None:
+        if record.offset == 12:
+            career.write_with_offsets(Create("/effects"))
+
+    @scene(3)
+    def test_refused(s: Scene) -> None:
+        with Drain(s, "zookeeper", rule=rule, on_error=on_error) as drain:
+            drain.workers("a", cool_off_s=1.0)
+            s.run(20.0)
+            assert len(drain.terms()) >= 3
+            assert max(one.offset for one in drain.handled) < 15
+            assert drain.letters() == []
+
+    test_refused()
+
+
+@scene(3)
+def test_known_issue_29_what_is_produced_while_nothing_is_handled_vanishes(s: Scene) -> None:
+    """kafka.md A5: it is taken, and lost when the first batch is tried again."""
+
+    def rule(career: Any, record: Any) -> None:
+        if not career.drain.handled and not failed:
+            failed.append(record)
+            raise ValueError("a scenario wants it")
+
+    failed: list[Any] = []
+    with Drain(s, "transaction", rule=rule, on_error=skip()) as drain:
+        made = drain.career.inaugurate
+
+        def inaugurate(career: Any, term: Any) -> None:
+            made(career, term)
+            career.produce("invoices", b"I lead", partition=0)
+
+        drain.career.inaugurate = inaugurate
+        drain.workers("a")
+        s.until(lambda: len(drain.handled) == 29)
+        s.run(2.0)
+        assert "I lead" not in drain.results()
+
+
+@scene(3)
+def test_known_issue_29_a_handler_that_exits_fails_every_term_whatever_the_policy(
+    s: Scene,
+) -> None:
+    """kafka.md B3: ``SystemExit`` is neither the record's fault nor a death."""
+
+    def rule(_career: Any, record: Any) -> None:
+        if record.offset == 12:
+            raise SystemExit(1)
+
+    with Drain(s, rule=rule, on_error=skip()) as drain:
+        drain.workers("a", cool_off_s=1.0)
+        s.run(20.0)
+        assert len(drain.terms()) >= 3
+        assert max(one.offset for one in drain.handled) < 15
+
+
+@scene(3)
+def test_known_issue_29_lag_is_0_while_anothers_open_transaction_blocks_the_partition(
+    s: Scene,
+) -> None:
+    """kafka.md A6: the end is the last stable offset."""
+    with Drain(s, records=5) as drain:
+        drain.workers("b")
+        (a,) = s.guests("a")
+
+        def hang() -> None:
+            settings = ProducerSettings(drain.kafka.address, transactional_id="other")
+            other = SimulatedProducer(drain.kafka, settings)
+            other.open()
+            other.fence(10.0)
+            other.begin()
+            other.produce(KafkaMessage(SOURCE, b"open", partition=0))
+            s.world.park(1.0)
+
+        a.do(hang)
+        drain.feed(20)
+        s.run(20.0)
+        assert len(drain.handled) == 5
+        progress = json.loads(s.cluster.znodes()[f"{FOLDER}/progress"])
+        assert progress["partitions"]["orders-0"]["lag"] == 0

@@ -1,0 +1,177 @@
+"""What is promised of buffered producers, in simulated time; the journal's files are real, and what
+lies in them when a process is killed is what the next one finds. Disks, and power cuts:
+``tests/unit/producing``.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leaderq import clock
+from leaderq.errors import BufferFull, SinkAway
+from leaderq.producing import (
+    ALL_CONFIRMED,
+    EVERY_ITEM,
+    NO_SYNC,
+    BatchOutcome,
+    BufferedProducer,
+    Interval,
+    Journal,
+    WhenFull,
+)
+from leaderq.producing.journal.disk import Disk
+from leaderq.threads import Retry
+from simulation.scenarios import Scene, scene
+
+POLICIES = pytest.mark.parametrize(
+    "persistence", [EVERY_ITEM, Interval(0.05), NO_SYNC], ids=["every item", "interval", "no sync"]
+)
+
+
+class FarSink:
+    """Takes 2 ms for a batch, is away now and then, and loses answers."""
+
+    def __init__(self, s: Scene) -> None:
+        self._draw = s.world.faults
+        self.confirmed: list[int] = []
+
+    def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
+        clock.sleep(0.002)
+        drawn = self._draw()
+        if drawn < 0.2:
+            raise SinkAway("a scenario wants it")
+        self.confirmed += [number for (number,) in batch]
+        if drawn > 0.9:
+            raise SinkAway("and its answer was lost")
+        return ALL_CONFIRMED
+
+    def close(self, timeout_s: float) -> None:
+        pass
+
+
+class TestedDisk(Disk):
+    """A disk that is full for as long as the test wants; what is written outlives a process anyway,
+    so nobody waits for the platter.
+    """
+
+    is_full = False
+
+    def sync(self, fd: int) -> None:
+        pass
+
+    def write(self, fd: int, data: bytes | memoryview, offset: int) -> int:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(fd, data, offset)
+
+
+RETRY = Retry(first_s=0.01, most_s=0.1)
+
+
+@POLICIES
+def test_a_buffered_producer_is_killed_and_what_it_had_accepted_is_sent_in_order(
+    tmp_path: Path, persistence: Any
+) -> None:
+    @scene(10)
+    def test_killed(s: Scene) -> None:
+        a, b = s.guests("ab")
+        sink, accepted = FarSink(s), list[int]()
+        place = Path(tempfile.mkdtemp(dir=tmp_path))
+
+        def produce() -> None:
+            journal = Journal(place / "a", sync=persistence, disk=TestedDisk())
+            made = BufferedProducer(
+                sink, journal=journal, retry=RETRY, persistence=persistence, max_items=20
+            )
+            for number in range(10_000):
+                made.send((number,))
+                accepted.append(number)
+                clock.sleep(0.001 * s.world.faults())
+
+        a.begin(produce)
+        s.run(0.1 + 0.4 * s.world.faults())
+        a.process.kill()
+        shutil.copytree(place / "a", place / "b")
+
+        def drain() -> None:
+            with BufferedProducer(sink, journal=place / "b", retry=RETRY) as again:
+                assert again.flush(30.0).pending == 0
+
+        b.do(drain)
+        once = [*dict.fromkeys(sink.confirmed)]
+        assert once == sorted(once)
+        assert set(accepted) <= set(once)
+        assert len(accepted) > 50
+
+    test_killed()
+
+
+@pytest.mark.parametrize("when_full", [WhenFull.RAISE, WhenFull.DROP_NEWEST])
+def test_the_disk_of_its_journal_is_full_and_nothing_goes_without_a_word(
+    tmp_path: Path, when_full: WhenFull
+) -> None:
+    @scene(10)
+    def test_full(s: Scene) -> None:
+        (a,) = s.guests("a")
+        sink, disk, place = FarSink(s), TestedDisk(), Path(tempfile.mkdtemp(dir=tmp_path))
+        lost: list[int] = []
+        refused: list[int] = []
+
+        def produce() -> None:
+            with (
+                Journal(place, disk=disk) as journal,
+                BufferedProducer(
+                    sink,
+                    journal=journal,
+                    retry=RETRY,
+                    max_items=20,
+                    when_full=when_full,
+                    dropped_listener=lambda one: lost.append(one.request[0]),
+                ) as made,
+            ):
+                for number in range(300):
+                    disk.is_full = 100 <= number < 200
+                    try:
+                        made.send((number,))
+                    except BufferFull:
+                        refused.append(number)
+                    clock.sleep(0.0001)
+                assert made.flush(30.0).pending == 0
+                balance = made.snapshot().balance
+                assert balance.is_exact
+                assert sum(balance.dropped.values()) == len(lost)
+
+        a.do(produce, 120.0)
+        once = [*dict.fromkeys(sink.confirmed)]
+        assert sorted({*once, *lost, *refused}) == [*range(300)]
+        assert once == sorted(once)
+        assert refused if when_full is WhenFull.RAISE else lost
+
+    test_full()
+
+
+@scene(3)
+def test_known_issue_30_a_sink_that_gives_no_reason_is_called_without_a_pause(s: Scene) -> None:
+    """producer-coalescing-singular.md H5"""
+    (a,) = s.guests("a")
+    calls: list[float] = []
+
+    class Wordless(FarSink):
+        def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
+            calls.append(s.now_s)
+            clock.sleep(0.001)
+            return BatchOutcome(again=range(len(batch) if len(calls) < 900 else 0))
+
+    def produce() -> None:
+        with BufferedProducer(Wordless(s)) as made:
+            made.send((0,))
+
+    a.do(produce)
+    assert calls[-1] - calls[0] < 1.0

@@ -1,0 +1,259 @@
+"""Puts and the sequenced writer under them, in simulated time: whichever request is lost, however a
+connection ends, whoever expires, and when time is up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leaderq.errors import (
+    ConnectionLost,
+    NodeExists,
+    NotConnected,
+    PutsFailed,
+    QueueClosed,
+    SessionExpired,
+)
+from leaderq.queues import SimpleDistributedQueue
+from leaderq.threads import Capacity
+from leaderq.writing import SequencedWriter
+from leaderq.zookeeper import Create, Delete
+from simulation.scenarios import Guest, Scene, every_point, is_multi, nth, scene
+from simulation.test_queue_windows import LOST, opened, stored
+
+TALLY = "/meta/tally"
+CONNECTIONS = pytest.mark.parametrize("end", ["reset", "cut", "cut there", "cut back", "stop"])
+
+
+def creates(first: int, count: int) -> list[list[Any]]:
+    numbers = range(first, first + count)
+    return [[Create("/n/n-", b"%d" % number, sequential=True)] for number in numbers]
+
+
+def lying(s: Scene) -> list[int]:
+    znodes = s.cluster.znodes()
+    return [int(znodes[path]) for path in sorted(znodes) if path.startswith("/n/n-")]
+
+
+def tallies(s: Scene) -> list[str]:
+    return [path for path in s.cluster.znodes() if path.startswith("/meta/")]
+
+
+def writer(s: Scene, who: Guest, **more: Any) -> SequencedWriter:
+    s.ask(lambda beside: beside.ensure_path("/n"))
+    return who.do(lambda: SequencedWriter(who.session, TALLY, **more))
+
+
+def trouble(s: Scene, who: Guest, end: str) -> None:
+    """End the connection in this way, for longer than it takes to notice."""
+    if end == "reset":
+        s.reset(who)
+    elif end == "stop":
+        s.ensemble.stop(0)
+        s.run(2.0)
+        s.ensemble.start(0)
+    else:
+        s.network.cut(who.process.host, there=end != "cut back", back=end != "cut there")
+        s.run(4.5)
+        s.heal(who)
+
+
+@LOST
+@pytest.mark.parametrize("ephemeral", [False, True])
+def test_each_group_is_applied_once_and_in_order_whichever_request_is_lost(
+    ephemeral: bool, what: str
+) -> None:
+    def write(s: Scene, point: int) -> list[Any]:
+        (a,) = s.guests("a")
+        tally = writer(s, a, ephemeral=ephemeral, max_ops=4, window=3)
+        lost = s.lose(a, nth(point), what)
+
+        def main() -> None:
+            while True:
+                try:
+                    tally.open()
+                    break
+                except ConnectionLost:
+                    s.world.park(0.05)
+            futures = tally.submit_all(
+                [*creates(0, 20), [Create("/n/x"), Create("/n/x")], *creates(20, 5)]
+            )
+            assert tally.flush(60)
+            assert isinstance(futures.pop(20).exception(0), NodeExists)
+            assert [one.exception(0) for one in futures] == [None] * 25
+            assert tally.close(30)
+
+        a.do(main)
+        assert lying(s) == [*range(25)]
+        s.until(lambda: not tallies(s))
+        return lost
+
+    assert every_point(write) >= 8
+
+
+@CONNECTIONS
+def test_groups_outlive_a_connection_that_ends(end: str) -> None:
+    @scene(5)
+    def test_groups(s: Scene) -> None:
+        (a,) = s.guests("a")
+        tally, futures = writer(s, a, max_ops=7, window=3), list[Any]()
+        a.do(tally.open)
+        for turn in range(4):
+            futures += a.do(lambda turn=turn: tally.submit_all(creates(50 * turn, 50)))
+            s.run(0.01 * s.world.faults())
+            trouble(s, a, end)
+        assert a.do(lambda: tally.flush(60))
+        assert [one.exception(0) for one in futures] == [None] * 200
+        assert lying(s) == [*range(200)]
+
+    test_groups()
+
+
+@scene(10)
+def test_a_persistent_tally_knows_in_the_next_session_what_the_last_one_did(s: Scene) -> None:
+    (a,) = s.guests("a")
+    tally = writer(s, a)
+    a.do(tally.open)
+    lost = s.lose(a, is_multi)
+    futures = a.do(lambda: tally.submit_all(creates(0, 3)))
+    s.until(lambda: lost)
+    s.expire(a)
+    futures += a.do(lambda: tally.submit_all(creates(3, 2)))
+    assert a.do(lambda: [one.result(60) for one in futures])[:3] == [None, None, None]
+    assert lying(s) == [*range(5)]
+
+
+@scene(10)
+def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(s: Scene) -> None:
+    (a,) = s.guests("a")
+    tally = writer(s, a, ephemeral=True, window=1)
+    a.do(tally.open)
+    s.network.cut("host-a", there=False)
+    doubtful = a.do(lambda: tally.submit_all(creates(0, 3)))
+    unsent = a.do(lambda: tally.submit_all(creates(3, 2)))
+    s.until(lambda: lying(s) == [0, 1, 2])
+    s.expire(a)
+    s.reset(a)
+    s.heal(a)
+    errors = a.do(lambda: [type(one.exception(60)) for one in doubtful + unsent])
+    assert errors == [ConnectionLost] * 3 + [SessionExpired] * 2
+    assert tally.is_over
+    assert isinstance(a.do(lambda: tally.submit([Delete("/n")]).exception(0)), SessionExpired)
+    assert lying(s) == [0, 1, 2]
+
+
+@scene(10)
+def test_a_group_is_given_up_before_it_is_sent_but_not_after(s: Scene) -> None:
+    (a,) = s.guests("a")
+    tally = writer(s, a)
+    a.do(tally.open)
+    s.cut(a)
+    s.reset(a)
+    s.run(1.0)
+    kept = a.do(lambda: tally.submit_all(creates(0, 1)))[0]
+    s.run(0.1)  # it was taken up, and finds no connection
+    given_up = a.do(lambda: tally.submit_all(creates(1, 1)))[0]
+    assert (a.do(kept.cancel), a.do(given_up.cancel)) == (False, True)
+    s.heal(a)
+    assert a.do(lambda: tally.flush(60))
+    assert lying(s) == [0]
+
+
+@CONNECTIONS
+def test_puts_are_neither_lost_nor_doubled_nor_reordered_when_connections_end(end: str) -> None:
+    @scene(5)
+    def test_puts(s: Scene) -> None:
+        (a,) = s.guests("a")
+        queue = opened(a, put_in_background=True)
+        for turn in range(4):
+            numbers = range(100 * turn, 100 * turn + 100)
+            a.do(lambda numbers=numbers: queue.put_many(map(str, numbers)))
+            trouble(s, a, end)
+        assert a.do(lambda: queue.flush_puts(60))
+        assert stored(s) == [str(number) for number in range(400)]
+
+    test_puts()
+
+
+@scene(10)
+def test_a_put_that_was_not_answered_in_time_says_that_the_outcome_is_unknown(s: Scene) -> None:
+    (a,) = s.guests("a")
+    queue = opened(a)
+    s.network.cut("host-a", there=False)
+    with pytest.raises(ConnectionLost, match="may have been stored"):
+        a.do(lambda: queue.put("a", timeout_s=0.3))
+    with pytest.raises(PutsFailed) as caught:
+        a.do(lambda: queue.put_many(["b"], timeout_s=0.3))
+    assert isinstance(caught.value.failures[0][1], ConnectionLost)
+    s.heal(a)
+    assert a.do(lambda: queue.flush_puts(60))
+    assert stored(s) == ["a", "b"]
+
+
+@scene(10)
+def test_unsettled_puts_are_bounded_and_a_put_waits_for_its_place(s: Scene) -> None:
+    (a,) = s.guests("a")
+    queue = opened(a, put_in_background=True)
+    a.do(lambda: setattr(queue._putter, "_in_flight", Capacity(max_items=10)))
+    s.cut(a)
+    s.reset(a)
+    for number in range(10):
+        a.do(lambda number=number: queue.put(str(number)))
+    assert not a.do(lambda: queue.put("in vain", timeout_s=0.05))
+    waiting = a.begin(lambda: queue.put("10"))
+    assert not a.do(lambda: queue.flush_puts(0.05))
+    s.heal(a)
+    assert waiting.result()
+    assert a.do(lambda: queue.flush_puts(60))
+    assert stored(s) == [str(number) for number in range(11)]
+
+
+@scene(10)
+def test_closing_wakes_whoever_waits_although_the_servers_are_away(s: Scene) -> None:
+    (a,) = s.guests("a")
+    queue = opened(a, final_flush_s=0.2)
+    a.do(lambda: queue.put("a"))
+    s.cut(a)
+    s.reset(a)
+    waiting = [a.begin(lambda: queue.put("b")) for _ in range(4)]
+    s.run(0.1)
+    a.do(queue.close, 3.0)
+    for one in waiting:
+        with pytest.raises((QueueClosed, ConnectionLost)):
+            one.result(1.0)
+    for late in (lambda: queue.put("late"), queue.start):
+        with pytest.raises(QueueClosed):
+            a.do(late)
+    a.do(queue.close)
+
+
+@scene(10)
+def test_a_simple_offer_that_was_not_answered_in_time_is_stored_once(s: Scene) -> None:
+    (a,) = s.guests("a")
+    queue = a.do(lambda: SimpleDistributedQueue(a.session, "/simple"))
+    a.do(lambda: queue.offer(b"first"))
+    s.run(1.0)
+    s.network.cut("host-a", there=False)
+    with pytest.raises(ConnectionLost) as caught:
+        a.do(lambda: queue.offer(b"second", timeout_s=0.1))
+    assert not isinstance(caught.value, NotConnected)
+    s.heal(a)
+    a.do(lambda: queue.offer(b"third"))
+    taken = a.do(lambda: [queue.take(60) for _ in range(3)])
+    assert taken == [b"first", b"second", b"third"]
+
+
+@scene(20)
+def test_a_simple_item_is_taken_once_although_the_session_ends_while_it_is(s: Scene) -> None:
+    (a,) = s.guests("a")
+    queue = a.do(lambda: SimpleDistributedQueue(a.session, "/simple"))
+    a.do(lambda: queue.offer_many([b"0", b"1", b"2"]))
+    assert a.do(queue.poll) == b"0"
+    lost = s.lose(a, is_multi)
+    taking = a.begin(queue.take)
+    s.until(lambda: lost)
+    s.expire(a)
+    assert taking.result() == b"1"
+    assert a.do(lambda: queue.take(60)) == b"2"

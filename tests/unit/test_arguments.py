@@ -1,0 +1,152 @@
+"""The one style of checking arguments: what is taken, and what is said of the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from concurrent.futures import Future
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from leaderq import arguments as args
+from leaderq.errors import ConfigurationError
+
+
+def plain() -> None: ...
+
+
+async def coroutine() -> None: ...
+
+
+def generator() -> Any:
+    yield
+
+
+async def stream() -> Any:
+    yield
+
+
+class Callable_:  # noqa: N801 - an object that is callable
+    def __call__(self) -> None: ...
+
+
+class Async:
+    async def __call__(self) -> None: ...
+
+    async def method(self) -> None: ...
+
+
+def test_all_problems_are_raised_at_once_and_none_is_none() -> None:
+    args.require(None, args.unless(True, "never said"))
+    with pytest.raises(ConfigurationError) as raised:
+        args.require(args.at_least("a", 0, 1), None, args.unless(False, "b and c do not agree"))
+    assert raised.value.problems == ("a=0: give 1 or more", "b and c do not agree")
+
+
+@pytest.mark.parametrize(
+    ("check", "good", "bad", "remedy"),
+    [
+        (partial(args.at_least, least=1), (1, 2.5, math.inf), (0, None, "1"), "1 or more"),
+        (partial(args.at_least, least=0, unit="seconds"), (0, 1), (-1,), "0 or more seconds"),
+        (partial(args.at_least, least=1, or_none=""), (None, 1), (0,), "1 or more, or None"),
+        (
+            partial(args.at_least, least=1, unit="bytes", or_none="for no bound"),
+            (None, 1),
+            (0.9,),
+            "1 or more bytes, or None for no bound",
+        ),
+        (args.above_0, (0.1, 7), (0, math.inf, None), "more than 0"),
+        (partial(args.above_0, unit="letters"), (1,), (-1,), "more than 0 letters"),
+        (partial(args.between, least=2, most=4), (2, 3, 4), (1, 5, "3"), "2 to 4"),
+        (
+            args.timeout,
+            (None, 0, 1.5, math.inf),
+            (-0.1, "1", timedelta(1)),
+            "seconds, 0 to not wait, or None for ever",
+        ),
+        (partial(args.instance, kind=int), (1,), ("1",), "int"),
+        (partial(args.instance, kind=int | None), (1, None), ("1",), "int | None"),
+    ],
+)
+def test_a_value_is_taken_or_refused_with_its_name_and_the_remedy(
+    check: Any, good: tuple[Any, ...], bad: tuple[Any, ...], remedy: str
+) -> None:
+    assert [check("it", value) for value in good] == [None] * len(good)
+    numbers = () if "int" in remedy else (True, math.nan)  # neither is a number
+    for value in (*bad, *numbers):
+        assert check("it", value) == f"it={value!r}: give {remedy}"
+
+
+def test_a_long_value_is_cut_short() -> None:
+    assert args.wanted("it", "x" * 500, False, "less") == f"it='{'x' * 99}: give less"
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [(0, 0.0), (1.5, 1.5), (timedelta(minutes=2), 120.0), (3e9, 3e9)]
+)
+def test_a_time_is_taken_as_seconds(value: Any, seconds: float) -> None:
+    assert args.in_seconds("it", value) == seconds
+    assert type(args.in_seconds("it", value)) is float
+
+
+@pytest.mark.parametrize("value", [-1, 3.1e9, True, None, math.nan, timedelta(seconds=-1), "1"])
+def test_what_is_not_a_time_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"it=.*: give seconds from 0 to 3e\+09"):
+        args.in_seconds("it", value)
+
+
+def test_a_text_is_one_that_utf_8_can_hold() -> None:
+    found = [args.is_text(one) for one in ("", "näher", "\ud800", b"", None)]
+    assert found == [True, True, False, False, False]
+
+
+PLAIN = [plain, len, int, lambda: 1, [].append, Callable_, Callable_(), Async, partial(plain)]
+
+
+@pytest.mark.parametrize("value", PLAIN)
+def test_what_does_its_work_when_called_is_taken(value: Any) -> None:
+    assert args.plain_function("it", value) is None
+    problem = args.coroutine_function("it", value)
+    assert problem == f"it is {value!r}; give a function made with 'async def'"
+
+
+@pytest.mark.parametrize("value", [coroutine, Async(), Async().method, partial(partial(coroutine))])
+def test_a_coroutine_function_is_told_from_a_plain_one(value: Any) -> None:
+    assert args.coroutine_function("it", value) is None
+    problem = args.plain_function("it", value)
+    what = getattr(value, "__qualname__", None) or repr(value)
+    how = "calling it would not run it; give a plain function"
+    assert problem == f"it is {what}, a coroutine function: {how}"
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (generator, "generator, a generator function"),
+        (partial(generator), ", a generator function"),
+        (stream, "stream, an asynchronous generator function"),
+        (None, "None, which cannot be called; give a function"),
+        ("text", "'text', which cannot be called; give a function"),
+    ],
+)
+def test_what_does_nothing_when_called_is_refused(value: Any, kind: str) -> None:
+    assert kind in (args.plain_function("it", value) or "")
+    assert args.coroutine_function("it", value)
+    assert (args.plain_function("it", value, or_none=True) is None) is (value is None)
+
+
+@pytest.mark.parametrize("value", [None, 5, [1], (), "text", range(3)])
+def test_a_value_is_finished(value: Any) -> None:
+    args.require_finished(value, "it")
+
+
+def test_work_that_nobody_will_do_is_refused_and_closed() -> None:
+    made, loop = generator(), asyncio.new_event_loop()
+    for value in (coroutine(), made, stream(), Future(), loop.create_future()):
+        with pytest.raises(args.NotAPlainFunction, match="it returned"):
+            args.require_finished(value, "it")
+    assert made.gi_frame is None
+    loop.close()
