@@ -1,4 +1,4 @@
-"""A rule for a fault proxy before ZooKeeper: replies that are held."""
+"""Requests told apart, and scenarios with each reply in turn lost."""
 
 from __future__ import annotations
 
