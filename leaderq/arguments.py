@@ -89,8 +89,7 @@ def in_seconds(name: str, value: Seconds) -> float:
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether it is a number that has a place among others."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_time(value: object) -> bool:
@@ -131,8 +130,9 @@ def plain_function(name: str, value: object, *, or_none: bool = False) -> Proble
 
 def coroutine_function(name: str, value: object) -> Problem:
     """An ``async def`` function, method or ``partial``: a call returns a coroutine."""
-    holds = callable(value) and _kind(value) == _COROUTINE
-    return unless(holds, f"{name} is {value!r}; give a function made with 'async def'")
+    return unless(
+        _kind(value) == _COROUTINE, f"{name} is {value!r}; give a function made with 'async def'"
+    )
 
 
 class NotAPlainFunction(ConfigurationError):
@@ -161,7 +161,7 @@ _COROUTINE = "a coroutine function"
 def _kind(value: Any) -> str:
     while isinstance(value, partial):
         value = value.func
-    if not (inspect.isroutine(value) or inspect.isclass(value)):
+    if not inspect.isroutine(value):
         value = getattr(type(value), "__call__", value)  # noqa: B004 - an object that is callable
     if inspect.iscoroutinefunction(value):
         return _COROUTINE

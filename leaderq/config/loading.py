@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leaderq.arguments import require
 from leaderq.config.kinds import InvalidValue
 from leaderq.config.settings import BY_NAME, DEFAULT, PREFIX, TABLE, Row, Settings
 from leaderq.errors import ConfigurationError
@@ -351,7 +350,8 @@ def load(
         if isinstance(value, Path) and (reason := _why_unreadable(value)):
             what = f"{found.places[key]}: {str(value)!r} cannot be read: {reason}"
             problems.append(f"{what}; name a file this user may read")
-    require(*problems)
+    if problems:
+        raise ConfigurationError(*problems)
     if career is not None and "career" not in found.values:
         found.values["career"], found.sources["career"] = career, "the class"
     settings = Settings(**found.values, options=careers.get(str(name), {}).get(_OPTIONS, {}))

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from leaderq import chance, host
-from leaderq.arguments import require
 from leaderq.config import kinds
 from leaderq.config.kinds import InvalidValue, ValueKind
+from leaderq.errors import ConfigurationError
 
 T = TypeVar("T")
 PREFIX = "LEADERQ_"
@@ -272,7 +272,8 @@ class Settings:
                     object.__setattr__(self, row.name, row.kind.check(value))
             except InvalidValue as error:
                 problems.append(f"{row.name}: {row.shown(value)!r} {error.why}; {error.remedy}")
-        require(*problems)
+        if problems:
+            raise ConfigurationError(*problems)
 
     @property
     def kafka_security(self) -> KafkaSecurity:

@@ -282,7 +282,7 @@ class KafkaSink:
         why = (
             next(verdicts, None)
             or next(iter(failed.values()), None)
-            or (client.trouble() if undone else None)
+            or (client.trouble() if undone or sending.left else None)
         )
         if isinstance(why, _VERDICTS):
             self._hear_verdict(sending, again, why)

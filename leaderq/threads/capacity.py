@@ -70,7 +70,7 @@ class WaitingLine(Generic[W]):
 
     def leave(self, waiter: Waiter[W]) -> None:
         """Let it wait no longer; those behind it may fit now."""
-        if not waiter.is_decided and waiter in self.waiters:
+        if waiter in self.waiters:
             self.waiters.remove(waiter)
             self.admit()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from leaderq import chance as dice
-from leaderq.arguments import at_least, is_number, require, wanted
+from leaderq.arguments import at_least, between, require, wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,14 @@ class Retry:
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
-        attempts, jitter = self.attempts, self.jitter
+        attempts = self.attempts
         is_count = attempts is None or (type(attempts) is int and attempts >= 1)
-        is_share = is_number(jitter) and 0 <= jitter <= 1
         require(
             wanted("attempts", attempts, is_count, "1 or more, or None for no limit"),
             at_least("first_s", self.first_s, 0, "seconds"),
             at_least("most_s", self.most_s, 0, "seconds"),
             at_least("factor", self.factor, 1),
-            wanted("jitter", jitter, is_share, "a share from 0 to 1"),
+            between("jitter", self.jitter, 0, 1),
         )
 
     def is_exhausted(self, failures: int) -> bool:

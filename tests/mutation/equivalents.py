@@ -113,4 +113,5 @@ EQUIVALENT: dict[str, str] = {
     "plain:5857b43d": "a class is called by its metaclass, which is no coroutine function",
     "config.kinds:e373690a": GIVEN,
     "config.kinds:ba5a93ab": GIVEN,
+    "threads.listeners:f23ebe13": "a type alias",
 }

@@ -36,12 +36,10 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.queues.consuming.pending": _tests(
         "queues/test_pending_names.py", "queues/test_pending_model.py"
     ),
-    "leaderq.writing.groups": _tests(
-        "queues/test_send_queue.py", "queues/test_send_queue_edges.py"
-    ),
+    "leaderq.writing.groups": _tests("queues/test_send_queue_edges.py"),
     "leaderq.threads.retry": _tests("threads/test_retry.py"),
     "leaderq.threads.capacity": _tests("threads/test_capacity.py"),
-    "leaderq.threads.listeners": _tests("threads/test_listeners_of_threads.py"),
+    "leaderq.threads.listeners": _tests("threads/test_listeners_of_threads.py", "test_events.py"),
     "leaderq.threads.waker": _tests("threads/test_waker.py"),
     "leaderq.coalescing.automaton": _tests(
         "coalescing/test_traffic_automaton.py",

@@ -352,7 +352,12 @@ class ConfluentSender(_Connection):
         try:
             self._give(message, partition, receipt)
         except self._confluent.KafkaException as exc:
-            raise self._translated(exc, f"sending to {message.topic!r}") from exc
+            error = self._translated(exc, f"sending to {message.topic!r}")
+            if exc.args[0].fatal() or exc.args[0].name() == "_FATAL":
+                # the end of the client, of which this message is the first to hear: not its fault
+                self._fatal = self._fatal or error
+                raise KafkaAway(str(error)) from exc
+            raise error from exc
         except BufferError as exc:
             raise KafkaAway(f"Kafka {self._settings.address!r} takes no more at present") from exc
         return receipt

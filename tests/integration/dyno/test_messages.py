@@ -1,14 +1,22 @@
-"""Pushing, popping and settling on a real server."""
+"""Pushing, popping and settling on a real server; ids of one's own; the same on asyncio."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 
 import pytest
 
-from leaderq.dyno import Duplicate, DynoQueue, Message, OnConflict, StaleLease, Unique
-from leaderq.queues import Retry
+from leaderq.dyno import (
+    AsyncDynoQueue,
+    Duplicate,
+    DynoQueue,
+    Message,
+    OnConflict,
+    StaleLease,
+    Unique,
+)
 from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
@@ -29,22 +37,6 @@ def test_what_is_due_comes_by_priority_and_then_in_order(session: Session) -> No
         assert queue.ack(popped) == [None] * 5
         assert queue.pop(1) == []
         assert queue.shard_sizes() == {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
-
-
-def test_a_failed_message_comes_again_and_is_dead_after_as_many_failures_as_the_policy_says(
-    session: Session,
-) -> None:
-    with DynoQueue(session, "/d", retry=Retry(attempts=3, first_s=0.01)) as queue:
-        queue.push(Message(id="mine", payload=b"bad"))
-        for failures in range(3):
-            (one,) = queue.pop(1, 30)
-            assert (one.failures, one.deliveries) == (failures, failures + 1)
-            one.nack("no" if failures < 2 else None)
-        assert queue.shard_sizes()["0"] == {"messages": 0, "resting": 0, "leased": 0, "dead": 1}
-        (letter,) = queue.dead_letters.browse()
-        assert (letter.failures, letter.error) == (3, "no"), (
-            "the last failure counts, with or without an error"
-        )
 
 
 def test_a_lease_that_is_over_passes_to_another_and_the_former_owner_changes_nothing(
@@ -181,3 +173,72 @@ def test_of_many_that_replace_one_message_at_once_one_survives(opened: Open) -> 
     assert queues[0].find_stale() == []
     for queue in queues:
         queue.close()
+
+
+def test_messages_are_pushed_popped_and_settled_on_asyncio(session: Session) -> None:
+    async def main() -> None:
+        async with AsyncDynoQueue(DynoQueue(session, "/d")) as queue:
+            await queue.push([Message(payload=b"1"), Message(payload=b"2")])
+            seen = []
+            async for one in queue:
+                async with one:
+                    seen.append(await one.payload())
+                if len(seen) == 2:
+                    break
+            assert seen == [b"1", b"2"]
+            assert await queue.pop(1) == []
+            assert await queue.run(DynoQueue.size) == 0
+
+    asyncio.run(main())
+
+
+def test_a_pop_that_is_cancelled_keeps_no_message(session: Session) -> None:
+    async def main() -> None:
+        async with AsyncDynoQueue(DynoQueue(session, "/d")) as queue:
+            waiting = [asyncio.create_task(queue.pop(1, None)) for _ in range(4)]
+            await asyncio.sleep(0.05)
+            pushing = asyncio.create_task(
+                queue.push([Message(payload=b"%d" % number) for number in range(4)])
+            )
+            for task in waiting:
+                task.cancel()
+            await pushing
+            seen = set()
+            while len(seen) < 4:
+                for one in await queue.pop(4, 30):
+                    seen.add(await one.payload())
+                    await one.ack()
+
+    asyncio.run(main())
+
+
+def test_a_block_that_is_cancelled_releases_and_one_that_raises_has_failed(
+    session: Session,
+) -> None:
+    async def main() -> None:
+        async with AsyncDynoQueue(DynoQueue(session, "/d")) as queue:
+            await queue.push(Message(payload=b"1"))
+
+            async def work() -> None:
+                (one,) = await queue.pop(1, 30)
+                async with one:
+                    began.set()
+                    await asyncio.sleep(3600)
+
+            began = asyncio.Event()
+            task = asyncio.create_task(work())
+            await began.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            (one,) = await queue.pop(1, 30)
+            assert one.delivery.failures == 0
+            with pytest.raises(ValueError):
+                async with one:
+                    raise ValueError("no")
+            (again,) = await queue.pop(1, 30)
+            assert again.delivery.failures == 1
+            with pytest.raises(StaleLease):
+                await one.ack()
+
+    asyncio.run(main())

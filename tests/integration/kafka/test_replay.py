@@ -136,7 +136,7 @@ def test_a_replay_that_was_interrupted_goes_on_where_it_was(dead):
     def interrupt(_: float) -> None:
         raise Interrupted
 
-    with DeadLetterReplay(dead.address, dead.topic, dead.career, rate_per_s=16.0) as work:
+    with DeadLetterReplay(dead.address, dead.topic, dead.career, rate_per_s=0.25) as work:
         with pytest.raises(Interrupted):
             work.run(interrupt)
         counts = work.counts
@@ -169,7 +169,7 @@ def test_of_two_replays_at_once_the_later_one_goes_on_and_the_earlier_one_ends(d
     def overtaken(_: float) -> None:
         assert dead.replay().sent > 0
 
-    with DeadLetterReplay(dead.address, dead.topic, dead.career, rate_per_s=16.0) as earlier:
+    with DeadLetterReplay(dead.address, dead.topic, dead.career, rate_per_s=0.25) as earlier:
         with pytest.raises(RequestRefused, match=r"another replay of group .* has begun"):
             earlier.run(overtaken)
         assert 0 < earlier.counts.sent < COUNT

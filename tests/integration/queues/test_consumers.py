@@ -55,25 +55,6 @@ def test_what_a_dead_consumer_held_goes_to_an_idle_one(
             held.released.set()
 
 
-def test_pausing_stops_what_is_not_begun_and_an_operator_can_do_it_too(session: Session) -> None:
-    fill(session, [b"%d" % number for number in range(10)])
-    held = Held()
-    with consuming(session, held) as queue:
-        assert held.entered.wait(60)
-        queue.engine.pause_switch.set(True)
-        held.released.set()
-        eventually(lambda: queue.engine.ready.takers == 1)
-        assert held.seen.values == [b"0"]
-        session.ensure_path(f"{PATH}-meta/control")
-        session.set(f"{PATH}-meta/control", b'{"paused": true}')
-        eventually(lambda: queue.engine.pause_switch._by_operator)
-        queue.engine.pause_switch.set(False)
-        assert queue.engine.pause_switch.is_paused
-        assert held.seen.values == [b"0"]
-        session.set(f"{PATH}-meta/control", b"{}")
-        assert len(held.seen.wait_for(10)) == 10
-
-
 def test_closing_does_not_wait_for_a_consumer_that_hangs_and_what_it_does_is_acknowledged_later(
     session: Session,
 ) -> None:

@@ -96,7 +96,13 @@ def test_a_paused_queue_begins_nothing_until_it_is_resumed(session: Session) -> 
     with queue:
         queue.put(b"b")
         assert queue.is_paused
+        session.ensure_path(f"{PATH}-meta/control")
+        session.set(f"{PATH}-meta/control", b'{"paused": true}')  # as an operator does
+        eventually(lambda: queue._consumption.engine.pause_switch._by_operator)
         queue.resume()
+        assert queue.is_paused
+        assert seen.values == []
+        session.set(f"{PATH}-meta/control", b"{}")
         assert seen.wait_for(1) == [b"b"]
 
 

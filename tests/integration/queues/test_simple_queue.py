@@ -47,16 +47,6 @@ def test_an_empty_queue_has_no_element_and_removing_from_it_is_an_error(queue, o
         queue.element()
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_taker_waits_for_an_item_and_is_woken(queue, other, times):
-    with ThreadPoolExecutor(1) as pool:
-        for number in range(times):
-            taken = pool.submit(other.take)
-            eventually(taken.running)
-            queue.offer(b"%d" % number)
-            assert taken.result(60) == b"%d" % number
-
-
 def test_foreign_children_are_left_alone(queue, session):
     session.ensure_path("/queue/foreign")
     session.create("/queue/queue-", sequential=True)

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,20 @@ from leaderq import Session
 from leaderq.queues.wire.names import QueueKind
 from leaderq.testing import eventually
 
-HOLDER = Path(__file__).with_name("holder.py")
+HOLDER = """
+import sys, threading
+from leaderq import connect
+from leaderq.queues import DistributedQueue
+
+def hold(value):
+    print(value.decode(), flush=True)
+    threading.Event().wait()
+
+address, path, lock_path = sys.argv[1:]
+session = connect(address, timeout_s=8.0)
+DistributedQueue(session, path, lock_path=lock_path, consumer=hold).start()
+threading.Event().wait()
+"""
 ITEMS = 10_000
 
 
@@ -115,11 +127,11 @@ def _is_empty(session: Session, path: str) -> bool:
 
 @pytest.fixture
 def holder(zookeeper_server: Any) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts ``holder.py``; gives the process once it holds an item."""
+    """Starts a consumer of ours that never finishes; gives the process once it holds an item."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(path: str, lock_path: str) -> subprocess.Popen[str]:
-        command = [sys.executable, str(HOLDER), zookeeper_server.address, path, lock_path]
+        command = [sys.executable, "-c", HOLDER, zookeeper_server.address, path, lock_path]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         assert started[-1].stdout is not None
         assert started[-1].stdout.readline()

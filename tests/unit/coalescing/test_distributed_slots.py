@@ -63,11 +63,6 @@ def test_a_root_that_is_no_place_for_slots_is_refused(root):
         validated_root(root)
 
 
-def test_a_token_is_never_made_twice():
-    place = KeyZnodes.of("/root", "k")
-    assert len({place.new_token() for _ in range(1000)}) == 1000
-
-
 def at(slot: int, token: str, number: int) -> SlotHolder:
     return SlotHolder(slot, token, number, 1)
 

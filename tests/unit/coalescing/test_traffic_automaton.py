@@ -1,4 +1,4 @@
-"""The rule of one key, as lists of events, and against a model for any events."""
+"""The rule of one key, row by row. Any events beside a model: ``test_coordinator_model.py``."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ def test_the_table_holds_row_by_row(waiters, line, event, owner, after, answer, 
     assert getattr(automaton, event)(owner) is answer
     assert automaton.state is after
     assert automaton.line == tuple(line_after)
+    assert (automaton.head, automaton.waiting) == (
+        line_after[0] if line_after else None,
+        tuple(line_after[1:]),
+    )
+    assert TrafficAutomaton().waiters == 1
 
 
 def test_a_newcomer_displaces_whoever_has_waited_longest_and_waits_last():

@@ -151,6 +151,11 @@ def test_errors_of_ours_hold_what_they_are_about() -> None:
             retry(1, 2.0, max_backoff_s=2.0),
             OnError(retries=1, backoff_s=2.0, max_backoff_s=2.0, holds_up=True),
         ),
+        (
+            retry(2, then=skip(except_=KeyError)),
+            OnError(Ending.SKIP, None, 2, 0.5, 30.0, 3, True, None, (KeyError,), 100),
+        ),
+        (retry(1, 0.0), OnError(retries=1, backoff_s=0.0, max_backoff_s=30.0, holds_up=True)),
     ],
 )
 def test_a_policy_is_what_was_asked_for(given: Any, expected: OnError) -> None:
@@ -178,6 +183,7 @@ def test_a_policy_is_what_was_asked_for(given: Any, expected: OnError) -> None:
         (retry(1, True), "retry(backoff_s=True)"),
         (retry(1, math.nan), "retry(backoff_s=nan)"),
         (retry(1, math.inf), "retry(backoff_s=inf)"),
+        (retry(1, max_backoff_s=math.inf), "retry(max_backoff_s=inf)"),
         (retry(1, "x", max_backoff_s=4.0), "retry(backoff_s='x')"),  # type: ignore[arg-type]
         (retry(1, 5.0, max_backoff_s="x"), "retry(max_backoff_s='x')"),  # type: ignore[arg-type]
         (retry(1, 5.0, max_backoff_s=True), "retry(max_backoff_s=True)"),
@@ -249,6 +255,7 @@ def test_attempts_back_off_twice_as_long_each_time_and_then_end() -> None:
         RetryAfter(5.0),
         Ending.SKIP,
     ]
+    assert OnError().decision(1) is Ending.RAISE
     assert (Ending.RAISE.passes_over, Ending.SKIP.passes_over) == (False, True)
     assert Ending.DEAD_LETTER.passes_over
 
@@ -257,7 +264,7 @@ def test_attempts_back_off_twice_as_long_each_time_and_then_end() -> None:
 
 
 def test_a_hold_up_lasts_five_minutes_and_begins_again_after() -> None:
-    assert (on_error.LONGEST_S, on_error.MOST_IN_A_ROW) == (300.0, 100)
+    assert (on_error.LONGEST_S, on_error.MOST_IN_A_ROW, on_error.DEATHS) == (300.0, 100, 3)
     found = OnError(backoff_s=1.0, max_backoff_s=9.0)
     hold_ups = HoldUps(found)
     assert not hold_ups.is_held_up

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_sink import Make, ScriptedSink
+from scripted_sink import Make, ScriptedSink, is_away, takes
 
 from leaderq.errors import BufferFull
 from leaderq.producing import (
@@ -72,3 +73,18 @@ def test_memory_is_bounded_by_default(sink: ScriptedSink) -> None:
     assert one.snapshot().memory_items == 10_000
     sink.open.set()
     assert one.close()
+
+
+def test_only_so_many_futures_wait_for_requests_in_the_journal(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    one = producer(journal=tmp_path, max_items=1, max_waiters=2, when_full=WhenFull.RAISE)
+    one.send("in memory")
+    futures = [one.submit(number) for number in range(2)]
+    with pytest.raises(BufferFull, match=r"2 futures wait .* \(max_waiters\)"):
+        one.submit(2)
+    assert one.send("without a future")
+    assert one.snapshot().balance.refused == {"too many futures": 1}
+    sink.now(takes)
+    assert [future.result(30) for future in futures] == [None, None]

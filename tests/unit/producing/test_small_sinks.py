@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from leaderq import clock
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
     PutsFailed,
+    SinkAway,
     SinkBroken,
     SinkBusy,
     TooLarge,
@@ -74,6 +76,28 @@ class TestCallableSink:
             outcome = CallableSink(lambda batch, call=call: call(batch)).send([1], 1.0)
             assert list(outcome.again) == [0]
             assert isinstance(outcome.error, SinkBroken)
+
+
+class TestKafkaSink:
+    def test_the_end_of_a_client_is_no_message_s_fault_and_another_client_sends_it(self) -> None:
+        from confluent_kafka import KafkaError, KafkaException
+
+        from leaderq.kafka.clients.confluent_producer import ConfluentSender
+        from leaderq.kafka.sink import KafkaSink
+
+        class Ending(ConfluentSender):
+            def open(self, timeout_s: float) -> None:
+                self._counts["t"] = (1, clock.now_s())
+
+            def _give(self, *_: Any) -> None:
+                raise KafkaException(KafkaError(KafkaError._FATAL, "too large, some time ago"))
+
+        sink = KafkaSink("nowhere:1", "t", client="confluent")
+        sink._make = Ending  # type: ignore[assignment]
+        outcome = sink.send([b"a", b"b"], 1.0)
+        assert (outcome.refused, list(outcome.again)) == ({}, [0, 1])
+        assert isinstance(outcome.error, SinkAway)
+        assert sink._client is None
 
 
 class FakeQueue:

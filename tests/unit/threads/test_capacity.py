@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from leaderq.errors import QueueClosed
 from leaderq.testing import eventually
-from leaderq.threads import Capacity
+from leaderq.threads import Capacity, WaitingLine
 
 LONG_S = 60.0
 
@@ -84,7 +84,7 @@ def test_closing_refuses_those_who_wait_and_those_who_come() -> None:
     errors = [asker.answer for asker in askers]
     assert [str(error) for error in errors] == ["closed"] * 3
     assert len({id(error) for error in errors}) == 3  # one traceback each
-    with pytest.raises(QueueClosed):
+    with pytest.raises(QueueClosed, match=r"^closed$"):
         capacity.acquire()
     with pytest.raises(QueueClosed):
         capacity.take()
@@ -157,6 +157,49 @@ def test_more_than_was_taken_cannot_be_released() -> None:
         with pytest.raises(ValueError, match="only 1 items of 10 bytes"):
             capacity.release(items, size)
     assert (capacity.items, capacity.bytes) == (1, 10)
+
+
+class Interrupted(WaitingLine[str]):
+    """A line with room for those in ``room``, where Ctrl-C hits whoever wakes one of them first."""
+
+    def __init__(self, *names: str, room: str = "") -> None:
+        self.room, self.entered, self.woken = room, list[str](), list[str]()
+        super().__init__(lambda name: name in self.room, self.entered.append)
+        self.ones = {name: self.join(name, lambda name=name: self.wake(name)) for name in names}
+
+    def wake(self, name: str) -> None:
+        self.woken.append(name)
+        if self.woken.count(name) == 1:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("is_admitted_again", [True, False])
+def test_who_was_admitted_or_refused_before_an_interrupt_is_woken_again_and_stays_so(
+    is_admitted_again: bool,
+) -> None:
+    line = Interrupted("a", "b", room="a")
+    with pytest.raises(KeyboardInterrupt):
+        line.admit()
+    if is_admitted_again:
+        line.admit()
+    with pytest.raises(KeyboardInterrupt):
+        line.close(closed)
+    a, b = line.ones.values()
+    first = b.refusal
+    line.close(lambda: QueueClosed("closed again"))
+    assert (a.is_admitted, a.refusal, b.is_admitted, b.refusal) == (True, None, False, first)
+    assert (line.entered, line.woken, len(line)) == (["a"], ["a", "a", "b", "b"], 0)
+
+
+@pytest.mark.parametrize("others", ["", "b"])
+def test_one_that_leaves_as_it_is_woken_takes_nobody_along(others: str) -> None:
+    line: WaitingLine[str] = WaitingLine(lambda name: name == "a")
+    a = line.join("a", lambda: line.leave(a))
+    for name in others:
+        line.join(name, lambda: None)
+    line.admit()
+    assert a.is_admitted and [one.what for one in line.waiters] == list(others)
+    line.leave(a)
 
 
 STEPS = st.lists(

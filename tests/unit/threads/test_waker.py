@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import signal
@@ -9,8 +10,9 @@ import threading
 
 import pytest
 
+from leaderq.clock import now_s
 from leaderq.testing.waiting import patience
-from leaderq.threads import Waker
+from leaderq.threads import TaskWaker, Waker
 from leaderq.threads.waker import bounded_s
 
 LONG_S = 60.0
@@ -115,3 +117,24 @@ def test_two_who_wake_at_once_wake_one_waiter() -> None:
     waker = Waker()
     waker._lock = Overtaken()  # type: ignore[assignment]
     waker.wake()
+
+
+def test_a_task_is_woken_by_any_thread_and_not_once_its_loop_is_closed() -> None:
+    async def waiting() -> TaskWaker:
+        waker = TaskWaker()
+        await waker.wait(0.01)  # nobody wakes it
+        for timeout_s in (LONG_S, None):
+            threading.Timer(0.02, waker.wake).start()
+            await waker.wait(timeout_s)
+        assert waker.wake()
+        await waker.wait(0.05)  # at once
+        before_s = now_s()
+        await waker.wait(0.2)  # neither that wake nor the former time-out ends it
+        assert 0.15 < now_s() - before_s < LONG_S / 2
+        return waker
+
+    assert asyncio.run(waiting()).wake() is False
+
+
+def test_a_time_out_is_at_least_0() -> None:
+    assert (bounded_s(-1), bounded_s(0.5)) == (0.0, 0.5)

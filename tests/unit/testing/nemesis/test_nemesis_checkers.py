@@ -158,22 +158,21 @@ FREEZES = [Kind.FREEZE_WORKER, Kind.FREEZE_TREE, Kind.FREEZE_BOTH]
 
 
 @pytest.mark.parametrize("kind", FREEZES)
-def test_a_thawed_worker_has_a_tenth_of_a_second(kind: Kind) -> None:
-    assert (
-        nothing_after_its_term(frozen(kind, effect(9.05, 1, 1), effect(9.099, 1, 1)), BOUNDS) == []
-    )
-    assert nothing_after_its_term(frozen(kind, effect(9.101, 1, 1)), BOUNDS)
-
-
-@pytest.mark.parametrize("kind", FREEZES)
-def test_a_thawed_worker_may_begin_the_one_unit_that_it_was_about_to_begin(kind: Kind) -> None:
-    assert nothing_after_its_term(frozen(kind, unit(9.01, 1, 1)), BOUNDS) == []
-    assert nothing_after_its_term(frozen(kind, unit(9.01, 1, 1), unit(9.02, 1, 1)), BOUNDS)
-    assert nothing_after_its_term(frozen(kind, unit(9.11, 1, 1)), BOUNDS)
-
-
-def test_no_belief_is_excused_by_a_freeze() -> None:
-    assert nothing_after_its_term(frozen(Kind.FREEZE_BOTH, believed(9.01, 1, 1)), BOUNDS)
+@pytest.mark.parametrize(
+    ("late", "is_excused"),
+    [
+        ([effect(9.05, 1, 1), effect(9.099, 1, 1)], True),
+        ([effect(9.101, 1, 1)], False),
+        ([unit(9.01, 1, 1)], True),  # the one that it was about to begin
+        ([unit(9.01, 1, 1), unit(9.02, 1, 1)], False),
+        ([unit(9.11, 1, 1)], False),
+        ([believed(9.01, 1, 1)], False),
+    ],
+)
+def test_a_thawed_worker_has_a_tenth_of_a_second_and_one_unit_and_may_believe_nothing(
+    kind: Kind, late: list[Line], is_excused: bool
+) -> None:
+    assert (nothing_after_its_term(frozen(kind, *late), BOUNDS) == []) is is_excused
 
 
 @pytest.mark.parametrize("kind", [Kind.KILL_GUARDIAN, Kind.KILL_BOTH])

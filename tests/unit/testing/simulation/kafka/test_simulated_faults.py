@@ -105,13 +105,6 @@ def test_a_commit_that_never_arrives_is_neither_stored_nor_known_not_to_be(scene
     assert scene.stored is None
 
 
-def test_a_commit_without_any_coordinator_is_given_up(scene: Scene) -> None:
-    consumer = scene.member()
-    scene.kafka.acts(lambda cluster: cluster.stop(0))
-    with pytest.raises(KafkaAway):
-        consumer.commit({WHERE: 5}, "").done(30.0)
-
-
 def test_a_late_commit_overtakes_nothing_that_a_newer_member_has_committed(scene: Scene) -> None:
     former = scene.member()
     scene.network.script = [Passage(there_s=10.0)]
@@ -154,14 +147,6 @@ def test_the_gate_is_asked_before_each_request_to_join(scene: Scene) -> None:
 
 
 # ---- reading
-
-
-def test_a_fetch_that_nobody_answers_is_given_up_after_the_requests_time(scene: Scene) -> None:
-    scene.feed(b"1")
-    consumer = scene.member(request_timeout_s=3.0)
-    scene.network.script = [NEVER_ARRIVES]
-    assert consumer.poll(2.0, 10) == {}
-    assert [row.value for row in consumer.poll(2.0, 10)[WHERE]] == [b"1"]
 
 
 def test_a_position_that_is_gone_is_an_error_each_time(scene: Scene) -> None:
