@@ -99,7 +99,6 @@ def test_a_wait_ends_at_the_deadline_with_the_term_over(
     assert term.wait(0.5)
     assert (waited, at.now) == ([4.0, 0.5], 104.5)
     assert term.wait(0.0)
-    assert term.wait(0.5)
     assert not term.wait(50.0)
     assert (waited, at.now) == ([4.0, 0.5, 5.5], 110.0)
     assert (term.reason, is_on(term)) == (Reason.LEASE, False)
