@@ -8,7 +8,7 @@ seeds; and in each of them nobody may begin a term that another one still believ
 =======  ===========================================================================================
 bug      where the rest of it is tested
 =======  ===========================================================================================
-7        refused logins and ACLs: tests/faults/election/test_bugs_on_real_servers.py; what is about
+7        refused logins: tests/faults/election/test_bugs_on_real_servers.py; what is about
          interrupts, a thread that dies and closed sessions is here
 14       a listener that *waits* on the event thread is refused:
          tests/faults/election/test_bugs_on_real_servers.py; one that holds the thread is here
