@@ -117,6 +117,8 @@ class PendingNames:
     def add(self, name: str) -> None:
         """A name was created, or is free again."""
         self._gone.discard(name)
+        if name in self._added_names or self._is_ahead(name):
+            return  # it stands once, so that it can be discarded
         if name not in self.in_hand and name not in self._rests:
             heapq.heappush(self._added, (self._key(name), name))
             self._added_names.add(name)

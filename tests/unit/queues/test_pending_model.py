@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leaderq import chance
@@ -59,6 +59,8 @@ STEPS = st.lists(
 )
 
 
+@example([("add", 0, 0), ("add", 0, 0), ("discard", 0, 0)])
+@example([("list", 1, 1), ("add", 1, 0), ("discard", 1, 0)])
 @given(STEPS)
 def test_what_is_taken_is_what_a_look_at_everything_would_take(
     steps: list[tuple[str, int, int]],
