@@ -22,13 +22,14 @@ _BROKEN = Hungup()
 class _Stream:
     """One direction: messages arrive in order, each after its delay."""
 
-    __slots__ = ("_held", "_last_s", "_network", "_world", "is_cut", "is_over")
+    __slots__ = ("_held", "_last_s", "_network", "_overtaken", "_world", "is_cut", "is_over")
 
     def __init__(self, network: Network) -> None:
         self._network = network
         self._world = network.world
         self._last_s = 0.0
         self._held: deque[Callable[[], object]] = deque()
+        self._overtaken: list[Callable[[], object]] = []  # by the cut: before what is held
         self.is_cut = False
         self.is_over = False
 
@@ -45,20 +46,22 @@ class _Stream:
     def _arrived(self, arrive: Callable[[], object]) -> None:
         if self.is_over:
             return
-        if self.is_cut:  # it was under way when the cut came
-            self._held.append(arrive)
+        if self.is_cut:
+            self._overtaken.append(arrive)
             return
         arrive()
 
     def heal(self) -> None:
         self.is_cut = False
-        held, self._held = self._held, deque()
+        held = [*self._overtaken, *self._held]
+        self._held, self._overtaken = deque(), []
         for arrive in held:
             self.carry(arrive)
 
     def end(self) -> None:
         self.is_over = True
         self._held.clear()
+        self._overtaken.clear()
 
 
 class Connection:
