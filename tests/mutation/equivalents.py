@@ -31,7 +31,6 @@ EQUIVALENT: dict[str, str] = {
     "zookeeper.paths:10e8dea6": QUICK_WAY,
     "dyno.index:24a53109": HEAP_IS_CLEANED,
     "dyno.index:ad82cb9a": HEAP_IS_CLEANED,
-    "dyno.index:ede7f70d": HEAP_IS_CLEANED,
     "dyno.index:cfafd19a": HEAP_IS_CLEANED,
     "dyno.index:cd36e960": "messages without a group are in no heap of a group",
     "dyno.index:64270275": PUT_BACK,

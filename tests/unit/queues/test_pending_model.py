@@ -60,7 +60,7 @@ STEPS = st.lists(
 
 
 @example([("add", 0, 0), ("add", 0, 0), ("discard", 0, 0)])
-@example([("list", 1, 1), ("add", 1, 0), ("discard", 1, 0)])
+@example([("list", 0, 2), ("add", 2, 0), ("discard", 2, 0)])
 @given(STEPS)
 def test_what_is_taken_is_what_a_look_at_everything_would_take(
     steps: list[tuple[str, int, int]],
