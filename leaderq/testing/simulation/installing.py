@@ -32,7 +32,7 @@ _lives = 0
 _THREADS: dict[str, Callable[..., Any]] = {
     "Lock": simulated.SimulatedLock,
     "RLock": simulated.SimulatedRLock,
-    "Condition": simulated.SimulatedCondition,
+    "Condition": simulated.condition,
     "Event": simulated.SimulatedEvent,
     "Semaphore": simulated.SimulatedSemaphore,
     "BoundedSemaphore": simulated.SimulatedSemaphore,

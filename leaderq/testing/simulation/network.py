@@ -39,9 +39,9 @@ class _Stream:
         if self.is_cut or self._held:
             self._held.append(arrive)
             return
-        at_s = max(self._last_s, self._world.now_s + self._network.delay_s())
-        self._last_s = at_s
-        self._world.at(at_s - self._world.now_s, partial(self._arrived, arrive))
+        now_s = self._world.now_s
+        self._last_s = at_s = max(self._last_s, now_s + self._network.delay_s())
+        self._world.arrive(now_s + (at_s - now_s), partial(self._arrived, arrive))
 
     def _arrived(self, arrive: Callable[[], object]) -> None:
         if self.is_over:

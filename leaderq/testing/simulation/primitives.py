@@ -146,13 +146,19 @@ class SimulatedRLock(SimulatedLock):
     __enter__ = acquire
 
     def release(self, *_: object) -> None:
-        task = None if _world is None else _world.current
+        world = _world
+        task = None if world is None else world.current
         if not self._count or self._owner is not task:
             raise RuntimeError("cannot release un-acquired lock")
         self._count -= 1
-        if not self._count:
-            self._owner = None
+        if self._count:
+            return
+        self._owner = None
+        if world is None or self._waiters or world.over or world.countdown <= 1:
             super().release()
+        else:  # the same, where nobody waits and nobody else is to run
+            self._locked = False
+            world.countdown -= 1
 
     __exit__ = release
 
@@ -169,43 +175,30 @@ class SimulatedRLock(SimulatedLock):
         self._owner, self._count = (None if _world is None else _world.current), count
 
 
-class SimulatedCondition:
-    """As ``threading.Condition``."""
+class _Condition:
+    """What ``threading.Condition`` does, on a lock that is its own or another's."""
 
-    __slots__ = ("_is_owned", "_lock", "_waiters", "acquire", "release")
+    __slots__ = ()
 
-    def __init__(self, lock: Any = None) -> None:
-        self._lock: Any = SimulatedRLock() if lock is None else lock
-        self.acquire = self._lock.acquire
-        self.release = self._lock.release
-        is_reentrant = isinstance(self._lock, SimulatedRLock)
-        self._is_owned = self._lock._is_owned if is_reentrant else self._lock.locked
-        self._waiters: deque[Task] = deque()
-
-    def __enter__(self) -> bool:
-        return bool(self.acquire())
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
+    _sleepers: deque[Task]
+    _is_owned: Callable[[], bool]
+    _release_save: Callable[[], Any]
+    _acquire_restore: Callable[[Any], object]
 
     def wait(self, timeout: float | None = None) -> bool:
         if not self._is_owned():
             raise RuntimeError("cannot wait on un-acquired lock")
-        world, task = _the_world(), running()
-        self._waiters.append(task)
-        is_reentrant = isinstance(self._lock, SimulatedRLock)
-        saved = self._lock._release_save() if is_reentrant else self._lock.release()
+        world, task, sleepers = _the_world(), running(), self._sleepers
+        sleepers.append(task)
+        saved = self._release_save()
         woken = False
         try:
             # notified while releasing the lock: then it is not among those who wait any more
-            woken = task not in self._waiters or world.park(timeout)
+            woken = task not in sleepers or world.park(timeout)
         finally:
-            if not woken and task in self._waiters:
-                self._waiters.remove(task)
-            if is_reentrant:
-                self._lock._acquire_restore(saved)
-            else:
-                self._lock.acquire()
+            if not woken and task in sleepers:
+                sleepers.remove(task)
+            self._acquire_restore(saved)
         return woken
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
@@ -223,15 +216,56 @@ class SimulatedCondition:
     def notify(self, n: int = 1) -> None:
         if not self._is_owned():
             raise RuntimeError("cannot notify on un-acquired lock")
-        waiters = self._waiters
-        while n and waiters:
-            task = waiters.popleft()
+        sleepers = self._sleepers
+        while n and sleepers:
+            task = sleepers.popleft()
             if _world is not None:
                 _world.wake(task)
             n -= 1
 
     def notify_all(self) -> None:
         self.notify(-1)
+
+
+class SimulatedCondition(_Condition, SimulatedRLock):  # type: ignore[misc]
+    """One that is its own lock, as most are."""
+
+    __slots__ = ("_sleepers",)
+
+    def __init__(self) -> None:
+        self._locked = False
+        self._waiters: deque[Task] = deque()
+        self._owner: Task | None = None
+        self._count = 0
+        self._sleepers = deque()
+
+
+class _ConditionOf(_Condition):
+    """One on a lock that was there before."""
+
+    def __init__(self, lock: SimulatedLock) -> None:
+        self._sleepers = deque()
+        self.acquire = lock.acquire
+        self.release = lock.release
+        if isinstance(lock, SimulatedRLock):
+            self._is_owned = lock._is_owned
+            self._release_save = lock._release_save
+            self._acquire_restore = lock._acquire_restore
+        else:
+            self._is_owned = lock.locked
+            self._release_save = lock.release
+            self._acquire_restore = lambda _saved: lock.acquire()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def condition(lock: SimulatedLock | None = None) -> SimulatedCondition | _ConditionOf:
+    """As ``threading.Condition``."""
+    return SimulatedCondition() if lock is None else _ConditionOf(lock)
 
 
 class SimulatedEvent:
@@ -270,7 +304,7 @@ class SimulatedEvent:
             return True
         if timeout is not None and timeout <= 0:
             return False
-        task = running()
+        task = world.current or running()
         self._waiters.append(task)
         try:
             woken = world.park(timeout)
@@ -284,7 +318,7 @@ class SimulatedSemaphore:
     """As ``threading.Semaphore``."""
 
     def __init__(self, value: int = 1) -> None:
-        self._changed = SimulatedCondition(SimulatedLock())
+        self._changed = _ConditionOf(SimulatedLock())
         self._value = value
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
@@ -491,10 +525,11 @@ class SimulatedQueue:
         return self.get(block=False)
 
     def _waited(self, waiters: deque[Task], timeout_s: float | None) -> bool:
-        task = running()
+        world = _world or _the_world()
+        task = world.current or running()
         waiters.append(task)
         try:
-            return task.process.world.park(timeout_s)
+            return world.park(timeout_s)
         except BaseException:
             # woken for an item that it will not take
             if task not in waiters and waiters is self._getters and self.queue and waiters:

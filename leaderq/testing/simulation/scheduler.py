@@ -34,6 +34,7 @@ _MOST_STEPS_AT_ONCE = 200_000
 _MOST_READS_AT_ONCE = 20_000
 _SPIN_S = 0.001
 _LAST_TRIES = 50
+_ACTION = -1
 
 
 class Killed(BaseException):
@@ -76,9 +77,9 @@ class Process:
         self.exit_code: int | None = None
         neighbour = next((one for one in reversed(world.processes) if one.host == host), None)
         # at the reading of the world's clock below; processes of one host have one clock
-        self._clock_s = 1000.0 + pid if neighbour is None else neighbour.clock_s()
-        self._clock_at_s = world.now_s
-        self._stands_still = False
+        self.clock_at = 1000.0 + pid if neighbour is None else neighbour.clock_s()
+        self.clock_at_s = world.now_s
+        self.stands_still = False
         self.stalled: list[Task] = []
         self.late: list[tuple[Task, int]] = []
         self.tasks: list[Task] = []
@@ -91,9 +92,9 @@ class Process:
 
     def clock_s(self) -> float:
         """Its own monotonic clock, in seconds."""
-        if self._stands_still:
-            return self._clock_s
-        return self._clock_s + (self.world.now_s - self._clock_at_s) * self.rate
+        if self.stands_still:
+            return self.clock_at
+        return self.clock_at + (self.world.now_s - self.clock_at_s) * self.rate
 
     def calendar_s(self) -> float:
         """Its own calendar, in seconds since 1970."""
@@ -101,7 +102,7 @@ class Process:
 
     def run_clock(self, rate: float) -> None:
         """Let its clock run at ``rate`` from now on; what waits already is not told."""
-        self._clock_s, self._clock_at_s = self.clock_s(), self.world.now_s
+        self.clock_at, self.clock_at_s = self.clock_s(), self.world.now_s
         self.rate = rate
 
     def spawn(self, target: Callable[[], object], name: str) -> Task:
@@ -136,8 +137,8 @@ class Process:
         if not self.alive or not self.frozen:
             return
         self.frozen = False
-        if self._stands_still:
-            self._stands_still, self._clock_at_s = False, self.world.now_s
+        if self.stands_still:
+            self.stands_still, self.clock_at_s = False, self.world.now_s
         self.world.note("thawed", process=self.name)
         self.world.make_ready(self.stalled)
         self.stalled = []
@@ -150,7 +151,7 @@ class Process:
     def freeze_with_clock(self) -> None:
         """Stop it and its clock, as when a virtual machine is paused: it will not see the time."""
         self.freeze()
-        self._clock_s, self._stands_still = self.clock_s(), True
+        self.clock_at, self.stands_still = self.clock_s(), True
 
 
 class Task:
@@ -219,7 +220,7 @@ class World:
         self.countdown = preempt
         self._numbers = itertools.count(1)
         self._ready: list[Task] = []
-        self._due: list[tuple[float, int, Timer | Task, int]] = []
+        self._due: list[tuple[float, int, Any, int]] = []
         self._order = itertools.count()
         self._hub = getcurrent()
         self._go_on = self._hub.switch
@@ -303,7 +304,11 @@ class World:
         if timeout_s is not None:
             process = task.process
             timeout_s = max(timeout_s, 0.0)
-            task.until_s = process.clock_s() + timeout_s
+            if process.stands_still:
+                task.until_s = process.clock_s() + timeout_s
+            else:  # as clock_s() does: this is called more often than anything else
+                passed_s = self.now_s - process.clock_at_s
+                task.until_s = process.clock_at + passed_s * process.rate + timeout_s
             at_s = self.now_s + timeout_s / process.rate
             heappush(self._due, (at_s, next(self._order), task, task.wait))
         self._go_on()
@@ -323,7 +328,11 @@ class World:
         if not task.parked or task.wait != wait:
             return
         process = task.process
-        left_s = task.until_s - process.clock_s()
+        if process.stands_still:
+            left_s = task.until_s - process.clock_s()
+        else:
+            passed_s = self.now_s - process.clock_at_s
+            left_s = task.until_s - (process.clock_at + passed_s * process.rate)
         if left_s <= 1e-9:
             task.parked = False
             task.wait += 1
@@ -374,6 +383,10 @@ class World:
 
     # -- time --------------------------------------------------------------------------------------
 
+    def arrive(self, at_s: float, action: Callable[[], object]) -> None:
+        """Call ``action()`` on the scheduler at ``at_s``; it cannot be cancelled."""
+        heappush(self._due, (at_s, next(self._order), action, _ACTION))
+
     def at(self, delay_s: float, action: Callable[[], object]) -> Timer:
         """Call ``action()`` on the scheduler, ``delay_s`` seconds from now; it must not wait."""
         at_s = self.now_s + delay_s if delay_s > 0 else self.now_s
@@ -402,7 +415,9 @@ class World:
                 self.now_s = at_s
                 self.steps += self._steps
                 self._steps = self._reads = 0
-            if isinstance(what, Task):
+            if wait == _ACTION:
+                what()
+            elif isinstance(what, Task):
                 self._waited(what, wait)
             elif (action := what.action) is not None:
                 what.action = None
