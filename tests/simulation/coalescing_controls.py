@@ -112,7 +112,7 @@ def _lease_from_the_answer() -> Iterator[None]:
 COALESCING_CONTROLS = (
     _of("a token does not look at the clock", patched(SessionLease, "holds", _holds), 28),
     _of("a token's lease lasts for 2T", patched(SessionLease, "holds", _holds_for_two), 28),
-    _of("a token's lease counts from the answer", _lease_from_the_answer, 717, life=_FROZEN),
+    _of("a token's lease counts from the answer", _lease_from_the_answer, 854, life=_FROZEN),
     _of("a token's write is not fenced", patched(DistributedToken, "write", _write), 1),
     _of("a lost release is not repeated", patched(SlotKeeper, "_answered", _forgotten), 3),
     _of("a request whose answer was lost asks as another", _asks_anew, 2),

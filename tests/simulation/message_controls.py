@@ -55,7 +55,7 @@ MESSAGE_CONTROLS = (
         life=_FROZEN,
     ),
     _of("leases are looked at 10 s late", patched(ShardIndex, "looked_at", _late), 155),
-    _of("priorities of messages do not matter", patched(ShardIndex, "_order", _by_age), 47),
+    _of("priorities of messages do not matter", patched(ShardIndex, "_order", _by_age), 698),
     _of("a group does not wait for its first", patched(ShardIndex, "_is_free", _is_free), 0),
     _of("a message does not wait for its time", patched(ShardIndex, "due_ms_of", lambda *_: 0), 0),
     _of("an acknowledgement ends any delivery", patched(transitions, "completion", _any_claim), 2),

@@ -8,6 +8,7 @@ is left of what is done.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -400,6 +401,8 @@ def left_lying(lines: Sequence[Step], timeout_s: float) -> list[str]:
             free_s.setdefault(one.id, one.due_s)
         elif one.id in free_s and one.what in (Did.DELIVERED, Did.REDEEMED, Did.RETURNED):
             free_s[one.id] = one.due_s
+        elif one.id in free_s and one.what is Did.SETTLING:
+            free_s[one.id] = math.inf  # whoever dies amid this may have acknowledged it
         elif one.what in _ENDS:
             free_s.pop(one.id, None)
         elif one.what is Did.EMPTY and one.due_s > healed_s + 2 * timeout_s:
