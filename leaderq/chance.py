@@ -9,7 +9,6 @@ imported or as the default of a parameter. ruff refuses the originals elsewhere 
 from __future__ import annotations
 
 from os import urandom as token_bytes
-from random import Random as Random
 from random import SystemRandom
 from random import choice as choice
 from random import randint as randint
@@ -24,7 +23,6 @@ token_bits = SystemRandom().getrandbits
 """An integer of so many bits that nobody can foresee."""
 
 __all__ = [
-    "Random",
     "choice",
     "randint",
     "random",

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from leaderq import chance as dice
+from leaderq import chance
 from leaderq.errors import ConnectionLost, LeaderqError, NoNode
 from leaderq.threads import primitives
 from leaderq.zookeeper import GetData, Session, Stat
@@ -38,8 +38,8 @@ class ReadSizes:
     Not synchronised: what one thread learns while another asks counts for the next read.
     """
 
-    def __init__(self, chance: dice.Random | None = None) -> None:
-        self._chance = chance or dice.Random()
+    def __init__(self, draw: Callable[[int], int] | None = None) -> None:
+        self._draw = draw  # a number below the one given
         self._most = _FIRST
         self._typical = 0.0
         self._careful = _FIRST
@@ -61,7 +61,8 @@ class ReadSizes:
             return []
         if self.is_careful:
             return list(range(count))
-        sampled = range(self._chance.randrange(_EVERY), count - 1, _EVERY)
+        draw = self._draw or chance.randrange
+        sampled = range(draw(_EVERY), count - 1, _EVERY)
         return [*sampled, count - 1]
 
     def is_unsure(self, sizes: Sequence[int]) -> bool:
