@@ -38,8 +38,7 @@ class ReadSizes:
     Not synchronised: what one thread learns while another asks counts for the next read.
     """
 
-    def __init__(self, draw: Callable[[int], int] | None = None) -> None:
-        self._draw = draw  # a number below the one given
+    def __init__(self) -> None:
         self._most = _FIRST
         self._typical = 0.0
         self._careful = _FIRST
@@ -61,8 +60,7 @@ class ReadSizes:
             return []
         if self.is_careful:
             return list(range(count))
-        draw = self._draw or chance.randrange
-        sampled = range(draw(_EVERY), count - 1, _EVERY)
+        sampled = range(chance.randrange(_EVERY), count - 1, _EVERY)
         return [*sampled, count - 1]
 
     def is_unsure(self, sizes: Sequence[int]) -> bool:

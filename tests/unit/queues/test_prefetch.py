@@ -76,7 +76,8 @@ def test_the_work_on_a_znode_of_many_values_is_measured_by_the_value(clock: list
 
 def grown(size: int = 100) -> ReadSizes:
     """What is known after many items of this size."""
-    sizes = ReadSizes(random.Random(0).randrange)
+    random.seed(0)
+    sizes = ReadSizes()
     for _ in range(50):
         sizes.learned([size] * sizes.most)
     return sizes
