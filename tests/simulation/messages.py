@@ -395,14 +395,17 @@ def left_lying(lines: Sequence[Step], timeout_s: float) -> list[str]:
         return []
     problems: list[str] = []
     free_s: dict[str, float] = {}
+    before_s: dict[str, float] = {}
     began_s: dict[str, float] = {}
     for one in lines:
         if one.what is Did.PUSHED and not one.group:
             free_s.setdefault(one.id, one.due_s)
         elif one.id in free_s and one.what in (Did.DELIVERED, Did.REDEEMED, Did.RETURNED):
             free_s[one.id] = one.due_s
-        elif one.id in free_s and one.what is Did.SETTLING:
-            free_s[one.id] = math.inf  # whoever dies amid this may have acknowledged it
+        elif one.what is Did.SETTLING and one.id in free_s:  # perhaps done, from now on
+            before_s[one.id], free_s[one.id] = free_s[one.id], math.inf
+        elif one.what is Did.REFUSED and free_s.get(one.id) == math.inf:
+            free_s[one.id] = before_s[one.id]
         elif one.what in _ENDS:
             free_s.pop(one.id, None)
         elif one.what is Did.EMPTY and one.due_s > healed_s + 2 * timeout_s:
