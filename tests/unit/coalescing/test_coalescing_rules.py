@@ -54,7 +54,7 @@ async def never_run(a: Any, b: Any) -> Any: ...
             ["waiters=-1: give 0 or more", "overflow (an Overflow"],
         ),
         ({"overflow": 5}, ["overflow (an Overflow, or a function)"]),
-        ({"idle": KeepIdle(0)}, ["=0: give "]),
+        ({"idle": KeepIdle(0)}, ["the cap of idle keys=0: give 1 or more"]),
         ({"idle": KeepIdle(1, 0)}, ["idle_s=0: "]),
         ({"idle": KeepIdle(1, -1)}, ["idle_s=-1: "]),
         ({"safe_timeout_s": 0}, ["safe_timeout_s=0: "]),
