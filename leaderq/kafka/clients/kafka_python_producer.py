@@ -2,8 +2,8 @@
 :class:`KafkaPythonSender` and :class:`IdempotentSender`, which the dead letters of careers use
 whose offsets are kept elsewhere.
 
-Facts of kafka-python 3.0 that this file leans on, besides B6, B13 and B14 (read in its source; the
-version is pinned):
+Facts of kafka-python 3.0 that this file leans on, besides B6, B13, B14 and B26 (read in its source;
+the version is pinned):
 
 * A thread of its own, the *sender*, sends batches and transactional requests, and repeats what may
   be repeated for ever. The public methods ask it and wait, without a bound. Here it is asked once,
@@ -184,6 +184,7 @@ class KafkaPythonProducer(_Connection, TransactionEnding):
         self._sending = self._ending = None
         self._failed, self._commit_asked = [], False
         with self._errors_translated("beginning a transaction"):
+            private_api.forget_refused_offsets(self._producer)
             self._producer.begin_transaction()
         self._began_s = clock.now_s()
 

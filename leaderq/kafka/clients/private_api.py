@@ -286,6 +286,11 @@ def transaction_error(producer: Any) -> Any:
     return producer._transaction_manager.last_error
 
 
+def forget_refused_offsets(producer: Any) -> None:
+    """Drop the offsets of a transaction that was aborted: the next one would commit them (B26)."""
+    producer._transaction_manager._pending_txn_offset_commits.clear()
+
+
 def has_unacknowledged(producer: Any) -> bool:
     return bool(producer._accumulator.has_incomplete)
 

@@ -308,13 +308,13 @@ class ProducerContract:
     def test_a_former_generations_offsets_are_refused_and_the_producer_goes_on(
         self, stage: Stage
     ) -> None:
-        producer = stage.make()
+        producer, other = stage.make(), Partition(stage.topic, 1)
         stale = stage.group.metadata()
         stage.group.join_again()
         producer.begin()
         producer.produce(Message(stage.output.topic, b"of a former generation"))
         with pytest.raises(MembershipLost):
-            producer.commit({stage.where: 4}, stale, WAIT_S)
+            producer.commit(dict.fromkeys((stage.where, other), 4), stale, WAIT_S)
         producer.abort(WAIT_S)
         stage.transact(producer, b"of this generation", 5)
         stage.shows([b"of this generation"], 5)
