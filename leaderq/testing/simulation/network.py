@@ -39,9 +39,8 @@ class _Stream:
         if self.is_cut or self._held:
             self._held.append(arrive)
             return
-        now_s = self._world.now_s
-        self._last_s = at_s = max(self._last_s, now_s + self._network.delay_s())
-        self._world.arrive(now_s + (at_s - now_s), partial(self._arrived, arrive))
+        self._last_s = max(self._last_s, self._world.now_s + self._network.delay_s())
+        self._world.arrive(self._last_s, partial(self._arrived, arrive))
 
     def _arrived(self, arrive: Callable[[], object]) -> None:
         if self.is_over:

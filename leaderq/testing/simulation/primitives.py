@@ -154,11 +154,7 @@ class SimulatedRLock(SimulatedLock):
         if self._count:
             return
         self._owner = None
-        if world is None or self._waiters or world.over or world.countdown <= 1:
-            super().release()
-        else:  # the same, where nobody waits and nobody else is to run
-            self._locked = False
-            world.countdown -= 1
+        super().release()
 
     __exit__ = release
 

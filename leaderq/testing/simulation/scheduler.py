@@ -21,6 +21,7 @@ import random
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
@@ -34,7 +35,6 @@ _MOST_STEPS_AT_ONCE = 200_000
 _MOST_READS_AT_ONCE = 20_000
 _SPIN_S = 0.001
 _LAST_TRIES = 50
-_ACTION = -1
 
 
 class Killed(BaseException):
@@ -58,6 +58,12 @@ class Timer:
         """Do nothing when it is due. May be called twice."""
         self.action = None
 
+    def fire(self) -> None:
+        """Do it, once."""
+        action, self.action = self.action, None
+        if action is not None:
+            action()
+
 
 class Process:
     """One simulated process, on a host of its own unless ``host`` is shared.
@@ -79,7 +85,7 @@ class Process:
         # at the reading of the world's clock below; processes of one host have one clock
         self.clock_at = 1000.0 + pid if neighbour is None else neighbour.clock_s()
         self.clock_at_s = world.now_s
-        self.stands_still = False
+        self._pace = 1.0  # of its clock now: its rate, or 0 while it stands still
         self.stalled: list[Task] = []
         self.late: list[tuple[Task, int]] = []
         self.tasks: list[Task] = []
@@ -92,9 +98,7 @@ class Process:
 
     def clock_s(self) -> float:
         """Its own monotonic clock, in seconds."""
-        if self.stands_still:
-            return self.clock_at
-        return self.clock_at + (self.world.now_s - self.clock_at_s) * self.rate
+        return self.clock_at + (self.world.now_s - self.clock_at_s) * self._pace
 
     def calendar_s(self) -> float:
         """Its own calendar, in seconds since 1970."""
@@ -102,8 +106,13 @@ class Process:
 
     def run_clock(self, rate: float) -> None:
         """Let its clock run at ``rate`` from now on; what waits already is not told."""
-        self.clock_at, self.clock_at_s = self.clock_s(), self.world.now_s
         self.rate = rate
+        if self._pace:
+            self._set_pace(rate)
+
+    def _set_pace(self, pace: float) -> None:
+        self.clock_at, self.clock_at_s = self.clock_s(), self.world.now_s
+        self._pace = pace
 
     def spawn(self, target: Callable[[], object], name: str) -> Task:
         """Start a task of this process; it runs when the scheduler picks it."""
@@ -137,8 +146,8 @@ class Process:
         if not self.alive or not self.frozen:
             return
         self.frozen = False
-        if self.stands_still:
-            self.stands_still, self.clock_at_s = False, self.world.now_s
+        if not self._pace:
+            self._set_pace(self.rate)
         self.world.note("thawed", process=self.name)
         self.world.make_ready(self.stalled)
         self.stalled = []
@@ -151,7 +160,7 @@ class Process:
     def freeze_with_clock(self) -> None:
         """Stop it and its clock, as when a virtual machine is paused: it will not see the time."""
         self.freeze()
-        self.clock_at, self.stands_still = self.clock_s(), True
+        self._set_pace(0.0)
 
 
 class Task:
@@ -220,7 +229,7 @@ class World:
         self.countdown = preempt
         self._numbers = itertools.count(1)
         self._ready: list[Task] = []
-        self._due: list[tuple[float, int, Any, int]] = []
+        self._due: list[tuple[float, int, Callable[[], object]]] = []
         self._order = itertools.count()
         self._hub = getcurrent()
         self._go_on = self._hub.switch
@@ -302,15 +311,8 @@ class World:
             raise RuntimeError("only a task can wait; the scheduler itself was about to")
         task.parked, task.woken = True, False
         if timeout_s is not None:
-            process = task.process
-            timeout_s = max(timeout_s, 0.0)
-            if process.stands_still:
-                task.until_s = process.clock_s() + timeout_s
-            else:  # as clock_s() does: this is called more often than anything else
-                passed_s = self.now_s - process.clock_at_s
-                task.until_s = process.clock_at + passed_s * process.rate + timeout_s
-            at_s = self.now_s + timeout_s / process.rate
-            heappush(self._due, (at_s, next(self._order), task, task.wait))
+            task.until_s = task.process.clock_s() + max(timeout_s, 0.0)
+            self._look_again(task, task.wait, timeout_s)
         self._go_on()
         if self.over:
             raise Killed
@@ -328,11 +330,7 @@ class World:
         if not task.parked or task.wait != wait:
             return
         process = task.process
-        if process.stands_still:
-            left_s = task.until_s - process.clock_s()
-        else:
-            passed_s = self.now_s - process.clock_at_s
-            left_s = task.until_s - (process.clock_at + passed_s * process.rate)
+        left_s = task.until_s - process.clock_s()
         if left_s <= 1e-9:
             task.parked = False
             task.wait += 1
@@ -340,8 +338,11 @@ class World:
         elif process.frozen:  # with its clock
             process.late.append((task, wait))
         else:
-            at_s = self.now_s + left_s / process.rate
-            heappush(self._due, (at_s, next(self._order), task, wait))
+            self._look_again(task, wait, left_s)
+
+    def _look_again(self, task: Task, wait: int, left_s: float) -> None:
+        at_s = self.now_s + max(left_s, 0.0) / task.process.rate
+        self.arrive(at_s, partial(self._waited, task, wait))
 
     def pause_point(self) -> None:
         """Here another task may run, as between any two instructions in reality."""
@@ -385,13 +386,13 @@ class World:
 
     def arrive(self, at_s: float, action: Callable[[], object]) -> None:
         """Call ``action()`` on the scheduler at ``at_s``; it cannot be cancelled."""
-        heappush(self._due, (at_s, next(self._order), action, _ACTION))
+        heappush(self._due, (at_s, next(self._order), action))
 
     def at(self, delay_s: float, action: Callable[[], object]) -> Timer:
         """Call ``action()`` on the scheduler, ``delay_s`` seconds from now; it must not wait."""
         at_s = self.now_s + delay_s if delay_s > 0 else self.now_s
         timer = Timer(at_s, action)
-        heappush(self._due, (at_s, next(self._order), timer, 0))
+        self.arrive(at_s, timer.fire)
         return timer
 
     def run(self, until_s: float, *, unless: Callable[[], bool] | None = None) -> bool:
@@ -410,18 +411,12 @@ class World:
             if not due or due[0][0] > until_s:
                 self.now_s = max(self.now_s, until_s)
                 return False
-            at_s, _, what, wait = heappop(due)
+            at_s, _, action = heappop(due)
             if at_s > self.now_s:
                 self.now_s = at_s
                 self.steps += self._steps
                 self._steps = self._reads = 0
-            if wait == _ACTION:
-                what()
-            elif isinstance(what, Task):
-                self._waited(what, wait)
-            elif (action := what.action) is not None:
-                what.action = None
-                action()
+            action()
 
     def _run_ready(self, ready: list[Task], pick: Callable[[], float]) -> None:
         """Let those run who can go on, one after the other, until all wait."""
