@@ -7,14 +7,19 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from leaderq import clock
+from leaderq.career import LeaderCareer
 from leaderq.kafka.record import Partition
-from leaderq.testing.simulation import LifeFailed, simulate
+from leaderq.term import Term
+from leaderq.testing.simulation import LifeFailed, acted, simulate
 from leaderq.testing.simulation.chronicle import LifeVerdict
+from leaderq.threads import primitives
 from simulation import drain as lives
 from simulation.conftest import SHARE
 from simulation.control import NegativeControl
@@ -117,3 +122,23 @@ def test_a_kafka_career_that_begins_at_the_end_is_said_to_skip(page: dict[str, A
     latest = type("Latest", (page["Mails"],), {"auto_offset_reset": "latest"})
     with pytest.raises(LifeFailed, match="seed 0: skipped: orders-0@0"):
         simulate(latest, seeds=1)
+
+
+class LeavesAThread(LeaderCareer):
+    """Looks right, as long as no term ends before its process."""
+
+    def inaugurate(self, term: Term) -> None:
+        primitives.Thread(target=self.act, args=(term,), daemon=True).start()
+
+    def act(self, term: Term) -> None:
+        for number in count():
+            acted(f"{term.number}-{number}")
+            clock.sleep(0.2)
+
+    def execute(self, term: Term) -> None:
+        term.wait(1.0)
+
+
+def test_a_career_that_acts_beside_the_next_leader_is_found() -> None:
+    with pytest.raises(LifeFailed, match=r"effects after term 2 of c\d .* was inaugurated"):
+        simulate(LeavesAThread, seeds=20)
