@@ -98,6 +98,11 @@ def segments(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.seg"))
 
 
+def is_segment(directory: Path, fd: int) -> bool:
+    """Whether this is a file of records; acknowledgements are saved at any time."""
+    return os.fstat(fd).st_ino in {path.stat().st_ino for path in segments(directory)}
+
+
 def flip(path: Path, offset: int, mask: int = 0x40) -> None:
     """Change bits of one byte; a negative offset counts from the end."""
     data = bytearray(path.read_bytes())

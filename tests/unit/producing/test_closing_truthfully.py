@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_disk import FaultyDisk, failing, io_error
+from faulty_disk import FaultyDisk, failing, io_error, is_segment
 from scripted_sink import Make, ScriptedSink, is_away, refuses, takes
 
 from leaderq.errors import RequestsLost
@@ -71,7 +72,7 @@ def test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal(
         eventually(lambda: one.flush(0.0).journaled == 1)
         assert one.flush(0.0)  # the disk forces it out
         one.send("b")
-        disk.fail["sync"] = failing(io_error)
+        disk.fail["sync"] = failing(io_error, only=partial(is_segment, tmp_path))
         if end == "block":
             with pytest.raises(RequestsLost, match="Input/output error"), one:
                 pass
