@@ -517,3 +517,33 @@ def test_f16_closing_wakes_a_put_that_waits_for_room(s: Scene) -> None:
         with pytest.raises(QueueClosed):
             one.result(1.0)
     assert stored(s) == ["x"]
+
+
+@LOCKING
+def test_one_consumer_begins_items_in_their_order_however_often_it_hangs(lock: bool) -> None:
+    """What was claimed ahead is released when it hangs: what came behind was once begun before."""
+
+    @scene(60)
+    def test_order(s: Scene) -> None:
+        a, _ = s.guests("ab")
+        begun: list[str] = []
+        draw = s.world.faults
+        s.network.least_s, s.network.most_s = 0.005, 0.1
+
+        def work(value: str) -> None:
+            begun.append(value)
+            drawn = draw()
+            clock.sleep(0.0 if drawn < 0.4 else 0.3 * drawn if drawn < 0.95 else 0.9)
+
+        queue = opened(a, lock, consumer=work)
+
+        def put() -> None:
+            for number in range(20):
+                queue.put(str(number))
+                clock.sleep(max(0.0, 0.3 * (draw() - 0.6)))
+
+        a.begin(put)
+        s.until(lambda: len(begun) >= 20)
+        assert begun == [str(number) for number in range(20)]
+
+    test_order()

@@ -98,6 +98,7 @@ class Engine:
         self._service = Service(f"leaderq-queue-{name}", self._run)
         wake, self._key = self._service.wake, sort_key(kind)
         self._finished: deque[tuple[ItemSettlement, LeaderqError | None, Any]] = deque()
+        self._returning: deque[str] = deque()  # names whose release has begun
         self._waiting = PendingNames(kind)
         self._reader = SizedReader(session, paths.path)
         self.ready = Prefetch(
@@ -191,6 +192,9 @@ class Engine:
         chroot_bytes = len(self._session.chroot.encode())
         for settlement in settlements:
             membership = settlement.claim.membership
+            if settlement.is_return:  # what is ready behind it waits for it
+                self._returning.append(settlement.claim.name)
+                self.ready.has_come(settlement.claim.name)
             if settlement.operations:
                 settlement.size = estimated_bytes(settlement.operations, chroot_bytes)
                 settlement.on_settled = self._on_settled
@@ -263,6 +267,7 @@ class Engine:
 
     def _round(self) -> None:
         self._service.wait(0)  # from here on news is looked at, whatever woke us
+        came = self.ready.came  # before the news is applied: what comes later is not among it
         self._tell_states()
         self._note_finished()
         if self._session.state is not SessionState.CONNECTED:
@@ -274,7 +279,6 @@ class Engine:
         if self._is_shared_out or membership.is_locking:
             self._members.refresh(membership)
         self.pause_switch.refresh()
-        came = self.ready.came  # before the news is applied: what comes later is not among it
         self._listing.apply_events()
         self._has_taken = self.give_back_idle()
         if self.pause_switch.is_paused:
@@ -304,11 +308,18 @@ class Engine:
                         state.name,
                     )
 
+    def _note_returning(self) -> None:
+        while self._returning:
+            self._waiting.returns(self._returning.popleft())
+
     def _note_finished(self) -> None:
         freed: list[str] = []
+        self._note_returning()
         while self._finished:
             settlement, error, results = self._finished.popleft()
             name = settlement.claim.name
+            self._note_returning()  # its own release, too, began before it was over
+            self._waiting.is_settled(name)
             if error is not None:
                 log.warning(
                     "item not settled queue=%s item=%s outcome=%s error=%s",
@@ -497,7 +508,7 @@ class Engine:
         names += self._waiting.take_overdue(wanted - len(names), clock.now_ms())
         if share is not None and share.won:
             names += self._waiting.take_instead(wanted - len(names), share)
-        if not names:
+        if not names and not self._waiting.has_returning:
             self.ready.answer(asks)
         return names
 

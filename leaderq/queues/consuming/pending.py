@@ -2,7 +2,8 @@
 
 A listing is used up before the next one is asked for. Names come back into it: those released,
 those whose rest (a retry's back-off) is over, and, where the queue is watched name by name, new
-ones.
+ones. Behind a name that is *returning*, because its release is under way, none is taken, or it
+would be handed out later than its successors.
 
 Each consumer has a *share*, the names of every n-th number, or all would collide at the head. What
 is not of its share it leaves to its owner, but not for longer than :data:`GRACE_MS`. How long a
@@ -89,6 +90,7 @@ class PendingNames:
         self._highest = -1  # number seen
         self._overdue_to = -1  # numbers up to this one have waited for long enough
         self._added_names: set[str] = set()
+        self._returning: dict[str, Any] = {}  # its order, by name
         self.in_hand: set[str] = set()
         """Names that this consumer has claimed or is claiming, even if a listing has them."""
 
@@ -132,6 +134,18 @@ class PendingNames:
         self.in_hand.discard(name)
         self._rests[name] = until_ms
         heapq.heappush(self._resting, (until_ms, name))
+
+    def returns(self, name: str) -> None:
+        """Its release has begun; :meth:`is_settled` follows, whatever comes of it."""
+        self._returning[name] = self._key(name)
+
+    def is_settled(self, name: str) -> None:
+        self._returning.pop(name, None)
+
+    @property
+    def has_returning(self) -> bool:
+        """Whether a name may be free in a moment that no listing shows as such."""
+        return bool(self._returning)
 
     def release(self, names: Iterable[str]) -> None:
         """Names claimed before, or about to be, are free again."""
@@ -229,10 +243,14 @@ class PendingNames:
         return bool(self._overdue(0))
 
     def first_key(self, now_ms: int) -> Any:
-        """The order of the first name that may be claimed; ``None`` if no name may be."""
+        """The order of the first name that may be claimed, or may be in a moment; ``None`` if no
+        name may be.
+        """
         self._wake(now_ms)
-        head = self._head()
-        return None if head is None or self._is_early(head, now_ms) else self._key(head)
+        keys = [*self._returning.values()]
+        if (head := self._head()) is not None and not self._is_early(head, now_ms):
+            keys.append(self._key(head))
+        return min(keys, default=None)
 
     def next_ms(self) -> int | None:
         """When the first name that must wait may be claimed; ``None`` if none must wait."""
@@ -288,6 +306,8 @@ class PendingNames:
     def _next(self, now_ms: int) -> str | None:
         head = self._head()
         if head is None or self._is_early(head, now_ms):
+            return None
+        if self._returning and min(self._returning.values()) < self._key(head):
             return None
         if self._added and self._added[0][1] == head:
             self._drop_added()

@@ -56,6 +56,12 @@ class ItemSettlement(OperationGroup):
         self.rest_until_ms = rest_until_ms
         self.on_settled: OnSettled | None = None
 
+    @property
+    def is_return(self) -> bool:
+        """Whether its name waits again, at its old place, once this is written."""
+        is_new = any(isinstance(op, Create) and op.sequential for op in self.operations)
+        return self.outcome is ItemOutcome.RELEASED and not is_new and not self.rest_until_ms
+
     def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
         if self.on_settled is not None:
             self.on_settled(self, error, results)

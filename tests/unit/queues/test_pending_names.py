@@ -43,6 +43,21 @@ def test_what_is_released_goes_before_what_comes_after_it() -> None:
     assert names.take(9, 0) == plain(2, 3, 4)
 
 
+def test_behind_a_name_that_is_being_released_none_is_taken_until_that_is_over() -> None:
+    names = waiting(plain(1, 2, 3))
+    names.take(2, 0)
+    names.returns(plain(2)[0])
+    names.add(plain(0)[0])
+    assert names.has_returning
+    assert names.take(9, 0) == plain(0)
+    first = names.first_key(0)
+    names.is_settled(plain(2)[0])
+    names.release(plain(2))
+    assert not names.has_returning
+    assert names.first_key(0) == first
+    assert names.take(9, 0) == plain(2, 3)
+
+
 def test_what_rests_comes_again_at_its_time_and_at_its_place() -> None:
     names = waiting(plain(1, 2, 3))
     names.take(1, 0)
