@@ -201,17 +201,23 @@ class SequencedWriter:
         return self._proven_s + self._session.timeout_s
 
     def surely_stands(self) -> bool:
-        """Whether the session of an ephemeral guard cannot have expired unheard of, as it can while
-        the process is frozen: then others may have what was claimed by this writer. If the newest
-        proof is a session time-out old, another one is asked for, and waited for a moment.
+        """Whether the session of an ephemeral guard cannot have ended unheard of, as it can while
+        the process is frozen, or cut off: then others may have what was claimed by this writer. If
+        it is not connected, or the newest proof is a session time-out old, another one is asked
+        for, and waited for a moment.
         """
-        if clock.now_s() >= self.sure_until_s and not self.is_over:
+        if not self._is_sure and not self.is_over:
             proof = self.submit([Check(self.path)], are_valid=True)
             try:
                 proof.exception(_PROOF_S)
             except primitives.FutureTimeout:
                 proof.cancel()
-        return clock.now_s() < self.sure_until_s and not self.is_over
+        return self._is_sure
+
+    @property
+    def _is_sure(self) -> bool:
+        is_connected = self._session.state is SessionState.CONNECTED
+        return is_connected and clock.now_s() < self.sure_until_s and not self.is_over
 
     def close(self, timeout_s: float) -> bool:
         """Wait for groups under way, delete the guard; returns whether all settled in time."""
