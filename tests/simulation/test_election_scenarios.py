@@ -10,8 +10,6 @@ bug      where the rest of it is tested
 =======  ===========================================================================================
 7        refused logins: tests/faults/election/test_bugs_on_real_servers.py; what is about
          interrupts, a thread that dies and closed sessions is here
-14       a listener that *waits* on the event thread is refused:
-         tests/faults/election/test_bugs_on_real_servers.py; one that holds the thread is here
 22, 23   Kafka's offsets and transactions: test_kafka_promises; tests/integration/kafka
 24       the close of a real session: tests/faults/election/test_bugs_on_real_servers.py; of a
          simulated one that is busy, suspended or cut off here

@@ -4,8 +4,6 @@ records.
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from leaderq import Candidate, connect
@@ -16,27 +14,6 @@ from leaderq.term import Reason
 from leaderq.testing import eventually
 from leaderq.zookeeper import Security
 from leaderq.zookeeper.session import Session
-
-
-def test_a_wish_written_between_survey_and_claim_is_known_to_the_new_leader(
-    electorate, won, monkeypatch
-):
-    operator = Operator(electorate.session(), "c", root=electorate.root)
-    a = electorate.candidate("a")
-    multi = Session.multi
-    interfered = threading.Event()
-
-    def late_wish(self, operations, **options):
-        if self is a.session and not interfered.is_set():
-            interfered.set()
-            operator.pause()
-        return multi(self, operations, **options)
-
-    monkeypatch.setattr(Session, "multi", late_wish)
-    a.stand()
-    assert won(a).paused
-    assert interfered.is_set()
-
 
 REQUESTS = {
     "enlisting": "create",

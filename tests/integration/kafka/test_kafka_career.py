@@ -18,7 +18,7 @@ from leaderq.errors import (
     ServersUnreachable,
 )
 from leaderq.kafka import Record, assembly
-from leaderq.kafka.topics import committed, end_offsets
+from leaderq.kafka.topics import end_offsets
 from leaderq.running import UnitAbandoned
 from leaderq.term import Term
 from leaderq.testing import eventually
@@ -46,31 +46,6 @@ def test_every_record_is_handled_once_and_in_order_within_its_partition(
     leader.run_until(lambda: len(leader.career.seen) >= 1000)
     assert sorted(leader.career.values(), key=int) == values
     assert in_order(leader.career.seen)
-
-
-def test_a_handler_that_raises_keeps_its_offset(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
-) -> None:
-    class Fussy(Recorder):
-        refuse = True
-
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            if self.refuse and any(record.value == b"50" for record in records):
-                raise ValueError("50")
-            super().handle(records, term)
-
-    values = feed(0, 100)
-    leader = drive(Fussy, max_records=10).begin()
-    with pytest.raises(ValueError, match="50"):
-        leader.run_until(lambda: False)
-    assert sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == len(
-        leader.career.seen
-    )
-    leader.end()
-    leader.career.refuse = False
-    leader.begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 100)
-    assert sorted(leader.career.values(), key=int) == values
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])

@@ -4,9 +4,7 @@ that end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from consumption import LOCKS, PATH, Held, Seen, consuming, expire, fill, is_empty
+from consumption import LOCKS, PATH, Held, Seen, consuming, fill, is_empty
 
 from leaderq.queues.consumers import QueueConsumer, QueueOptions
 from leaderq.queues.consuming import Consumption
@@ -36,23 +34,6 @@ def test_a_batch_consumer_gets_many_and_what_failed_comes_alone(session: Session
     }
     failed = next(batch for batch in batches if b"07" in batch)
     assert all([value] in batches for value in failed if len(failed) > 1)
-
-
-def test_what_a_dead_consumer_held_goes_to_an_idle_one(
-    opened: Callable[[], Session], address: str
-) -> None:
-    dying, living = opened(), opened()
-    fill(living, [b"a"])
-    held, seen = Held(), Seen()
-    with consuming(dying, held):
-        assert held.entered.wait(60)
-        with consuming(living, seen):
-            eventually(lambda: len(living.children(f"{PATH}-meta/members")) == 2)
-            assert seen.values == []
-            expire(dying, address)
-            assert seen.wait_for(1) == [b"a"]
-            eventually(lambda: is_empty(living))
-            held.released.set()
 
 
 def test_closing_does_not_wait_for_a_consumer_that_hangs_and_what_it_does_is_acknowledged_later(

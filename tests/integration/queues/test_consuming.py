@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
-from consumption import LOCKING, LOCKS, PATH, Seen, consuming, expire, fill, is_empty
+from consumption import LOCKING, LOCKS, PATH, Seen, consuming, fill, is_empty
 
 from leaderq.errors import (
     BadVersion,
-    ClaimLost,
     ConfigurationError,
     QueueClosed,
 )
@@ -18,7 +16,7 @@ from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_for
 from leaderq.testing import eventually
 from leaderq.threads import Retry
-from leaderq.zookeeper import Create, Session, SessionState, SetData
+from leaderq.zookeeper import Create, Session, SetData
 
 QUICK = Retry(attempts=3, first_s=0.01, jitter=0)
 
@@ -90,26 +88,6 @@ def test_the_users_own_writes_go_with_the_acknowledgement_or_not_at_all(session:
         assert is_empty(session)
         with pytest.raises(QueueClosed):
             item.ack()
-
-
-def test_an_acknowledgement_after_the_session_is_over_writes_nothing(
-    opened: Callable[[], Session], address: str
-) -> None:
-    mine, other = opened(), opened()
-    fill(other, [b"a"])
-    with consuming(mine) as queue, consuming(other) as next_one:
-        item = queue.take(60)
-        states: list[SessionState] = []
-        mine.add_listener(states.append)
-        expire(mine, address)
-        again = next_one.take(60)
-        assert again.value == b"a"
-        eventually(lambda: SessionState.LOST in states)
-        with pytest.raises(ClaimLost):
-            item.ack([Create("/receipt")])
-        assert other.exists("/receipt") is None
-        again.ack()
-        assert is_empty(other)
 
 
 def test_requeue_puts_an_item_to_the_tail_with_its_id(session: Session) -> None:
