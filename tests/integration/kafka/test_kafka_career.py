@@ -6,21 +6,19 @@ import ctypes
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from driving import Driver, Recorder
+from driving import Driver
 
 from leaderq.errors import (
     OffsetOutOfRange,
     ServersUnreachable,
 )
-from leaderq.kafka import Record, assembly
+from leaderq.kafka import Record
 from leaderq.kafka.topics import end_offsets
 from leaderq.running import UnitAbandoned
-from leaderq.term import Term
 from leaderq.testing import eventually
 
 Drive = Callable[..., Driver]
@@ -46,28 +44,6 @@ def test_every_record_is_handled_once_and_in_order_within_its_partition(
     leader.run_until(lambda: len(leader.career.seen) >= 1000)
     assert sorted(leader.career.values(), key=int) == values
     assert in_order(leader.career.seen)
-
-
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_a_slow_handler_keeps_its_membership(
-    drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch, client: str
-) -> None:
-    class Slow(Recorder):
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            super().handle(records, term)
-            term.wait(9.0)
-
-    usual = assembly.consumer_settings
-
-    def short_lived(*words: Any) -> Any:
-        return replace(usual(*words), max_poll_interval_s=6.0, session_timeout_s=6.0)
-
-    monkeypatch.setattr(assembly, "consumer_settings", short_lived)
-    feed(0, 20)
-    leader = drive(Slow, max_records=100, client=client).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 20, within_s=60)
-    assert in_order(leader.career.seen)
-    assert len(leader.career.seen) == 20
 
 
 @pytest.mark.parametrize("delay_us", range(0, 3000, 750))

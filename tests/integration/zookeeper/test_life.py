@@ -88,20 +88,6 @@ def test_a_request_never_outlives_the_connection_it_was_made_on(session: Session
     assert all(error is None or isinstance(error, ConnectionLost) for _, error in made)
 
 
-def test_a_replaced_session_is_lost_its_znodes_go_and_a_new_one_begins(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "leaderq.zookeeper.session.REPLACE_TIMEOUT_S", 20.0
-    )  # a busy server may need long to end the old one
-    heard, first = heard_by(session), session.id
-    session.create("/e", ephemeral=True)
-    session.replace("the test wants it")
-    eventually(lambda: heard == [LOST, CONNECTED])
-    assert session.id not in (None, first)
-    assert session.exists("/e") is None
-
-
 def test_a_connection_thread_that_dies_is_replaced(
     session: Session, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
