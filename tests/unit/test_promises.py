@@ -16,7 +16,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "guarantees.rst"
 CHANGES = "tests/acceptance/running/test_change_of_leadership.py::test_"
 RUDE = "tests/acceptance/running/test_rude_careers.py::test_"
 POLICIES = "tests/integration/kafka/test_policies.py::test_"
-QUEUES = "tests/integration/queues/test_"
 MESSAGES = "tests/integration/dyno/test_messages.py::test_"
 JOURNAL = "tests/unit/producing/journal/test_"
 
@@ -110,8 +109,8 @@ PROMISES = {
         "::test_each_group_is_applied_once_and_in_order_whichever_request_is_lost",
         f"{WINDOWS}f4_f6_of_simple_queues_each_item_is_offered_and_taken_once",
         f"{DEFECTS}d5_a_message_under_way_is_not_handed_out_twice_whichever_request_is_lost",
-        f"{QUEUES}consuming_lost_replies.py"
-        "::test_a_lost_reply_at_any_point_loses_nothing_and_doubles_nothing",
+        "tests/integration/queues/test_consuming.py"
+        "::test_a_lost_reply_to_a_write_loses_nothing_and_doubles_nothing",
     ],
     "a buffered producer is killed": [
         f"{PRODUCERS}a_buffered_producer_is_killed_and_what_it_had_accepted_is_sent_in_order",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from consumption import LOCKING, LOCKS, PATH, Held, Seen, consuming, fill, is_empty
+from consumption import LOCKING, LOCKS, PATH, Flaky, Held, Seen, consuming, fill, is_empty
 
 from leaderq.errors import (
     BadVersion,
@@ -17,10 +17,11 @@ from leaderq.errors import (
 from leaderq.queues.consumers import QueueConsumer, QueueOptions
 from leaderq.queues.consuming import Consumption
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_for
+from leaderq.queues.wire.payload import decode
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.testing import eventually
+from leaderq.testing import FaultProxy, eventually
 from leaderq.threads import Retry
-from leaderq.zookeeper import Create, Session, SessionState, SetData
+from leaderq.zookeeper import Create, Session, SessionState, SetData, connect
 
 
 @LOCKING
@@ -158,3 +159,30 @@ def test_a_queue_consumer_hears_of_the_connection(session: Session) -> None:
         )
         fill(session, [b"a"])
         assert hearing.seen.wait_for(1) == [b"a"]
+
+
+@pytest.mark.parametrize("point", range(4))
+def test_a_lost_reply_to_a_write_loses_nothing_and_doubles_nothing(
+    proxy: FaultProxy, session: Session, znode_root: str, point: int
+) -> None:
+    """The same without locks, for every request, lost before or after: ``tests/simulation``."""
+    before = iter(range(point))
+
+    def is_meant(request: bytes) -> bool:
+        is_multi = request[4:8] == (14).to_bytes(4, "big")
+        return is_multi and next(before, None) is None
+
+    fill(session, [b"a", b"b", b"bad"])
+    session.create(f"{PATH}/queue-", b"garbage", sequential=True)
+    flaky = Flaky(1)
+    with connect(proxy.address + znode_root, timeout_s=15.0) as far:
+        proxy.drop_reply_to(is_meant)
+        with consuming(far, flaky, retry=Retry(attempts=10, first_s=0.01)):
+            eventually(lambda: len(flaky.seen.values) == 4, timeout_s=60)
+            eventually(lambda: is_empty(session) and session.children(f"{PATH}-dead"), timeout_s=60)
+    assert proxy.dropped == 1
+    assert sorted(flaky.seen.values) == [b"a", b"b", b"bad", b"bad"]
+    (dead,) = session.children(f"{PATH}-dead")
+    assert list(decode(session.get(f"{PATH}-dead/{dead}")[0]).items) == [b"garbage"]
+    assert session.children(LOCKS) == []
+    eventually(lambda: session.children(f"{PATH}-meta/members") == [])
