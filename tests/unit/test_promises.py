@@ -66,8 +66,6 @@ PROMISES = {
         f"{DRAINS}kafka_unreachable_and_the_term_goes_on_and_skips_nothing",
         "tests/integration/kafka/test_kafka_faults.py"
         "::test_a_broker_restart_in_the_middle_loses_nothing[True-transaction-kafka-python]",
-        "tests/integration/kafka/test_three_brokers.py"
-        "::test_each_broker_of_three_may_fail_in_turn_and_no_term_does",
     ],
     "your handler raises": [
         f"{DRAINS}your_handler_raises_and_by_default_the_offset_stays_and_it_stands_again",
