@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from leaderq.clock import now_s
 from leaderq.running.descendants import children_of
-from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
 
@@ -81,21 +79,6 @@ def test_a_terminated_leader_finishes_its_unit_hands_over_and_only_then_the_next
         if line["who"] == "a" or line["what"] == "inaugurate"
     ]
     assert order[-3:] == ["unit done", "handOver", "inaugurate"]
-
-
-def test_a_second_signal_leaves_at_once(start, history):
-    (a,) = standing(start, "a", target="recorder:Stubborn", session_timeout_s=60)
-    b = start(RECORDER, id="b")
-    b.wait_for("standing")
-    a.terminate()
-    asked_s = now_s()
-    a.wait_for("term_ending", reason="withdrawn")
-    # sooner, it would be the same request
-    eventually(lambda: now_s() - asked_s > 2 * SAME_REQUEST_S)
-    a.terminate()
-    assert a.wait() == 130
-    leading(b, timeout_s=30)
-    assert not history.lines("handOver", who="a")
 
 
 def test_a_unit_that_outlives_the_hand_over_budget_ends_the_process(start):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from producing import numbered
+from consumption import numbered
 
 from leaderq.errors import RequestRefused
 from leaderq.queues import DistributedQueue, SimpleDistributedQueue

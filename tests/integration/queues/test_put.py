@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from producing import PATH, stored
+from consumption import PATH, stored
 
 from leaderq.errors import (
     ConfigurationError,

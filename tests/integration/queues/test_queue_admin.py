@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from producing import create_all
+from consumption import create_all
 
 from leaderq.errors import NoNode
 from leaderq.queues.admin import Moved, Purged, QueueAdmin, QueueDrain, queues_below
