@@ -23,7 +23,6 @@ from leaderq.testing import eventually
 
 Drive = Callable[..., Driver]
 Feed = Callable[[int, int], list[bytes]]
-"""What a broker says of a transactional id whose transaction nobody may write to any more."""
 
 
 def in_order(records: list[Record]) -> bool:

@@ -1,4 +1,4 @@
-"""Each fault of the proxy, with a real ZooKeeper connection through it."""
+"""A cut of the fault proxy; its other faults: ``tests/integration/zookeeper/test_faults.py``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ import socket
 import pytest
 
 from leaderq.testing import FaultProxy, eventually
-
-"""Longer than anything here may be without a processor: kazoo drops a connection that is silent for
-a third of it.
-"""
 
 
 def test_a_cut_is_a_reset_and_not_an_end(proxy: FaultProxy) -> None:
