@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from leaderq import Candidate, Session, connect
+from leaderq import Candidate, Deposed, Session, Term, connect
 from leaderq.election.decision import Role
 from leaderq.events import Event, EventBus, Standing
 from leaderq.term import OpenTerm, Reason
@@ -18,6 +18,15 @@ def conclude_and_close(candidate: Candidate) -> None:
     if tenure is not None:
         candidate.conclude(tenure.term, Reason.WITHDRAWN, timeout_s=1.0)
     candidate.close(timeout_s=1.0)
+
+
+def is_believed(term: Term) -> bool:
+    """Whether ``term`` passes its check now."""
+    try:
+        term.check()
+    except Deposed:
+        return False
+    return True
 
 
 def term_of(candidate: Candidate) -> OpenTerm:

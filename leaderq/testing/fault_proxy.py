@@ -41,7 +41,6 @@ class LaneDecision(Enum):
     PASS = "pass"
     LOSE_AND_CUT = "lose and cut"
     LOSE = "lose"
-    HOLD = "hold"  # until :meth:`Lane.release`
 
 
 class Rule:
@@ -126,7 +125,6 @@ class Lane:
     _unfinished: bytearray = field(default_factory=bytearray)  # the beginning of a frame
     _queue: deque[tuple[float, bytes]] = field(default_factory=deque)
     _queued: int = 0
-    _held_back: list[bytes] = field(default_factory=list)
 
     def feed(self, chunk: bytes, *, now: float) -> None:
         if self.weather.is_swallowed or self.must_cut:
@@ -167,12 +165,6 @@ class Lane:
                 self._queue.appendleft((when, piece[count:]))
             count -= min(count, len(piece))
 
-    def release(self) -> None:
-        """Pass on what a rule has held, in its order."""
-        for frame in self._held_back:
-            self._pass(frame, -self.weather.delay_s)
-        self._held_back.clear()
-
     @property
     def next_due(self) -> float | None:
         """When the first waiting bytes are to be sent, ``None`` if nothing waits for a time."""
@@ -210,8 +202,6 @@ class Lane:
             self._pass(len(decision).to_bytes(4, "big") + decision, now)
         elif decision is LaneDecision.PASS:
             self._pass(frame, now)
-        elif decision is LaneDecision.HOLD:
-            self._held_back.append(frame)
         else:
             self.has_lost = True
             self.must_cut = decision is LaneDecision.LOSE_AND_CUT
@@ -305,9 +295,6 @@ class Link:
         """The fault is over: continue if no byte was lost, else end."""
         if any(lane.has_lost for lane in self._lanes) or self.client.is_gone:
             self.cut()
-            return
-        for lane in self._lanes:
-            lane.release()
 
     def _connect(self) -> None:
         try:

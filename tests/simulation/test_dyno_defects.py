@@ -90,7 +90,8 @@ def test_d4_a_message_that_is_rescheduled_keeps_its_priority(s: Scene) -> None:
             Message(payload=b"b", priority=2),
         ]
     )
-    assert a.set_timeout("a", 0)
+    assert a.set_timeout("a", 300)
+    assert a.set_timeout("a", 0)  # it rests by now
     s.run(SOON_S)
     assert texts(a.pop(2, 5)) == ["a", "b"]
     assert not a.set_timeout("a", 0)  # it is under way
@@ -274,6 +275,18 @@ def test_d14_a_message_that_fails_for_ever_is_set_aside_with_its_reason(fate: st
         assert (again.id, again.payload, again.failures) == ("p", b"poison", 0)
 
     test_d14()
+
+
+@scene(5)
+def test_d14_a_message_that_has_failed_comes_again_after_pauses_that_grow(s: Scene) -> None:
+    (a,) = sides(s, "a", retry=Retry(attempts=3, first_s=10.0, jitter=0.0))
+    a.push(Message(payload=b"poison"))
+    (one,) = a.pop(1, 5)
+    for pause_s in (10.0, 20.0):
+        a.who.do(one.nack)
+        assert a.pop(1, pause_s - 0.5) == []
+        assert a.shard_sizes()["0"]["leased"] == 0
+        (one,) = a.pop(1, 1.0)
 
 
 @pytest.mark.parametrize("late", ["ack", "nack", "extend", "release", "kill"])

@@ -10,8 +10,6 @@ bug      where the rest of it is tested
 =======  ===========================================================================================
 7        refused logins: tests/faults/election/test_bugs_on_real_servers.py; what is about
          interrupts, a thread that dies and closed sessions is here
-14       a listener that *waits* on the event thread is refused:
-         tests/faults/election/test_bugs_on_real_servers.py; one that holds the thread is here
 22, 23   Kafka's offsets and transactions: test_kafka_promises; tests/integration/kafka
 24       the close of a real session: tests/faults/election/test_bugs_on_real_servers.py; of a
          simulated one that is busy, suspended or cut off here
@@ -228,6 +226,32 @@ def test_bug_07_a_thread_that_died_does_not_block_the_line(s: Scene) -> None:
     b.do(lambda: b.candidate._inbox.put(run_out))
     a.conclude(term)
     assert c.await_term().number == 2
+
+
+@pytest.mark.parametrize("former_terms", [0, 1])
+def test_bug_07_the_znode_of_a_broken_leader_stands_until_nobody_can_trust_it(
+    former_terms: int,
+) -> None:
+    def run_out() -> None:
+        raise MemoryError
+
+    @scene(5)
+    def test_bug_07(s: Scene) -> None:
+        a, b = s.actors("ab")
+        term = a.lead()
+        for _ in range(former_terms):
+            a.conclude(term)
+            term = a.lead()
+        b.wait_in_line()
+        a.do(lambda: a.candidate._inbox.put(run_out))
+        with pytest.raises(LeaderqError, match="broke down"):
+            a.await_term()
+        assert term.reason is Reason.FENCED
+        until_s = term.deadline + a.session.timeout_s / 3
+        b.await_term()  # although nobody concludes the other term
+        assert a.do(clock.now_s) >= until_s
+
+    test_bug_07()
 
 
 @scene()

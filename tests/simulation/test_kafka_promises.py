@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 
 from leaderq.kafka import dead_letter, retry, skip
+from leaderq.kafka.consuming.report import decode
 from leaderq.term import Reason
 from leaderq.testing.simulation.kafka.cluster import BrokerCluster
 from simulation.draining import Drain, freezing
@@ -143,6 +144,9 @@ def test_your_database_is_unreachable_and_no_record_is_blamed(on_error: Any) -> 
             drain.workers("a")
             s.run(12.0)
             assert len(drain.handled) < 15
+            (path,) = [one for one in s.cluster.znodes() if one.endswith("/progress")]
+            report = decode(s.cluster.znodes()[path], path=path)
+            assert "ConnectionRefusedError" in (report.held_up or "")
             drain.await_all()
             assert (drain.problems(), len(drain.terms())) == ([], 1)
             assert drain.letters() == []

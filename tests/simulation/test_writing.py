@@ -17,11 +17,14 @@ from leaderq.errors import (
     SessionExpired,
 )
 from leaderq.queues import SimpleDistributedQueue
+from leaderq.queues.admin import Moved, Purged, QueueAdmin
+from leaderq.queues.wire.payload import Note, encode
+from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import Capacity
 from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import Create, Delete
 from simulation.scenarios import Guest, Scene, every_point, is_multi, nth, scene
-from simulation.test_queue_windows import LOST, opened, stored
+from simulation.test_queue_windows import LOCKS, LOST, Q, locks, opened, put, stored
 
 TALLY = "/meta/tally"
 CONNECTIONS = pytest.mark.parametrize("end", ["reset", "cut", "cut there", "cut back", "stop"])
@@ -257,3 +260,34 @@ def test_a_simple_item_is_taken_once_although_the_session_ends_while_it_is(s: Sc
     s.expire(a)
     assert taking.result() == b"1"
     assert a.do(lambda: queue.take(60)) == b"2"
+
+
+@LOST
+def test_what_an_operator_moves_is_moved_once_whichever_write_is_lost(what: str) -> None:
+    def operate(s: Scene, point: int) -> list[Any]:
+        (a,) = s.guests("a")
+        admin = QueueAdmin(a.session, QueuePaths(Q, LOCKS))
+        letter = Create(f"{Q}-dead/queue-", encode([b"d"], Note(reason="attempts")), False, True)
+        put(s, "a", "b", "c")
+        s.ask(lambda beside: (beside.ensure_path(f"{Q}-dead"), beside.multi([letter] * 3)))
+        lost = s.lose(a, nth(point, is_multi), what)
+
+        def drain() -> list[bytes]:
+            out: list[bytes] = []
+            with admin.drain() as draining:
+                for one in next(draining.batches(2)):
+                    out += one.items or ()
+                    draining.keep(one)
+            return out
+
+        assert a.do(drain) == [b"a", b"b"]
+        assert stored(s) == ["c"]
+        letters = admin.dead_letters
+        assert a.do(lambda: letters.requeue(letters.browse())) == Moved(3)
+        assert stored(s) == ["c", "d", "d", "d"]
+        assert a.do(admin.purge) == Purged(deleted=4)
+        assert (stored(s), locks(s)) == ([], [])
+        assert not [path for path in s.cluster.znodes() if "/drained/" in path or "-dead/" in path]
+        return lost
+
+    assert every_point(operate) >= 4

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from beliefs import Beliefs, is_believed
-from electorate import Electorate
+from electorate import Electorate, is_believed
 from electorate import term_of as won
 from isolable import IsolableEnsemble
 
@@ -33,24 +32,21 @@ def test_bug_27_a_leader_beside_an_isolated_follower_steps_down_before_the_next_
 ):
     isolated, *others = isolable.members
     elsewhere = ",".join(member.address for member in others)
-    with closing(Electorate(elsewhere, znode_root)) as electorate, Beliefs() as beliefs:
+    with closing(Electorate(elsewhere, znode_root)) as electorate:
         a = electorate.candidate("a", address=isolated.address, timeout_s=3.0)
         b = electorate.candidate("b")
         witness = electorate.session(address=isolated.address, timeout_s=3.0)
-        a.stand()
-        term = won(a)
-        beliefs.add(term)
+        term = electorate.lead(a)
         electorate.wait_in_line(b)
         isolable.isolate()
-        beliefs.add(won(b))
+        won(b)
+        assert not is_believed(term)
         # The situation: beside that follower all is well, and the old leader's znode still stands.
         node = electorate.path("candidates", term.id)
         assert witness.exists(node)
         assert witness.state is SessionState.CONNECTED
         assert electorate.beside.exists(node) is None
-        assert not is_believed(term)
         isolable.heal()
         a.conclude(term, Reason.WITHDRAWN)
         a.stand()
         eventually(lambda: len(electorate.line()) == 2)
-    assert not beliefs.overlaps

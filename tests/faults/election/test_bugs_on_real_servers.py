@@ -11,13 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from beliefs import is_believed
-from busy import in_use
-from electorate import Electorate
+from electorate import Electorate, is_believed
 from electorate import term_of as won
 
 from leaderq import Session
-from leaderq.events import SessionChanged, WorkResumed
+from leaderq.events import SessionChanged
 from leaderq.term import Reason
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Security, SessionState
@@ -115,24 +113,6 @@ def test_bug_13_a_watch_that_never_fires_is_outwaited(electorate, proxy) -> None
     assert won(b).number == 2
 
 
-def test_bug_14_a_listener_that_asks_zookeeper_hangs_nothing(electorate, proxy) -> None:
-    a = electorate.candidate("a", address=proxy.address)
-    term = electorate.lead(a)
-    refusals = []
-
-    def ask(state: SessionState) -> None:
-        if state is SessionState.CONNECTED:
-            with pytest.raises(RuntimeError, match="must not wait") as refused:
-                a.session.exists("/")
-            refusals.append(refused)
-
-    a.session.add_listener(ask)
-    proxy.cut()
-    eventually(lambda: electorate.told(WorkResumed, "a"))
-    assert refusals
-    term.check()
-
-
 def close_busy(session: Session, proxy: FaultProxy) -> None:
     for _ in range(500):
         session.set_async("/", b"x" * 1000)
@@ -159,17 +139,3 @@ def test_bug_24_a_leaders_znode_goes_with_the_close_of_its_session(electorate, p
     close(a.session, proxy)
     assert won(b).unclean  # long before the time-out of 60 s
     assert not is_believed(term)
-
-
-def test_bug_26_a_busy_connection_is_found_dead(electorate, proxy) -> None:
-    a, c = (electorate.candidate(id, address=proxy.address, timeout_s=3.0) for id in "ac")
-    b = electorate.candidate("b")
-    term = electorate.lead(a)
-    electorate.wait_in_line(b)
-    electorate.wait_in_line(c)
-    with in_use(a.session, c.session):
-        proxy.black_hole()
-        # The leader drops a silent connection when its lease ends; nobody does so for who waits.
-        suspended(c.session)
-        won(b)
-        assert not is_believed(term)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from workers import ROOT
 
 from leaderq.coalescing.distributed import DistributedQueueCoordinator
 from leaderq.zookeeper import Session
@@ -23,7 +22,7 @@ def coordinator_of(opened: Open) -> Iterator[Make]:
     made: list[DistributedQueueCoordinator] = []
 
     def make(session: Session | None = None, **options: Any) -> DistributedQueueCoordinator:
-        made.append(DistributedQueueCoordinator(session or opened(), ROOT, **options))
+        made.append(DistributedQueueCoordinator(session or opened(), "/coalescing", **options))
         return made[-1]
 
     yield make

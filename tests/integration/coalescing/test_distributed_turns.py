@@ -1,5 +1,5 @@
-"""One works on a key, one waits, the rest are declined, whichever process or thread they are; on a
-real server.
+"""One works on a key, one waits, the rest are declined, on a real server. With faults, with killed
+and frozen processes, and with lost answers: ``tests/simulation/test_coalescing.py``.
 """
 
 from __future__ import annotations
@@ -7,9 +7,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from workers import HAD_A_PLACE, ROOT
 
 from leaderq.coalescing.automaton import EnqueueOutcome, TrafficState
+from leaderq.coalescing.distributed import request as slot_request
 from leaderq.errors import (
     BadVersion,
     CoordinatorClosed,
@@ -20,6 +20,10 @@ from leaderq.errors import (
 )
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, SetData
+
+ROOT = "/coalescing"
+# Who has a place, and finds that the one before has gone meanwhile, has not waited: ACCEPT.
+HAD_A_PLACE = (EnqueueOutcome.BLOCK, EnqueueOutcome.ACCEPT)
 
 
 def test_one_runs_one_waits_and_the_rest_are_declined(coordinator_of, session):
@@ -126,3 +130,42 @@ def test_a_closed_coordinator_tells_those_who_wait_and_ends_what_is_held(coordin
         one.enqueue("k")
     assert one.close()
     eventually(lambda: session.children(ROOT) == [])
+
+
+@pytest.mark.parametrize("where", ["seek", "wait", "fence"])
+def test_an_interrupt_gives_the_place_back(coordinator_of, session, monkeypatch, where):
+    one, two = coordinator_of(), coordinator_of()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with one.enqueue("k"), monkeypatch.context() as patch:
+        if where == "fence":  # while it waits
+            patch.setattr(slot_request.SlotRequest, "_is_head", interrupted)
+        elif where == "seek":  # after the place was taken
+            patch.setattr(slot_request, "judge", interrupted)
+        else:
+            patch.setattr(slot_request.SlotRequest, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            two.enqueue("k")
+        eventually(lambda: one.look("k").waiter is None)
+    eventually(lambda: session.children(ROOT) == [])
+
+
+@pytest.mark.parametrize("raised", [ZeroDivisionError, SystemExit])
+def test_a_cover_that_fails_is_logged_and_gives_the_key_back(
+    coordinator_of, caplog, session, raised
+):
+    def cover(key: str) -> None:
+        raise raised(key)
+
+    one, two, three = coordinator_of(), coordinator_of(), coordinator_of(cover=cover)
+    with ThreadPoolExecutor(1) as pool, one.enqueue("k"):
+        waiting = pool.submit(two.enqueue, "k", 3.0)
+        eventually(lambda: one.look("k").waiter)
+        assert not three.enqueue("k")
+        with pytest.raises(WaitTimedOut):
+            waiting.result(60)
+    eventually(lambda: "covering a key failed" in caplog.text)
+    eventually(lambda: session.children(ROOT) == [])
+    assert three._coverage._service.is_running, "it covers other keys too"

@@ -16,12 +16,14 @@ from postgres import SUPERUSER, Database
 
 from leaderq.cli.demo.ad_billing.audit import audit, audit_places
 from leaderq.cli.demo.ad_billing.generator import generate
+from leaderq.cli.demo.ad_billing.shared_ledger import LedgerAway, SharedLedger
 from leaderq.cli.demo.ad_billing.shared_totals import Totals
 from leaderq.cli.demo.ad_billing.watch import Watch
 from leaderq.config import Settings
 from leaderq.kafka.topics import end_offsets
 from leaderq.testing import eventually
 from leaderq.testing.candidate_process import CandidateProcess
+from leaderq.testing.ports import lease_port
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 CAREER = """
@@ -154,3 +156,17 @@ def test_a_leader_is_killed_and_what_was_acknowledged_is_billed_once_and_in_orde
     assert audit(entries, sent).problems == []
     assert audit_places(entries, end_offsets(kafka_broker.address, topic_name)).problems == []
     totals.close()
+
+
+def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
+    port = lease_port()
+    try:
+        with pytest.raises(
+            LedgerAway, match=r"cannot be used.*is PostgreSQL running there"
+        ) as away:
+            SharedLedger(
+                f"postgresql://billing:hunter2@127.0.0.1:{port.number}/billing", "ad-billing"
+            ).create()
+    finally:
+        port.release()
+    assert "hunter2" not in str(away.value)

@@ -39,22 +39,6 @@ def test_what_is_due_comes_by_priority_and_then_in_order(session: Session) -> No
         assert queue.shard_sizes() == {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
 
 
-def test_a_lease_that_is_over_passes_to_another_and_the_former_owner_changes_nothing(
-    opened: Open,
-) -> None:
-    with DynoQueue(opened(), "/d", lease_s=0.2) as first, DynoQueue(opened(), "/d") as second:
-        first.push(Message(payload=b"one"))
-        (mine,) = first.pop(1, 5)
-        (theirs,) = second.pop(1, 30)
-        assert (theirs.deliveries, theirs.failures) == (2, 1)
-        for settle in (mine.ack, mine.release, mine.extend):
-            with pytest.raises(StaleLease):
-                settle()
-        theirs.ack()
-        with pytest.raises(StaleLease):
-            theirs.ack()
-
-
 def test_what_a_dead_consumer_had_passes_to_another_before_its_deadline(opened: Open) -> None:
     with DynoQueue(opened(), "/d", lease_s=600) as first, DynoQueue(opened(), "/d") as second:
         first.push(Message(payload=b"one"))
@@ -62,21 +46,6 @@ def test_what_a_dead_consumer_had_passes_to_another_before_its_deadline(opened: 
         assert second.pop(1) == []
         first._session.close()
         assert texts(second.pop(1, 30)) == ["one"]
-
-
-def test_one_message_of_a_group_is_in_flight_and_in_order(opened: Open) -> None:
-    with (
-        DynoQueue(opened(), "/d", shards=("a", "b")) as first,
-        DynoQueue(opened(), "/d", shards=("a", "b")) as second,
-    ):
-        first.push(
-            [Message(payload=b"%d" % number, group="g", priority=9 - number) for number in range(3)]
-        )
-        for number in range(3):
-            (one,) = (first if number % 2 else second).pop(1, 30)
-            assert one.payload == b"%d" % number
-            assert first.pop(2, 0.2) == second.pop(2, 0.2) == []
-            one.ack()
 
 
 D = "/d"
@@ -151,28 +120,6 @@ def test_an_id_is_kept_for_its_window_after_the_message_was_done(session: Sessio
             clock[0] += 1
         queue.push(one_of(b"again"))
         assert queue.size() == 1
-
-
-def test_of_many_that_replace_one_message_at_once_one_survives(opened: Open) -> None:
-    queues = [DynoQueue(opened(), D) for _ in range(4)]
-    queues[0].push(one_of(b"first"))
-    threads = [
-        threading.Thread(
-            target=lambda q=queue: [q.push_unique(one_of(b"x"), REPLACE) for _ in range(5)]
-        )
-        for queue in queues
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert queues[0].size() == 1
-    (one,) = queues[1].pop(1, 30)
-    one.ack()
-    assert queues[0].shard_sizes() == EMPTY
-    assert queues[0].find_stale() == []
-    for queue in queues:
-        queue.close()
 
 
 def test_messages_are_pushed_popped_and_settled_on_asyncio(session: Session) -> None:

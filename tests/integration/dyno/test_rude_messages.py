@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +26,6 @@ from leaderq.errors import (
     NodeExists,
     NoNode,
     QueueClosed,
-    SessionClosed,
 )
 from leaderq.queues import Retry
 from leaderq.testing import eventually
@@ -168,31 +166,6 @@ def test_a_queue_is_of_no_use_in_a_fork_and_does_not_hang_there(session: Session
         in_child(refused)
 
 
-def test_a_pop_that_waits_ends_with_its_queue_or_its_session(opened: Open) -> None:
-    for end, error in (
-        (DynoQueue.close, QueueClosed),
-        (lambda queue: queue._session.close(), SessionClosed),
-    ):
-        queue = DynoQueue(opened(), D)
-        raised: list[type[BaseException]] = []
-
-        def wait(queue: DynoQueue = queue, raised: list[type[BaseException]] = raised) -> None:
-            try:
-                queue.pop(1, None)
-            except BaseException as exc:
-                raised.append(type(exc))
-
-        waiting = threading.Thread(target=wait)
-        waiting.start()
-        eventually(lambda queue=queue: bool(queue._consumer._members))
-        end(queue)
-        waiting.join(30)
-        assert raised in ([error], [QueueClosed])
-        with pytest.raises((QueueClosed, SessionClosed)):
-            queue.pop(1)
-        queue.close()
-
-
 def raising(error: BaseException) -> Callable[[Delivery], None]:
     def act(_: Delivery) -> None:
         raise error
@@ -257,24 +230,3 @@ def test_a_worker_survives_every_way_in_which_a_handler_can_end(
         }
         assert dead == {how: reason for how, (_, _, reason) in ENDS.items() if reason is not None}
         assert calls == {how: most for how, (_, most, _) in ENDS.items()}
-
-
-def test_a_message_of_a_handler_that_hangs_passes_to_another_when_its_time_is_over(
-    session: Session,
-) -> None:
-    hanging, done = threading.Event(), threading.Event()
-
-    def handle(one: Delivery) -> None:
-        if one.deliveries == 1:
-            hanging.wait(60)
-        else:
-            done.set()
-
-    with DynoQueue(session, D, lease_s=0.2) as queue:
-        queue.push(Message(payload=b"1"))
-        worker = Worker(queue, handle, threads=2, most_s=0.5)
-        worker.start()
-        assert done.wait(60)
-        assert not worker.stop(0.1)  # one handler still hangs
-        hanging.set()
-        assert worker.stop(None)

@@ -4,39 +4,15 @@ records.
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from leaderq import Candidate, connect
-from leaderq.clock import now_s
 from leaderq.election import Operator
-from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError, NoPermission
+from leaderq.errors import AccessRefused, ConfigurationError, NoPermission
 from leaderq.term import Reason
 from leaderq.testing import eventually
 from leaderq.zookeeper import Security
 from leaderq.zookeeper.session import Session
-
-
-def test_a_wish_written_between_survey_and_claim_is_known_to_the_new_leader(
-    electorate, won, monkeypatch
-):
-    operator = Operator(electorate.session(), "c", root=electorate.root)
-    a = electorate.candidate("a")
-    multi = Session.multi
-    interfered = threading.Event()
-
-    def late_wish(self, operations, **options):
-        if self is a.session and not interfered.is_set():
-            interfered.set()
-            operator.pause()
-        return multi(self, operations, **options)
-
-    monkeypatch.setattr(Session, "multi", late_wish)
-    a.stand()
-    assert won(a).paused
-    assert interfered.is_set()
-
 
 REQUESTS = {
     "enlisting": "create",
@@ -78,29 +54,6 @@ def test_a_refused_login_is_outlived(electorate, won, monkeypatch, doing):
             refuse()
         assert b.conclude(successor, Reason.WITHDRAWN, timeout_s=30)
     assert len(refusals) == 3
-
-
-@pytest.mark.parametrize("former_terms", [0, 1])
-def test_the_znode_of_a_broken_leader_stands_until_its_code_has_returned_or_nobody_can_trust_it(
-    electorate, won, former_terms
-):
-    a, b = electorate.candidate("a", timeout_s=4.0), electorate.candidate("b")
-    term = electorate.lead(a)
-    for _ in range(former_terms):
-        assert a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
-        term = electorate.lead(a)
-    electorate.wait_in_line(b)
-    lease_until_s = term.deadline
-
-    def fault():
-        raise ZeroDivisionError("a fault of ours")
-
-    a._inbox.put(fault)
-    with pytest.raises(LeaderqError, match="broke down"):
-        a.await_term(30)
-    assert term.reason is Reason.FENCED
-    won(b)  # although nobody concludes the term
-    assert now_s() >= lease_until_s + 4.0 / 3
 
 
 def test_spoilt_wishes_keep_nobody_from_leading_and_the_next_wish_writes_them_again(

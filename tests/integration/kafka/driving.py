@@ -6,10 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
-
 from leaderq.clock import now_s
-from leaderq.errors import Deposed
 from leaderq.kafka import KafkaLeaderCareer, Record
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.testing.waiting import patience
@@ -73,12 +70,6 @@ class Driver:
         while not fact():
             assert now_s() < end, "the fact did not come true"
             self.career.execute(self.term)
-
-    def run_until_deposed(self, *, within_s: float = 60.0) -> Deposed:
-        """Execute until the term is over."""
-        with pytest.raises(Deposed) as deposed:
-            self.run_until(lambda: False, within_s=within_s)
-        return deposed.value
 
     def end(self) -> None:
         """Leave office, in the runner's order."""

@@ -6,26 +6,23 @@ import ctypes
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from driving import Driver, Recorder
+from driving import Driver
 
 from leaderq.errors import (
     OffsetOutOfRange,
     ServersUnreachable,
 )
-from leaderq.kafka import Record, assembly
-from leaderq.kafka.topics import committed, end_offsets
+from leaderq.kafka import Record
+from leaderq.kafka.topics import end_offsets
 from leaderq.running import UnitAbandoned
-from leaderq.term import Term
 from leaderq.testing import eventually
 
 Drive = Callable[..., Driver]
 Feed = Callable[[int, int], list[bytes]]
-"""What a broker says of a transactional id whose transaction nobody may write to any more."""
 
 
 def in_order(records: list[Record]) -> bool:
@@ -46,53 +43,6 @@ def test_every_record_is_handled_once_and_in_order_within_its_partition(
     leader.run_until(lambda: len(leader.career.seen) >= 1000)
     assert sorted(leader.career.values(), key=int) == values
     assert in_order(leader.career.seen)
-
-
-def test_a_handler_that_raises_keeps_its_offset(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
-) -> None:
-    class Fussy(Recorder):
-        refuse = True
-
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            if self.refuse and any(record.value == b"50" for record in records):
-                raise ValueError("50")
-            super().handle(records, term)
-
-    values = feed(0, 100)
-    leader = drive(Fussy, max_records=10).begin()
-    with pytest.raises(ValueError, match="50"):
-        leader.run_until(lambda: False)
-    assert sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == len(
-        leader.career.seen
-    )
-    leader.end()
-    leader.career.refuse = False
-    leader.begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 100)
-    assert sorted(leader.career.values(), key=int) == values
-
-
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_a_slow_handler_keeps_its_membership(
-    drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch, client: str
-) -> None:
-    class Slow(Recorder):
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            super().handle(records, term)
-            term.wait(9.0)
-
-    usual = assembly.consumer_settings
-
-    def short_lived(*words: Any) -> Any:
-        return replace(usual(*words), max_poll_interval_s=6.0, session_timeout_s=6.0)
-
-    monkeypatch.setattr(assembly, "consumer_settings", short_lived)
-    feed(0, 20)
-    leader = drive(Slow, max_records=100, client=client).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 20, within_s=60)
-    assert in_order(leader.career.seen)
-    assert len(leader.career.seen) == 20
 
 
 @pytest.mark.parametrize("delay_us", range(0, 3000, 750))

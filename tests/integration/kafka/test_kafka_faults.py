@@ -8,13 +8,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from driving import Driver, Recorder
-from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 
 from leaderq.events import DrainStalled
@@ -154,30 +152,3 @@ def test_a_leader_frozen_and_thawed_is_fenced_and_fences_nobody(
     finally:
         zombie.kill()
         zombie.communicate()
-
-
-def test_bug_22_a_plain_consumers_commit_is_accepted_after_its_successors(
-    kafka_broker: Any, four_partitions: str
-) -> None:
-    """The control: where partitions are assigned by hand, the broker takes an offset from
-    anybody.
-    """
-    where = TopicPartition(four_partitions, 0)
-    with ExitStack() as cleanup:
-
-        def plain() -> KafkaConsumer:
-            consumer = KafkaConsumer(
-                bootstrap_servers=kafka_broker.address,
-                group_id=four_partitions,
-                enable_auto_commit=False,
-            )
-            cleanup.callback(consumer.close)
-            consumer.assign([where])
-            return consumer
-
-        zombie, successor = plain(), plain()
-        zombie.commit({where: OffsetAndMetadata(20, "", -1)})
-        assert successor.committed(where) == 20
-        successor.commit({where: OffsetAndMetadata(50, "", -1)})
-        zombie.commit({where: OffsetAndMetadata(70, "", -1)})
-        assert successor.committed(where) == 70  # whoever leads next skips 20 records

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import socket
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -13,15 +11,12 @@ import pytest
 from driving import Driver, Recorder
 from reading_topics import read_all
 
-from leaderq.election.layout import Layout
 from leaderq.events import RecordDeadLettered
-from leaderq.kafka import KafkaLeaderCareer, PoisonRecord, Record, dead_letter, retry
-from leaderq.kafka.consuming.report import decode
+from leaderq.kafka import PoisonRecord, Record, dead_letter
 from leaderq.kafka.dead_letters.format import DeadLetter, read_dead_letter
 from leaderq.kafka.topics import create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session
 
 Drive = Callable[..., Driver]
 Feed = Callable[[int, int], list[bytes]]
@@ -105,60 +100,6 @@ def eventually_done(leader: Driver, ends: dict[int, int]) -> None:
         return {where.number: offset for where, offset in draining.items()} == ends
 
     leader.run_until(held)
-
-
-def test_an_outage_of_what_the_records_need_buries_nothing_and_is_reported(
-    drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str
-) -> None:
-    class Needing(Recorder):
-        is_away = True
-
-        def handle_record(self, record: Record, term: Term) -> None:
-            if self.is_away:
-                with socket.socket() as nobody:  # bound, and not listening
-                    nobody.bind(("127.0.0.1", 0))
-                    socket.create_connection(nobody.getsockname()).close()
-            self.seen.append(record)
-
-        handle = KafkaLeaderCareer.handle
-
-    values = feed(0, 50)
-    on_error = retry(1, backoff_s=0.01, then=dead_letter(), max_backoff_s=0.2)
-    leader = drive(Needing, on_error=on_error).begin()
-    set_aside: list[RecordDeadLettered] = []
-    leader.career.events.subscribe(RecordDeadLettered, set_aside.append)
-    path = Layout(znode_root, four_partitions).progress
-
-    def reported() -> str | None:
-        return decode(session.get(path)[0], path=path).held_up
-
-    working = threading.Thread(
-        target=leader.run_until, args=(lambda: len(leader.career.seen) >= 50,)
-    )
-    working.start()
-    try:
-        eventually(
-            lambda: "ConnectionRefusedError" in (reported() or ""), message="the outage is reported"
-        )
-    finally:
-        leader.career.is_away = False
-        working.join(60)
-    assert set_aside == []
-    assert sorted(leader.career.values(), key=int) == values
-
-
-def test_what_cannot_be_decoded_is_set_aside_as_it_is(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
-) -> None:
-    feed(0, 20)
-    produce(kafka_broker.address, four_partitions, [(b"k", b"{no json")])
-    feed(20, 40)
-    leader = drive(Recorder, value_deserializer=json.loads, on_error=dead_letter()).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 40)
-    assert sorted(leader.career.values()) == list(range(40))
-    (letter,) = letters_on(kafka_broker.address, f"{four_partitions}-dead", 1)
-    assert letter.record.value == b"{no json"
-    assert "JSONDecodeError" in letter.error
 
 
 @pytest.mark.parametrize("size", [None, 1_048_000], ids=["nothing", "nearly too large"])

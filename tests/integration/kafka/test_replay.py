@@ -11,21 +11,16 @@ import pytest
 from reading_topics import read_all
 from surroundings import RealKafka
 
-from leaderq.errors import KafkaError, KafkaFenced, RequestRefused, UnknownTopic
+from leaderq.errors import KafkaFenced, RequestRefused
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.dead_letters.format import new_dead_letter
 from leaderq.kafka.dead_letters.replay import DeadLetterReplay, replay_group
-from leaderq.kafka.dead_letters.topic import DeadLetterReader
 from leaderq.kafka.record import Record
-from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
+from leaderq.kafka.topics import create_topics, end_offsets, produce
 from leaderq.testing import eventually
 
 COUNT = 12
-
-
-class Interrupted(BaseException):
-    pass
 
 
 class Dead:
@@ -121,30 +116,6 @@ def test_each_letter_goes_back_as_it_was_saying_which_letter_it_was(dead):
     )
 
 
-def test_a_second_replay_sends_nothing_and_kafkas_tools_see_no_lag(dead):
-    dead.replay()
-    assert dead.replay().sent == 0
-    assert dead.values() == values(range(COUNT))
-    done = committed(dead.address, replay_group(dead.career), dead.topic)
-    with DeadLetterReader(dead.address, dead.topic, group="nobody") as reader:
-        assert done == {number: end for number, end in reader.ends.items() if end}
-    dead.write([COUNT])
-    assert dead.replay().sent == 1
-
-
-def test_a_replay_that_was_interrupted_goes_on_where_it_was(dead):
-    def interrupt(_: float) -> None:
-        raise Interrupted
-
-    with DeadLetterReplay(dead.address, dead.topic, dead.career, rate_per_s=0.25) as work:
-        with pytest.raises(Interrupted):
-            work.run(interrupt)
-        counts = work.counts
-    assert 0 < counts.sent < COUNT
-    assert dead.replay().sent == COUNT - counts.sent
-    assert dead.values() == values(range(COUNT))
-
-
 def test_an_open_transaction_of_a_replay_that_died_is_not_seen_and_its_letters_are_sent_again(dead):
     """As after ``kill -9``: all letters are on the broker, nothing is committed, nothing was
     aborted.
@@ -174,16 +145,3 @@ def test_of_two_replays_at_once_the_later_one_goes_on_and_the_earlier_one_ends(d
             earlier.run(overtaken)
         assert 0 < earlier.counts.sent < COUNT
     assert dead.values() == values(range(COUNT))
-
-
-def test_a_topic_that_is_not_there_and_a_letter_that_is_not_there_are_said(dead):
-    with (
-        pytest.raises(UnknownTopic, match="no dead letter was ever written there"),
-        DeadLetterReader(dead.address, "no-such-topic", group="nobody"),
-    ):
-        pass
-    with (
-        DeadLetterReader(dead.address, dead.topic, group="nobody") as reader,
-        pytest.raises(KafkaError, match="no letter at offset 999"),
-    ):
-        reader.one(0, 999)

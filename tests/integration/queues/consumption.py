@@ -1,9 +1,9 @@
-"""Queues filled by hand and consumed, for the tests of consuming."""
+"""Queues filled by hand, put into and consumed, for the tests of queues."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,11 +11,11 @@ import pytest
 
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import Consumption
-from leaderq.queues.wire.names import QueueKind, prefix_for
-from leaderq.queues.wire.payload import encode
+from leaderq.queues.wire.names import QueueKind, prefix_for, sequence_of
+from leaderq.queues.wire.payload import decode, encode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, Session, end_session
+from leaderq.zookeeper import Create, GetData, Session
 
 PATH, LOCKS = "/q", "/q-locks"
 LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
@@ -110,7 +110,20 @@ def is_empty(session: Session, path: str = PATH) -> bool:
     return not session.children(path)
 
 
-def expire(session: Session, address: str) -> None:
-    """End a session on the servers, behind its owner's back."""
-    assert session.credentials is not None
-    assert end_session(address, session.credentials, timeout_s=60.0)
+def stored(session: Session, path: str = PATH) -> list[bytes]:
+    """All items that lie in a queue, in the order of their numbers."""
+    names = sorted(session.children(path), key=sequence_of)
+    found = session.multi_read([GetData(f"{path}/{name}") for name in names])
+    # others were taken meanwhile
+    return [one for read in found if isinstance(read, tuple) for one in decode(read[0]).items]
+
+
+def create_all(session: Session, prefix: str, contents: Iterable[bytes]) -> list[str]:
+    """Make a sequential znode of each, as another client would; returns their names."""
+    made = [session.create_async(prefix, content, sequential=True) for content in contents]
+    return [one.result(60).rpartition("/")[2] for one in made]
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    """So many different items."""
+    return [b"%d" % number for number in range(start, start + count)]

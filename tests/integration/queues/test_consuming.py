@@ -1,26 +1,27 @@
-"""Consuming on the real server: in which order items come, and how they are acknowledged."""
+"""Consuming on the real server: in which order items come, how they are acknowledged, and what a
+consumer lives through.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
-from consumption import LOCKING, LOCKS, PATH, Seen, consuming, expire, fill, is_empty
+from consumption import LOCKING, LOCKS, PATH, Flaky, Held, Seen, consuming, fill, is_empty
 
 from leaderq.errors import (
     BadVersion,
-    ClaimLost,
     ConfigurationError,
     QueueClosed,
 )
-from leaderq.queues.consumers import QueueOptions
+from leaderq.queues.consumers import QueueConsumer, QueueOptions
+from leaderq.queues.consuming import Consumption
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_for
-from leaderq.testing import eventually
+from leaderq.queues.wire.payload import decode
+from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.testing import FaultProxy, eventually
 from leaderq.threads import Retry
-from leaderq.zookeeper import Create, Session, SessionState, SetData
-
-QUICK = Retry(attempts=3, first_s=0.01, jitter=0)
+from leaderq.zookeeper import Create, Session, SessionState, SetData, connect
 
 
 @LOCKING
@@ -58,23 +59,6 @@ def test_an_item_taken_is_acknowledged_at_the_end_of_its_block(
         assert queue.take(0.05) is None
 
 
-@LOCKING
-def test_an_item_comes_again_when_its_block_fails_and_counts_its_attempts(
-    session: Session, lock: bool
-) -> None:
-    fill(session, [b"a"])
-    with consuming(session, lock=lock, retry=QUICK) as queue:
-        for attempt in (1, 2):
-            with pytest.raises(ZeroDivisionError), queue.take(60) as item:
-                assert item.attempt == attempt
-                1 / 0  # noqa: B018
-        item = queue.take(60)
-        assert item is not None
-        assert item.attempt == 3
-        item.ack()
-        assert is_empty(session)
-
-
 def test_the_users_own_writes_go_with_the_acknowledgement_or_not_at_all(session: Session) -> None:
     session.create("/total", b"0")
     fill(session, [b"a"])
@@ -90,26 +74,6 @@ def test_the_users_own_writes_go_with_the_acknowledgement_or_not_at_all(session:
         assert is_empty(session)
         with pytest.raises(QueueClosed):
             item.ack()
-
-
-def test_an_acknowledgement_after_the_session_is_over_writes_nothing(
-    opened: Callable[[], Session], address: str
-) -> None:
-    mine, other = opened(), opened()
-    fill(other, [b"a"])
-    with consuming(mine) as queue, consuming(other) as next_one:
-        item = queue.take(60)
-        states: list[SessionState] = []
-        mine.add_listener(states.append)
-        expire(mine, address)
-        again = next_one.take(60)
-        assert again.value == b"a"
-        eventually(lambda: SessionState.LOST in states)
-        with pytest.raises(ClaimLost):
-            item.ack([Create("/receipt")])
-        assert other.exists("/receipt") is None
-        again.ack()
-        assert is_empty(other)
 
 
 def test_requeue_puts_an_item_to_the_tail_with_its_id(session: Session) -> None:
@@ -131,3 +95,94 @@ def test_a_plan_that_contradicts_itself_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="attempts=0"):
         Retry(attempts=0)
     assert prefix_for(QueueKind.PLAIN) == "queue-"
+
+
+def test_a_batch_consumer_gets_many_and_what_failed_comes_alone(session: Session) -> None:
+    fill(session, [b"%02d" % number for number in range(20)])
+    batches: list[list[bytes]] = []
+
+    def consume(values: list[bytes]) -> None:
+        batches.append(list(values))
+        if b"07" in values and len(batches) < 20:
+            raise ValueError("one of them is bad")
+
+    with consuming(
+        session, None, consume_batch=consume, batch_items=6, retry=Retry(attempts=10, first_s=0.01)
+    ):
+        eventually(lambda: is_empty(session))
+    assert all(len(batch) <= 6 for batch in batches)
+    assert {value for batch in batches for value in batch} == {
+        b"%02d" % number for number in range(20)
+    }
+    failed = next(batch for batch in batches if b"07" in batch)
+    assert all([value] in batches for value in failed if len(failed) > 1)
+
+
+def test_closing_does_not_wait_for_a_consumer_that_hangs_and_what_it_does_is_acknowledged_later(
+    session: Session,
+) -> None:
+    fill(session, [b"a"])
+    held = Held()
+    queue: Consumption[bytes] = Consumption(
+        session, QueuePaths(PATH, LOCKS), QueueKind.PLAIN, QueueOptions(consumer=held)
+    )
+    queue.start()
+    assert held.entered.wait(60)
+    assert queue.close(0.1) is False
+    assert not is_empty(session)
+    held.released.set()
+    eventually(lambda: is_empty(session) and session.children(LOCKS) == [])
+    eventually(lambda: session.children(f"{PATH}-meta/members") == [])
+
+
+def test_a_queue_consumer_hears_of_the_connection(session: Session) -> None:
+    class Hearing(QueueConsumer[bytes]):
+        def __init__(self) -> None:
+            self.states: list[SessionState] = []
+            self.seen = Seen()
+
+        def consume(self, value: bytes) -> None:
+            self.seen(value)
+
+        def state_changed(self, state: SessionState) -> None:
+            self.states.append(state)
+            raise RuntimeError("harmless")
+
+    hearing = Hearing()
+    with consuming(session, hearing):
+        session.drop_connection()
+        eventually(
+            lambda: (
+                SessionState.SUSPENDED in hearing.states
+                and hearing.states[-1] is SessionState.CONNECTED
+            )
+        )
+        fill(session, [b"a"])
+        assert hearing.seen.wait_for(1) == [b"a"]
+
+
+@pytest.mark.parametrize("point", range(4))
+def test_a_lost_reply_to_a_write_loses_nothing_and_doubles_nothing(
+    proxy: FaultProxy, session: Session, znode_root: str, point: int
+) -> None:
+    """The same without locks, for every request, lost before or after: ``tests/simulation``."""
+    before = iter(range(point))
+
+    def is_meant(request: bytes) -> bool:
+        is_multi = request[4:8] == (14).to_bytes(4, "big")
+        return is_multi and next(before, None) is None
+
+    fill(session, [b"a", b"b", b"bad"])
+    session.create(f"{PATH}/queue-", b"garbage", sequential=True)
+    flaky = Flaky(1)
+    with connect(proxy.address + znode_root, timeout_s=15.0) as far:
+        proxy.drop_reply_to(is_meant)
+        with consuming(far, flaky, retry=Retry(attempts=10, first_s=0.01)):
+            eventually(lambda: len(flaky.seen.values) == 4, timeout_s=60)
+            eventually(lambda: is_empty(session) and session.children(f"{PATH}-dead"), timeout_s=60)
+    assert proxy.dropped == 1
+    assert sorted(flaky.seen.values) == [b"a", b"b", b"bad", b"bad"]
+    (dead,) = session.children(f"{PATH}-dead")
+    assert list(decode(session.get(f"{PATH}-dead/{dead}")[0]).items) == [b"garbage"]
+    assert session.children(LOCKS) == []
+    eventually(lambda: session.children(f"{PATH}-meta/members") == [])

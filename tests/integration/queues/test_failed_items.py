@@ -121,22 +121,6 @@ def taken(queue: DistributedQueue[str], count: int) -> list[Any]:
 
 
 @BOTH
-def test_a_loop_over_take_sees_every_value_and_the_znode_goes_with_the_last(
-    session: Session, lock_path: str | None
-) -> None:
-    with queue_of(session, lock_path) as queue:
-        queue.put_multi(["one", "two", "three"])
-        queue.put("four")
-        seen = []
-        while (item := queue.take(0.5)) is not None:
-            with item:
-                seen.append(item.value)
-                assert queue.depth() >= (0 if lock_path is None else 1 if len(seen) == 4 else 2)
-        assert seen == ["one", "two", "three", "four"]
-        assert (queue.depth(), queue.dead_letters.count()) == (0, 0)
-
-
-@BOTH
 @pytest.mark.parametrize("mode", [ErrorMode.REQUEUE, ErrorMode.KEEP])
 def test_a_value_that_failed_comes_again_without_those_that_are_done(
     session: Session, lock_path: str | None, mode: ErrorMode

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from producing import numbered
+from consumption import numbered
 
 from leaderq.errors import RequestRefused
 from leaderq.queues import DistributedQueue, SimpleDistributedQueue
@@ -47,6 +47,21 @@ def test_what_killed_users_of_every_kind_have_left_is_swept_when_a_queue_is_open
         queue.offer(b"item") if kind is SimpleDistributedQueue else queue.put(b"item")
         assert queue.take(60) is not None
     assert swept == ["/q-meta/tallies"] * 2
+
+
+def test_sweeping_takes_away_old_guards_only(session: Session) -> None:
+    session.ensure_path("/meta")
+    for name in ("old", "older"):
+        session.create(f"/meta/{name}")
+    first = session.get("/meta/older")[1].mtime_ms
+    eventually(
+        lambda: session.set("/meta/old", b"").mtime_ms > first + 20 and session.create("/meta/new")
+    )
+    newest = session.get("/meta/new")[1].mtime_ms
+    assert writer.sweep(session, "/meta", newest, old_s=(newest - first - 10) / 1000) == 1
+    assert sorted(session.children("/meta")) == ["new", "old"]
+    assert writer.sweep(session, "/meta", newest) == 0
+    assert writer.sweep(session, "/nowhere", newest) == 0
 
 
 def everything(session: Session, path: str = "") -> set[str]:

@@ -5,33 +5,21 @@ the way.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from producing import PATH, numbered, stored
-from reply_rules import at_every_point
+from consumption import PATH, stored
 
 from leaderq.errors import (
     ConfigurationError,
-    ConnectionLost,
     LeaderqError,
     PutsFailed,
-    QueueClosed,
     TooLarge,
 )
 from leaderq.queues import TEXT, DistributedIdQueue, DistributedQueue, PutListener
-from leaderq.testing import FaultProxy, eventually
-from leaderq.threads import Capacity
-from leaderq.zookeeper import Session, SessionState
-
-Open = Callable[..., Session]
-
-
-@pytest.fixture
-def proxied(proxy: FaultProxy, opened: Open) -> Session:
-    return opened(proxy.address)
+from leaderq.zookeeper import Session
 
 
 class Ledger(PutListener):
@@ -62,11 +50,6 @@ class Picky:
 
     def deserialize(self, data: bytes) -> bytes:
         return data
-
-
-def cut_off(proxy: FaultProxy, session: Session) -> None:
-    proxy.refuse()
-    eventually(lambda: session.state is not SessionState.CONNECTED)
 
 
 def test_one_by_one_as_one_and_many_at_once_are_stored_byte_for_byte_as_curator_would(
@@ -160,81 +143,7 @@ def test_listeners_hear_of_each_item_and_of_each_failure_and_may_put_themselves(
     assert (ledger.failed, deaf.completed) == ([], [])
 
 
-@pytest.mark.parametrize("background", [False, True])
-def test_whichever_reply_is_lost_each_item_is_stored_once_in_order(
-    session: Session, proxy: FaultProxy, proxied: Session, background: bool
-) -> None:
-    def scenario(point: int) -> None:
-        path = f"/q{point}"
-        with DistributedQueue(proxied, path, put_in_background=background) as queue:
-            for item in numbered(3):
-                assert queue.put(item)
-            assert queue.put_multi(numbered(2, 3))
-            assert queue.put_many(numbered(5, 5)) == 5
-            assert queue.flush_puts(60)
-        assert stored(session, path) == numbered(10)
-        eventually(lambda: session.children(f"{path}-meta/tallies") == [])
-
-    assert at_every_point(proxy, scenario, proxied) >= (10 if background else 14)
-
-
 # -- time-outs and closing
-
-
-def test_a_put_that_was_sent_and_not_answered_in_time_says_that_the_outcome_is_unknown(
-    session: Session, proxy: FaultProxy, proxied: Session
-) -> None:
-    ledger = Ledger()
-    with DistributedQueue(proxied, PATH) as queue:
-        queue.add_put_listener(ledger)
-        proxy.freeze_direction("to_client")
-        with pytest.raises(ConnectionLost, match="may have been stored"):
-            queue.put(b"a", timeout_s=0.3)
-        with pytest.raises(PutsFailed) as caught:
-            queue.put_many([b"b"], timeout_s=0.3)
-        assert isinstance(caught.value.failures[0][1], ConnectionLost)
-        proxy.heal()
-        assert queue.flush_puts(60)
-    assert stored(session) == ledger.completed == [b"a", b"b"]
-
-
-def test_unsettled_puts_are_bounded_and_a_put_waits_for_its_place(
-    session: Session, proxy: FaultProxy, proxied: Session
-) -> None:
-    with (
-        DistributedQueue(proxied, PATH, put_in_background=True) as queue,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        queue._putter._in_flight = Capacity(max_items=10)
-        cut_off(proxy, proxied)
-        for item in numbered(10):
-            queue.put(item)
-        assert not queue.put(b"in vain", timeout_s=0.05)
-        waiting = pool.submit(queue.put, b"10")
-        assert not queue.flush_puts(0.05)
-        proxy.heal()
-        assert waiting.result(60)
-        assert queue.flush_puts(60)
-    assert stored(session) == numbered(11)
-
-
-def test_closing_wakes_whoever_waits_and_is_bounded_although_the_servers_are_away(
-    session: Session, proxy: FaultProxy, proxied: Session
-) -> None:
-    queue = DistributedQueue(proxied, PATH, final_flush_s=0.2)
-    queue.start()
-    queue.put(b"a")
-    cut_off(proxy, proxied)
-    with ThreadPoolExecutor(4) as pool:
-        waiting = [pool.submit(queue.put, item) for item in numbered(4)]
-        eventually(lambda: queue._putter.unsettled == 4)
-        queue.close()
-        assert all(isinstance(one.exception(60), QueueClosed | ConnectionLost) for one in waiting)
-    with pytest.raises(QueueClosed):
-        queue.put(b"late")
-    with pytest.raises(QueueClosed):
-        queue.start()
-    queue.close()
 
 
 def test_a_full_queue_lets_a_put_wait_and_takes_it_when_there_is_room(session: Session) -> None:

@@ -1,5 +1,5 @@
-"""What an operator sees of a queue on real znodes, and does with it; also while others use it and
-connections break.
+"""What an operator sees of a queue on real znodes, and does with it. Lost requests and answers:
+``tests/simulation/test_writing.py``.
 """
 
 from __future__ import annotations
@@ -8,15 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from producing import create_all
-from reply_rules import is_multi
+from consumption import create_all
 
 from leaderq.errors import NoNode
-from leaderq.queues.admin import Moved, Purged, QueueAdmin, queues_below
+from leaderq.queues.admin import Moved, Purged, QueueAdmin, QueueDrain, queues_below
 from leaderq.queues.wire.names import QueueKind, prefix_for
 from leaderq.queues.wire.payload import Note, compressed, encode
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.zookeeper import Session, connect
+from leaderq.zookeeper import Session
 
 
 @pytest.fixture
@@ -163,18 +162,30 @@ def test_queues_are_found_below_a_path_even_when_they_are_empty_and_have_a_dead_
     assert (seen.exists, seen.depth, seen.dead) == (False, 0, 1)
 
 
-def test_lost_answers_lose_and_double_nothing(zookeeper_server, fault_proxy, session, places, put):
-    """The reply to each multi in turn is swallowed, and the connection cut."""
-    proxy = fault_proxy(zookeeper_server.address)
-    with connect(proxy.address) as cut:
-        keeper = QueueAdmin(cut, places)
-        for n in range(30):
-            bury(session, places, f"queue-{n:010d}", [b"%d" % n])
-        proxy.drop_reply_to(is_multi)
-        assert keeper.dead_letters.requeue(keeper.dead_letters.browse()) == Moved(30)
-        assert [list(one.items or ()) for one in keeper.browse()] == [
-            [b"%d" % n] for n in range(30)
-        ]
-        proxy.drop_reply_to(is_multi)
-        assert keeper.purge() == Purged(deleted=30)
-        assert session.children(places.path) == []
+def drained(draining: QueueDrain, limit: int | None = None) -> list[bytes]:
+    out: list[bytes] = []
+    for batch in draining.batches(limit):
+        for one in batch:
+            out += one.items or ()
+            draining.keep(one)
+    return out
+
+
+def test_what_a_drain_has_not_kept_goes_back_to_its_place_with_its_data(session, places, put):
+    wanted = [b"%04d" % n for n in range(40)]
+    put(*wanted)
+    before = [(one.name, one.data) for one in QueueAdmin(session, places).browse()]
+    with pytest.raises(ZeroDivisionError), QueueAdmin(session, places).drain() as draining:
+        batch = next(draining.batches())
+        assert len(batch) == len(session.children(f"{places.meta}/drained")) == 16
+        draining.keep(batch[0])
+        draining.keep(batch[2])
+        raise ZeroDivisionError
+    assert [(one.name, one.data) for one in QueueAdmin(session, places).browse()] == [
+        before[1],
+        *before[3:],
+    ]
+    assert session.children(f"{places.meta}/drained") == []
+    with QueueAdmin(session, places).drain() as draining:
+        assert drained(draining, limit=3) == [wanted[1], *wanted[3:5]]
+        assert drained(draining) == wanted[5:]

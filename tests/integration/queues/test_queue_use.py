@@ -9,8 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from consumption import LOCKS, PATH, Held, Seen
-from producing import numbered, stored
+from consumption import LOCKS, PATH, Held, Seen, numbered, stored
 
 from leaderq.errors import (
     ConfigurationError,

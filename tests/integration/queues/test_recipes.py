@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from consumption import LOCKS, PATH, Held, Seen
-from producing import numbered, stored
+from consumption import LOCKS, PATH, Held, Seen, numbered, stored
 
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues import (

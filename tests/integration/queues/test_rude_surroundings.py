@@ -36,9 +36,10 @@ def set_acl(address: str) -> Iterator[SetAcl]:
     client.close()
 
 
-@LOCKING
-@pytest.mark.parametrize("kind", [QueueKind.PLAIN, QueueKind.PRIORITY])
-@pytest.mark.parametrize("how", ["child", "unreadable"])
+@pytest.mark.parametrize(
+    ("how", "kind", "lock"),
+    [("child", QueueKind.PLAIN, True), ("unreadable", QueueKind.PRIORITY, False)],
+)
 def test_an_item_that_cannot_be_had_or_removed_does_not_stop_its_neighbours(
     session: Session, set_acl: SetAcl, how: str, kind: QueueKind, lock: bool
 ) -> None:

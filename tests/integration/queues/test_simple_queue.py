@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from producing import numbered
+from consumption import numbered
 
 from leaderq.errors import (
     ConfigurationError,

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from leaderq.queues import DistributedQueue
 from leaderq.term import Reason
 from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import Session, SessionState, connect
+from leaderq.zookeeper import Session, connect
 
 T = 2.0
 
@@ -34,18 +33,6 @@ def empty(server: ZooKeeperServer) -> None:
     server.kill()
     shutil.rmtree(server.folder / "data")
     server.start()
-
-
-def test_a_session_with_servers_that_were_emptied_is_over_and_another_begins(
-    server: ZooKeeperServer, session: Session
-) -> None:
-    heard: list[SessionState] = []
-    session.add_listener(heard.append)
-    former = session.id
-    empty(server)
-    eventually(lambda: session.state is SessionState.CONNECTED and session.id != former)
-    assert heard.index(SessionState.LOST) < heard.index(SessionState.CONNECTED)
-    assert session.exists("/seen") is None
 
 
 def test_who_led_before_the_servers_were_emptied_leads_again_under_a_higher_number(
@@ -77,15 +64,3 @@ def test_who_led_before_the_servers_were_emptied_leads_again_under_a_higher_numb
     assert led == [(1, False), (2, True)]
     assert reasons[0] in (Reason.LEASE, Reason.SESSION)
     assert "term record was lost" in caplog.text
-
-
-def test_a_queue_goes_on_when_the_servers_were_emptied(
-    server: ZooKeeperServer, session: Session
-) -> None:
-    seen: list[bytes] = []
-    with DistributedQueue(session, "/q", consumer=seen.append, lock_path="/q-locks") as queue:
-        queue.put(b"before")
-        eventually(lambda: seen == [b"before"])
-        empty(server)
-        queue.put(b"after")
-        eventually(lambda: seen == [b"before", b"after"])

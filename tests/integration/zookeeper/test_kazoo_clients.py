@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from forks import in_child
 from kazoo.client import KazooClient
 
 from leaderq import Candidate
@@ -135,19 +135,11 @@ def test_only_a_started_threaded_client_will_do(closed_port: str, client: KazooC
 
 def test_a_fork_gets_a_session_of_its_own(client: KazooClient) -> None:
     session = as_session(client)
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            own = as_session(client)
-            os.write(
-                writing,
-                f"{own is not session} {own.exists('/') is not None} {session.state.name}".encode(),
-            )
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as said:
-        assert said.read() == b"True True CONNECTED"
-    os.waitpid(child, 0)
+
+    def use() -> None:
+        own = as_session(client)
+        assert own is not session
+        assert own.exists("/") is not None
+
+    in_child(use)
     assert session.exists("/") is not None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 
 import pytest
+from forks import in_child
 from hearing import without_resumptions
 from kazoo.protocol.serialization import Sync
 
@@ -88,20 +88,6 @@ def test_a_request_never_outlives_the_connection_it_was_made_on(session: Session
     assert all(error is None or isinstance(error, ConnectionLost) for _, error in made)
 
 
-def test_a_replaced_session_is_lost_its_znodes_go_and_a_new_one_begins(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "leaderq.zookeeper.session.REPLACE_TIMEOUT_S", 20.0
-    )  # a busy server may need long to end the old one
-    heard, first = heard_by(session), session.id
-    session.create("/e", ephemeral=True)
-    session.replace("the test wants it")
-    eventually(lambda: heard == [LOST, CONNECTED])
-    assert session.id not in (None, first)
-    assert session.exists("/e") is None
-
-
 def test_a_connection_thread_that_dies_is_replaced(
     session: Session, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,20 +162,11 @@ def test_a_session_may_be_closed_from_its_own_threads(session: Session, where: s
 
 
 def test_a_fork_must_not_use_its_parents_session(session: Session) -> None:
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
+    def refused() -> None:
+        with pytest.raises(SessionClosed, match="after the fork"):
             session.get("/")
-        except SessionClosed as exc:
-            os.write(writing, f"{exc}, over: {session.close()}".encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    os.waitpid(child, 0)
-    with os.fdopen(reading, "rb") as said:
-        told = said.read()
-    assert b"after the fork" in told
-    assert b"over: False" in told
+        assert not session.close()
+
+    in_child(refused)
     assert session.exists("/") is not None
     assert session.state is CONNECTED

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 import pytest
 
-from leaderq.errors import NotConnected
-from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
-from leaderq.zookeeper import Session, SessionState, WatchEvent, WatchKind, end_session
+from leaderq.testing import eventually
+from leaderq.zookeeper import Session, WatchEvent, WatchKind
 
 CREATED, DELETED, CHANGED, CHILDREN, SESSION = (
     WatchKind.CREATED,
@@ -119,50 +117,3 @@ def test_a_tree_watch_stands_again_after_a_reconnection_and_says_that_it_was_awa
             wanted = {WatchEvent(CREATED, f"/t/{number}"), WatchEvent(CHILDREN, "/t")}
             eventually(lambda: wanted <= set(heard))  # noqa: B023
             heard.clear()
-
-
-def test_a_tree_watch_stands_again_in_the_next_session(
-    zookeeper_server: ZooKeeperServer, session: Session
-) -> None:
-    heard: list[WatchEvent] = []
-    session.create("/t")
-    subscription = session.watch_tree("/t", heard.append)
-    first = session.id
-    assert session.credentials is not None
-    states: list[SessionState] = []
-    session.add_listener(states.append)
-    assert end_session(zookeeper_server.address, session.credentials, timeout_s=30)
-    eventually(lambda: session.id not in (None, first))
-    # A slow server may have let the owner resume the session first; each connection is told of
-    # once.
-    eventually(lambda: SessionState.CONNECTED in states)
-    eventually(lambda: heard == [WatchEvent(SESSION, "/t")] * states.count(SessionState.CONNECTED))
-    heard.clear()
-    session.replace("the test wants it")
-    eventually(lambda: heard == [WatchEvent(SESSION, "/t")])
-    session.set("/t", b"x")
-    eventually(lambda: heard[1:] == [WatchEvent(CHANGED, "/t")])
-    subscription.close()
-
-
-def test_a_change_made_while_the_connection_is_away_is_found_by_reading_at_the_session_event(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    opened: Callable[..., Session],
-    fault_proxy: Callable[[str], FaultProxy],
-) -> None:
-    other = opened(zookeeper_server.address + znode_root)
-    proxy = fault_proxy(zookeeper_server.address)
-    watcher = opened(proxy.address + znode_root, timeout_s=30.0)
-    seen: list[list[str]] = []
-    watcher.watch_tree(
-        "/", lambda event: seen.append(watcher.children("/")) if event.kind is SESSION else None
-    )
-    proxy.refuse()
-    eventually(lambda: watcher.state is SessionState.SUSPENDED)
-    other.create("/missed")
-    with pytest.raises(NotConnected):
-        watcher.watch_tree("/x", print)
-    assert len(watcher._watches.all) == 1
-    proxy.heal()
-    eventually(lambda: seen == [["missed"]], timeout_s=20)

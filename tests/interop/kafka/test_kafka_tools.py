@@ -4,7 +4,6 @@ transactions' outputs.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +18,6 @@ from leaderq.testing.jars import class_path
 from leaderq.testing.java import find_java
 
 CAREERS = Path(__file__).parent / "careers"
-NEEDS_KCAT = pytest.mark.skipif(
-    shutil.which("kcat") is None, reason="kcat is not installed (apt-get install kcat)"
-)
 
 
 def tool(main: str, *arguments: str) -> str:
@@ -109,34 +105,3 @@ def test_the_console_tools_show_the_leaders_offsets_no_lag_and_the_dead_letter(
     assert f"leaderq-dead-topic:{topic_name}" in told
     assert "this is poison" in told
     assert "h:x" in told
-
-
-@NEEDS_KCAT
-def test_kcat_reads_offsets_and_dead_letters(
-    drained: str, kafka_broker: Any, topic_name: str
-) -> None:
-    eventually(
-        lambda: sum(end_offsets(kafka_broker.address, f"{drained}-dead").values()) >= 1,
-        timeout_s=90,
-    )
-    kcat = ["kcat", "-b", kafka_broker.address, "-C", "-q", "-X", "isolation.level=read_committed"]
-    letter = subprocess.run(
-        [*kcat, "-t", f"{drained}-dead", "-o", "beginning", "-c", "1", "-f", "%k|%h|%s\n"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    ).stdout
-    assert letter.rstrip().endswith("|poison")
-    assert f"leaderq-dead-topic={topic_name}" in letter
-    queries = [
-        f"{topic_name}:{number}:-1" for number in end_offsets(kafka_broker.address, topic_name)
-    ]
-    told = subprocess.run(
-        [*kcat[:3], "-Q", *(word for query in queries for word in ("-t", query))],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    ).stdout
-    assert sum(int(line.split()[-1]) for line in told.splitlines()) == 201

@@ -9,12 +9,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from functools import partial
 from typing import Any
 
 import pytest
 from curator_ours import Seen, recipe
-from java_peer import JavaClient, JavaPeer, JavaQueue
+from java_peer import JavaClient, JavaPeer
 
 from leaderq import Session
 from leaderq.queues.wire.names import QueueKind
@@ -89,40 +88,6 @@ def test_ten_thousand_items_go_to_java_and_to_us_and_each_goes_once(
         f"each had its share: {[len(values) for values in got]}"
     )
     assert sorted(int(item) for values in got for item in values) == list(range(ITEMS))
-
-
-@pytest.mark.parametrize("locks", [False, True], ids=["no-lock", "lock"])
-def test_both_put_and_both_consume_at_the_same_time_and_nothing_stays_behind(
-    java: JavaClient, session: Session, znode_root: str, locks: bool
-) -> None:
-    """They meet at the head of an almost empty queue all the time: most claims of several items are
-    refused for one of them.
-    """
-    for number in range(3):
-        path, lock_path = (
-            f"{znode_root}/q{number}",
-            f"{znode_root}/locks{number}" if locks else None,
-        )
-        seen = Seen()
-        with recipe(QueueKind.PLAIN, session, path, lock_path=lock_path, consumer=seen) as ours:
-            javas = java.queue(
-                "plain", path, consume=True, **({"lock": lock_path} if lock_path else {})
-            )
-            for turn in range(100):
-                ours.put(b"p%03d" % turn)
-                javas.put(b"j%03d" % turn)
-            eventually(partial(_all_seen, seen, javas, 200), message=f"all is consumed of {path}")
-            eventually(partial(_is_empty, session, path))
-            javas.close()
-        assert len({*seen.values, *javas.consumed}) == len(seen.values) + len(javas.consumed) == 200
-
-
-def _all_seen(seen: Seen, javas: JavaQueue, count: int) -> bool:
-    return len(seen.values) + len(javas.consumed) >= count
-
-
-def _is_empty(session: Session, path: str) -> bool:
-    return not session.children(path)
 
 
 @pytest.fixture
