@@ -49,7 +49,7 @@ class Drained(KafkaLeaderCareer):
 
 
 class Drain:
-    """One partition with so many records, numbered from 0, and workers of one career."""
+    """Partition 0 with so many records, numbered from 0, and workers of one career."""
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class Drain:
         offsets: str = "kafka",
         *,
         records: int = 30,
+        partitions: int = 1,
         rule: Callable[[Drained, Record], object] = lambda _career, _record: None,
         **attributes: Any,
     ) -> None:
@@ -69,13 +70,13 @@ class Drain:
         self.handled: list[Handled] = []
         self.told: list[tuple[float, str, str, Term]] = []
         """When, what and who: inaugurations and hand-overs."""
-        self._records = records
+        self._records, self._partitions = records, partitions
         self._open = ExitStack()
 
     def __enter__(self) -> Drain:
         self._open.enter_context(kafka_installed(self.kafka))
         for topic in (SOURCE, RESULTS):
-            self.kafka.acts(lambda all_, name=topic: all_.create_topic(name, 1))  # type: ignore[misc]
+            self.kafka.acts(lambda all_, name=topic: all_.create_topic(name, self._partitions))  # type: ignore[misc]
         count, self._records = self._records, 0
         self.feed(count)
         return self
@@ -83,18 +84,19 @@ class Drain:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def feed(self, count: int) -> None:
+    def feed(self, count: int, partition: int = 0) -> None:
         """So many records more."""
+        where = Partition(SOURCE, partition)
         numbers = range(self._records, self._records + count)
-        rows = [Record(SOURCE, 0, -1, 0, b"k", b"%d" % one, []) for one in numbers]
+        rows = [Record(*where, -1, 0, b"k", b"%d" % one, []) for one in numbers]
 
         def append(all_: Any) -> None:
             for row in rows:
-                all_.log_of(ORDERS).append([row])
+                all_.log_of(where).append([row])
             all_.log_changes += 1
 
         self.kafka.acts(append)
-        self._records += count
+        self._records += count if where == ORDERS else 0
 
     def workers(self, names: str, **settings: Any) -> list[SimulatedWorker]:
         """Workers in this order of the line, which are started again when they have died."""

@@ -14,7 +14,7 @@ from leaderq.kafka import dead_letter, retry, skip
 from leaderq.kafka.consuming.report import decode
 from leaderq.term import Reason
 from leaderq.testing.simulation.kafka.cluster import BrokerCluster
-from simulation.draining import Drain, freezing
+from simulation.draining import ORDERS, Drain, freezing
 from simulation.scenarios import Scene, scene
 
 STORES = ("kafka", "zookeeper", "transaction")
@@ -172,3 +172,31 @@ def test_a_record_that_kills_the_process_again_and_again_is_passed_over(on_error
             assert drain.letters() == ([] if on_error.function == "skip" else ["12"])
 
     test_killing()
+
+
+@EACH_STORE
+def test_one_records_retries_hold_up_its_own_partition_only(store: str) -> None:
+    @scene(5)
+    def test_retries(s: Scene) -> None:
+        tries: list[float] = []
+
+        def rule(_career: Any, record: Any) -> None:
+            if (record.partition, record.offset) == (0, 3):
+                tries.append(s.now_s)
+                if len(tries) < 3:
+                    raise ValueError("a scenario wants it")
+
+        with Drain(
+            s, store, records=10, partitions=2, rule=rule, on_error=retry(3, backoff_s=5.0)
+        ) as drain:
+            drain.workers("a")
+            s.until(lambda: len(tries) == 1)
+            drain.feed(10, partition=1)
+            s.run(3.0)
+            assert [one.offset for one in drain.handled if one.where.number == 1] == [*range(10)]
+            assert len(tries) == 1
+            s.until(lambda: (ORDERS, 9) in [one[2:] for one in drain.handled])
+            assert [later - former >= 5.0 for former, later in pairwise(tries)] == [True, True]
+            assert len(drain.terms()) == 1
+
+    test_retries()

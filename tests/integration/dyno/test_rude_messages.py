@@ -1,4 +1,4 @@
-"""Dyno queues under rude users, operators with a shell, forks, and unreachable servers."""
+"""Dyno queues under rude users, operators with a shell, and forks."""
 
 from __future__ import annotations
 

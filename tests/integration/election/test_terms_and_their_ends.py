@@ -1,6 +1,4 @@
-"""What a term is worth at its edges: shorter time-outs, lost answers, refused logins, spoilt
-records.
-"""
+"""What a term is worth at its edges: refused logins, spoilt records, credentials."""
 
 from __future__ import annotations
 

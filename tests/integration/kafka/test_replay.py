@@ -1,5 +1,5 @@
-"""Letters go back to where they came from, each once, whatever is left out, interrupted or begun
-twice; on a real broker.
+"""Letters go back to where they came from, each once, also if a replay has died or two are begun;
+on a real broker.
 """
 
 from __future__ import annotations

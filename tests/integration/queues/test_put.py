@@ -1,5 +1,5 @@
-"""Putting on the real server: stored once, in order, told to whom it concerns, whatever happens on
-the way.
+"""Putting on the real server: stored once, in order, told to whom it concerns. Whatever happens on
+the way: ``tests/simulation/test_writing.py``.
 """
 
 from __future__ import annotations

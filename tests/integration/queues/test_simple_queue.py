@@ -1,6 +1,4 @@
-"""Simple queues on a real server: Curator's own tests of them, and beyond: lost replies, reaped
-paths, several takers.
-"""
+"""Simple queues on a real server. Lost requests and answers: ``tests/simulation``."""
 
 from __future__ import annotations
 

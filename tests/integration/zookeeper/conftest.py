@@ -8,13 +8,19 @@ from typing import Any
 
 import pytest
 from certificates import Pem, secure_zookeeper, self_signed
-from sasl_logins import JAAS
 
 from leaderq.testing import FaultProxy, ZooKeeperServer
 from leaderq.testing.ports import lease_port
 from leaderq.zookeeper import Session, connect
 
 Connect = Callable[..., Session]
+JAAS = """
+Server {
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    user_alice="wonderland"
+    user_bob="builder";
+};
+"""
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sasl_logins import ALICE
 
 from leaderq.errors import (
     AccessRefused,
@@ -19,6 +18,7 @@ from leaderq.zookeeper import Create, Security, Session, SessionState, connect, 
 from leaderq.zookeeper.client import Client
 
 Connect = Callable[..., Session]
+ALICE = Security(user="alice", password="wonderland", mechanism="DIGEST-MD5")
 
 
 def test_znodes_made_with_credentials_are_closed_to_others(

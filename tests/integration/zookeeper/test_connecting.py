@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from leaderq.errors import ConfigurationError, ServersUnreachable, ZooKeeperError
+from leaderq.errors import ServersUnreachable, ZooKeeperError
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Session, connect
 from leaderq.zookeeper.connection import ServerConnection
@@ -77,11 +77,3 @@ def test_a_server_that_comes_up_meanwhile_is_found(
     thread.join(60)
     assert found[0].exists("/") is not None
     found[0].close()
-
-
-@pytest.mark.parametrize("address", ["", "a,,b", "a:x", "a:0", "a b", "a:1/x//y"])
-def test_a_malformed_address_is_refused_before_anything_is_tried(address: str) -> None:
-    before = set(our_threads())  # of an earlier test, on their way out
-    with pytest.raises(ConfigurationError):
-        connect(address)
-    assert set(our_threads()) <= before

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
-from busy import in_use
 
-from leaderq.errors import ConnectionLost, NotConnected
+from leaderq.errors import ConnectionLost, LeaderqError, NotConnected
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Create, Session, SessionState
 
@@ -21,6 +21,25 @@ CREATE, MULTI = 1, 14
 
 def opcode(request: bytes) -> int:
     return int(struct.unpack_from("!i", request, 4)[0]) if len(request) >= 8 else 0
+
+
+@contextlib.contextmanager
+def in_use(session: Session) -> Iterator[None]:
+    """A request every few milliseconds, as of a busy leader, of which nobody awaits the answer."""
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.wait(0.005):
+            with contextlib.suppress(LeaderqError):
+                session.exists_async("/")
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 @pytest.mark.parametrize("use", [in_use, contextlib.nullcontext])

@@ -1,6 +1,4 @@
-"""Kafka's own console tools, and kcat, read what leaderq has left: offsets, lag, dead letters,
-transactions' outputs.
-"""
+"""Kafka's own console tools read what leaderq has left: offsets, lag, dead letters."""
 
 from __future__ import annotations
 
