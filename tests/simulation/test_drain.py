@@ -15,6 +15,7 @@ import pytest
 
 from leaderq import clock
 from leaderq.career import LeaderCareer
+from leaderq.errors import ConfigurationError
 from leaderq.kafka.record import Partition
 from leaderq.term import Term
 from leaderq.testing.simulation import LifeFailed, acted, simulate
@@ -142,3 +143,19 @@ class LeavesAThread(LeaderCareer):
 def test_a_career_that_acts_beside_the_next_leader_is_found() -> None:
     with pytest.raises(LifeFailed, match=r"effects after term 2 of c\d .* was inaugurated"):
         simulate(LeavesAThread, seeds=20)
+
+
+@pytest.mark.parametrize(
+    ("career", "given", "said"),
+    [
+        (LeavesAThread, {"seeds": 0}, "seeds=0: give 1 or more"),
+        (LeavesAThread, {"seeds": "one"}, "seeds='one': give 1 or more"),
+        (LeavesAThread, {"candidates": 0}, "candidates=0: give 1 or more"),
+        (LeavesAThread, {"timeout_s": 0}, "timeout_s=0: give 0.2 to 600.0"),
+        (LeavesAThread(), {}, "which cannot be called; give a function"),
+        (lambda: "a career", {}, "what career() returns='a career': give LeaderCareer"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused(career: Any, given: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        simulate(career, **given)

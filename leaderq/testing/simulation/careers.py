@@ -7,6 +7,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from leaderq.arguments import (
+    above_0,
+    at_least,
+    between,
+    instance,
+    is_number,
+    plain_function,
+    require,
+    wanted,
+)
 from leaderq.career import LeaderCareer
 from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.handling.on_error import PoisonRecord
@@ -85,9 +95,24 @@ def simulate(
     *Guarantees:* raises :class:`LifeFailed` for the first seed in which something was acted
     twice, a record was skipped, or a former leader acted beside the next; the same seed leads the
     same life, so ``seeds=[4711]`` repeats one. *Not guaranteed:* anything about a career that
-    reads clocks, chance or servers otherwise than through leaderq, or starts threads of its own.
-    Repeated calls of ``handle`` are no failure: only what was ``acted`` counts.
+    reads clocks, chance or servers otherwise than through leaderq, or starts threads of its own;
+    that a life ends in which it computes for ever, asking leaderq for nothing. Repeated calls of
+    ``handle`` are no failure: only what was ``acted`` counts.
+
+    :raises ConfigurationError: some of this cannot be used.
     """
+    are_seeds = isinstance(seeds, Iterable) and not isinstance(seeds, str | bytes)
+    is_count = is_number(seeds) and seeds >= 1
+    require(
+        plain_function("career", career),
+        wanted("seeds", seeds, are_seeds or is_count, "1 or more, or the seeds themselves"),
+        at_least("records", records, 0),
+        at_least("partitions", partitions, 1),
+        at_least("candidates", candidates, 1),
+        at_least("faults", faults, 0),
+        above_0("seconds", seconds, "seconds"),
+        between("timeout_s", timeout_s, 0.2, 600.0),
+    )
     lives = terms = acts = 0
     for seed in range(seeds) if isinstance(seeds, int) else seeds:
         life = _UserLife(seed, career, candidates, records, partitions, faults, seconds, timeout_s)
@@ -106,6 +131,7 @@ def _lead(life: _UserLife) -> int:
         with installed(world, cluster.network), kafka_installed(kafka):
             heard_by(partial(_heard, life, world, chronicle, terms))
             first = life.make()
+            require(instance("what career() returns", first, LeaderCareer))
             topics = _filled(life, first, kafka) if isinstance(first, KafkaLeaderCareer) else []
             for number in range(life.candidates):
                 made = partial(_observed, life, world, chronicle, terms)
