@@ -12,7 +12,6 @@ from leaderq.arguments import (
     at_least,
     between,
     instance,
-    is_number,
     plain_function,
     require,
     wanted,
@@ -102,7 +101,7 @@ def simulate(
     :raises ConfigurationError: some of this cannot be used.
     """
     are_seeds = isinstance(seeds, Iterable) and not isinstance(seeds, str | bytes)
-    is_count = is_number(seeds) and seeds >= 1
+    is_count = type(seeds) is int and seeds >= 1
     require(
         plain_function("career", career),
         wanted("seeds", seeds, are_seeds or is_count, "1 or more, or the seeds themselves"),
