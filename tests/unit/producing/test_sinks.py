@@ -1,0 +1,372 @@
+"""The sinks of leaderq, and those that do not keep to what is asked of a sink."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mute import TOLD, Mute
+from scripted_sink import Make
+
+from leaderq import clock
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    PutsFailed,
+    SinkAway,
+    SinkBroken,
+    SinkBusy,
+    TooLarge,
+)
+from leaderq.producing import (
+    ALL_CONFIRMED,
+    EVERY_ITEM,
+    BatchOutcome,
+    BufferedProducer,
+    CallableSink,
+    QueueSink,
+)
+from leaderq.testing import eventually
+
+
+class TestCallableSink:
+    def test_a_return_is_the_acknowledgement(self) -> None:
+        got: list[Any] = []
+        assert CallableSink(got.append).send([1, 2], 1.0).refused == {}
+        assert CallableSink(got.append, each=True).send([1, 2], 1.0).again == ()
+        assert got == [[1, 2], 1, 2]
+
+    def test_one_by_one_those_before_the_failure_are_confirmed(self) -> None:
+        def call(record: int) -> None:
+            if record == 2:
+                raise ValueError("bad")
+            if record == 4:
+                raise OSError("away")
+
+        outcome = CallableSink(call, each=True, refuses=(ValueError,)).send([1, 2, 3, 4, 5], 1.0)
+        assert list(outcome.refused) == [1]
+        assert list(outcome.again) == [3, 4]
+
+    @pytest.mark.parametrize("bad", [(), (0,), (7,), (3, 4), tuple(range(8))])
+    def test_the_records_at_fault_are_found_and_the_others_are_given(
+        self, bad: tuple[int, ...]
+    ) -> None:
+        got: list[int] = []
+
+        def call(batch: list[int]) -> None:
+            if set(batch) & set(bad):
+                raise ValueError("one of these")
+            got.extend(batch)
+
+        outcome = CallableSink(call, refuses=(ValueError,)).send(list(range(8)), 1.0)
+        assert sorted(outcome.refused) == list(bad)
+        assert got == [number for number in range(8) if number not in bad]
+        assert outcome.again == ()
+
+    def test_an_error_that_nobody_named_is_the_sinks_and_not_a_records(self) -> None:
+        error = LookupError("whatever this is")
+
+        def call(batch: list[int]) -> None:
+            raise error
+
+        outcome = CallableSink(call, refuses=(ValueError,)).send([1, 2], 1.0)
+        assert (outcome.refused, list(outcome.again), outcome.error) == ({}, [0, 1], error)
+        assert list(CallableSink(call, refuses=(LookupError,)).send([1], 1.0).refused) == [0]
+
+    def test_work_that_nobody_does_or_waits_for_is_not_an_acknowledgement(self) -> None:
+        async def stores(batch: list[int]) -> None:
+            pass
+
+        with pytest.raises(ConfigurationError, match=r"call is .* a coroutine function"):
+            CallableSink(stores)
+        for call in (stores, lambda batch: (one for one in batch), lambda _batch: Future()):
+            outcome = CallableSink(lambda batch, call=call: call(batch)).send([1], 1.0)
+            assert list(outcome.again) == [0]
+            assert isinstance(outcome.error, SinkBroken)
+
+
+class TestKafkaSink:
+    def test_the_end_of_a_client_is_no_message_s_fault_and_another_client_sends_it(self) -> None:
+        from confluent_kafka import KafkaError, KafkaException
+
+        from leaderq.kafka.clients.confluent_producer import ConfluentSender
+        from leaderq.kafka.sink import KafkaSink
+
+        class Ending(ConfluentSender):
+            def open(self, timeout_s: float) -> None:
+                self._counts["t"] = (1, clock.now_s())
+
+            def _give(self, *_: Any) -> None:
+                raise KafkaException(KafkaError(KafkaError._FATAL, "too large, some time ago"))
+
+        sink = KafkaSink("nowhere:1", "t", client="confluent")
+        sink._make = Ending  # type: ignore[assignment]
+        outcome = sink.send([b"a", b"b"], 1.0)
+        assert (outcome.refused, list(outcome.again)) == ({}, [0, 1])
+        assert isinstance(outcome.error, SinkAway)
+        assert sink._client is None
+
+
+class FakeQueue:
+    """``put_many`` as that of a recipe; ``does`` decides."""
+
+    def __init__(self, does: Callable[[Sequence[Any]], object]) -> None:
+        self.does = does
+        self.puts: list[list[Any]] = []
+
+    def put_many(self, items: Any, **options: Any) -> int:
+        self.puts.append(list(items))
+        self.does(items)
+        return len(items)
+
+
+class TestQueueSink:
+    def test_what_put_many_returns_for_is_confirmed(self) -> None:
+        queue = FakeQueue(lambda items: None)
+        outcome = QueueSink(queue).send(["a", "b"], 30.0)
+        assert (outcome.refused, list(outcome.again)) == ({}, [])
+        assert queue.puts == [["a", "b"]]
+
+    def test_while_the_servers_are_away_it_is_busy_and_puts_nothing_twice(self) -> None:
+        back = threading.Event()
+        queue = FakeQueue(lambda items: back.wait(60))
+        sink = QueueSink(queue)
+        batch = [["a"], ["b"]]
+        for _ in range(3):
+            with pytest.raises(SinkBusy):
+                sink.send(batch, 0.01)
+        back.set()
+        assert list(sink.send(batch, 30.0).again) == []
+        assert len(queue.puts) == 1
+
+    def test_an_item_that_does_not_fit_is_refused_alone(self) -> None:
+        big = "x" * 10
+
+        def does(items: Sequence[Any]) -> None:
+            failures = [
+                (item, TooLarge("an item", size=10, limit=5)) for item in items if item == big
+            ]
+            raise PutsFailed(stored=1, failed=1, failures=failures)
+
+        outcome = QueueSink(FakeQueue(does)).send(["a", big], 30.0)
+        assert list(outcome.refused) == [1]
+        assert list(outcome.again) == []
+
+    def test_an_unknown_outcome_is_put_again(self) -> None:
+        def does(items: Sequence[Any]) -> None:
+            raise PutsFailed(stored=1, failed=1, failures=[(None, ConnectionLost("no answer"))])
+
+        outcome = QueueSink(FakeQueue(does)).send(["a", "b"], 30.0)
+        assert list(outcome.again) == [0, 1]  # which of them is not known: rather twice than never
+
+
+@pytest.mark.parametrize(
+    ("sink", "remedy"),
+    [
+        (print, "CallableSink"),
+        (CallableSink, "an instance"),
+        (object(), "send and close"),
+        (None, "send"),
+    ],
+)
+def test_what_is_no_sink_is_refused_when_it_is_given(sink: Any, remedy: str) -> None:
+    with pytest.raises(ConfigurationError, match=remedy):
+        BufferedProducer(sink)
+
+
+# -- sinks that do not keep to what is asked of a sink: the producer says so, gives nothing up for
+
+ERROR = ValueError("of the user")
+
+
+def spoilt() -> Iterator[int]:
+    yield 0
+    raise LookupError("no more")
+
+
+class _FaultySink:
+    """``fault`` makes each of its answers while it is set; the batches it was given are in
+    ``calls``.
+    """
+
+    def __init__(self, fault: Callable[[], Any]) -> None:
+        self.fault: Callable[[], Any] | None = fault
+        self.calls: list[list[Any]] = []
+        self.confirmed: list[Any] = []
+
+    def send(self, batch: Sequence[Any], timeout_s: float) -> Any:
+        self.calls.append(list(batch))
+        if self.fault is not None:
+            return self.fault()
+        self.confirmed += batch
+        return ALL_CONFIRMED
+
+    def close(self, timeout_s: float) -> None:
+        pass
+
+
+def raises(error: BaseException) -> Callable[[], Any]:
+    def fault() -> Any:
+        raise error
+
+    return fault
+
+
+FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
+    "nothing": (lambda: None, "NoneType"),
+    "a boolean": (lambda: True, "bool"),
+    "a bare tuple": (lambda: ({}, (), None), "tuple"),
+    "refused beyond": (lambda: BatchOutcome({7: ERROR}), "position 7"),
+    "refused before": (lambda: BatchOutcome({-1: ERROR}), "position -1"),
+    "refused at no number": (lambda: BatchOutcome({"0": ERROR}), "'0'"),  # type: ignore[dict-item]
+    "refused at a broken number": (lambda: BatchOutcome({0.0: ERROR}), "0.0"),  # type: ignore[dict-item]
+    "refused for nothing": (lambda: BatchOutcome({0: None}), "None"),  # type: ignore[dict-item]
+    "refused as a list": (lambda: BatchOutcome([0]), "list"),  # type: ignore[arg-type]
+    "again beyond": (lambda: BatchOutcome(again=[0, 7], error=SinkAway("away")), "position 7"),
+    "again just beyond": (
+        lambda: BatchOutcome(again=[0, 1, 2, 3], error=SinkAway("away")),
+        "position 3",
+    ),
+    "again before": (lambda: BatchOutcome(again=[-1]), "position -1"),
+    "again at no number": (lambda: BatchOutcome(again=[None]), "None"),  # type: ignore[list-item]
+    "again as a number": (lambda: BatchOutcome(again=1), "int"),  # type: ignore[arg-type]
+    "again as nothing": (lambda: BatchOutcome(again=None), "NoneType"),  # type: ignore[arg-type]
+    "again from what raises": (lambda: BatchOutcome(again=spoilt()), "no more"),  # type: ignore[arg-type]
+    "an error in words": (lambda: BatchOutcome(again=[0], error="away"), "str"),  # type: ignore[arg-type]
+    "an exit": (raises(SystemExit(1)), "SystemExit"),
+    "an error without a text": (raises(Mute()), TOLD),
+    "a cancellation": (raises(asyncio.CancelledError()), "CancelledError"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_an_answer_that_is_none_of_the_batch_is_told_and_costs_nothing(
+    producer: Make, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fault, words = FAULTS[name]
+    sink = _FaultySink(fault)
+    with caplog.at_level(logging.WARNING):
+        one = producer(sink, batch_items=3, linger_s=60.0)
+        for number in range(3):
+            one.send(number)
+        eventually(lambda: len(sink.calls) > 2)  # it tries again and again
+    assert sink.calls[:2] == [[0, 1, 2]] * 2
+    assert words in str(one.snapshot().sink_error)
+    assert words in caplog.text
+    balance = one.snapshot().balance
+    assert (balance.pending, balance.failed, balance.confirmed) == (3, {}, 0)
+    sink.fault = None
+    assert one.flush(60)
+    assert sink.confirmed == [0, 1, 2]
+
+
+def test_a_listener_or_a_callback_that_exits_ends_nothing(
+    producer: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = _FaultySink(lambda: BatchOutcome({0: ERROR}))
+    heard: list[str] = []
+
+    def exits(what: Any) -> None:
+        heard.append(type(what).__name__)
+        sys.exit(1)
+
+    one = producer(sink, dropped_listener=exits, batch_items=1)
+    one.send("refused")
+    eventually(lambda: heard)
+    sink.fault = None
+    futures: list[Future[None]] = [one.submit(number) for number in range(2)]
+    for future in futures:
+        future.add_done_callback(exits)
+    one.send("last")
+    assert one.flush(60).pending == 0
+    assert sink.confirmed == [0, 1, "last"]
+    assert [future.result(60) for future in futures] == [None, None]
+    assert "listener" in caplog.text
+
+
+# -- A store that is down, read-only, full, forbidden or just closed, behind its real client: an
+
+RECORDS = 200
+
+
+def read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+
+
+def full(path: Path) -> sqlite3.Connection:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table if not exists fill (data blob)")
+        pages = connection.execute("pragma page_count").fetchone()[0]
+        connection.execute(f"pragma max_page_count={pages}")
+        connection.execute("insert into fill values (zeroblob(8000))")
+    raise AssertionError("not reached")
+
+
+def closed(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path)
+    connection.close()
+    return connection
+
+
+def locked(path: Path) -> sqlite3.Connection:
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as holder,
+        closing(sqlite3.connect(path, timeout=0)) as connection,
+    ):
+        holder.execute("begin exclusive")
+        connection.execute("insert into t values (0)")
+    raise AssertionError("not reached")
+
+
+def absent(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path.parent / "nowhere" / "file")
+
+
+@pytest.mark.parametrize("breaks", [read_only, full, closed, locked, absent])
+def test_sqlite_costs_no_record(
+    producer: Make,
+    tmp_path: Path,
+    breaks: Callable[[Path], sqlite3.Connection],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path = tmp_path / "store"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table t (number integer)")
+    stored: list[Any] = []
+    errors: list[sqlite3.Error] = []
+    is_out = True
+
+    def store(batch: list[Any]) -> None:
+        if not is_out:
+            stored.extend(batch)
+            return
+        try:
+            with closing(breaks(path)) as connection:
+                connection.executemany("insert into t values (?)", [(one,) for one in batch])
+        except sqlite3.Error as exc:
+            errors.append(exc)
+            raise
+        raise AssertionError("the outage let a batch pass")
+
+    one = producer(
+        CallableSink(store), journal=tmp_path / "journal", persistence=EVERY_ITEM, max_items=50
+    )
+    for number in range(RECORDS):
+        one.send(number, on_durable=lambda error: None)
+    eventually(lambda: len(errors) >= 3 and one.snapshot().sink_error is not None)
+    balance = one.snapshot().balance
+    assert (balance.failed, balance.dropped, balance.pending) == ({}, {}, RECORDS)
+    assert "sink takes nothing, requests are kept" in caplog.text
+    assert type(errors[-1]).__name__ in caplog.text
+    is_out = False
+    assert one.flush(60)
+    assert stored == list(range(RECORDS))
