@@ -165,7 +165,7 @@ def test_its_tests_stand_and_make_test_runs_them(promise: str) -> None:
 
 ELSEWHERE = {
     "f14": "tests/integration/queues/test_failed_items.py"
-    "::test_a_queue_of_more_items_than_java_can_list_is_listed_and_taken",
+    "::test_a_queue_of_more_items_than_java_can_list_is_listed_and_taken"
 }
 
 

@@ -21,13 +21,7 @@ from hypothesis import strategies as st
 from leaderq.cli.doctor import Verdict, judge_dead_letters, judge_topic
 from leaderq.cli.output import Shade, duration, shaded, write_table
 from leaderq.cli.queue.drain import ItemWriter, Outlet
-from leaderq.cli.queue.put import (
-    BadEntry,
-    Entry,
-    Keys,
-    from_json,
-    pieces,
-)
+from leaderq.cli.queue.put import BadEntry, Entry, Keys, from_json, pieces
 from leaderq.cli.queue.showing import brief, item_json
 from leaderq.cli.signals import Stopping
 from leaderq.kafka.topics import TopicView

@@ -21,13 +21,7 @@ from leaderq.coalescing.distributed.slots import (
     validated_root,
     view,
 )
-from leaderq.coalescing.rules import (
-    CoordinatorStats,
-    Debounce,
-    KeepIdle,
-    Overflow,
-    Rules,
-)
+from leaderq.coalescing.rules import CoordinatorStats, Debounce, KeepIdle, Overflow, Rules
 from leaderq.errors import ConfigurationError, ConnectionLost, NoNode
 from leaderq.timeouts import AS_SET
 from leaderq.zookeeper import Stat

@@ -403,9 +403,7 @@ def test_without_waiters_all_get_the_result_of_the_one_that_runs(pool):
     assert work.runs == 1 and coordinator.stats().shared == 9
 
 
-def test_with_one_waiter_declined_requests_get_the_result_of_the_waiting_run_not_the_running(
-    pool,
-):
+def test_with_one_waiter_declined_requests_get_the_result_of_the_waiting_run_not_the_running(pool):
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     first, second = Work(), Work()
     one = pool.submit(coordinator.run, "k", first)

@@ -62,12 +62,7 @@ class NaiveShard:
 KINDS = ["create", "create", "delete", "choose", "back", "lost"]
 KINDS += ["rest", "wake", "claims", "over", "clock", "list"]
 STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(KINDS),
-        st.integers(0, 30),
-        st.integers(0, 5),
-    ),
-    max_size=60,
+    st.tuples(st.sampled_from(KINDS), st.integers(0, 30), st.integers(0, 5)), max_size=60
 )
 
 
@@ -377,10 +372,7 @@ def test_the_next_due_time_is_that_of_a_rest_once_it_rests() -> None:
 def test_a_priority_is_worth_so_many_seconds_and_of_equals_the_first_goes_first(
     ageing_s: float, is_first_of_equals: bool
 ) -> None:
-    for first, second in (
-        (named(1, 0, 1), named(0, 1000, 2)),
-        (named(0, 1000, 1), named(1, 0, 2)),
-    ):
+    for first, second in ((named(1, 0, 1), named(0, 1000, 2)), (named(0, 1000, 1), named(1, 0, 2))):
         index = ShardIndex(ageing_s)
         index.created(second)
         index.created(first)

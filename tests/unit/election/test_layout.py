@@ -251,10 +251,7 @@ def test_the_newest_ten_terms_are_kept_and_of_each_what_is_known() -> None:
     former = tuple({"number": number} for number in range(12, 0, -1))
     assert past_with(TermRecord(past=former)) == former
     newest = TermRecord(number=13, candidate="a", error="e", past=former)
-    assert past_with(newest) == (
-        {"number": 13, "candidate": "a", "error": "e"},
-        *former[:9],
-    )
+    assert past_with(newest) == ({"number": 13, "candidate": "a", "error": "e"}, *former[:9])
 
 
 @pytest.mark.parametrize(
@@ -266,8 +263,7 @@ def test_of_a_long_error_the_beginning_is_shown(length: int, kept: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cool_off_s", "stands_again"),
-    [(0.0, None), (0.49, None), (0.5, 1.5), (1.23456, 2.235)],
+    ("cool_off_s", "stands_again"), [(0.0, None), (0.49, None), (0.5, 1.5), (1.23456, 2.235)]
 )
 def test_a_cool_off_is_shown_from_half_a_second_on(
     cool_off_s: float, stands_again: float | None

@@ -210,10 +210,7 @@ def test_a_refusal_of_the_group_aborts_and_the_same_messages_are_sent_again(lead
     ("open_s", "is_late"), [(TRANSACTION_TIMEOUT_S, False), (TRANSACTION_TIMEOUT_S + 0.1, True)]
 )
 def test_a_transaction_that_was_open_for_too_long_is_given_up(
-    leader: Leader,
-    open_s: float,
-    is_late: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    leader: Leader, open_s: float, is_late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
 

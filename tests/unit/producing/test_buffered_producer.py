@@ -17,13 +17,7 @@ from typing import Any
 import pytest
 from scripted_sink import AT_ONCE, Make, ScriptedSink, is_away, takes
 
-from leaderq.errors import (
-    BufferFull,
-    ConfigurationError,
-    RequestGivenUp,
-    SinkAway,
-    SinkBusy,
-)
+from leaderq.errors import BufferFull, ConfigurationError, RequestGivenUp, SinkAway, SinkBusy
 from leaderq.producing import (
     ALL_CONFIRMED,
     BatchOutcome,

@@ -16,9 +16,7 @@ import pytest
 from full_disk import FullDisk
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
-from leaderq.errors import (
-    BufferFull,
-)
+from leaderq.errors import BufferFull
 from leaderq.producing import (
     ALL_CONFIRMED,
     EVERY_ITEM,
@@ -293,8 +291,7 @@ def test_what_a_caller_knows_to_be_on_the_disk_outlasts_a_refusal_before_it_and_
         told: list[tuple[int, BaseException | None]] = []
         for number in range(2, 10):
             one.send(
-                (number, b""),
-                on_durable=lambda error, number=number: told.append((number, error)),
+                (number, b""), on_durable=lambda error, number=number: told.append((number, error))
             )
         disk.knows.set()
         eventually(lambda: len(told) == 8)

@@ -20,12 +20,7 @@ from leaderq.queues.consuming.settling import ItemOutcome
 from leaderq.queues.consuming.workers import ItemWorkers
 from leaderq.queues.wire import payload
 from leaderq.queues.wire import payload as payloads
-from leaderq.queues.wire.names import (
-    LAST_SEQUENCE,
-    QueueKind,
-    kind_of,
-    sort_key,
-)
+from leaderq.queues.wire.names import LAST_SEQUENCE, QueueKind, kind_of, sort_key
 from leaderq.queues.wire.payload import (
     MAX_PLAIN_BYTES,
     MAX_TEXT,

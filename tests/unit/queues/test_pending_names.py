@@ -218,12 +218,7 @@ def test_before_the_first_listing_there_is_nothing(kind: QueueKind) -> None:
 STEP_KINDS = ["list", "add", "discard", "rest", "release", "drop", "take", "behind", "clock"]
 STEP_KINDS.append("restart")
 STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(STEP_KINDS),
-        st.integers(0, 12),
-        st.integers(0, 4),
-    ),
-    max_size=40,
+    st.tuples(st.sampled_from(STEP_KINDS), st.integers(0, 12), st.integers(0, 4)), max_size=40
 )
 
 

@@ -55,9 +55,7 @@ PATHS = st.sampled_from(["/a", "/abc", "/\u00e4", "/\U0001f600/x"])
 
 
 @given(st.lists(st.tuples(PATHS, st.binary(max_size=20), st.integers(0, 3)), max_size=5))
-def test_the_estimate_of_a_group_is_what_it_is_made_of(
-    parts: list[tuple[str, bytes, int]],
-) -> None:
+def test_the_estimate_of_a_group_is_what_it_is_made_of(parts: list[tuple[str, bytes, int]]) -> None:
     made: list[Any] = []
     expected = 0
     for path, data, kind in parts:

@@ -261,9 +261,7 @@ def test_a_full_blocking_consumer_waits_and_refuses_nothing():
 def claim(*, is_locking: bool = True) -> Any:
     paths = QueuePaths("/q", "/locks")
     membership = SimpleNamespace(
-        paths=paths,
-        is_locking=is_locking,
-        writer=SimpleNamespace(limit=10_000, chroot_bytes=0),
+        paths=paths, is_locking=is_locking, writer=SimpleNamespace(limit=10_000, chroot_bytes=0)
     )
     return SimpleNamespace(
         membership=membership,

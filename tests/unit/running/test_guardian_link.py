@@ -20,13 +20,7 @@ from terms import open_term
 from leaderq.clock import now_s
 from leaderq.events import EventBus, GuardianLost
 from leaderq.running import descendants
-from leaderq.running.descendants import (
-    Started,
-    StartedInTerm,
-    children_of,
-    descendants_of,
-    kill,
-)
+from leaderq.running.descendants import Started, StartedInTerm, children_of, descendants_of, kill
 from leaderq.running.guardian_link import GuardianLink
 from leaderq.running.watchdog import AFTER_THAW_S, Intervention, LeaseReport, Watchdog
 from leaderq.term import OpenTerm, Reason

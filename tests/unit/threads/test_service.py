@@ -188,8 +188,7 @@ def test_a_stop_with_a_time_limit_tells_whether_it_has_ended() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("broken"), SystemExit(3), KeyboardInterrupt()])
 def test_what_it_raises_is_kept_told_and_logged(
-    error: BaseException,
-    caplog: pytest.LogCaptureFixture,
+    error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[tuple[BaseException, bool]] = []
 

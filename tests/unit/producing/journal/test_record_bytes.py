@@ -199,11 +199,7 @@ def test_a_sound_segment_is_read_to_its_end(window: int) -> None:
     at = 0
     for one in found:
         assert isinstance(one, Run)
-        assert (one.start, one.first_id, one.last_id) == (
-            at,
-            one.records[0][0],
-            one.records[-1][0],
-        )
+        assert (one.start, one.first_id, one.last_id) == (at, one.records[0][0], one.records[-1][0])
         at = one.end
     assert at == len(data)
     assert through(b"") == []

@@ -12,11 +12,7 @@ from simulated_time import ManualTime
 
 from leaderq.kafka import Partition
 from leaderq.kafka.record import Record
-from leaderq.testing.simulation.kafka.cluster import (
-    BrokerCluster,
-    ClusterSettings,
-    ProducedPart,
-)
+from leaderq.testing.simulation.kafka.cluster import BrokerCluster, ClusterSettings, ProducedPart
 from leaderq.testing.simulation.kafka.consumer_group import (
     ConsumerGroup,
     GroupMembership,
@@ -389,9 +385,7 @@ def test_a_member_whose_session_ended_is_unknown(group: ConsumerGroup, timers: A
     assert refusal(lambda: group.commit(me, SEVEN)) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_rebalance_waits_for_every_member_and_its_heartbeat_tells(
-    group: ConsumerGroup,
-) -> None:
+def test_a_rebalance_waits_for_every_member_and_its_heartbeat_tells(group: ConsumerGroup) -> None:
     me = led_in(group)
     newcomer = asked(group, "other")
     assert (newcomer, group.state) == ([], GroupState.PREPARING)

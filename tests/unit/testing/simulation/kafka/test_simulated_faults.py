@@ -10,12 +10,7 @@ from simulated_time import ManualTime, ScriptedNetwork
 
 from leaderq.errors import Deposed, KafkaFenced, OffsetOutOfRange
 from leaderq.kafka import Partition
-from leaderq.kafka.clients.consumer import (
-    ConsumerSettings,
-    KafkaAway,
-    LogTruncated,
-    MembershipLost,
-)
+from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway, LogTruncated, MembershipLost
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.record import Offset
 from leaderq.term import Reason
