@@ -55,34 +55,16 @@ VERBS = [
     "completion",
     "version",
 ]
-GROUPS = {"dead", "queue", "journal", "config", "topics", "servers"}
-LEAVES = [
-    *(verb for verb in VERBS if verb not in GROUPS),
-    "dead ls",
-    "dead show",
-    "dead replay",
-    "queue ls",
-    "queue put",
-    "queue peek",
-    "queue stats",
-    "queue ack",
-    "queue drain",
-    "queue purge",
-    "queue rm",
-    "queue dead",
-    "queue requeue",
-    "queue pause",
-    "queue resume",
-    "config show",
-    "config sample",
-    "servers up",
-    "topics create",
-    "journal inspect",
-    "journal verify",
-    "journal replay",
-    "journal send",
-    "journal truncate",
-]
+LEAVES_OF = {
+    "dead": "ls show replay",
+    "queue": "ls put peek stats ack drain purge rm dead requeue pause resume",
+    "config": "show sample",
+    "servers": "up",
+    "topics": "create",
+    "journal": "inspect verify replay send truncate",
+}
+LEAVES = [verb for verb in VERBS if verb not in LEAVES_OF]
+LEAVES += [f"{group} {leaf}" for group, leaves in LEAVES_OF.items() for leaf in leaves.split()]
 
 
 def commands(

@@ -16,7 +16,7 @@ import pytest
 
 from leaderq import events
 from leaderq.errors import ConfigurationError, Deposed
-from leaderq.events import CareerError, Event, EventBus, Stage, StageBegan
+from leaderq.events import CareerError, Event, EventBus, Stage
 from leaderq.observability.logging import PHRASES, BackgroundHandler, configure, log_events, message
 from leaderq.term import Reason
 
@@ -128,22 +128,6 @@ def test_in_json_an_event_is_one_line_with_all_its_fields(capsys, kind):
     assert {"time", "level", "message", "logger", "career", "candidate"} <= set(found)
     assert set(inspect.signature(kind).parameters) <= set(found)
     assert found["time"].endswith("Z")
-
-
-def test_a_change_of_stage_carries_event_career_candidate_term_and_stage(capsys):
-    found = json.loads(logged(capsys, StageBegan("ad-billing", "a", 3, Stage.HANDOVER)))
-    assert {
-        key: found[key]
-        for key in ("event", "career", "candidate", "term", "stage", "level", "message")
-    } == {
-        "event": "stage_began",
-        "career": "ad-billing",
-        "candidate": "a",
-        "term": 3,
-        "stage": "hand-over",
-        "level": "info",
-        "message": "stage began career=ad-billing id=a term=3 stage=hand-over",
-    }
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

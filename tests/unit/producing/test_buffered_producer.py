@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
-import random
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
@@ -32,16 +30,6 @@ from leaderq.producing import (
 from leaderq.producing.options import FullPolicy
 from leaderq.producing.sending import SinkSender
 from leaderq.testing import eventually
-
-
-def test_what_is_sent_is_confirmed_in_order(producer: Make, sink: ScriptedSink) -> None:
-    one = producer()
-    for number in range(5000):
-        assert one.send(number)
-    assert one.flush(30)
-    assert sink.confirmed == list(range(5000))
-    balance = one.snapshot().balance
-    assert (balance.accepted, balance.confirmed, balance.pending) == (5000, 5000, 0)
 
 
 def test_a_future_is_done_when_the_sink_has_acknowledged(
@@ -84,18 +72,6 @@ def test_requests_linger_for_company_and_a_full_batch_goes_at_once(
     one.send(4)
     assert one.close(30)  # nobody lingers once it is closing
     assert sink.calls == [[1, 2, 3], [4]]
-
-
-def test_a_sink_that_is_away_is_given_the_same_batch_again(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    sink.now(is_away, is_away, is_away, takes)
-    one = producer()
-    one.send("a")
-    assert one.flush(30)
-    assert sink.calls == [["a"]] * 4
-    assert sink.confirmed == ["a"]
-    assert one.snapshot().retries == 3
 
 
 def test_a_request_that_is_too_old_is_dropped_when_its_turn_comes(
@@ -148,26 +124,6 @@ def test_the_newest_is_dropped_if_that_is_the_policy(producer: Make, sink: Scrip
 
 
 # -- the process step
-
-
-def test_workers_keep_the_order_within_each_key(producer: Make, sink: ScriptedSink) -> None:
-    seen: set[str] = set()
-
-    def process(request: tuple[int, int]) -> tuple[int, int]:
-        seen.add(threading.current_thread().name)
-        if request[1] % 7 == 0:
-            time.sleep(0.001)  # so that lanes run apart
-        return request
-
-    one = producer(process=process, key=lambda request: request[0], workers=4)
-    for number in range(400):
-        one.send((number % 8, number))
-    assert one.flush(30)
-    assert len(seen) == 4
-    assert len(sink.confirmed) == 400
-    for key in range(8):
-        numbers = [number for where, number in sink.confirmed if where == key]
-        assert numbers == sorted(numbers)
 
 
 def test_a_step_may_be_repeated_and_its_key_waits_meanwhile(
@@ -342,33 +298,6 @@ def test_what_the_sink_keeps_neither_expires_nor_counts_an_attempt(producer: Mak
     sink.stuck.clear()
     assert future.result(60) is None
     assert sink.confirmed["kept"] == [0]
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_keys_that_come_and_go_lose_nothing_and_keep_their_order(
-    producer: Make, tmp_path: Path, seed: int
-) -> None:
-    luck = random.Random(seed)
-    keys = "abcdef"
-    sink = ByKey()
-    one = producer(
-        sink,
-        key=key_of,
-        batch_items=luck.choice([1, 3, 50]),
-        max_items=luck.choice([5, 50, 1000]),
-        journal=tmp_path,
-        when_full=WhenFull.RAISE,
-    )
-    sent: dict[str, list[Any]] = defaultdict(list)
-    for number in range(1500):
-        if luck.random() < 0.02:
-            sink.stuck = set(luck.sample(keys, luck.randrange(len(keys) + 1)))
-        key = luck.choice(keys)
-        one.send((key, number))
-        sent[key].append(number)
-    sink.stuck = set()
-    assert one.flush(60)
-    assert sink.confirmed == sent
 
 
 @pytest.mark.parametrize(("held", "is_asked"), [(4, True), (5, False), (6, False)])

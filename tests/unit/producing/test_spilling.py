@@ -36,26 +36,6 @@ from leaderq.producing.options import FullPolicy
 from leaderq.testing import eventually
 
 
-def test_what_does_not_fit_into_memory_is_journaled_and_sent_in_order(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    one = producer(journal=tmp_path, max_items=100)
-    for number in range(3000):
-        one.send(number)
-    snapshot = one.snapshot()
-    assert snapshot.state is BufferState.SPILLING
-    assert snapshot.memory_items == 100
-    assert snapshot.journal_only == 2900
-    assert snapshot.balance.pending == 3000
-    sink.now(takes)
-    assert one.flush(30)
-    assert sink.confirmed == list(range(3000))
-    eventually(lambda: one.state is BufferState.DIRECT)
-    one.send("direct again")
-    assert one.flush(30)
-
-
 @pytest.mark.parametrize("when_full", [WhenFull.RAISE, Block(0.0)])
 def test_of_requests_in_the_journal_so_many_futures_are_kept_and_no_more(
     producer: Make, sink: ScriptedSink, tmp_path: Path, when_full: FullPolicy
@@ -72,40 +52,7 @@ def test_of_requests_in_the_journal_so_many_futures_are_kept_and_no_more(
     assert sink.confirmed == [0, 1, 2, "without a future"]
 
 
-def test_what_is_left_at_the_close_is_sent_by_the_next_producer_in_order(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    first = producer(journal=tmp_path, max_items=100)
-    for number in range(50):
-        first.send(number)  # these are in memory only, until the close
-    assert first.close(0.02).journaled
-    assert first.snapshot().balance.pending == 50
-    second = producer(journal=tmp_path, max_items=10)
-    assert second.snapshot().balance.recovered == 50
-    for number in range(50, 80):
-        second.send(number)
-    assert second.close(0.02).journaled
-    sink.now(takes)
-    third = producer(journal=tmp_path)
-    assert third.flush(30).pending == 0
-    assert sink.confirmed == list(range(80))
-    balance = third.snapshot().balance
-    assert (balance.accepted, balance.recovered, balance.confirmed) == (0, 80, 80)
-
-
 # -- write-ahead
-
-
-def test_what_send_has_returned_for_is_in_the_journal(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.shut()
-    one = producer(journal=tmp_path, persistence=EVERY_ITEM)
-    for number in range(20):
-        one.send(number)
-        assert one._spill is not None
-        assert one._spill.journal.depth == number + 1
 
 
 def test_on_durable_is_called_once_for_each_in_order(
@@ -237,21 +184,6 @@ def test_memory_is_bounded_by_default(sink: ScriptedSink) -> None:
     assert one.snapshot().memory_items == 10_000
     sink.open.set()
     assert one.close()
-
-
-def test_only_so_many_futures_wait_for_requests_in_the_journal(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    one = producer(journal=tmp_path, max_items=1, max_waiters=2, when_full=WhenFull.RAISE)
-    one.send("in memory")
-    futures = [one.submit(number) for number in range(2)]
-    with pytest.raises(BufferFull, match=r"2 futures wait .* \(max_waiters\)"):
-        one.submit(2)
-    assert one.send("without a future")
-    assert one.snapshot().balance.refused == {"too many futures": 1}
-    sink.now(takes)
-    assert [future.result(30) for future in futures] == [None, None]
 
 
 # -- A disk that refuses what a journal has already taken, and a crash at any moment after

@@ -6,7 +6,6 @@ import asyncio
 import math
 import threading
 from collections.abc import Iterator
-from concurrent.futures import InvalidStateError
 from functools import partial
 from typing import Any
 
@@ -15,19 +14,6 @@ from held import WAIT_S, Clock, Held, Told
 
 from leaderq.errors import ConfigurationError, WouldDeadlock
 from leaderq.singular import SingularUpdateQueue
-
-
-def test_an_error_reaches_the_ticket_and_the_listener_and_the_queue_goes_on() -> None:
-    told = Told()
-    with SingularUpdateQueue(lambda n: 1 / n, on_error=told) as queue:
-        ticket = queue.submit(0)
-        assert isinstance(ticket.exception(), ZeroDivisionError)
-        with pytest.raises(ZeroDivisionError):
-            ticket.result()
-        assert told.errors == [(0, ticket.exception())]
-        assert queue.submit(2).result() == 0.5
-    assert queue.stats().failed == 1
-    assert queue.stats().applied == 1
 
 
 @pytest.mark.parametrize("error", [RuntimeError("broken listener"), SystemExit(3)])
@@ -143,28 +129,6 @@ def test_a_callback_that_fails_is_logged_and_the_rest_are_called(
     assert "callback of a request failed" in caplog.text
 
 
-def test_its_outcome_is_the_writers_to_set() -> None:
-    with SingularUpdateQueue(lambda n: n) as queue:
-        ticket = queue.submit(1)
-        assert ticket.result() == 1
-        with pytest.raises(InvalidStateError):
-            ticket.set_result(2)
-        with pytest.raises(InvalidStateError):
-            ticket.set_exception(ValueError())
-        assert ticket.result() == 1
-        assert "FINISHED" in repr(ticket) or "finished" in repr(ticket)
-
-
-def test_a_queue_at_rest_shows_nothing() -> None:
-    queue = SingularUpdateQueue(lambda n: n, name="q")
-    assert (queue.depth, queue.stats().oldest_age_s) == (0, 0.0)
-    assert repr(queue) == "<SingularUpdateQueue 'q', new, 0 waiting>"
-    queue.submit(1).result()
-    assert repr(queue) == "<SingularUpdateQueue 'q', working, 0 waiting>"
-    queue.close()
-    assert repr(queue) == "<SingularUpdateQueue 'q', closed, 0 waiting>"
-
-
 def test_the_oldest_has_waited_since_the_writer_began_what_it_has_in_hand(clock: Clock) -> None:
     held = Held()
     with SingularUpdateQueue(held) as queue:
@@ -217,22 +181,6 @@ def test_an_outcome_becomes_a_request_of_the_next_and_a_ticket_goes_along() -> N
     assert written == [41, 1]
     assert applied == ["42", "2"]
     assert (first.stats().applied, second.stats().applied) == (2, 2)
-
-
-@pytest.mark.parametrize("max_batch", [None, 3])
-def test_three_in_a_row_keep_the_order(max_batch: int | None) -> None:
-    applied: list[int] = []
-    whole = (lambda batch: batch) if max_batch else (lambda n: n)
-    first = SingularUpdateQueue(whole, max_batch=max_batch, capacity=3)  # type: ignore[call-overload]
-    second = SingularUpdateQueue(whole, max_batch=max_batch, capacity=2)  # type: ignore[call-overload]
-    third = SingularUpdateQueue(applied.append, capacity=1)
-    first.then(second).then(third)
-    with third, second, first:
-        tickets = [first.submit(number) for number in range(100)]
-        for number in range(100, 200):
-            first.post(number)
-        assert {ticket.result() for ticket in tickets} == {None}
-    assert applied == list(range(200))
 
 
 def test_an_error_in_a_later_queue_reaches_the_ticket_and_that_queues_listener() -> None:

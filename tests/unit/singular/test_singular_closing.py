@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import queue as std
 import subprocess
 import sys
 import threading
-from concurrent.futures import CancelledError, wait
+from concurrent.futures import CancelledError
 from typing import Any
 
 import pytest
@@ -17,35 +16,9 @@ from forks import in_child
 from held import WAIT_S, Clock, Held, Told, in_thread
 from tasks import until
 
-from leaderq.errors import DeadlineExceeded, QueueClosed, QueueFull, RequestCancelled
+from leaderq.errors import DeadlineExceeded, QueueClosed, QueueFull
 from leaderq.singular import SingularUpdateQueue, mailbox
 from leaderq.testing import eventually
-
-
-@pytest.mark.parametrize("max_batch", [None, 10])
-def test_closing_without_draining_cancels_what_is_not_begun(
-    max_batch: int | None, caplog: pytest.LogCaptureFixture
-) -> None:
-    held, told = Held(), Told()
-    handler = (lambda batch: [held(one) for one in batch]) if max_batch else held
-    queue = SingularUpdateQueue(handler, on_error=told, name="q", max_batch=max_batch)  # type: ignore[call-overload]
-    first = queue.submit("a")
-    assert held.begun.wait(WAIT_S)
-    ticket, own = queue.submit("b"), queue.submit("own")
-    queue.post("c")
-    own.cancel()
-    with caplog.at_level(logging.WARNING, logger="leaderq"):
-        assert not queue.close(drain=False, timeout_s=0)
-    with pytest.raises(CancelledError):
-        ticket.result()
-    assert told.kinds == [("b", RequestCancelled), ("c", RequestCancelled)]
-    assert "requests cancelled name=q count=3" in caplog.text
-    assert not wait([ticket, own], timeout=0).not_done
-    held.go.set()
-    assert queue.close()
-    assert first.result() == "a"
-    stats = queue.stats()
-    assert (stats.accepted, stats.applied, stats.cancelled, stats.depth) == (4, 1, 3, 0)
 
 
 @pytest.mark.parametrize("drain", [True, False])

@@ -87,30 +87,6 @@ def test_a_jar_with_another_checksum_is_refused_and_never_used(
     assert Path(jars.class_path("thing", progress=lambda line: None)).read_bytes() == CONTENT
 
 
-def test_a_truncated_jar_in_the_cache_is_fetched_again(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fetched = deliver(CONTENT, monkeypatch)
-    path = Path(jars.class_path("thing", progress=lambda line: None))
-    path.write_bytes(CONTENT[:5])
-    jars.class_path("thing", progress=lambda line: None)
-    assert path.read_bytes() == CONTENT
-    assert len(fetched) == 2
-
-
-def test_an_interrupted_fetch_leaves_a_cache_that_the_next_one_completes(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fetched = deliver(CONTENT, monkeypatch)
-    path = Path(jars.class_path("thing", progress=lambda line: None))
-    (path.parent / "complete").unlink()  # as if it was killed after the last jar
-    (path.parent / "fetching").mkdir()
-    (path.parent / "fetching" / "half.jar").write_bytes(b"half")
-    jars.class_path("thing", progress=lambda line: None)
-    assert len(fetched) == 1  # what is there and right is kept
-    assert not (path.parent / "fetching").exists()
-
-
 @pytest.fixture(autouse=True)
 def _no_java_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LEADERQ_JAVA", "JAVA_HOME"):
@@ -191,14 +167,6 @@ def flow(one: Lane, *chunks: bytes, now: float = 0.0) -> bytes:
     return data
 
 
-def test_frames_pass_whole_and_what_is_left_of_one_at_the_end() -> None:
-    one = lane()
-    assert flow(one, frame(b"hello")[:6]) == b""
-    assert flow(one, frame(b"hello")[6:] + frame(b"more")[:5]) == frame(b"hello")
-    one.end(now=0.0)
-    assert flow(one) == frame(b"more")[:5]
-
-
 def test_the_next_reply_is_lost_whole_whatever_the_chunks() -> None:
     stream = frame(b"one") + frame(b"two") + frame(b"three")
     for cut in range(1, len(stream)):
@@ -206,12 +174,6 @@ def test_the_next_reply_is_lost_whole_whatever_the_chunks() -> None:
         assert flow(one, stream[:cut], stream[cut:]) == b""
         assert one.must_cut
         assert one.has_lost
-
-
-def test_a_predicate_chooses_the_reply() -> None:
-    one = lane(LoseReplies(lambda body: body == b"b", cut=True))
-    assert flow(one, frame(b"a") + frame(b"b") + frame(b"c")) == frame(b"a")
-    assert one.must_cut
 
 
 def test_only_the_reply_to_the_chosen_request_of_that_connection_is_lost() -> None:
@@ -226,25 +188,6 @@ def test_only_the_reply_to_the_chosen_request_of_that_connection_is_lost() -> No
     assert rule.reply("mine", b"0003ok") is LaneDecision.PASS
 
 
-def test_several_replies_are_lost_and_the_cut_comes_with_the_last() -> None:
-    one = lane(LoseReplies(2, cut=True))
-    assert flow(one, frame(b"a")) == b""
-    assert not one.must_cut
-    assert flow(one, frame(b"b")) == b""
-    assert one.must_cut
-
-
-def test_delayed_bytes_are_due_later_and_in_order() -> None:
-    weather = Weather(delay_s=2.0)
-    one = lane(weather=weather)
-    one.feed(frame(b"a"), now=1.0)
-    weather.delay_s = 0.0
-    one.feed(frame(b"b"), now=1.5)
-    assert one.due(now=2.9) == b""
-    assert one.next_due == 3.0
-    assert one.due(now=3.0) == frame(b"a") + frame(b"b")
-
-
 def test_swallowed_bytes_are_lost_also_those_on_their_way() -> None:
     weather = Weather(delay_s=5.0)
     one = lane(weather=weather)
@@ -253,15 +196,6 @@ def test_swallowed_bytes_are_lost_also_those_on_their_way() -> None:
     assert one.due(now=9.0) == b""
     assert one.has_lost
     assert one.is_empty
-
-
-def test_partly_sent_bytes_are_not_sent_twice() -> None:
-    one = lane()
-    one.feed(frame(b"abcdef"), now=0.0)
-    one.feed(frame(b"x"), now=0.0)
-    whole = one.due(now=0.0)
-    one.sent(5)
-    assert one.due(now=0.0) == whole[5:]
 
 
 # -- A frozen process stands still from the return of ``freeze`` on
@@ -300,22 +234,6 @@ def test_no_thread_of_a_frozen_process_runs_any_more() -> None:
             busy.kill()
 
 
-def test_a_process_that_is_gone_is_not_waited_for() -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
-        gone.wait()
-    freeze(gone.pid)
-
-
-def test_the_first_true_value_is_given_back() -> None:
-    answers = iter([0, "", None, "there"])
-    assert eventually(lambda: next(answers), interval_s=0) == "there"
-
-
-def test_an_exception_counts_as_not_yet() -> None:
-    answers = iter([lambda: 1 / 0, lambda: 7])
-    assert eventually(lambda: next(answers)(), interval_s=0) == 7
-
-
 def test_time_over_names_the_message_and_the_last_value() -> None:
     with pytest.raises(
         AssertionError, match=r"the queue is empty: not true within .* its last value was \[3\]"
@@ -323,23 +241,11 @@ def test_time_over_names_the_message_and_the_last_value() -> None:
         eventually(lambda: _falsy([3]), timeout_s=0, message="the queue is empty")
 
 
-def test_time_over_chains_the_last_exception() -> None:
-    with pytest.raises(AssertionError, match="ZeroDivisionError") as caught:
-        eventually(lambda: 1 / 0, timeout_s=0)
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)
-
-
 @pytest.mark.parametrize("text", ["soon", "0", "-1", "inf", "nan"])
 def test_a_bad_patience_is_one_clear_error(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEADERQ_TEST_PATIENCE", text)
     with pytest.raises(ConfigurationError, match="LEADERQ_TEST_PATIENCE"):
         patience()
-
-
-def test_patience_stretches_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LEADERQ_TEST_PATIENCE", "0.5")
-    with pytest.raises(AssertionError, match=r"within 0\.01 s"):
-        eventually(lambda: False, timeout_s=0.02, interval_s=0)
 
 
 class _falsy(list[int]):  # noqa: N801 - a value that is false and shows what it is

@@ -86,15 +86,6 @@ def test_fenced_writes_in_the_order_of_their_terms_pass_and_any_others_do_not(
     assert bool(register_never_falls_back(lines, BOUNDS)) == (terms != sorted(terms))
 
 
-def test_a_fenced_write_of_an_older_term_is_named_with_the_one_before() -> None:
-    (found,) = register_never_falls_back([accepted(4, 7), accepted(6, 8), accepted(9, 7)], BOUNDS)
-    assert found == "fenced write 9 of term 7 was accepted after write 6 of term 8"
-
-
-def test_fenced_writes_that_are_not_in_the_order_of_zookeeper_are_no_evidence() -> None:
-    assert register_never_falls_back([accepted(5, 1), accepted(5, 1)], BOUNDS)
-
-
 # -- nothing after the term
 
 
@@ -117,36 +108,6 @@ def test_whatever_a_term_does_after_the_next_ones_inauguration_is_found(late: Li
     assert "(process 1)" in found
     assert "after term 2 of b (process 2) was inaugurated" in found
     assert "0.200 s after it" in found
-
-
-def test_a_term_that_was_inaugurated_twice_is_found() -> None:
-    assert nothing_after_its_term([inaugurated(1, 1, 1), inaugurated(2, 1, 2)], BOUNDS)
-
-
-def test_many_effects_of_one_term_are_one_sentence() -> None:
-    late = [effect(5 + step / 10, 1, 1) for step in range(1, 30)]
-    (found,) = nothing_after_its_term([*CHANGE, *late], BOUNDS)
-    assert "29 effects" in found
-    assert "the last 2.900 s after it" in found
-
-
-@given(
-    terms=st.lists(st.integers(0, 4), min_size=2, max_size=6),
-    place=st.integers(0, 99),
-    who=st.integers(0, 99),
-)
-def test_one_late_effect_anywhere_is_found(terms: list[int], place: int, who: int) -> None:
-    lines: list[Line] = []
-    for number, effects in enumerate(terms, 1):
-        lines.append(inaugurated(len(lines), number, 1 + number % 2))
-        lines += [effect(len(lines) + step, number, 1 + number % 2) for step in range(effects)]
-    assert nothing_after_its_term(lines, BOUNDS) == []
-    begins = [position for position, line in enumerate(lines) if line.what is What.INAUGURATED]
-    dead = 1 + who % (len(terms) - 1)  # any term that has a successor
-    first = begins[dead] + 1  # behind its successor's inauguration
-    position = first + place % (len(lines) + 1 - first)
-    lines.insert(position, effect(500, dead, 1 + dead % 2))
-    assert len(nothing_after_its_term(lines, BOUNDS)) == 1
 
 
 # -- what is excused, and what is not
@@ -223,11 +184,6 @@ def test_no_other_fault_excuses_anything(kind: Kind) -> None:
 HEALED = [*CHANGE, happened(20, What.HEALED)]
 
 
-@pytest.mark.parametrize("sign", [unit(27.9, 2, 2), effect(27.9, 2, 2), inaugurated(27.9, 3, 1)])
-def test_whoever_works_in_time_leads_again(sign: Line) -> None:
-    assert led_again([*HEALED, sign, happened(99, What.LEADER)], BOUNDS) == []
-
-
 @pytest.mark.parametrize(
     "sign",
     [
@@ -243,13 +199,6 @@ def test_what_proves_no_leader_does_not_count(sign: Line) -> None:
     assert "all was healed at 20.000" in found
 
 
-def test_a_history_that_ends_too_early_proves_nothing() -> None:
-    assert led_again([*HEALED, happened(27.9, What.SAMPLE)], BOUNDS) == []
-    assert (
-        led_again([*HEALED, fault(27.9, Kind.BLACK_HOLE), happened(99, What.SAMPLE)], BOUNDS) == []
-    )
-
-
 # -- paused
 
 PAUSED = [*CHANGE, happened(10, What.PAUSED)]
@@ -263,11 +212,6 @@ def test_the_present_leader_has_heard_of_a_pause_within_a_time_out() -> None:
 
 def test_a_new_leader_begins_nothing_under_a_pause() -> None:
     assert paused_is_paused([*PAUSED, inaugurated(12, 3, 1), unit(12.01, 3, 1)], BOUNDS)
-
-
-def test_work_goes_on_when_the_pause_is_over() -> None:
-    lines = [*PAUSED, inaugurated(12, 3, 1), happened(17, What.RESUMED), unit(17.01, 3, 1)]
-    assert paused_is_paused(lines, BOUNDS) == []
 
 
 # -- left behind, flat
@@ -302,13 +246,6 @@ def test_what_grows_steadily_is_found_and_what_is_level_is_not(
     assert flat(samples(what, level), BOUNDS) == []
     (found,) = flat(samples(what, [start + leak * 2 * step for step in range(120)]), BOUNDS)
     assert found.startswith(f"{what} of the worker of a (process 7) grew from")
-
-
-def test_a_worker_counts_from_its_first_connection_on() -> None:
-    connected, *waits = samples("threads", [5.0] * 9)
-    stands = samples("threads", [11.0] * 18)
-    assert flat([*waits, connected, *stands], BOUNDS) == []
-    assert flat([connected, *waits, *stands], BOUNDS)
 
 
 def test_a_history_is_checked_and_counted_as_it_stands_in_its_file(tmp_path) -> None:
