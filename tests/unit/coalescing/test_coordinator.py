@@ -15,7 +15,6 @@ from leaderq.coalescing import (
     KeepIdle,
     Overflow,
     QueueCoordinator,
-    Refusal,
     Token,
     TokenStage,
     TrafficState,
@@ -296,15 +295,6 @@ def clock() -> Clock:
 
 
 class TestSafeTimeout:
-    def test_a_newcomer_evicts_at_once_what_nobody_has_looked_at(self, clock):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(
-            safe_timeout_s=5, clock=clock, background=False
-        )
-        head = coordinator.enqueue("k")
-        clock.now += 5
-        newcomer = coordinator.try_enqueue("k")
-        assert newcomer.outcome is EnqueueOutcome.ACCEPT and newcomer and not head
-
     def test_a_thread_that_waits_need_not_do_anything_for_it(self, clock):
         evicted: list[Token[str]] = []
         coordinator: QueueCoordinator[str] = QueueCoordinator(
@@ -325,20 +315,6 @@ class TestDebounce:
         return QueueCoordinator(
             debounce=Debounce(2, max_delay_s=5), clock=clock, background=False, **rules
         )
-
-    def test_what_comes_while_it_runs_waits_for_the_quiet_too(self, clock):
-        coordinator = self.make(clock)
-        first = coordinator.offer("k", lambda token: None)
-        clock.now += 2
-        coordinator.sweep()
-        second = coordinator.offer("k", lambda token: None)
-        clock.now += 1
-        coordinator.dequeue(first)
-        assert second.stage is TokenStage.WAITING
-        assert coordinator.offer("k", print).refusal is Refusal.FULL
-        clock.now += 2
-        coordinator.sweep()
-        assert second
 
     def test_it_happens_by_itself(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator(debounce=Debounce(0.02, 0.1))

@@ -157,12 +157,6 @@ def test_the_common_case_looks_at_no_record() -> None:
         assert career.committed == {A: 1000}
 
 
-def test_an_empty_batch_is_handed_to_nobody() -> None:
-    career = FakeCareer()
-    assert a_handler(career).work(Batch({}, {A: 3}), open_term(7))
-    assert career.log == ["commit A=3"]
-
-
 # -- raise
 
 
@@ -204,24 +198,6 @@ def test_a_named_culprit_is_skipped_and_told(caplog: pytest.LogCaptureFixture) -
     assert "record skipped career=billing records=t-0@1 attempts=1 error=Bad: A1" in caplog.text
 
 
-def test_a_dead_letter_is_set_aside_before_the_offset_passes_over_its_record() -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
-    told: list[tuple[object, ...]] = []
-    handler = a_handler(
-        career,
-        retry(1, backoff_s=0, then=dead_letter()),
-        on_dead_lettered=lambda record, error, attempts, topic: told.append(
-            (where(record), str(error), attempts, topic)
-        ),
-    )
-    assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
-    assert career.log == [
-        "handle A0 A1 A2", "commit A=1", "handle A1", "dead letter A1 on billing-dead after 2: A1",
-        "commit A=2", "handle A2", "commit A=3",
-    ]  # fmt: skip
-    assert told == [((A, 1), "A1", 2, "billing-dead")]
-
-
 def test_if_a_letter_cannot_be_set_aside_nothing_is_committed_past_its_record() -> None:
     career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
 
@@ -241,20 +217,6 @@ def test_a_deposed_leader_buries_nothing() -> None:
     with pytest.raises(Deposed):
         a_handler(career, dead_letter()).work(a_batch(A=[0]), term)
     assert career.log == ["handle A0"]
-
-
-def test_at_most_once_gives_a_part_up_rather_than_handling_some_of_it_twice() -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS})
-    told: list[int] = []
-    handler = a_handler(
-        career,
-        "skip",
-        delivery="at_most_once",
-        on_skipped=lambda record, *_: told.append(record.offset),
-    )
-    assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
-    assert career.log == ["commit A=3", "handle A0 A1 A2"]
-    assert told == [0, 1, 2]
 
 
 def test_a_record_that_took_too_many_processes_is_passed_over_unhandled() -> None:
@@ -342,19 +304,6 @@ def yes() -> bool:
 
 
 # -- the threads
-
-
-def test_outcomes_come_in_the_order_of_the_tasks_whatever_their_kind() -> None:
-    workers = PartitionWorkers(2, "test")
-
-    def fail() -> int:
-        raise KeyboardInterrupt
-
-    outcomes = workers.run([lambda: 1, fail, lambda: 3], yes)
-    workers.close()
-    assert [outcome.value for outcome in outcomes] == [1, None, 3]
-    assert isinstance(outcomes[1].error, KeyboardInterrupt)
-    assert all(outcome.began for outcome in outcomes)
 
 
 def test_tasks_run_at_the_same_time_and_never_on_more_threads_than_asked_for() -> None:
@@ -466,18 +415,3 @@ def test_at_most_once_commits_all_partitions_at_once_and_handles_all_though_the_
     handler.close()
     assert career.log[0] == "commit A=1 B=1 C=1"
     assert sorted(career.log[1:]) == ["handle A0", "handle B0", "handle C0"]
-
-
-def test_the_records_of_a_partition_are_in_order_on_one_thread() -> None:
-    career = FakeCareer()
-    threads: dict[object, set[str]] = {}
-
-    def note(handed: Sequence[Record]) -> None:
-        threads.setdefault(where(handed[0])[0], set()).add(threading.current_thread().name)
-
-    career.before_handle = note
-    handler = a_parallel(career)
-    assert handler.work(a_batch(A=range(50), B=range(50)), open_term(7))
-    handler.close()
-    assert [offset for each, offset in career.effects if each == A] == list(range(50))
-    assert [len(names) for names in threads.values()] == [1, 1]

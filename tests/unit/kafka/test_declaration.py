@@ -321,13 +321,6 @@ Make = Callable[[Sequence[bytes | None], Sequence[bytes | None]], Sequence[Recor
 
 
 @pytest.mark.parametrize("make", [plain, messages])
-def test_the_size_of_records_is_that_of_their_keys_and_values(make: Make) -> None:
-    rows = make([b"k", None, b"", b"key"], [b"value", b"v", None, b""])
-    assert size_of(rows) == sum(row.size for row in rows) == 10
-    assert size_of(make([], [])) == 0
-
-
-@pytest.mark.parametrize("make", [plain, messages])
 def test_by_default_a_batch_is_bounded_in_bytes(make: Make) -> None:
     declared = dressed(Sums)._declared()
     ahead = ReadAhead(BatchLimits(max_records=declared.max_records, max_bytes=declared.max_bytes))

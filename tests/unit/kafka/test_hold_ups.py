@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-import io
 import logging
-import socket
 import sqlite3
-import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future
@@ -44,7 +40,7 @@ from leaderq.kafka import (
 from leaderq.kafka.consuming.positions import Positions
 from leaderq.kafka.handling import batch_handler
 from leaderq.kafka.handling.batch_handler import BatchHandler
-from leaderq.kafka.handling.on_error import OnError, policy
+from leaderq.kafka.handling.on_error import OnError
 from leaderq.kafka.record import Batch, Partition, batch_of
 
 OUTAGES = [
@@ -119,45 +115,6 @@ def test_what_precedes_the_record_in_hand_is_committed_meanwhile(
     assert all(each[A] == 1 for each in seen[1:])
 
 
-@pytest.mark.parametrize(
-    ("on_error", "error", "is_outage"),
-    [
-        (dead_letter(except_=KeyError), KeyError("x"), True),
-        (dead_letter(except_=(KeyError, IndexError)), IndexError("x"), True),
-        (dead_letter(except_=KeyError), ValueError("x"), False),
-        (skip(only=ValueError), ValueError("x"), False),
-        (skip(only=ValueError), KeyError("x"), True),
-        (skip(only=FileNotFoundError), FileNotFoundError("x"), False),
-        (skip(only=FileNotFoundError), PermissionError("x"), True),
-        (skip(only=LookupError, except_=KeyError), KeyError("x"), True),
-        (skip(only=LookupError, except_=KeyError), IndexError("x"), False),
-        (skip(only=Exception), DependencyUnavailable("x"), True),
-        (retry(1, only=ValueError), ValueError("x"), False),
-        (retry(1, only=ValueError, then=skip(except_=UnicodeError)), UnicodeError("x"), True),
-        (retry(1, except_=KeyError, then=skip()), KeyError("x"), True),
-        (skip(), ValueError("x"), False),
-        (skip(), sqlite3.IntegrityError("x"), False),
-        (skip(), FileNotFoundError("of the record's making"), False),
-        (skip(), FileExistsError("x"), False),
-        (skip(), IsADirectoryError("x"), False),
-        (skip(), NotADirectoryError("x"), False),
-        (skip(), OSError(errno.ENAMETOOLONG, "x"), False),
-        (skip(), io.UnsupportedOperation("x"), False),
-        (skip(except_=FileNotFoundError), FileNotFoundError("a disk that is not mounted"), True),
-        (skip(), PermissionError("x"), True),
-        (skip(), OSError(errno.ENOSPC, "x"), True),
-        (skip(), OSError(errno.EROFS, "x"), True),
-        (skip(), BrokenPipeError("x"), True),
-        (skip(), socket.gaierror("x"), True),
-        (skip(), ssl.SSLCertVerificationError("a ValueError, too"), True),
-    ],
-)
-def test_only_and_except_say_which_errors_are_about_records(
-    on_error: Any, error: Exception, is_outage: bool
-) -> None:
-    assert policy(on_error, "Billing").is_outage(error) is is_outage
-
-
 def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -202,32 +159,6 @@ def test_so_many_in_a_row_that_fail_alike_stop_the_passing_over(
         a_handler(career, ending(most_in_a_row=4)).work(keyed(keys), open_term(7))
     assert career.committed == {A: 4}
     assert "records=t-0@4 most_in_a_row=4" in caplog.text
-
-
-@pytest.mark.usefixtures("no_patience")
-@pytest.mark.parametrize(
-    ("keys", "fails", "errors"),
-    [
-        ([b"one"] * 9, set(range(9)), {}),  # one key: a customer's broken history
-        ([None] * 9, set(range(9)) - {4}, {}),  # one between them was handled
-        ([None] * 9, set(range(9)), {4: KeyError("another")}),  # they do not fail alike
-    ],
-    ids=["one key", "one handled", "unlike"],
-)
-def test_others_are_passed_over_however_many(
-    keys: list[bytes | None], fails: set[int], errors: dict[int, Exception]
-) -> None:
-    career = FakeCareer()
-
-    def fail(handed: Sequence[Record]) -> None:
-        for record in handed:
-            if record.offset in fails:
-                raise PoisonRecord(record) from errors.get(record.offset, Bad())
-            career.effects.append((A, record.offset))
-
-    career.handle = lambda rows, _term: fail(rows)  # type: ignore[method-assign]
-    assert a_handler(career, skip(most_in_a_row=5)).work(keyed(keys), open_term(7))
-    assert career.committed == {A: 9}
 
 
 # -- A record to be tried again later: its partition rests, the others go on

@@ -17,7 +17,6 @@ from leaderq.arguments import NotAPlainFunction
 from leaderq.config.loading import from_environment
 from leaderq.errors import CommandFailed
 from leaderq.events import CareerError, Event, EventBus, Stage
-from leaderq.running import UnitAbandoned
 from leaderq.running.command import CommandCareer, DeadlineFile, check_command, failure, variables
 from leaderq.running.stages import AbandonableUnit, StageRunner
 from leaderq.running.supervision import Budgets
@@ -201,12 +200,6 @@ def spin() -> None:
         pass
 
 
-def test_a_unit_that_returns_is_not_abandoned():
-    done: list[int] = []
-    assert AbandonableUnit().run(lambda: done.append(1))
-    assert done == [1]
-
-
 def test_a_spinning_unit_is_abandoned_and_cleans_up():
     unit, running, cleaned = AbandonableUnit(), threading.Event(), []
 
@@ -246,22 +239,6 @@ def test_no_unit_begins_after_the_abandonment():
     unit.abandon()
     assert not unit.run(lambda: done.append(1))
     assert done == []
-
-
-def test_an_abandonment_that_races_the_end_of_a_unit_never_strikes_what_follows():
-    for _ in range(2000):
-        unit, started = AbandonableUnit(), threading.Event()
-        stopper = threading.Thread(
-            target=lambda unit=unit, started=started: (started.wait(), unit.abandon())
-        )
-        stopper.start()
-        try:
-            unit.run(started.set)
-            for _ in range(50):
-                pass
-        except UnitAbandoned as escaped:
-            raise AssertionError("the code after the unit was struck") from escaped
-        stopper.join()
 
 
 def test_an_abandonment_between_the_end_of_a_unit_and_its_leaving_does_not_strike_what_follows():
