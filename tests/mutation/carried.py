@@ -14,7 +14,7 @@ CARRIED = (
         "graces = 3",
         tests=(
             "tests/unit/running/"
-            "test_watchdog.py::test_a_unit_that_outlives_its_lease_is_terminated_on"
+            "test_guardian_link.py::test_a_unit_that_outlives_its_lease_is_terminated_on"
             "ce_and_killed_before_the_next_can_lead",
         ),
     ),
@@ -25,7 +25,7 @@ CARRIED = (
         "graces = 4 if self.handing_over else 2",
         tests=(
             "tests/unit/running/"
-            "test_watchdog.py::test_a_hand_over_past_the_lease_gets_no_sigterm_and_"
+            "test_guardian_link.py::test_a_hand_over_past_the_lease_gets_no_sigterm_and_"
             "is_killed_before_the_next_can_lead",
         ),
     ),
@@ -36,7 +36,7 @@ CARRIED = (
         "at_s = self.budget_until_s + 2 * self._budget_grace_s",
         tests=(
             "tests/unit/running/"
-            "test_watchdog.py::test_the_budget_of_a_planned_end_is_kept_apart_from_"
+            "test_guardian_link.py::test_the_budget_of_a_planned_end_is_kept_apart_from_"
             "the_lease",
         ),
     ),
@@ -47,7 +47,7 @@ CARRIED = (
         "            pass\n",
         tests=(
             "tests/unit/running/"
-            "test_watchdog.py::test_the_budget_of_a_planned_end_is_kept_apart_from_"
+            "test_guardian_link.py::test_the_budget_of_a_planned_end_is_kept_apart_from_"
             "the_lease",
         ),
     ),
@@ -58,7 +58,7 @@ CARRIED = (
         "return self.ends_s + self.grace_s",
         tests=(
             "tests/unit/running/"
-            "test_watchdog.py::test_a_hand_over_past_the_lease_gets_no_sigterm_and_"
+            "test_guardian_link.py::test_a_hand_over_past_the_lease_gets_no_sigterm_and_"
             "is_killed_before_the_next_can_lead",
         ),
     ),
@@ -69,7 +69,7 @@ CARRIED = (
         "if self",
         tests=(
             "tests/unit/running/"
-            "test_watchdog.py::test_a_unit_that_outlives_its_lease_is_terminated_on"
+            "test_guardian_link.py::test_a_unit_that_outlives_its_lease_is_terminated_on"
             "ce_and_killed_before_the_next_can_lead",
         ),
     ),
@@ -80,7 +80,7 @@ CARRIED = (
         "thawed_s = now_s if stalled else self.thawed_s",
         tests=(
             "tests/unit/running/"
-            "test_watchdog.py::test_a_unit_in_hand_at_a_thaw_is_killed_a_tenth_of_a"
+            "test_guardian_link.py::test_a_unit_in_hand_at_a_thaw_is_killed_a_tenth_of_a"
             "_second_later",
         ),
     ),
@@ -91,7 +91,7 @@ CARRIED = (
         "thawed_s = now_s if self.stopped and not stopped else self.thawed_s",
         tests=(
             "tests/unit/running/"
-            "test_watchdog.py::test_a_guardian_that_did_not_run_counts_from_when_it"
+            "test_guardian_link.py::test_a_guardian_that_did_not_run_counts_from_when_it"
             "_runs_again",
         ),
     ),
@@ -102,7 +102,7 @@ CARRIED = (
         "AFTER_THAW_S = 0.5\n",
         tests=(
             "tests/unit/running/"
-            "test_watchdog.py::test_a_unit_in_hand_at_a_thaw_is_killed_a_tenth_of_a"
+            "test_guardian_link.py::test_a_unit_in_hand_at_a_thaw_is_killed_a_tenth_of_a"
             "_second_later",
         ),
     ),
@@ -111,14 +111,16 @@ CARRIED = (
         "leaderq/running/watchdog.py",
         "3 * report.grace_s if report.handing_over and is_late else AFTER_THAW_S",
         "AFTER_THAW_S",
-        tests=("tests/unit/running/test_watchdog.py::test_a_hand_over_after_a_thaw_has_its_time",),
+        tests=(
+            "tests/unit/running/test_guardian_link.py::test_a_hand_over_after_a_thaw_has_its_time",
+        ),
     ),
     Control(
         "a unit that is thawed just after its lease is killed before its time",
         "leaderq/running/watchdog.py",
         "return max(report.kill_s, self.thawed_s + after_s)",
         "return self.thawed_s + after_s",
-        tests=("tests/unit/running/test_watchdog.py::test_a_thaw_in_time_shortens_nothing",),
+        tests=("tests/unit/running/test_guardian_link.py::test_a_thaw_in_time_shortens_nothing",),
     ),
     Control(
         "a stopped worker is killed",
@@ -127,7 +129,7 @@ CARRIED = (
         "            if is_due:\n                return Intervention.KILL\n",
         tests=(
             "tests/unit/running/"
-            "test_watchdog.py::test_a_stopped_worker_harms_nobody_and_is_left_alone"
+            "test_guardian_link.py::test_a_stopped_worker_harms_nobody_and_is_left_alone"
             "_but_not_what_it_has_started",
         ),
     ),
@@ -138,7 +140,7 @@ CARRIED = (
         "return Intervention.LEAVE_ALONE",
         tests=(
             "tests/unit/running/"
-            "test_watchdog.py::test_a_stopped_worker_harms_nobody_and_is_left_alone"
+            "test_guardian_link.py::test_a_stopped_worker_harms_nobody_and_is_left_alone"
             "_but_not_what_it_has_started",
         ),
     ),
@@ -149,7 +151,7 @@ CARRIED = (
         "return None",
         tests=(
             "tests/unit/running/"
-            "test_watchdog.py::test_no_running_worker_outlives_its_time_and_looks_a"
+            "test_guardian_link.py::test_no_running_worker_outlives_its_time_and_looks_a"
             "re_planned_when_they_are_due",
         ),
     ),
@@ -244,7 +246,7 @@ CARRIED = (
         "except ZeroDivisionError:\n            # raised between",
         tests=(
             "tests/unit/running/"
-            "test_abandonment.py::test_an_abandonment_between_the_end_of_a_unit_and"
+            "test_stages.py::test_an_abandonment_between_the_end_of_a_unit_and"
             "_its_leaving_does_not_strike_what_follows",
         ),
     ),
@@ -253,9 +255,7 @@ CARRIED = (
         "leaderq/running/stages.py",
         "if self._abandoned:\n                return",
         "if False:\n                return",
-        tests=(
-            "tests/unit/running/test_abandonment.py::test_no_unit_begins_after_the_abandonment",
-        ),
+        tests=("tests/unit/running/test_stages.py::test_no_unit_begins_after_the_abandonment",),
     ),
     Control(
         "who forks and ends again and again escapes",
@@ -264,7 +264,7 @@ CARRIED = (
         "if (group := 0) not in spared:",
         tests=(
             "tests/unit/running/"
-            "test_descendants.py::test_a_group_is_killed_whole_whoever_a_listing_has_missed",
+            "test_guardian_link.py::test_a_group_is_killed_whole_whoever_a_listing_has_missed",
         ),
     ),
     Control(
@@ -274,7 +274,7 @@ CARRIED = (
         "",
         tests=(
             "tests/unit/running/"
-            "test_descendants.py::test_a_process_whose_first_thread_has_ended_is_not_dead",
+            "test_guardian_link.py::test_a_process_whose_first_thread_has_ended_is_not_dead",
         ),
     ),
     Control(
@@ -284,7 +284,7 @@ CARRIED = (
         "            if _living(one.pid):\n",
         tests=(
             "tests/unit/running/"
-            "test_descendants.py::test_a_number_that_another_process_bears_by_now_i"
+            "test_guardian_link.py::test_a_number_that_another_process_bears_by_now_i"
             "s_left_alone",
         ),
     ),
@@ -400,7 +400,7 @@ CARRIED = (
         "                pass\n",
         tests=(
             "tests/unit/producing/"
-            "test_closing_truthfully.py::test_what_the_disk_did_not_force_out_is_no"
+            "test_closing.py::test_what_the_disk_did_not_force_out_is_no"
             "t_safely_in_the_journal",
         ),
     ),
@@ -411,7 +411,7 @@ CARRIED = (
         "",
         tests=(
             "tests/unit/producing/"
-            "test_plain_functions.py::test_a_process_step_that_returns_a_coroutine_"
+            "test_strange_callers.py::test_a_process_step_that_returns_a_coroutine_"
             "sends_nothing",
         ),
     ),
@@ -422,7 +422,7 @@ CARRIED = (
         "        if True:\n",
         tests=(
             "tests/unit/producing/"
-            "test_stuck_keys.py::test_the_healthy_keys_go_on_and_the_stuck_one_keep"
+            "test_buffered_producer.py::test_the_healthy_keys_go_on_and_the_stuck_one_keep"
             "s_its_order",
         ),
     ),
@@ -433,7 +433,7 @@ CARRIED = (
         "",
         tests=(
             "tests/unit/producing/"
-            "test_stuck_keys.py::test_what_the_sink_keeps_neither_expires_nor_count"
+            "test_buffered_producer.py::test_what_the_sink_keeps_neither_expires_nor_count"
             "s_an_attempt",
         ),
     ),
@@ -444,7 +444,7 @@ CARRIED = (
         "        if False:\n",
         tests=(
             "tests/unit/producing/"
-            "test_stuck_keys.py::test_what_the_sink_keeps_neither_expires_nor_count"
+            "test_buffered_producer.py::test_what_the_sink_keeps_neither_expires_nor_count"
             "s_an_attempt",
         ),
     ),
@@ -455,7 +455,7 @@ CARRIED = (
         "            if False:\n",
         tests=(
             "tests/unit/producing/"
-            "test_stuck_keys.py::test_the_healthy_keys_go_on_and_the_stuck_one_keep"
+            "test_buffered_producer.py::test_the_healthy_keys_go_on_and_the_stuck_one_keep"
             "s_its_order",
         ),
     ),
@@ -466,7 +466,7 @@ CARRIED = (
         "for where, end in ends}",
         tests=(
             "tests/unit/kafka/"
-            "test_resting.py::test_the_others_go_on_and_the_culprit_is_tried_when_i"
+            "test_hold_ups.py::test_the_others_go_on_and_the_culprit_is_tried_when_i"
             "t_is_handed_out_again",
         ),
     ),
@@ -477,7 +477,7 @@ CARRIED = (
         "(left := each) is not None)\n",
         tests=(
             "tests/unit/kafka/"
-            "test_resting.py::test_the_others_go_on_and_the_culprit_is_tried_when_i"
+            "test_hold_ups.py::test_the_others_go_on_and_the_culprit_is_tried_when_i"
             "t_is_handed_out_again",
         ),
     ),
@@ -486,7 +486,7 @@ CARRIED = (
         "leaderq/kafka/handling/batch_handler.py",
         "            self._resting.put(where, part)\n",
         "",
-        tests=("tests/unit/kafka/test_resting.py::test_attempts_are_counted_over_all_batches",),
+        tests=("tests/unit/kafka/test_hold_ups.py::test_attempts_are_counted_over_all_batches",),
     ),
     Control(
         "loading offsets from a database refuses no older term",
@@ -495,7 +495,7 @@ CARRIED = (
         "\n            self._execute(cursor, ALL",
         tests=(
             "tests/unit/kafka/"
-            "test_database_offsets.py::test_a_zombie_is_refused_whole_once_its_succ"
+            "test_offset_stores.py::test_a_zombie_is_refused_whole_once_its_succ"
             "essor_has_loaded",
         ),
     ),
@@ -506,7 +506,7 @@ CARRIED = (
         "            firsts",
         tests=(
             "tests/unit/kafka/"
-            "test_database_offsets.py::test_a_zombie_is_refused_whole_once_its_succ"
+            "test_offset_stores.py::test_a_zombie_is_refused_whole_once_its_succ"
             "essor_has_loaded",
         ),
     ),
@@ -517,7 +517,7 @@ CARRIED = (
         "int(row[0]) > first + 10**9:",
         tests=(
             "tests/unit/kafka/"
-            "test_database_offsets.py::test_a_batch_stored_by_a_try_whose_answer_wa"
+            "test_offset_stores.py::test_a_batch_stored_by_a_try_whose_answer_wa"
             "s_lost_is_not_stored_again",
         ),
     ),
@@ -528,7 +528,7 @@ CARRIED = (
         "        if False:\n            raise",
         tests=(
             "tests/unit/kafka/"
-            "test_join_gate.py::test_a_gate_that_is_shut_refuses_although_the_lease_lasts",
+            "test_joining.py::test_a_gate_that_is_shut_refuses_although_the_lease_lasts",
         ),
     ),
     Control(
@@ -536,7 +536,7 @@ CARRIED = (
         "leaderq/kafka/consuming/term_consumer.py",
         "        self.term.check()\n\n\nclass NotLetIn",
         "\n\nclass NotLetIn",
-        tests=("tests/unit/kafka/test_join_gate.py::test_the_gate_refuses_when_the_term_is_over",),
+        tests=("tests/unit/kafka/test_joining.py::test_the_gate_refuses_when_the_term_is_over",),
     ),
     Control(
         "a head does not run again for a debt",
@@ -545,7 +545,7 @@ CARRIED = (
         "        if False and",
         tests=(
             "tests/unit/coalescing/"
-            "test_coordinator_coverage.py::test_whoever_runs_by_its_function_runs_a"
+            "test_coordinator_callers.py::test_whoever_runs_by_its_function_runs_a"
             "gain_and_returns_its_first_result[run]",
         ),
     ),
@@ -556,7 +556,7 @@ CARRIED = (
         "",
         tests=(
             "tests/unit/coalescing/"
-            "test_coordinator_rude.py::test_a_forked_child_has_no_keys_whatever_its"
+            "test_coordinator_callers.py::test_a_forked_child_has_no_keys_whatever_its"
             "_parent_was_doing",
         ),
     ),
@@ -567,7 +567,7 @@ CARRIED = (
         "        if False:",
         tests=(
             "tests/unit/singular/"
-            "test_singular_rude.py::test_whatever_a_handler_raises_reaches_its_call"
+            "test_singular_applying.py::test_whatever_a_handler_raises_reaches_its_call"
             "er_and_the_queue_goes_on[StopIteration]",
         ),
     ),
@@ -590,7 +590,7 @@ CARRIED = (
         "            self.leave(token)\n        except BaseException:\n",
         tests=(
             "tests/unit/coalescing/"
-            "test_coordinator_rude.py::test_a_call_that_raises_anything_gives_the_k"
+            "test_coordinator_callers.py::test_a_call_that_raises_anything_gives_the_k"
             "ey_back_and_the_one_who_called_hears_of_it[Rude]",
         ),
     ),

@@ -15,7 +15,7 @@ REVIEWED = (
         "Reason.LEASE:\n            return 0.0\n",
         "",
         promise="fenced, znode deleted: SIGKILL at once, because the next may lead already",
-        tests=("tests/unit/running/test_command.py",),
+        tests=("tests/unit/running/test_stages.py",),
     ),
     Control(
         "a term that was deposed by a write may write again",
@@ -47,7 +47,7 @@ REVIEWED = (
         "return LeaseState.LATE if now_s >= self.late_s else LeaseState.FULL",
         "return LeaseState.FULL",
         promise="two unanswered renewals pause the work",
-        tests=("tests/unit/election/test_lease.py",),
+        tests=("tests/unit/election/test_decision.py",),
     ),
     Control(
         "a silent connection is kept when the lease is over",
@@ -82,7 +82,7 @@ REVIEWED = (
         "found.write == kept.write",
         "found.term == kept.term",
         promise="a write whose answer was lost is sent again unless it happened",
-        tests=("tests/unit/kafka/test_offsets_in_znodes.py",),
+        tests=("tests/unit/kafka/test_offset_stores.py",),
     ),
     Control(
         "one fewer in a row is passed over",
@@ -107,7 +107,7 @@ REVIEWED = (
         "if wanted is not None and wanted.items() <= stored.items():",
         "if wanted is not None:",
         promise="nothing is lost: only what the store holds is committed",
-        tests=("tests/unit/kafka/test_where_reading_resumes.py",),
+        tests=("tests/unit/kafka/test_positions.py",),
     ),
     Control(
         "a transaction of a discarded producer is not in doubt",
@@ -156,7 +156,7 @@ REVIEWED = (
         "        if self.has_in_hand or self.commits.wanted is not None:\n            return False",
         "        if False:\n            return False",
         promise="found again, once the batch in hand is committed",
-        tests=("tests/unit/kafka/test_where_reading_resumes.py",),
+        tests=("tests/unit/kafka/test_positions.py",),
     ),
     Control(
         "the first position is not waited for",
@@ -174,7 +174,7 @@ REVIEWED = (
         "del self._waiting[: len(operations)]",
         "self._waiting.clear()",
         promise="offsets and operations of a batch happen together, once",
-        tests=("tests/unit/kafka/test_offsets_in_znodes.py",),
+        tests=("tests/unit/kafka/test_offset_stores.py",),
     ),
     Control(
         "letters past the end are read",
@@ -182,7 +182,7 @@ REVIEWED = (
         "if row.offset < ends[where])",
         "if row.offset <= ends[where])",
         promise="the records to ends, when reading began",
-        tests=("tests/unit/kafka/test_letters_read_to_their_end.py",),
+        tests=("tests/unit/kafka/test_dead_letters.py",),
     ),
     Control(
         "m1: a lease that is over is handed out",
@@ -254,7 +254,7 @@ REVIEWED = (
         "not_before_ms=until_ms if wait_s > 0 else None",
         "not_before_ms=None",
         promise="tried again after wait_s, by whichever consumer",
-        tests=("tests/unit/queues/test_rests_of_failed_items.py",),
+        tests=("tests/unit/queues/test_shard_plan.py",),
     ),
     Control(
         "m14: a name that was discarded is taken",
@@ -262,7 +262,7 @@ REVIEWED = (
         "            self._gone.add(name)\n",
         "            pass\n",
         promise="names that are gone are not claimed",
-        tests=("tests/unit/queues/test_pending_model.py",),
+        tests=("tests/unit/queues/test_pending_names.py",),
     ),
     Control(
         "m15: a share is that of the next member",
@@ -270,7 +270,7 @@ REVIEWED = (
         "sequence_of(name) % self._members == self._position",
         "sequence_of(name) % self._members != self._position",
         promise="every n-th number",
-        tests=("tests/unit/queues/test_pending_model.py",),
+        tests=("tests/unit/queues/test_pending_names.py",),
     ),
     Control(
         "m16: what others write on the guard goes unnoticed",
@@ -288,7 +288,7 @@ REVIEWED = (
         "        Create(paths.rest(marker)),\n",
         "        Create(paths.claim(name), state.packed()),\n        Create(paths.rest(marker)),\n",
         promise="a message that nobody has; no orphan claim is left",
-        tests=("tests/unit/dyno/test_dyno_names_and_transitions.py",),
+        tests=("tests/unit/dyno/test_messages_as_bytes.py",),
     ),
     Control(
         "m25: a message that was removed is delivered",
@@ -296,7 +296,7 @@ REVIEWED = (
         "return Check(paths.message(choice.name)), Create(claim, state.packed())",
         "return (Create(claim, state.packed()),)",
         promise="a removed message is not delivered",
-        tests=("tests/unit/dyno/test_dyno_names_and_transitions.py",),
+        tests=("tests/unit/dyno/test_messages_as_bytes.py",),
     ),
     Control(
         "m26: any match is popped, not the best",
@@ -312,7 +312,7 @@ REVIEWED = (
         "BY_NAME[name].shown(values[name])",
         "values[name]",
         promise="a secret is never shown",
-        tests=("tests/unit/config/test_secrets_and_files.py",),
+        tests=("tests/unit/config/test_resolution.py",),
     ),
     Control(
         "ids of set-aside files are given again",
@@ -320,7 +320,7 @@ REVIEWED = (
         "bounds.append(max([self.next_id, *bad]) + LEAP)",
         "bounds.append(self.next_id + LEAP)",
         promise="no id is given twice",
-        tests=("tests/unit/producing/journal/test_ids_after_losses.py",),
+        tests=("tests/unit/producing/journal/test_journal_corruption.py",),
     ),
     Control(
         "ids of a newer version's file are given again",
@@ -328,7 +328,7 @@ REVIEWED = (
         "        self.next_id = max(self.next_id, file.first_id + records)\n        set_aside",
         "        set_aside",
         promise="no id is given twice",
-        tests=("tests/unit/producing/journal/test_ids_after_losses.py",),
+        tests=("tests/unit/producing/journal/test_journal_corruption.py",),
     ),
     Control(
         "stuck keys may hold all of the memory",
@@ -336,7 +336,7 @@ REVIEWED = (
         "if self._held_items >= self._options.max_items // 2:",
         "if self._held_items >= self._options.max_items:",
         promise="healthy keys go on",
-        tests=("tests/unit/producing/test_stuck_keys.py",),
+        tests=("tests/unit/producing/test_buffered_producer.py",),
     ),
     Control(
         "memory is never near its high mark",
@@ -373,9 +373,9 @@ REVIEWED = (
         promise="a request that has expired is not sent",
         tests=(
             "tests/unit/producing/test_buffered_producer.py",
-            "tests/unit/producing/test_sinks_at_fault.py",
-            "tests/unit/producing/test_stuck_keys.py",
-            "tests/unit/producing/test_refusing_disks.py",
+            "tests/unit/producing/test_sinks.py",
+            "tests/unit/producing/test_buffered_producer.py",
+            "tests/unit/producing/test_spilling.py",
         ),
     ),
     Control(
@@ -385,8 +385,8 @@ REVIEWED = (
         "part = batch[1 : MAX_ITEMS + 1]",
         promise="confirmed means stored",
         tests=(
-            "tests/unit/producing/test_small_sinks.py",
-            "tests/unit/producing/test_sinks_at_fault.py",
+            "tests/unit/producing/test_sinks.py",
+            "tests/unit/producing/test_sinks.py",
         ),
     ),
     Control(
@@ -395,7 +395,7 @@ REVIEWED = (
         "clock.now_s() < backlog.again_at_s and not",
         "clock.now_s() < backlog.again_at_s + 3600 and not",
         promise="what was refused is written as soon as the disk takes it",
-        tests=("tests/unit/producing/test_refusing_disks.py",),
+        tests=("tests/unit/producing/test_spilling.py",),
     ),
 )
 

@@ -123,7 +123,7 @@ PROMISES = {
         f"{JOURNAL}journal_disk_faults.py"
         "::test_a_full_disk_refuses_one_record_and_takes_the_next_when_there_is_room",
         "tests/unit/producing/test_spilling.py::test_when_the_journal_is_full_too_the_policy_decides",
-        "tests/unit/producing/test_refusing_disks.py"
+        "tests/unit/producing/test_spilling.py"
         "::test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_moment",
     ],
 }
@@ -148,7 +148,7 @@ def test_its_tests_stand_and_make_test_runs_them(promise: str) -> None:
 
 ELSEWHERE = {
     "f14": "tests/integration/queues/test_failed_items.py"
-    "::test_a_queue_of_more_items_than_java_can_list_is_listed_and_taken",
+    "::test_a_queue_of_more_items_than_java_can_list_is_listed_and_taken"
 }
 
 

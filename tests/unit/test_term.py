@@ -1,16 +1,194 @@
-"""A term as its career sees it."""
+"""A term as its career sees it; a term and its deadline, to the instant."""
 
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 from terms import open_term
 
-from leaderq.term import Reason
+from leaderq import clock
+from leaderq.errors import Deposed
+from leaderq.term import EndingTerm, OpenTerm, Reason
 
 
-def test_wait_sleeps_through_a_quiet_term_and_wakes_at_its_end():
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(clock, "now_s", lambda: self.now)
+
+
+@pytest.fixture(autouse=True)
+def at(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def a_term(deadline: float = 110.0, **options: Any) -> OpenTerm:
+    options = {"id": "z", "write": lambda term, ops: [term.number, *ops], **options}
+    return open_term(7, deadline=deadline, **options)
+
+
+def is_on(term: OpenTerm) -> bool:
+    try:
+        term.check()
+    except Deposed:
+        return False
+    return True
+
+
+def test_a_term_says_who_leads_what() -> None:
+    term = a_term(unclean=True)
+    assert (term.number, term.id, term.career, term.candidate) == (7, "z", "c", "a")
+    assert (term.unclean, a_term().unclean) == (True, False)
+    assert (term.paused, term.reason, term.is_finished) == (False, None, False)
+    assert term.stand_again_after_s is None
+    assert term.write(iter(["x"])) == [7, "x"]  # type: ignore[list-item]
+
+
+def test_a_term_is_over_at_its_deadline_and_not_before(at: Clock) -> None:
+    term = a_term()
+    at.now = 109.99
+    assert is_on(term)
+    assert term.remaining_s() == pytest.approx(0.01)
+    at.now = 110.0
+    assert term.remaining_s() == 0.0
+    with pytest.raises(Deposed) as deposed:
+        term.check()
+    assert (deposed.value.term, deposed.value.reason) == (7, Reason.LEASE)
+    assert term.ending.is_set()
+
+
+def test_a_term_that_was_believed_over_stays_over(at: Clock) -> None:
+    term = a_term()
+    at.now = 110.0
+    assert not is_on(term)
+    at.now = 100.0
+    term.prolong(500.0)
+    assert (is_on(term), term.remaining_s(), term.deadline) == (False, 0.0, 110.0)
+
+
+def test_a_deadline_is_prolonged_until_it_has_passed(at: Clock) -> None:
+    term = a_term()
+    term.prolong(120.0)
+    term.prolong(115.0)
+    assert term.deadline == 120.0
+    at.now = 120.0
+    term.prolong(130.0)
+    assert term.deadline == 120.0
+
+
+def test_a_deadline_is_shortened_at_once(at: Clock) -> None:
+    term = a_term()
+    term.shorten(105.0)
+    term.shorten(108.0)
+    assert term.deadline == 105.0
+
+
+def test_a_wait_ends_at_the_deadline_with_the_term_over(
+    at: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    term, waited = a_term(), []
+
+    def wait(seconds: float) -> bool:
+        waited.append(seconds)
+        at.now += seconds
+        return False
+
+    monkeypatch.setattr(term.ending, "wait", wait)
+    assert term.wait(4.0)
+    assert term.wait(0.5)
+    assert (waited, at.now) == ([4.0, 0.5], 104.5)
+    assert term.wait(0.0)
+    assert not term.wait(50.0)
+    assert (waited, at.now) == ([4.0, 0.5, 5.5], 110.0)
+    assert (term.reason, is_on(term)) == (Reason.LEASE, False)
+
+
+@pytest.mark.parametrize("seconds", [-0.1, float("inf"), float("nan")])
+def test_a_career_cannot_stand_again_at_a_time_that_is_none(seconds: float) -> None:
+    term = a_term()
+    with pytest.raises(ValueError, match="stand_again_after_s"):
+        term.resign(stand_again_after_s=seconds)
+    assert term.reason is None
+
+
+@pytest.mark.parametrize("seconds", [None, 0, 0.5, 3.0])
+def test_a_career_that_resigns_says_when_it_stands_again(seconds: float | None) -> None:
+    ends: list[Any] = []
+    term = a_term(tell_end=lambda *end: ends.append(end))
+    term.resign(stand_again_after_s=seconds)
+    term.resign(stand_again_after_s=9.0)
+    assert term.stand_again_after_s == seconds
+    assert (term.reason, term.ending.is_set(), term.is_finished) == (Reason.RESIGNED, True, False)
+    assert ends == [(term, Reason.RESIGNED)]
+
+
+def test_a_career_that_is_finished_is_so_however_its_term_ends(at: Clock) -> None:
+    term = a_term()
+    term.finish()
+    assert (term.is_finished, term.reason, is_on(term)) == (True, Reason.FINISHED, True)
+    term.close()
+    assert (term.reason, is_on(term)) == (Reason.FINISHED, False)
+    with pytest.raises(Deposed):
+        term.write([])
+
+
+def test_what_is_over_does_not_begin_to_end(at: Clock) -> None:
+    ends: list[Any] = []
+    closed = a_term(tell_end=lambda *end: ends.append(end))
+    closed.close()
+    closed.resign()
+    assert (closed.reason, ends) == (Reason.WITHDRAWN, [])
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_reason_that_deposes_ends_a_term_at_once_and_any_other_lets_it_finish(
+    at: Clock, reason: Reason
+) -> None:
+    term = a_term()
+    term.wind_up(reason)
+    assert (term.reason, term.ending.is_set()) == (reason, True)
+    assert is_on(term) is not reason.deposes
+    assert term.reason is reason
+
+
+def test_the_first_reason_counts_until_the_term_is_lost(at: Clock) -> None:
+    term = a_term()
+    term.wind_up(Reason.WITHDRAWN)
+    term.wind_up(Reason.RESIGNED)
+    assert term.reason is Reason.WITHDRAWN
+    term.wind_up(Reason.FENCED)
+    assert term.reason is Reason.FENCED
+    term.wind_up(Reason.SESSION)
+    assert term.reason is Reason.FENCED
+    with pytest.raises(Deposed, match="a newer leader has fenced it") as deposed:
+        term.write([])
+    assert (deposed.value.term, deposed.value.reason) == (7, Reason.FENCED)
+
+
+def test_an_ending_term_always_has_a_reason() -> None:
+    reason = EndingTerm.reason.fget
+    assert reason is not None
+    term = a_term()
+    assert reason(term) is Reason.WITHDRAWN
+    term.resign()
+    assert reason(term) is Reason.RESIGNED
+
+
+def test_a_term_is_paused_and_goes_on() -> None:
+    term = a_term()
+    term.pause(True)
+    assert term.paused
+    term.pause(False)
+    assert not term.paused
+
+
+# -- in real time
+
+
+def test_wait_sleeps_through_a_quiet_term_and_wakes_at_its_end(monkeypatch) -> None:
+    monkeypatch.undo()  # the clock runs
     term = open_term()
     assert term.wait(0.001)
     ender = threading.Timer(0.01, lambda: term.wind_up(Reason.HEALTH))
@@ -19,31 +197,11 @@ def test_wait_sleeps_through_a_quiet_term_and_wakes_at_its_end():
     ender.join()
 
 
-def test_wait_ends_with_the_lease_even_if_nobody_wakes_it():
+def test_wait_ends_with_the_lease_even_if_nobody_wakes_it(monkeypatch) -> None:
+    monkeypatch.undo()
     term = open_term(lasts_s=0.01)
     waiting = threading.Thread(target=term.wait, args=(600.0,), daemon=True)
     waiting.start()
     waiting.join(20.0)
     assert not waiting.is_alive()
     assert term.reason is Reason.LEASE
-
-
-def test_its_repr_says_how_it_stands():
-    term = open_term()
-    assert repr(term) == "<Term 1 of 'c' by 'a', on>"
-    term.pause(True)
-    assert "paused" in repr(term)
-    term.wind_up(Reason.TRANSFER)
-    assert "ending" in repr(term)
-
-
-@pytest.mark.parametrize("reason", [Reason.STEP_DOWN, Reason.FENCED])
-def test_who_has_finished_has_finished_whatever_ends_the_term(reason):
-    before, after = open_term(), open_term()
-    before.finish()
-    before.wind_up(reason)
-    after.wind_up(reason)
-    after.finish()
-    assert before.is_finished
-    assert after.is_finished
-    assert after.reason is reason

@@ -14,16 +14,30 @@ import pytest
 from snippets import GIVEN, PAGES, PYRIGHT, ROOT, blocks, pyright
 
 PROGRAMS = ("payments.py", "report.py", "service.py")
+RIGHT = """
+from leaderq import connect
+from leaderq.queues import JSON, TEXT, DistributedPriorityQueue, DistributedQueue
+with connect("a") as session, DistributedQueue(session, "/mail", serializer=TEXT) as queue:
+    name: str | bool = queue.put("hello")
+    with queue.take() as item:
+        print(item.value.upper())
+    data: bytes = DistributedQueue(session, "/raw").take().value
+    DistributedPriorityQueue(session, "/j", consumer=lambda value: print(value), serializer=JSON)
+"""
 WRONG = """
-from leaderq import Candidate, connect
+from leaderq import connect
+from leaderq.queues import TEXT, DistributedQueue
 with connect(3) as session, session.leadership("reports") as term:
     term.wait("long")
+    queue = DistributedQueue(session, "/mail", serializer=TEXT)
+    queue.put(3)
+    queue.take(1.0).ack()
 """
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """All that users read, a file each, and a mistake."""
+    """All that users read, a file each, and mistakes."""
     for page in PAGES:
         for number, snippet in enumerate(blocks(page, "python"), 1):
             name = page.stem.replace("-", "_").lower()
@@ -36,12 +50,13 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).write_text(
             (ROOT / "tests" / "acceptance" / "programs" / name).read_text()
         )
+    (tmp_path / "right.py").write_text(RIGHT)
     (tmp_path / "wrong.py").write_text(WRONG)
     assert len(list(tmp_path.glob("*.py"))) > 20
     return tmp_path
 
 
-def test_mypy_finds_no_mistake_but_the_one_made_on_purpose(folder: Path) -> None:
+def test_mypy_finds_no_mistake_but_those_made_on_purpose(folder: Path) -> None:
     pytest.importorskip("mypy", reason="the types are checked where mypy is installed")
     command = [
         sys.executable,
@@ -65,13 +80,13 @@ def test_mypy_finds_no_mistake_but_the_one_made_on_purpose(folder: Path) -> None
         env=environment,
     )
     told = [line for line in done.stdout.splitlines() if ": error: " in line]
-    assert [Path(line.split(":")[0]).name for line in told] == ["wrong.py"] * 2, (
+    assert [Path(line.split(":")[0]).name for line in told] == ["wrong.py"] * 4, (
         done.stdout + done.stderr
     )
 
 
 @pytest.mark.skipif(PYRIGHT is None, reason="pip install '.[dev]'")
-def test_pyright_finds_no_mistake_but_the_one_made_on_purpose(folder: Path) -> None:
+def test_pyright_finds_no_mistake_but_those_made_on_purpose(folder: Path) -> None:
     shutil.copytree(ROOT / "examples", folder / "examples")
     paths = [str(ROOT), str(folder), str(folder / "examples"), str(ROOT / "tests" / "typings")]
     found = pyright(
@@ -79,4 +94,4 @@ def test_pyright_finds_no_mistake_but_the_one_made_on_purpose(folder: Path) -> N
     )
     assert found["summary"]["filesAnalyzed"] > 50
     errors = [one for one in found["generalDiagnostics"] if one["severity"] == "error"]
-    assert [Path(one["file"]).name for one in errors] == ["wrong.py"] * 2, found
+    assert [Path(one["file"]).name for one in errors] == ["wrong.py"] * 4, found

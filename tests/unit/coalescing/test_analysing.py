@@ -15,7 +15,6 @@ from leaderq.coalescing.analysing import (
     RepeatMeter,
     SavingSimulator,
     access_log,
-    analyse,
     key_and_time,
 )
 from leaderq.coalescing.automaton import EnqueueOutcome
@@ -104,17 +103,6 @@ def test_runs_of_a_key_never_overlap_and_a_run_begins_after_each_request(arrival
         assert all(later - earlier >= service for earlier, later in itertools.pairwise(runs))
         assert all(any(run >= at for run in runs) for at in came)
     assert saving.runs + saving.declined == len(arrivals)
-
-
-def test_a_stream_is_measured_and_simulated_at_once():
-    found = analyse(
-        [("k", 0.0), ("k", 1.0), ("k", 2.0), ("j", 60.0), ("k", None)], services_s=(0.5, 10.0)
-    )
-    assert [one.declined for one in found.savings] == [0, 1]
-    assert found.repeats.requests == 5
-    assert (found.untimed, found.late) == (1, 0)
-    assert found.span_s == 60.0
-    assert found.rate == 3 / 60
 
 
 LINE = (

@@ -15,7 +15,6 @@ from leaderq.coalescing import (
     KeepIdle,
     Overflow,
     QueueCoordinator,
-    Refusal,
     Token,
     TokenStage,
     TrafficState,
@@ -83,21 +82,6 @@ class TestOffers:
         assert called == [third] and third
         assert "the key goes to the next" in caplog.text
 
-    def test_a_call_may_ask_again(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        rounds = []
-
-        def again(token) -> None:
-            rounds.append(token.number)
-            if len(rounds) < 50:
-                assert coordinator.offer("k", again).outcome is EnqueueOutcome.BLOCK
-            coordinator.dequeue(token)
-
-        head = coordinator.offer("k", again)
-        coordinator.offer("k", again)
-        coordinator.dequeue(head)
-        assert len(rounds) == 50 and coordinator.state("k") is TrafficState.INIT
-
 
 class TestScopes:
     def test_a_scope_dequeues_at_its_end_also_if_it_fails(self):
@@ -106,13 +90,6 @@ class TestScopes:
             assert token
             raise KeyError
         assert coordinator.state("k") is TrafficState.INIT
-
-    def test_a_declined_scope_disturbs_nobody(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
-        head = coordinator.enqueue("k")
-        with coordinator.hold("k") as token:
-            assert not token
-        assert head
 
     def test_a_decorated_function_runs_once_at_a_time_for_each_key(self, pool):
         coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
@@ -318,15 +295,6 @@ def clock() -> Clock:
 
 
 class TestSafeTimeout:
-    def test_a_newcomer_evicts_at_once_what_nobody_has_looked_at(self, clock):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(
-            safe_timeout_s=5, clock=clock, background=False
-        )
-        head = coordinator.enqueue("k")
-        clock.now += 5
-        newcomer = coordinator.try_enqueue("k")
-        assert newcomer.outcome is EnqueueOutcome.ACCEPT and newcomer and not head
-
     def test_a_thread_that_waits_need_not_do_anything_for_it(self, clock):
         evicted: list[Token[str]] = []
         coordinator: QueueCoordinator[str] = QueueCoordinator(
@@ -347,20 +315,6 @@ class TestDebounce:
         return QueueCoordinator(
             debounce=Debounce(2, max_delay_s=5), clock=clock, background=False, **rules
         )
-
-    def test_what_comes_while_it_runs_waits_for_the_quiet_too(self, clock):
-        coordinator = self.make(clock)
-        first = coordinator.offer("k", lambda token: None)
-        clock.now += 2
-        coordinator.sweep()
-        second = coordinator.offer("k", lambda token: None)
-        clock.now += 1
-        coordinator.dequeue(first)
-        assert second.stage is TokenStage.WAITING
-        assert coordinator.offer("k", print).refusal is Refusal.FULL
-        clock.now += 2
-        coordinator.sweep()
-        assert second
 
     def test_it_happens_by_itself(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator(debounce=Debounce(0.02, 0.1))
@@ -403,9 +357,7 @@ def test_without_waiters_all_get_the_result_of_the_one_that_runs(pool):
     assert work.runs == 1 and coordinator.stats().shared == 9
 
 
-def test_with_one_waiter_declined_requests_get_the_result_of_the_waiting_run_not_the_running(
-    pool,
-):
+def test_with_one_waiter_declined_requests_get_the_result_of_the_waiting_run_not_the_running(pool):
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     first, second = Work(), Work()
     one = pool.submit(coordinator.run, "k", first)
@@ -462,15 +414,6 @@ def test_the_followers_of_one_that_gives_up_waiting_ask_again(pool, monkeypatch)
     assert follower.result(60) == "follower"
 
 
-def test_a_run_by_hand_has_no_result_to_share_so_its_followers_run(pool):
-    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
-    head = coordinator.enqueue("k", owner=None)
-    follower = pool.submit(coordinator.run, "k", lambda: "own")
-    asked(coordinator, 1)
-    coordinator.dequeue(head)
-    assert follower.result(60) == "own"
-
-
 def test_followers_of_an_evicted_run_ask_again_and_its_own_caller_still_gets_its_result(pool):
     now = [0.0]
     coordinator: QueueCoordinator[str] = QueueCoordinator(
@@ -486,17 +429,3 @@ def test_followers_of_an_evicted_run_ask_again_and_its_own_caller_still_gets_its
     assert follower.result(60) == "own"
     slow.outcome.set_result("late")
     assert one.result(60) == "late"
-
-
-def test_a_decorated_function_gives_everybody_the_shared_result(pool):
-    coordinator: QueueCoordinator[int] = QueueCoordinator(waiters=0)
-    work = Work()
-
-    @coordinator.coalesced(key=lambda number: number, share=True)
-    def load(number: int) -> object:
-        return work()
-
-    callers = [pool.submit(load, 1) for _ in range(4)]
-    eventually(lambda: coordinator.stats().declined == 3)
-    work.outcome.set_result(42)
-    assert [caller.result(60) for caller in callers] == [42] * 4 and work.runs == 1

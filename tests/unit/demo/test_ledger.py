@@ -11,15 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from leaderq.cli.demo.ad_billing import ledger as module
 from leaderq.cli.demo.ad_billing.audit import entries_of
 from leaderq.cli.demo.ad_billing.billing import bill_for
 from leaderq.cli.demo.ad_billing.ledger import Bill, Ledger, TermRefused
 from leaderq.errors import Deposed
 from leaderq.kafka import Record
 from leaderq.term import Reason
-
-LINE = b'h - - [t] "GET /a HTTP/1.1" 200 100 "-" "-"'
 
 
 def bills(*offsets: int, partition: int = 0) -> list[Bill]:
@@ -49,12 +46,6 @@ def one(path: Path, query: str) -> object:
         return connection.execute(query).fetchone()[0]
 
 
-def test_bills_are_kept_with_place_and_term(ledger: Ledger, path: Path) -> None:
-    assert ledger.post(bills(0, 1), 3, "a", checks) == 2
-    assert [(entry.offset, entry.term) for entry in entries_of(path)] == [(0, 3), (1, 3)]
-    assert one(path, "SELECT charge FROM bills WHERE client = 'client'") == 10
-
-
 def test_what_is_delivered_again_is_billed_once_and_counted(ledger: Ledger, path: Path) -> None:
     ledger.post(bills(0, 1), 1, "a", checks)
     assert ledger.post(bills(0, 1, 2), 2, "b", checks) == 1
@@ -71,14 +62,6 @@ def test_a_zombie_is_refused_as_a_whole(ledger: Ledger, path: Path) -> None:
         assert newer.post(bills(0), 2, "b", checks) == 1
 
 
-def test_a_transaction_that_breaks_adds_nothing(ledger: Ledger, path: Path) -> None:
-    broken = [*bills(0), bills(1)[0]._replace(client=None)]  # type: ignore[arg-type]
-    with pytest.raises(sqlite3.IntegrityError):
-        ledger.post(broken, 1, "a", checks)
-    assert list(entries_of(path)) == []
-    assert ledger.post(bills(0), 1, "a", checks) == 1
-
-
 def test_the_wait_for_a_locked_ledger_ends_with_the_term(ledger: Ledger, path: Path) -> None:
     asked = 0
 
@@ -93,21 +76,6 @@ def test_the_wait_for_a_locked_ledger_ends_with_the_term(ledger: Ledger, path: P
         with pytest.raises(Deposed):
             ledger.post(bills(0), 1, "a", deposed_at_the_second_look)
     assert ledger.post(bills(0), 1, "a", checks) == 1
-
-
-def test_the_wait_for_a_locked_ledger_has_an_end(
-    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "LOCK_WAIT_S", 0.0)
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
-            ledger.post(bills(0), 1, "a", checks)
-
-
-def test_a_record_becomes_a_bill() -> None:
-    bill = bill_for(Record("clicks", 2, 7, 0, b"h", LINE, [("number", b"12")]))
-    assert bill == Bill("clicks", 2, 7, 12, "h", "/a", 201)
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\xff\xfe", b"something else"])

@@ -1,4 +1,4 @@
-"""What a consumer would deliver next, against a model that looks at everything each time."""
+"""What a consumer would deliver next, against a model and news by news; and who keeps leases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.dyno.index import ShardIndex
+from leaderq.dyno import index as module
+from leaderq.dyno.index import Choice, ShardIndex
 from leaderq.dyno.layout import NO_GROUP, group_of, name_prefix, parsed_name, rest_name
 
 
@@ -61,12 +62,7 @@ class NaiveShard:
 KINDS = ["create", "create", "delete", "choose", "back", "lost"]
 KINDS += ["rest", "wake", "claims", "over", "clock", "list"]
 STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(KINDS),
-        st.integers(0, 30),
-        st.integers(0, 5),
-    ),
-    max_size=60,
+    st.tuples(st.sampled_from(KINDS), st.integers(0, 30), st.integers(0, 5)), max_size=60
 )
 
 
@@ -188,3 +184,260 @@ def test_a_lease_that_is_over_is_offered_once_for_each_version() -> None:
     assert index.choose(1, 0) == []
     index.lease_over(name, 8)
     assert index.choose(1, 0) == [(name, 8, None)]
+
+
+# -- what an index knows of one message, news by news: late ones, some twice, some of strangers
+
+NAME = named(0, 0, 1)
+SOON, LATER = rest_name(100, 1, NAME), rest_name(500, 2, NAME)
+
+
+def index_of(*names: str) -> ShardIndex:
+    made = ShardIndex()
+    for name in names:
+        made.created(name)
+    return made
+
+
+def free(index: ShardIndex, now_ms: int = 10_000) -> list[Choice]:
+    return index.choose(99, now_ms)
+
+
+def test_a_lease_that_is_just_known_is_left_alone_for_a_second() -> None:
+    assert module.SETTLING_MS == 1000
+    index = index_of(NAME)
+    index.claims_listed([NAME], 5_000)
+    assert (index.to_look_at(5_999), index.to_look_at(6_000)) == ([], [NAME])
+    index.looked_at(NAME, 9_000)
+    index.claims_listed([NAME], 7_000)
+    assert (index.to_look_at(8_999), index.to_look_at(9_000)) == ([], [NAME])
+    assert index.to_look_at(0, everything=True) == [NAME]
+
+
+def test_a_claim_that_is_missing_for_a_second_was_taken_away_by_hand() -> None:
+    index = index_of(NAME)
+    index.claims_listed([NAME], 5_000)
+    index.claims_listed([], 5_999)
+    assert free(index) == []
+    index.claims_listed([], 6_000)
+    assert free(index) == [Choice(NAME)]
+
+
+def test_a_lease_that_is_over_and_then_missing_is_not_taken_over_but_claimed_anew() -> None:
+    index = index_of(NAME)
+    index.claims_listed([NAME], 0)
+    index.lease_over(NAME, 5)
+    index.claims_listed([], 5_000)
+    assert free(index) == [Choice(NAME)]
+    index = index_of(NAME)
+    index.claims_listed([NAME], 0)
+    index.lease_over(NAME, 5)
+    index.replace([], [], 0)
+    index.created(NAME)
+    assert free(index) == [Choice(NAME)]
+
+
+def test_a_claim_that_failed_is_looked_at_after_a_second() -> None:
+    index = index_of(NAME)
+    assert free(index) == [Choice(NAME)]
+    index.lost(NAME, 3_000)
+    assert (index.to_look_at(3_999), index.to_look_at(4_000)) == ([], [NAME])
+
+
+@pytest.mark.parametrize("state", ["ours", "leased", "over", "resting"])
+def test_of_a_message_that_was_deleted_nothing_is_remembered(state: str) -> None:
+    index = index_of(NAME)
+    if state == "ours":
+        free(index)
+    elif state == "resting":
+        index.rested(LATER)
+    else:
+        index.claims_listed([NAME], 0)
+        if state == "over":
+            index.lease_over(NAME, 5)
+    assert len(index) == 1
+    index.deleted(NAME)
+    index.deleted(NAME)
+    assert (len(index), free(index), index.next_due_ms(0)) == (0, [], None)
+    index.created(NAME)
+    assert free(index, 50) == [Choice(NAME)]
+    assert index.to_look_at(0, everything=True) == []
+
+
+def test_news_of_what_is_not_a_message_are_ignored() -> None:
+    index = index_of(NAME)
+    for news in (index.created, index.deleted, index.rested, index.rest_over):
+        news("x")
+    index.lease_over("x", 1)
+    index.claims_listed(["x", named(0, 0, 9)], 0)
+    index.lease_over(named(0, 0, 9), 1)
+    index.looked_at("x", 5)
+    index.release(["x"])
+    assert (len(index), index.to_look_at(0, everything=True)) == (1, [])
+    assert free(index) == [Choice(NAME)]
+
+
+def test_a_message_is_known_once_however_often_it_is_told_of() -> None:
+    index = index_of(NAME, NAME)
+    assert len(index) == 1
+    assert free(index) == [Choice(NAME)]
+    index.created(NAME)
+    assert free(index) == []
+
+
+def test_a_marker_may_come_before_its_message() -> None:
+    index = ShardIndex()
+    index.rested(LATER)
+    index.rest_over(rest_name(100, 1, NAME))
+    index.created(NAME)
+    assert (free(index, 499), index.next_due_ms(0)) == ([], 500)
+    assert free(index, 500) == [Choice(NAME, 2, LATER)]
+    stranger = ShardIndex()
+    stranger.rested(LATER)
+    stranger.rest_over(LATER)
+    assert stranger.to_look_at(0, everything=True) == []
+
+
+def test_older_news_of_a_rest_change_nothing() -> None:
+    index = index_of(NAME)
+    index.rested(LATER)
+    index.rested(SOON)
+    index.rest_over(SOON)
+    assert (free(index, 499), index.next_due_ms(0)) == ([], 500)
+    assert free(index, 500) == [Choice(NAME, 2, LATER)]
+    index.rested(LATER)  # again, while it is ours
+    assert free(index, 500) == []
+
+
+def test_a_rest_that_is_over_is_leased_until_somebody_looks() -> None:
+    index = index_of(NAME)
+    index.claims_listed([NAME], 0)
+    index.lease_over(NAME, 1)
+    index.rested(LATER)
+    assert index.to_look_at(0, everything=True) == []
+    index.rest_over(LATER)
+    assert (free(index), index.to_look_at(0)) == ([], [NAME])
+    index.lease_over(NAME, 3)
+    assert free(index) == [Choice(NAME, 3)]
+    index.release([NAME])
+    index.rested(rest_name(100, 3, NAME))
+    index.rest_over(rest_name(100, 3, NAME))
+    index.claims_listed([], module.SETTLING_MS)  # deleted by hand
+    assert free(index) == [Choice(NAME)]
+
+
+def test_a_rest_that_ends_while_the_message_is_ours_leaves_it_ours() -> None:
+    index = index_of(NAME)
+    index.rested(SOON)
+    assert free(index) == [Choice(NAME, 1, SOON)]
+    index.rest_over(SOON)
+    assert (free(index), index.to_look_at(0, everything=True)) == ([], [])
+    index.release([NAME])
+    assert free(index) == [Choice(NAME)]
+
+
+def test_a_new_listing_decides_what_there_is() -> None:
+    other, new = named(0, 0, 2), named(0, 700, 3)
+    index = index_of(NAME, other)
+    index.claims_listed([NAME, other], 0)
+    index.replace([NAME, new, "x"], [LATER, "x", rest_name(5, 1, other)], 600)
+    assert len(index) == 2
+    assert index.to_look_at(0, everything=True) == [NAME]
+    index.lease_over(NAME, 4)
+    assert [one.name for one in free(index, 699)] == []
+    assert [one.name for one in free(index, 700)] == [new]
+    index.replace([NAME, new], [LATER], 500)
+    assert [one.name for one in free(index, 499)] == []
+
+
+def test_what_is_due_at_this_moment_is_due() -> None:
+    index = ShardIndex()
+    index.replace([named(0, 100, 1)], [], 100)
+    assert index.next_due_ms(100) == 100
+    assert len(index.choose(1, 100)) == 1
+    index.replace([named(0, 100, 1), named(0, 101, 2)], [], 100)
+    assert index.next_due_ms(100) == 101
+
+
+def test_the_next_due_time_is_that_of_a_rest_once_it_rests() -> None:
+    index = index_of(named(0, 100, 1))
+    assert [index.next_due_ms(now_ms) for now_ms in (50, 100, 150)] == [100, 100, 150]
+    late = index_of(named(0, 400, 1))
+    late.rested(rest_name(900, 1, named(0, 400, 1)))
+    assert late.next_due_ms(50) == 900
+    assert ShardIndex().next_due_ms(0) is None
+
+
+@pytest.mark.parametrize(("ageing_s", "is_first_of_equals"), [(1.0, True)])
+def test_a_priority_is_worth_so_many_seconds_and_of_equals_the_first_goes_first(
+    ageing_s: float, is_first_of_equals: bool
+) -> None:
+    for first, second in ((named(1, 0, 1), named(0, 1000, 2)), (named(0, 1000, 1), named(1, 0, 2))):
+        index = ShardIndex(ageing_s)
+        index.created(second)
+        index.created(first)
+        names = [choice.name for choice in free(index)]
+        assert (names == [first, second]) is is_first_of_equals
+
+
+def test_some_are_left_to_others_if_there_are_more() -> None:
+    names = [named(0, 0, sequence) for sequence in range(5)]
+    index = index_of(*names)
+    assert [one.name for one in index.choose(1, 0, skip=2)] == [names[2]]
+    assert [one.name for one in index.choose(9, 0, skip=9)] == [names[4]]
+    assert [one.name for one in index.choose(9, 0)] == [names[0], names[1], names[3]]
+    assert index.choose(1, 0, skip=1) == []
+
+
+def test_of_what_is_free_the_last_is_not_left_to_others_whatever_else_is_known() -> None:
+    first, second, late = named(0, 0, 1), named(9, 0, 2), named(9, 500, 3)
+    index = ShardIndex()
+    index.replace([first, second, late], [], 0)
+    index.created(first)
+    index.release(index.choose(1, 0, skip=1)[0])
+    assert index.choose_these([second], 0) == [Choice(second)]
+    assert index.choose(1, 0, skip=1) == [Choice(first)]
+
+
+def test_those_asked_for_are_chosen_if_they_are_free() -> None:
+    names = [named(0, due_ms, at) for at, due_ms in enumerate((0, 0, 500))]
+    index = index_of(*names)
+    assert index.choose_these([names[1], names[2], "x"], 100) == [Choice(names[1])]
+    assert index.choose_these([names[1]], 100) == []
+    assert index.choose(9, 100) == [Choice(names[0])]
+
+
+def test_a_look_takes_nothing() -> None:
+    names = [named(0, 0, sequence) for sequence in range(3)]
+    index = index_of(*names)
+    assert index.peek(2, 0) == index.peek(2, 0) == names[:2]
+    assert [one.name for one in index.choose(9, 0)] == names
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_next_ones_are_told_in_their_order_without_a_change(seed: int) -> None:
+    draw = random.Random(seed)
+    names = [named(draw.randrange(4), 0, sequence) for sequence in range(20)]
+    draw.shuffle(names)
+    index = index_of(*names)
+    index.next_due_ms(0)
+    held = index.choose_these(names[:3], 0)
+    expected = sorted(set(names) - {one.name for one in held}, key=lambda one: (one[:2], one[-10:]))
+    for most in (1, 5, 99):
+        assert index.upcoming(most, 0) == expected[:most]
+    assert [one.name for one in free(index, 0)] == expected
+
+
+def test_the_next_of_a_group_goes_when_the_first_is_gone() -> None:
+    first, second = named(5, 0, 1, "g"), named(0, 0, 2, "g")
+    alone = named(9, 0, 3)
+    index = index_of(second, first, alone)
+    assert [one.name for one in free(index)] == [first, alone]
+    index.deleted(alone)
+    assert free(index) == []
+    index.deleted(first)
+    assert free(index) == [Choice(second)]
+    index.deleted(second)
+    index.created(first)
+    index.deleted(first)
+    assert index._groups == {}, "groups without messages cost memory"

@@ -1,12 +1,35 @@
-"""Names, paths, places and the wrapping counter."""
+"""Names, paths, places and the wrapping counter; what stands in the term and control znodes."""
 
 from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from leaderq.election.layout import Layout, in_line, name_prefix, new_guid, position_of, sequence
+from leaderq.election.layout import (
+    EndDetails,
+    Layout,
+    TermRecord,
+    Wishes,
+    WishesDecoder,
+    closed,
+    decode,
+    encode,
+    in_line,
+    name_prefix,
+    new_guid,
+    next_number,
+    past_with,
+    position_of,
+    sequence,
+    terms_before,
+)
+from leaderq.election.observer import CandidateNode, Member, view_of
+from leaderq.errors import CorruptRecord
 
 A, B = "0b0fd1c6-0000-4000-8000-000000000001", "0b0fd1c6-0000-4000-8000-000000000002"
 
@@ -88,3 +111,166 @@ def test_whoever_was_made_later_stands_later_wherever_the_counter_wraps(
 ) -> None:
     names = [numbered((start + step) % 2**32) for step in sorted(steps)]
     assert in_line(names[::-1]) == names
+
+
+# -- what stands in the term and control znodes
+
+RECORD = TermRecord(
+    number=3,
+    candidate="a",
+    id="_c_x-latch-0000000001",
+    host="h",
+    pid=7,
+    stage="execution",
+    began=1.5,
+)
+A_STANDS = CandidateNode(str(RECORD.id), "a", 1)
+B_STANDS = CandidateNode("_c_y-latch-0000000002", "b", 2)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        RECORD,
+        TermRecord(),
+        replace(RECORD, error="E: x", past=({"number": 2},)),
+        Wishes(),
+        Wishes(True, 4, "b", 9),
+    ],
+)
+def test_what_is_written_is_read_again(record):
+    assert decode(type(record), encode(record), path="/p") == record
+
+
+def test_fields_of_a_newer_version_are_ignored():
+    assert decode(Wishes, b'{"paused": true, "colour": "red"}', path="/p") == Wishes(paused=True)
+
+
+def test_numbers_are_dense_and_never_below_an_operators_floor():
+    assert next_number(RECORD, Wishes()) == 4
+    assert next_number(RECORD, Wishes(floor=100)) == 100
+    assert next_number(RECORD, Wishes(floor=2)) == 4
+
+
+def test_a_leader_is_who_the_record_names_and_still_stands():
+    standing = [A_STANDS, B_STANDS]
+    view = view_of("c", RECORD, Wishes(), standing)
+    assert (view.leader, view.pid, view.stage, view.candidates) == ("a", 7, "execution", ("a", "b"))
+
+
+def test_nobody_leads_when_the_named_znode_is_gone_or_the_term_has_ended():
+    gone = view_of("c", RECORD, Wishes(), [B_STANDS])
+    assert (gone.leader, gone.pid, gone.term) == (None, None, 3)
+    over = view_of("c", closed(RECORD, ended=9.0, reason="transfer"), Wishes(), [A_STANDS])
+    assert (over.leader, over.reason, over.ended) == (None, "transfer", 9.0)
+
+
+def test_a_record_without_news_is_written_as_it_always_was():
+    """Older versions read and write these names."""
+    names = ["number", "candidate", "id", "host", "pid", "stage", "began", "ended", "reason"]
+    assert list(json.loads(encode(RECORD))) == names
+
+
+def test_those_who_cool_off_are_shown_until_they_stand_again_or_their_time_is_over():
+    failed = closed(
+        RECORD, ended=10.0, reason="failed", details=EndDetails("ValueError: bad", 30.0)
+    )
+    later = replace(
+        RECORD, number=4, candidate="b", id=B_STANDS.name, host="h2", pid=8, past=past_with(failed)
+    )
+    later = closed(later, ended=12.0, reason="failed", details=EndDetails("ValueError: bad", 5.0))
+    view = view_of("c", later, Wishes(), [], now=13.0)
+    assert view.error == "ValueError: bad"
+    assert view.cooling_off == (Member("b", "h2", 8, 17.0), Member("a", "h", 7, 40.0))
+    assert [each.number for each in view.history] == [4, 3]
+    assert view_of("c", later, Wishes(), [A_STANDS], now=13.0).cooling_off == (
+        Member("b", "h2", 8, 17.0),
+    )
+    assert view_of("c", later, Wishes(), [], now=41.0).cooling_off == ()
+
+
+def test_a_later_term_of_a_candidate_ends_what_an_earlier_one_said_of_it():
+    failed = closed(RECORD, ended=10.0, reason="failed", details=EndDetails("E", 300.0))
+    again = closed(
+        replace(RECORD, number=4, past=past_with(failed)), ended=11.0, reason="withdrawn"
+    )
+    assert view_of("c", again, Wishes(), [], now=12.0).cooling_off == ()
+
+
+def test_members_have_the_places_that_their_sessions_say():
+    latch = CandidateNode("_c_z-latch-0000000003", "java", 9)
+    view = view_of("c", RECORD, Wishes(), [A_STANDS, B_STANDS, latch], places={2: ("h2", 8)})
+    assert view.members == (Member("a", "h", 7), Member("b", "h2", 8), Member("java"))
+
+
+def test_records_have_defaults_and_an_empty_znode_holds_them() -> None:
+    assert decode(TermRecord, b"", path="/p") == TermRecord(0) == TermRecord()
+    assert decode(Wishes, b"", path="/p") == Wishes(False, None, None, 0) == Wishes()
+    assert decode(Wishes, b"{}", path="/p") == Wishes()
+    assert EndDetails() == EndDetails(None, 0.0)
+
+
+@pytest.mark.parametrize("kind", [TermRecord, Wishes])
+@pytest.mark.parametrize("number", ["-1", '"1"', "true", "1.0", "null", "[]"])
+def test_a_number_that_cannot_be_one_makes_a_corrupt_record(kind: type, number: str) -> None:
+    name = "number" if kind is TermRecord else "floor"
+    with pytest.raises(CorruptRecord, match="raise-floor|pause or resume"):  # noqa: RUF043
+        decode(kind, f'{{"{name}":{number}}}'.encode(), path="/p")
+
+
+@pytest.mark.parametrize("data", [b"[]", b"5", b"{", b"\xff", b"[" * 100_000])
+def test_what_is_not_an_object_is_corrupt(data: bytes) -> None:
+    with pytest.raises(CorruptRecord, match="/p"):
+        decode(TermRecord, data, path="/p")
+
+
+def test_damaged_former_terms_are_left_out_and_the_others_kept() -> None:
+    raw = b'{"number":3,"past":[{"number":2,"past":[{}]},5,{"number":-1},{"number":1}]}'
+    record = decode(TermRecord, raw, path="/p")
+    assert terms_before(record) == (TermRecord(2), TermRecord(1))
+    assert decode(TermRecord, b'{"past":5}', path="/p").past == ()
+
+
+def test_rare_fields_are_written_only_where_they_say_something() -> None:
+    assert set(json.loads(encode(TermRecord()))) >= {"number", "candidate", "reason"}
+    assert not {"error", "stands_again", "past"} & set(json.loads(encode(TermRecord())))
+    full = TermRecord(error="e", stands_again=1.0, past=({"number": 1},))
+    assert {"error", "stands_again", "past"} <= set(json.loads(encode(full)))
+
+
+def test_damaged_wishes_are_logged_once_each_and_are_none(caplog: pytest.LogCaptureFixture) -> None:
+    decoder = WishesDecoder("/p/control")
+    with caplog.at_level(logging.ERROR):
+        said = [decoder.decoded(data) for data in (b"{", b"{", b'{"paused":true}', b"[", b"[")]
+    assert said == [None, None, Wishes(True), None, None]
+    assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
+    assert "/p/control" in caplog.text
+
+
+def test_the_newest_ten_terms_are_kept_and_of_each_what_is_known() -> None:
+    former = tuple({"number": number} for number in range(12, 0, -1))
+    assert past_with(TermRecord(past=former)) == former
+    newest = TermRecord(number=13, candidate="a", error="e", past=former)
+    assert past_with(newest) == ({"number": 13, "candidate": "a", "error": "e"}, *former[:9])
+
+
+@pytest.mark.parametrize(
+    ("length", "kept"), [(239, "x" * 239), (240, "x" * 240), (241, "x" * 239 + "\u2026")]
+)
+def test_of_a_long_error_the_beginning_is_shown(length: int, kept: str) -> None:
+    details = EndDetails("x" * length)
+    assert closed(TermRecord(), ended=1.0, reason="r", details=details).error == kept
+
+
+@pytest.mark.parametrize(
+    ("cool_off_s", "stands_again"), [(0.0, None), (0.49, None), (0.5, 1.5), (1.23456, 2.235)]
+)
+def test_a_cool_off_is_shown_from_half_a_second_on(
+    cool_off_s: float, stands_again: float | None
+) -> None:
+    details = EndDetails(cool_off_s=cool_off_s)
+    record = closed(TermRecord(number=4), ended=1.0, reason="r", details=details)
+    assert record == TermRecord(4, ended=1.0, reason="r", stands_again=stands_again)
+    assert closed(TermRecord(), ended=1.0, reason="r").error is None
+    spaced = EndDetails(" a\n  b ")
+    assert closed(TermRecord(), ended=1.0, reason="r", details=spaced).error == "a b"

@@ -1,10 +1,12 @@
-"""How one batch is handled: each case as the list of what is asked of the career."""
+"""How one batch is handled: each case as the list of what is asked of the career; threads."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,10 +26,14 @@ from fake_career import (
 
 from leaderq.errors import Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
+from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.on_error import PoisonRecord, ProcessDied, dead_letter, retry, skip
+from leaderq.kafka.handling.parts import PartitionWorkers
 from leaderq.kafka.record import Batch, Record
 from leaderq.running import UnitAbandoned
+from leaderq.running.stages import AbandonableUnit
 from leaderq.term import Reason
+from leaderq.testing import eventually
 
 ALWAYS = 1000
 BY_PARTITION = "partition"
@@ -151,12 +157,6 @@ def test_the_common_case_looks_at_no_record() -> None:
         assert career.committed == {A: 1000}
 
 
-def test_an_empty_batch_is_handed_to_nobody() -> None:
-    career = FakeCareer()
-    assert a_handler(career).work(Batch({}, {A: 3}), open_term(7))
-    assert career.log == ["commit A=3"]
-
-
 # -- raise
 
 
@@ -198,24 +198,6 @@ def test_a_named_culprit_is_skipped_and_told(caplog: pytest.LogCaptureFixture) -
     assert "record skipped career=billing records=t-0@1 attempts=1 error=Bad: A1" in caplog.text
 
 
-def test_a_dead_letter_is_set_aside_before_the_offset_passes_over_its_record() -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
-    told: list[tuple[object, ...]] = []
-    handler = a_handler(
-        career,
-        retry(1, backoff_s=0, then=dead_letter()),
-        on_dead_lettered=lambda record, error, attempts, topic: told.append(
-            (where(record), str(error), attempts, topic)
-        ),
-    )
-    assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
-    assert career.log == [
-        "handle A0 A1 A2", "commit A=1", "handle A1", "dead letter A1 on billing-dead after 2: A1",
-        "commit A=2", "handle A2", "commit A=3",
-    ]  # fmt: skip
-    assert told == [((A, 1), "A1", 2, "billing-dead")]
-
-
 def test_if_a_letter_cannot_be_set_aside_nothing_is_committed_past_its_record() -> None:
     career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
 
@@ -235,20 +217,6 @@ def test_a_deposed_leader_buries_nothing() -> None:
     with pytest.raises(Deposed):
         a_handler(career, dead_letter()).work(a_batch(A=[0]), term)
     assert career.log == ["handle A0"]
-
-
-def test_at_most_once_gives_a_part_up_rather_than_handling_some_of_it_twice() -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS})
-    told: list[int] = []
-    handler = a_handler(
-        career,
-        "skip",
-        delivery="at_most_once",
-        on_skipped=lambda record, *_: told.append(record.offset),
-    )
-    assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
-    assert career.log == ["commit A=3", "handle A0 A1 A2"]
-    assert told == [0, 1, 2]
 
 
 def test_a_record_that_took_too_many_processes_is_passed_over_unhandled() -> None:
@@ -324,3 +292,126 @@ def test_an_error_that_is_not_about_records_passes_whatever_the_policy(
     handler.close()
     assert raised.value is error
     assert career.committed == {}
+
+
+# -- several partitions at once: the threads, and the handling on them
+
+WAIT_S = 30.0
+
+
+def yes() -> bool:
+    return True
+
+
+# -- the threads
+
+
+def test_tasks_run_at_the_same_time_and_never_on_more_threads_than_asked_for() -> None:
+    workers = PartitionWorkers(3, "test")
+    barrier = threading.Barrier(3)
+    meet: Callable[[], int] = partial(barrier.wait, WAIT_S)
+    outcomes = workers.run([meet] * 9, yes)
+    assert [outcome.error for outcome in outcomes] == [None] * 9
+    assert len([thread for thread in threading.enumerate() if thread.name.startswith("test-")]) == 3
+    workers.close()
+
+
+def test_no_task_begins_once_it_may_not_even_if_it_might_again() -> None:
+    workers = PartitionWorkers(1, "test")
+    answers = iter([True, True, False, True])
+    outcomes = workers.run([lambda: 1] * 4, lambda: next(answers))
+    workers.close()
+    assert [outcome.began for outcome in outcomes] == [True, True, False, False]
+
+
+def test_threads_end_when_closed_and_are_made_again_when_needed() -> None:
+    workers = PartitionWorkers(2, "test-closing")
+    for _ in range(2):
+        assert [outcome.value for outcome in workers.run([lambda: 1, lambda: 2], yes)] == [1, 2]
+        workers.close()
+        workers.close()
+        assert not [
+            thread for thread in threading.enumerate() if thread.name.startswith("test-closing")
+        ]
+
+
+def test_a_thread_interrupted_in_its_wait_begins_no_task_and_leaves_when_begun_ones_are_done() -> (
+    None
+):
+    workers = PartitionWorkers(1, "test")
+    unit = AbandonableUnit()
+    began, may_end = threading.Event(), threading.Event()
+    ran: list[str] = []
+
+    def first() -> None:
+        began.set()
+        assert may_end.wait(WAIT_S)
+        ran.append("first")
+
+    def waits() -> None:
+        assert not unit.run(lambda: workers.run([first, lambda: ran.append("second")], yes))
+
+    waiting = threading.Thread(target=waits)
+    waiting.start()
+    assert began.wait(WAIT_S)
+    unit.abandon()
+    # The worker is busy with the first task: the second waits until the waiting thread is struck.
+    eventually(lambda: not workers._todo, timeout_s=WAIT_S)
+    assert waiting.is_alive()
+    may_end.set()
+    waiting.join(WAIT_S)
+    assert not waiting.is_alive()
+    assert ran == ["first"]
+    assert [outcome.value for outcome in workers.run([lambda: 5], yes)] == [5]
+    workers.close()
+
+
+# -- the handling on them
+
+
+def a_parallel(career: FakeCareer, on_error: object = "raise", **more: object) -> BatchHandler:
+    return a_handler(career, on_error, workers=3, **more)  # type: ignore[arg-type]
+
+
+def test_partitions_are_handled_at_the_same_time_and_committed_once() -> None:
+    career = FakeCareer()
+    barrier = threading.Barrier(3)
+    career.before_handle = lambda _handed: barrier.wait(WAIT_S) and None
+    handler = a_parallel(career)
+    assert handler.work(a_batch(A=[0, 1], B=[5], C=[2, 3]), open_term(7))
+    handler.close()
+    assert sorted_until_committed(career.log) == [
+        "handle A0 A1",
+        "handle B5",
+        "handle C2 C3",
+        "commit A=2 B=6 C=4",
+    ]
+
+
+def test_finished_records_are_committed_once_then_the_first_error_in_order_is_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    career = FakeCareer(fails={(A, 1): ALWAYS, (B, 5): ALWAYS}, names=True)
+    handler = a_parallel(career)
+    with pytest.raises(Bad, match="A1"):
+        handler.work(a_batch(C=[2, 3], B=[5, 6], A=[0, 1]), open_term(7))
+    handler.close()
+    assert sorted_until_committed(career.log) == [
+        "handle A0 A1",
+        "handle B5 B6",
+        "handle C2 C3",
+        "commit A=1 C=4",
+    ]
+    assert "records=t-0@0.." not in caplog.text
+    assert "done about them in this batch career=billing records=t-1@5" in caplog.text
+
+
+def test_at_most_once_commits_all_partitions_at_once_and_handles_all_though_the_term_ends() -> None:
+    career = FakeCareer()
+    term = open_term(7)
+    career.before_commit = lambda: term.wind_up(Reason.STEP_DOWN)
+    handler = a_parallel(career, delivery="at_most_once")
+    assert handler.work(a_batch(A=[0], B=[0], C=[0]), term)
+    handler.close()
+    assert career.log[0] == "commit A=1 B=1 C=1"
+    assert sorted(career.log[1:]) == ["handle A0", "handle B0", "handle C0"]

@@ -1,8 +1,9 @@
-"""Dead letters to the byte: what is written of a record, and read again."""
+"""Dead letters to the byte, read to their end, and replayed once each."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from leaderq.kafka.dead_letters.format import (
     read_dead_letter,
     shortened,
 )
+from leaderq.kafka.dead_letters.replay import MAX_NOTE, ReplayProgress, ReplayScan, progress_noted
+from leaderq.kafka.dead_letters.topic import DeadLetterReader
 from leaderq.kafka.record import Partition, Record
 
 
@@ -218,3 +221,116 @@ def test_a_letter_that_dies_again_replaces_what_was_said_and_counts() -> None:
 def test_whatever_headers_a_stranger_writes_they_are_read_or_refused(headers):
     with suppress(CorruptRecord):
         read_dead_letter(record(headers=[(PREFIX + name, value) for name, value in headers]))
+
+
+# -- reading letters: from a place to the end as it was when reading began, without a broker
+
+A, B = Partition("dead", 0), Partition("dead", 1)
+
+
+def row(where: Partition, offset: int) -> Record:
+    return Record(where.topic, where.number, offset, 0, b"k", b"v")
+
+
+class Reader(DeadLetterReader):
+    _consumer: Any = None
+
+
+def reader(*polls: dict[Partition, list[Record]]) -> Any:
+    made: Any = object.__new__(Reader)
+    made.topic, made.starts, made.ends = "dead", {0: 2, 1: 0}, {0: 5, 1: 0}
+    left, at = list(polls), {A: 0, B: 0}
+    made.paused = []
+    made._consumer = SimpleNamespace(pause=lambda *where: made.paused.extend(where))
+    made.seek = lambda begins, paused: at.update(begins)
+
+    def poll(timeout_s: float, most: int) -> dict[Partition, list[Record]]:
+        found = left.pop(0)
+        for where, rows in found.items():
+            at[where] = rows[-1].offset + 1
+        return found
+
+    made.poll, made.positions = poll, lambda: dict(at)
+    return made
+
+
+def offsets(rows: Any) -> list[int]:
+    return [record.offset for record in rows]
+
+
+def test_letters_that_came_after_reading_began_are_not_read() -> None:
+    one = reader({A: [row(A, 2), row(A, 3)]}, {A: [row(A, 4), row(A, 5), row(A, 6)]})
+    assert offsets(one.read()) == [2, 3, 4]
+    assert one.paused == [A]
+
+
+def test_letters_are_read_from_a_place_on_and_none_from_the_end_on() -> None:
+    assert offsets(reader({A: [row(A, 4)]}).read({0: 4})) == [4]
+    assert offsets(reader().read({0: 5})) == []
+    assert offsets(reader({A: [row(A, 2), row(A, 4)]}).read({0: 1})) == [2, 4]
+
+
+# -- what a replay remembers of a partition, and that it fits beside a committed offset
+
+
+@given(upto=st.integers(0, 2**40), ahead=st.frozensets(st.integers(0, 5000), max_size=200))
+def test_what_is_noted_is_read(upto, ahead):
+    done = ReplayProgress(upto, frozenset(upto + each for each in ahead))
+    note = done.note()
+    assert note is not None
+    assert len(note) <= MAX_NOTE
+    assert progress_noted(upto, note) == done
+
+
+def test_the_note_can_be_read_by_a_person():
+    assert ReplayProgress(10, frozenset({12, 13, 14, 18})).note() == "also replayed: 12-14,18"
+    assert ReplayProgress(10).note() == ""
+
+
+def test_what_does_not_fit_is_not_noted():
+    assert ReplayProgress(7, frozenset(range(8, 1000, 2))).note() is not None
+    assert ReplayProgress(7, frozenset(range(8, 10_000, 2))).note() is None
+
+
+@pytest.mark.parametrize("note", ["", "leaderq term 3", "by hand", "replayed 2-4,8"])
+def test_an_offset_set_by_somebody_else_says_from_here_on(note):
+    assert progress_noted(5, note) == ReplayProgress(5)
+
+
+@pytest.mark.parametrize(
+    "note", [f"also replayed: {each}" for each in ("x", "1-", "", "0-99999999999")]
+)
+def test_a_note_gone_bad_is_refused_with_a_remedy(note):
+    with pytest.raises(CorruptRecord, match="--from-start"):
+        progress_noted(5, note)
+
+
+@given(
+    count=st.integers(0, 30),
+    chosen=st.lists(st.frozensets(st.integers(0, 29)), max_size=5),
+    stops=st.lists(st.integers(0, 30), min_size=5, max_size=5),
+)
+def test_whatever_is_chosen_in_which_order_and_interrupted_where_each_letter_is_replayed_once(
+    count, chosen, stops
+):
+    sent: list[int] = []
+    done = ReplayProgress(0)
+    wanted: set[int] = set()
+    for selection, stop in [*zip(chosen, stops, strict=False), (frozenset(range(30)), 30)]:
+        passage = ReplayScan(done)
+        for offset in range(done.upto, min(count, stop)):
+            if offset in done:
+                passage.passed(offset)
+            elif offset in selection:
+                sent.append(offset)
+                passage.passed(offset)
+            else:
+                passage.left(offset)
+            wanted |= {offset}
+        if stop >= count:
+            passage.ended(count)
+        note = passage.now().note()
+        assert note is not None
+        done = progress_noted(passage.now().upto, note)
+    assert sorted(sent) == list(range(count))
+    assert done == ReplayProgress(count)

@@ -1,13 +1,14 @@
 """Records, addresses, and what a career declares: good ones are understood, bad ones refused with a
-remedy.
-"""
+remedy."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,10 +20,20 @@ from leaderq.errors import ConfigurationError, MissingPiece
 from leaderq.events import EventBus
 from leaderq.kafka import KafkaLeaderCareer, Record
 from leaderq.kafka.assembly import consumer_settings, transactional_id
-from leaderq.kafka.clients.client_options import bootstrap_servers
-from leaderq.kafka.clients.consumer import ConsumerSettings
+from leaderq.kafka.clients.client_options import (
+    CallbackTokens,
+    ClientLibrary,
+    bootstrap_servers,
+    option_problems,
+)
+from leaderq.kafka.clients.confluent_record import Message, MessageRecords
+from leaderq.kafka.clients.consumer import ConsumerSettings, TopicPattern
 from leaderq.kafka.clients.kafka_python_connection import connection_options
 from leaderq.kafka.clients.kafka_python_consumer import consumer_options
+from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
+from leaderq.kafka.declaration import DeliveryPromise, delivery_of
+from leaderq.kafka.handling.on_error import dead_letter
+from leaderq.kafka.record import Partition, size_of
 from leaderq.running.supervision import watch_health
 from leaderq.term import Reason, Term
 from leaderq.testing import eventually
@@ -239,3 +250,196 @@ def test_a_career_is_asked_for_its_health_only_if_something_would_say_no(
     term.wind_up(Reason.STEP_DOWN)
     assert bool(watching) is asked
     eventually(lambda: all(one.name != "leaderq-health" for one in threading.enumerate()))
+
+
+# -- which delivery each store can keep, and what is said where it cannot
+
+
+@pytest.mark.parametrize(
+    ("store", "kept"),
+    [
+        ("kafka", "at_least_once at_most_once"),
+        ("zookeeper", "exactly_once at_least_once at_most_once"),
+        ("transaction", "exactly_once at_least_once"),
+        ("external", "exactly_once at_least_once"),
+    ],
+)
+def test_each_store_keeps_some_and_the_first_by_default(store: str, kept: str) -> None:
+    names = kept.split()
+    assert delivery_of(None, store, "Billing").value == names[0]
+    assert [delivery_of(name, store, "Billing") for name in names] == [
+        DeliveryPromise(name) for name in names
+    ]
+
+
+@pytest.mark.parametrize(
+    ("delivery", "store", "remedy"),
+    [
+        ("exactly_once", "kafka", "use offsets='transaction', 'zookeeper' or 'external'"),
+        ("at_most_once", "transaction", "use offsets='kafka'"),
+        ("at_most_once", "external", "use offsets='kafka'"),
+        ("once", "kafka", "use 'at_most_once', 'at_least_once' or 'exactly_once'"),
+        (1, "kafka", "delivery=1"),
+        (["at_most_once"], "kafka", "is not known"),
+        (None, "redis", "use 'kafka', 'zookeeper', 'transaction' or 'external'"),
+        (None, None, "offsets=None"),
+        (None, ["kafka"], "is not known"),
+    ],
+)
+def test_a_contradiction_is_refused_with_its_remedy(
+    delivery: object, store: object, remedy: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        delivery_of(delivery, store, "Billing")  # type: ignore[arg-type]
+    assert remedy in str(refused.value)
+    assert "of Billing" in str(refused.value)
+
+
+# -- A batch is bounded in bytes, too, unless a career says otherwise; sizes cost next to nothing
+
+A = Partition("t", 0)
+
+
+def plain(keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Sequence[Record]:
+    return [
+        Record("t", 0, at, 0, key, value)
+        for at, (key, value) in enumerate(zip(keys, values, strict=True))
+    ]
+
+
+def messages(keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Sequence[Record]:
+    pairs = zip(keys, values, strict=True)
+    return MessageRecords(
+        [
+            Message(topic="t", partition=0, offset=at, key=key, value=value)
+            for at, (key, value) in enumerate(pairs)
+        ]
+    )
+
+
+Make = Callable[[Sequence[bytes | None], Sequence[bytes | None]], Sequence[Record]]
+
+
+@pytest.mark.parametrize("make", [plain, messages])
+def test_by_default_a_batch_is_bounded_in_bytes(make: Make) -> None:
+    declared = dressed(Sums)._declared()
+    ahead = ReadAhead(BatchLimits(max_records=declared.max_records, max_bytes=declared.max_bytes))
+    value = b"x" * 900_000
+    ahead.add({A: make([None] * 200, [value] * 200)}, 0.0)
+    sizes = []
+    while (batch := ahead.take(0.0)) is not None:
+        sizes.append(size_of(batch.merged()))
+    assert sum(sizes) == 200 * 900_000
+    assert max(sizes) <= 32_000_000
+
+
+def test_how_large_a_message_may_be_is_checked_with_the_rest() -> None:
+    class Wrong(Sums):
+        max_message_bytes = 0
+        on_error = dead_letter()
+
+    with pytest.raises(ConfigurationError, match=r"max_message_bytes=0 of .*Wrong is out of range"):
+        dressed(Wrong)._declared()
+
+
+# -- which options of a client library a user may set, and what is said of the others
+
+PYTHON, CONFLUENT = ClientLibrary
+PROMISES = {
+    PYTHON: (
+        "group_id group_instance_id enable_auto_commit isolation_level auto_offset_reset check_crcs"
+        " max_poll_records max_poll_interval_ms partition_assignment_strategy transactional_id"
+        " transaction_timeout_ms acks enable_idempotence retries"
+        " max_in_flight_requests_per_connection partitioner bootstrap_servers sasl_plain_password"
+        " ssl_context"
+    ),
+    CONFLUENT: (
+        "group.id group.instance.id group.protocol enable.auto.commit isolation.level"
+        " auto.offset.reset check.crcs max.poll.interval.ms partition.assignment.strategy"
+        " transactional.id acks request.required.acks enable.idempotence retries max.in.flight"
+        " max.in.flight.requests.per.connection partitioner bootstrap.servers sasl.password"
+        " error_cb ssl.ca.location default.topic.config"
+    ),
+}
+FREE = {
+    PYTHON: (
+        "client_rack compression_type fetch_max_bytes max_partition_fetch_bytes fetch_min_bytes"
+        " client_id linger_ms sasl_oauth_token_provider metadata_max_age_ms session_timeout_ms"
+    ),
+    CONFLUENT: (
+        "client.rack compression.type compression.codec fetch.max.bytes fetch.message.max.bytes"
+        " oauth_cb sasl.oauthbearer.method queued.max.messages.kbytes linger.ms"
+        " statistics.interval.ms stats_cb session.timeout.ms"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("client", "name"), [(client, name) for client in PROMISES for name in PROMISES[client].split()]
+)
+def test_what_a_promise_rests_on_is_refused_with_the_reason(
+    client: ClientLibrary, name: str
+) -> None:
+    (problem,) = option_problems(client, {name: 1}, "client_options of Sums")
+    assert problem.startswith(f"'{name}' cannot be set in client_options of Sums: ")
+    assert len(problem.partition(": ")[2]) > 20
+
+
+@pytest.mark.parametrize("client", FREE)
+def test_what_breaks_no_promise_passes(client: ClientLibrary) -> None:
+    assert (
+        list(option_problems(client, dict.fromkeys(FREE[client].split(), 1), "client_options"))
+        == []
+    )
+
+
+def test_an_option_that_kafka_python_does_not_have_is_refused_with_the_nearest() -> None:
+    (problem,) = option_problems(PYTHON, {"compression.type": "gzip"}, "client_options")
+    assert (
+        problem
+        == "'compression.type' in client_options is not an option of kafka-python; did you mean"
+        " 'compression_type'?"
+    )
+
+
+def test_all_options_that_a_career_may_not_set_are_told_at_once() -> None:
+    options = {"group_id": "other", "acks": 0, "no_such": 1, "client_rack": "a"}
+    with pytest.raises(ConfigurationError) as refused:
+        dressed(type("Wrong", (Sums,), {"client_options": options}))._declared()
+    assert [problem.split("'")[1] for problem in refused.value.problems] == [
+        "group_id",
+        "acks",
+        "no_such",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("client", "name"), [("kafka-python", "client_rack"), ("confluent", "client.rack")]
+)
+def test_the_rack_of_the_host_is_a_setting(client: str, name: str) -> None:
+    career = dressed(type("Near", (Sums,), {"client": client}))
+    career.settings = Settings(kafka_rack="b")
+    assert career._declared().client_options == {name: "b"}
+
+
+def test_tokens_are_asked_for_again_shortly_before_they_expire(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("leaderq.clock.calendar_s", lambda: now[0])
+    given = iter([("one", 1100.0), ("two", 1200.0, "me", {"pool": "x"})])
+    tokens = CallbackTokens(lambda config: next(given), "")
+    assert [tokens.token(), tokens.token(), tokens.extensions()] == ["one", "one", {}]
+    now[0] = 1095.0
+    assert [tokens.token(), tokens.extensions()] == ["two", {"pool": "x"}]
+
+
+def test_a_pattern_means_whole_names_but_neither_kafkas_own_topics_nor_its_own_dead_letters() -> (
+    None
+):
+    career = dressed(type("All", (Sums,), {"topics": re.compile("clicks.*|_.*"), "name": "clicks"}))
+    pattern = career._declared().topics
+    assert isinstance(pattern, TopicPattern)
+    names = ["clicks-2", "clicks", "my-clicks", "__consumer_offsets", "_mine", "clicks-dead"]
+    # nothing is sent there: it raises
+    assert pattern.among(names) == ("_mine", "clicks", "clicks-2", "clicks-dead")

@@ -1,24 +1,47 @@
-"""An outage is not the records' fault: the work is held up, and nothing is passed over."""
+"""Outages that hold up the work, records that rest, and handlers that do nothing."""
 
 from __future__ import annotations
 
-import errno
-import io
 import logging
-import socket
 import sqlite3
-import ssl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent import futures
+from concurrent.futures import Future
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
-from fake_career import A, B, Bad, FakeCareer, a_batch, a_handler, open_term, records
+from fake_career import (
+    A,
+    B,
+    Bad,
+    FakeCareer,
+    FakeMarks,
+    FakeRateLimiter,
+    a_batch,
+    a_handler,
+    open_term,
+    records,
+)
+from test_declaration import Sums, dressed
 
-from leaderq.kafka import DependencyUnavailable, PoisonRecord, Record, dead_letter, retry, skip
-from leaderq.kafka.handling.on_error import OnError, policy
-from leaderq.kafka.record import batch_of
+from leaderq.arguments import NotAPlainFunction
+from leaderq.errors import ConfigurationError
+from leaderq.kafka import (
+    DependencyUnavailable,
+    KafkaLeaderCareer,
+    PoisonRecord,
+    Record,
+    dead_letter,
+    retry,
+    skip,
+)
+from leaderq.kafka.consuming.positions import Positions
+from leaderq.kafka.handling import batch_handler
+from leaderq.kafka.handling.batch_handler import BatchHandler
+from leaderq.kafka.handling.on_error import OnError
+from leaderq.kafka.record import Batch, Partition, batch_of
 
 OUTAGES = [
     OSError("no route"),
@@ -92,45 +115,6 @@ def test_what_precedes_the_record_in_hand_is_committed_meanwhile(
     assert all(each[A] == 1 for each in seen[1:])
 
 
-@pytest.mark.parametrize(
-    ("on_error", "error", "is_outage"),
-    [
-        (dead_letter(except_=KeyError), KeyError("x"), True),
-        (dead_letter(except_=(KeyError, IndexError)), IndexError("x"), True),
-        (dead_letter(except_=KeyError), ValueError("x"), False),
-        (skip(only=ValueError), ValueError("x"), False),
-        (skip(only=ValueError), KeyError("x"), True),
-        (skip(only=FileNotFoundError), FileNotFoundError("x"), False),
-        (skip(only=FileNotFoundError), PermissionError("x"), True),
-        (skip(only=LookupError, except_=KeyError), KeyError("x"), True),
-        (skip(only=LookupError, except_=KeyError), IndexError("x"), False),
-        (skip(only=Exception), DependencyUnavailable("x"), True),
-        (retry(1, only=ValueError), ValueError("x"), False),
-        (retry(1, only=ValueError, then=skip(except_=UnicodeError)), UnicodeError("x"), True),
-        (retry(1, except_=KeyError, then=skip()), KeyError("x"), True),
-        (skip(), ValueError("x"), False),
-        (skip(), sqlite3.IntegrityError("x"), False),
-        (skip(), FileNotFoundError("of the record's making"), False),
-        (skip(), FileExistsError("x"), False),
-        (skip(), IsADirectoryError("x"), False),
-        (skip(), NotADirectoryError("x"), False),
-        (skip(), OSError(errno.ENAMETOOLONG, "x"), False),
-        (skip(), io.UnsupportedOperation("x"), False),
-        (skip(except_=FileNotFoundError), FileNotFoundError("a disk that is not mounted"), True),
-        (skip(), PermissionError("x"), True),
-        (skip(), OSError(errno.ENOSPC, "x"), True),
-        (skip(), OSError(errno.EROFS, "x"), True),
-        (skip(), BrokenPipeError("x"), True),
-        (skip(), socket.gaierror("x"), True),
-        (skip(), ssl.SSLCertVerificationError("a ValueError, too"), True),
-    ],
-)
-def test_only_and_except_say_which_errors_are_about_records(
-    on_error: Any, error: Exception, is_outage: bool
-) -> None:
-    assert policy(on_error, "Billing").is_outage(error) is is_outage
-
-
 def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -177,27 +161,162 @@ def test_so_many_in_a_row_that_fail_alike_stop_the_passing_over(
     assert "records=t-0@4 most_in_a_row=4" in caplog.text
 
 
-@pytest.mark.usefixtures("no_patience")
+# -- A record to be tried again later: its partition rests, the others go on
+
+ALWAYS = 1000
+LATER = retry(2, backoff_s=0.5, then="skip")
+
+
+def resting(career: FakeCareer, on_error: object = LATER, **more: object) -> BatchHandler:
+    def rest(partition: Partition, for_s: float) -> bool:
+        career.log.append(f"rest {'AB'[partition.number]} {for_s:g}")
+        return True
+
+    return a_handler(career, on_error, rest=rest, **more)
+
+
+def test_the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again() -> None:
+    career, term = FakeCareer(fails={(A, 1): 2}, names=True), open_term(7)
+    handler = resting(career)
+    assert handler.work(a_batch(A=[0, 1, 2], B=[0, 1]), term)
+    assert handler.work(a_batch(B=[2]), term)
+    assert handler.work(a_batch(A=[1, 2], B=[3]), term)
+    assert handler.work(a_batch(A=[1, 2, 3]), term)
+    assert career.log == [
+        *("handle A0 A1 A2 B0 B1", "commit A=1", "rest A 0.5", "handle B0 B1", "commit B=2"),
+        *("handle B2", "commit B=3"),
+        *("handle A1", "rest A 1", "handle B3", "commit B=4"),
+        *("handle A1", "commit A=2", "handle A2 A3", "commit A=4"),
+    ]
+
+
+def test_attempts_are_counted_over_all_batches() -> None:
+    career, term = FakeCareer(fails={(A, 0): ALWAYS}, names=True), open_term(7)
+    handler = resting(career)
+    for _ in range(3):
+        assert handler.work(a_batch(A=[0, 1]), term)
+    assert career.log[-5:] == ["rest A 1", "handle A0", "commit A=1", "handle A1", "commit A=2"]
+    assert career.log.count("handle A0") == 2
+
+
+def test_where_nobody_knows_the_culprit_the_whole_part_of_its_partition_is_tried_again() -> None:
+    career, term = FakeCareer(fails={(A, 1): 1}), open_term(7)
+    handler = resting(career, batches="partition")
+    assert handler.work(a_batch(A=[0, 1], B=[0]), term)
+    assert handler.work(a_batch(A=[0, 1, 2]), term)
+    assert career.log == [
+        *("handle A0 A1", "rest A 0.5", "handle B0", "commit B=1"),
+        *("handle A0 A1", "handle A2", "commit A=3"),
+    ]
+
+
+def test_offsets_that_somebody_has_moved_are_begun_from_scratch() -> None:
+    career, term = FakeCareer(fails={(A, 0): 1}, names=True), open_term(7)
+    handler = resting(career)
+    handler.work(a_batch(A=[0, 1]), term)
+    handler.work(a_batch(A=[5, 6]), term)
+    assert career.log[-2:] == ["handle A5 A6", "commit A=7"]
+
+
 @pytest.mark.parametrize(
-    ("keys", "fails", "errors"),
-    [
-        ([b"one"] * 9, set(range(9)), {}),  # one key: a customer's broken history
-        ([None] * 9, set(range(9)) - {4}, {}),  # one between them was handled
-        ([None] * 9, set(range(9)), {4: KeyError("another")}),  # they do not fail alike
-    ],
-    ids=["one key", "one handled", "unlike"],
+    "why", ["short", "several partitions", "at most once", "marked", "rate limit"]
 )
-def test_others_are_passed_over_however_many(
-    keys: list[bytes | None], fails: set[int], errors: dict[int, Exception]
+def test_all_wait_where_the_partition_cannot_rest_alone(
+    why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_handler, "REST_FROM_S", 0.02)
+    backoff_s = 0.01 if why == "short" else 0.02
+    career = FakeCareer(fails={(A, 0): 1}, names=why != "several partitions")
+    more: dict[str, object] = {}
+    if why == "marked":
+        more["marks"] = FakeMarks(career, {A: 1})
+    if why == "rate limit":
+        more["rate_limit"] = FakeRateLimiter(career, 10, 0.0)
+    delivery = "at_most_once" if why == "at most once" else "at_least_once"
+    handler = resting(career, retry(1, backoff_s, then="skip"), delivery=delivery, **more)
+    assert handler.work(a_batch(A=[0], B=[0]), open_term(7))
+    assert not [line for line in career.log if line.startswith("rest")]
+    assert (A, 0) in career.effects
+
+
+def test_a_resting_partition_has_nothing_in_hand_and_is_read_from_its_committed_offset() -> None:
+    positions = Positions({A: 3, B: 0})
+    positions.hand(Batch({A: records(A, 3, 4), B: records(B, 0)}, {A: 5, B: 1}))
+    positions.settle({A: 4})
+    positions.release((A,))
+    assert positions.handed == {A: 4, B: 1}
+    assert positions.in_hand is not None
+    assert positions.in_hand.ends == {B: 1}
+    positions.release((B,))
+    assert positions.in_hand is None
+
+
+# -- handlers that do nothing when called are refused when the career is checked, or fail their
+
+
+async def coroutine(*_given: Any) -> None:
+    pass
+
+
+def generator(*_given: Any) -> Iterator[int]:
+    yield 1
+
+
+async def both(*_given: Any) -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("method", KafkaLeaderCareer._called)
+@pytest.mark.parametrize("written", [coroutine, generator, both])
+def test_no_method_of_a_career_may_leave_its_work_undone_when_called(
+    method: str, written: Callable[..., Any]
+) -> None:
+    kind = type("Wrong", (Sums,), {method: written})
+    with pytest.raises(ConfigurationError, match=f"{method} of Wrong is .*plain function"):
+        dressed(kind)._declared()
+
+
+@pytest.mark.parametrize("name", ["key_deserializer", "value_deserializer"])
+@pytest.mark.parametrize(
+    "written",
+    [coroutine, generator, both, staticmethod(partial(coroutine, 1)), staticmethod(coroutine)],
+)
+def test_nor_may_a_deserialiser(name: str, written: Any) -> None:
+    kind = type("Wrong", (Sums,), {name: written})
+    with pytest.raises(ConfigurationError, match=f"{name} of Wrong is .*plain function"):
+        dressed(kind)._declared()
+
+
+@pytest.mark.parametrize("on_error", ["raise", skip(), dead_letter(), retry(3, 0.0, then=skip())])
+@pytest.mark.parametrize("hidden", [coroutine, generator, both, Future])
+def test_a_handler_that_returns_work_to_do_fails_the_batch_and_nothing_is_passed_over(
+    hidden: Callable[..., Any], on_error: Any
 ) -> None:
     career = FakeCareer()
+    career.handle = lambda _records, _term: hidden()  # type: ignore[method-assign]
+    with pytest.raises(NotAPlainFunction, match="handle returned"):
+        a_handler(career, on_error).work(a_batch(A=[0, 1]), open_term(7))
+    assert career.committed == {}
+    assert career.log == []
 
-    def fail(handed: Sequence[Record]) -> None:
-        for record in handed:
-            if record.offset in fails:
-                raise PoisonRecord(record) from errors.get(record.offset, Bad())
-            career.effects.append((A, record.offset))
 
-    career.handle = lambda rows, _term: fail(rows)  # type: ignore[method-assign]
-    assert a_handler(career, skip(most_in_a_row=5)).work(keyed(keys), open_term(7))
-    assert career.committed == {A: 9}
+def _lines(caplog: pytest.LogCaptureFixture) -> str:
+    return "\n".join(each.getMessage() for each in caplog.records)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("undoes", [False, True])
+@pytest.mark.parametrize(
+    ("names", "place"), [(True, "records=t-0@1 "), (False, "records=t-0@0..t-0@1 ")]
+)
+def test_the_log_names_what_failed_where_the_error_is_raised(
+    names: bool, place: str, undoes: bool, workers: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    career = FakeCareer(fails={(A, 1): 1}, names=names, undoes=undoes)
+    with (
+        closing(a_handler(career, workers=workers, batches="partition")) as handler,
+        caplog.at_level(logging.WARNING),
+        pytest.raises(Bad, match="A1"),
+    ):
+        handler.work(a_batch(A=[0, 1], B=[5]), open_term(7))
+    assert place in _lines(caplog)

@@ -135,16 +135,7 @@ def test_errors_of_ours_hold_what_they_are_about() -> None:
         (
             retry(3, 1.0, skip(only=KeyError), 4.0, except_=(OSError,)),
             OnError(
-                Ending.SKIP,
-                None,
-                3,
-                1.0,
-                4.0,
-                on_error.DEATHS,
-                True,
-                (KeyError,),
-                (OSError,),
-                100,
+                Ending.SKIP, None, 3, 1.0, 4.0, on_error.DEATHS, True, (KeyError,), (OSError,), 100
             ),
         ),
         (

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from leaderq.errors import KafkaError
+from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.positions import (
     Positions,
     forgotten,
@@ -16,7 +21,8 @@ from leaderq.kafka.consuming.positions import (
     rest_of,
     starts,
 )
-from leaderq.kafka.record import Batch, Partition, Record
+from leaderq.kafka.consuming.term_consumer import TermConsumer
+from leaderq.kafka.record import Batch, Partition, Record, batch_of
 
 A, B, C = Partition("t", 0), Partition("t", 1), Partition("u", 0)
 FIRST, LAST = {A: 3, B: 4, C: 5}, {A: 30, B: 40, C: 50}
@@ -195,3 +201,199 @@ def test_what_was_moved_is_told_and_what_is_not_held_is_forgotten() -> None:
     assert positions.committed == {A: 1, B: 2}
     assert positions.resume({A: 1, B: 8}, {A, B}, {A: 5}) == {B}
     assert positions.committed == positions.handed == {A: 1, B: 8}
+
+
+# -- what a consumer does with the batch in hand when the store was asked again, and with
+
+CLICKS = Partition("t", 0)
+ANY: Any = None
+
+
+class Consumer(SimpleNamespace):
+    def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
+        return {CLICKS: 0}
+
+    def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
+        return {CLICKS: 3}
+
+
+def consumer_of(
+    *, in_hand: bool = True, effects_lost: bool = False, start: str = "earliest"
+) -> Any:
+    positions, commits = Positions({CLICKS: 5}), OffsetCommits(ANY, ANY)
+    if in_hand:
+        positions.hand(Batch({CLICKS: [Record("t", 0, 5, 0, None, b"")]}, {CLICKS: 8}))
+    made: Any = SimpleNamespace(
+        _positions=positions,
+        commits=commits,
+        _effects_lost=effects_lost,
+        _plan=SimpleNamespace(start=start),
+        _request_s=1.0,
+        stored=[],
+        placed=[],
+        accepted=[],
+    )
+    made.has_in_hand = in_hand
+    commits.commit_positions_now = (  # type: ignore[method-assign]
+        lambda consumer, new, wait_s: made.stored.append((new, wait_s))
+    )
+    made._place = made.placed.append
+    made._check = SimpleNamespace(accept=lambda consumer, topics: made.accepted.append(topics))
+    return made
+
+
+@pytest.mark.parametrize(("stored", "is_committed"), [(8, True), (5, False)])
+def test_a_batch_whose_fate_is_unknown_counts_as_committed_only_if_the_store_has_its_ends(
+    stored: int, is_committed: bool
+) -> None:
+    one = consumer_of(effects_lost=True)
+    one.commits.request({CLICKS: 8}, in_hand=True)
+    TermConsumer._resume(one, {CLICKS: stored}, frozenset({CLICKS}))
+    assert one.commits.outcome is is_committed
+    assert one._positions.in_hand is None
+    assert one._positions.handed == {CLICKS: stored}
+    assert one._effects_lost is False
+
+
+def test_without_lost_effects_a_batch_stays_in_hand() -> None:
+    one = consumer_of()
+    one.commits.request({CLICKS: 8}, in_hand=True)
+    TermConsumer._resume(one, {CLICKS: 5}, frozenset({CLICKS}))
+    assert one._positions.in_hand is not None
+    assert one.commits.wanted == {CLICKS: 8}
+
+
+def test_a_batch_that_nobody_asked_to_commit_is_handed_out_again_when_its_effects_are_lost() -> (
+    None
+):
+    one = consumer_of(effects_lost=True)
+    TermConsumer._resume(one, {CLICKS: 5}, frozenset({CLICKS}))
+    assert (one._positions.in_hand, one._positions.handed) == (None, {CLICKS: 5})
+
+
+def test_positions_are_not_reset_in_the_middle_of_a_batch() -> None:
+    held = consumer_of()
+    assert not TermConsumer._reset(held, Consumer(), frozenset({"t"}))
+    asked = consumer_of(in_hand=False)
+    asked.commits.wanted = {CLICKS: 8}
+    assert not TermConsumer._reset(asked, Consumer(), frozenset({"t"}))
+    assert held.stored == asked.stored == []
+    assert held.accepted == asked.accepted == []
+
+
+def test_a_position_past_the_end_is_reset_and_stored_before_reading_goes_on() -> None:
+    one = consumer_of(in_hand=False)
+    assert TermConsumer._reset(one, Consumer(), frozenset(), reread=True)
+    assert one.stored == [({CLICKS: 0}, 2.0)]
+    assert (one._positions.handed, len(one.placed)) == ({CLICKS: 0}, 1)
+    assert not TermConsumer._reset(one, Consumer(), frozenset())
+
+
+def test_a_topic_made_again_stops_a_career_that_has_not_said_where_to_go_on() -> None:
+    one = consumer_of(in_hand=False, start="none")
+    with pytest.raises(KafkaError, match="deleted and created again"):
+        TermConsumer._reset(one, Consumer(), frozenset({"t"}))
+
+
+# -- the positions of one term, as the group gives partitions away and back: compared with what
+
+PARTITIONS = [Partition("t", number) for number in range(3)]
+SOME = st.sets(st.sampled_from(PARTITIONS))
+
+
+class SharedGroup(RuleBasedStateMachine):
+    """One leader, others in its group, and the store of all of them."""
+
+    @initialize(
+        stored=st.fixed_dictionaries(dict.fromkeys(PARTITIONS, st.integers(0, 9))), held=SOME
+    )
+    def begin(self, stored: dict[Partition, int], held: set[Partition]) -> None:
+        self.stored = dict(stored)
+        self.first = dict(stored)
+        self.done: dict[Partition, list[int]] = {where: [] for where in PARTITIONS}
+        self.held = frozenset(held)
+        self.positions = Positions({where: stored[where] for where in held})
+        self.in_flight: dict[Partition, int] = {}
+        self.career: Batch | None = None
+
+    @precondition(lambda self: self.positions.in_hand is None and self.career is None)
+    @rule(counts=st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 4), min_size=1))
+    def hand_out(self, counts: dict[Partition, int]) -> None:
+        rows = {
+            where: [
+                Record(where.topic, where.number, self.positions.handed[where] + n, 0, None, b"")
+                for n in range(count)
+            ]
+            for where, count in counts.items()
+            if where in self.held
+        }
+        if rows:
+            self.career = batch_of(rows)
+            self.positions.hand(self.career)
+
+    @precondition(lambda self: self.career is not None and not self.in_flight)
+    @rule(data=st.data())
+    def ask_to_commit(self, data: st.DataObject) -> None:
+        """All of what is in hand, or some of its partitions."""
+        if self.positions.in_hand is None:
+            self.career = None  # BatchLost: its results are undone
+            return
+        ends = self.positions.in_hand.ends
+        some = data.draw(st.sets(st.sampled_from(sorted(ends)), min_size=1))
+        self.in_flight = {where: ends[where] for where in some}
+
+    @precondition(lambda self: self.in_flight)
+    @rule(is_answered=st.booleans())
+    def carry_out(self, is_answered: bool) -> None:
+        """The store takes it; without an answer, it is asked for again."""
+        for where, end in self.in_flight.items():
+            self._do(where, end)
+        if is_answered:
+            self._settled()
+
+    def _do(self, where: Partition, end: int) -> None:
+        self.done[where] += range(self.stored[where], end)
+        self.stored[where] = max(end, self.stored[where])
+
+    def _settled(self) -> None:
+        self.positions.settle(self.in_flight)
+        self.in_flight = {}
+        if self.positions.in_hand is None:
+            self.career = None
+
+    @rule(held=SOME, others=st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 4)))
+    def rebalance(self, held: set[Partition], others: dict[Partition, int]) -> None:
+        """Others commit in what is theirs, before it comes back or after it went."""
+        kept = self.held & held
+        for where, count in others.items():
+            if where not in kept:
+                self._do(where, self.stored[where] + count)
+        self.held = frozenset(held)
+        stored = {where: self.stored[where] for where in held}
+        moved = self.positions.resume(stored, self.held, self.in_flight)
+        assert moved <= self.held
+        if self.positions.in_hand is None:
+            self.in_flight, self.career = {}, None
+        elif self.in_flight and all(stored[where] == end for where, end in self.in_flight.items()):
+            self._settled()
+
+    @invariant()
+    def knows_what_is_held_and_nothing_else(self) -> None:
+        assert self.positions.committed.keys() == self.positions.handed.keys() == self.held
+
+    @invariant()
+    def reads_on_where_the_store_or_the_batch_in_hand_ends(self) -> None:
+        in_hand = self.positions.in_hand.ends if self.positions.in_hand is not None else {}
+        assert in_hand.keys() <= self.held
+        for where in self.held - self.in_flight.keys():
+            assert self.positions.committed[where] == self.stored[where]
+            assert self.positions.handed[where] == in_hand.get(where, self.stored[where])
+
+    @invariant()
+    def counts_each_record_once(self) -> None:
+        for where, offsets in self.done.items():
+            assert offsets == list(range(self.first[where], self.stored[where]))
+
+
+SharedGroup.TestCase.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+TestPositionsInASharedGroup = SharedGroup.TestCase

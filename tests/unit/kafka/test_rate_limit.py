@@ -168,8 +168,7 @@ def worst(times: list[tuple[float, float]], rate: float) -> float:
 
 streams = st.lists(
     st.lists(
-        st.tuples(st.sampled_from([None, b"a", b"b", b"c"]), st.integers(0, 400)),
-        max_size=12,
+        st.tuples(st.sampled_from([None, b"a", b"b", b"c"]), st.integers(0, 400)), max_size=12
     ),
     max_size=5,
 )

@@ -9,7 +9,7 @@ import pytest
 
 from leaderq import clock
 from leaderq.errors import KafkaFenced
-from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost
+from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
 from leaderq.kafka.clients.producer import TRANSACTION_TIMEOUT_S, Message
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
@@ -137,26 +137,6 @@ def message(value: bytes = b"v") -> Message:
     return Message("out", value=value)
 
 
-def test_messages_and_offsets_are_committed_together_and_once(leader: Leader) -> None:
-    leader.store.produce(message())
-    leader.commit()
-    assert leader.broker.said[2:] == [
-        ("begun", 1),
-        ("produced", 1, b"v"),
-        ("asked", 1),
-        ("committed", 1, {A: 5}),
-    ]
-
-
-def test_a_transaction_that_is_committed_is_not_committed_again_though_nobody_had_waited(
-    leader: Leader,
-) -> None:
-    leader.store.produce(message())
-    leader.begin_commit()  # and its answer is never looked at
-    leader.commit()
-    assert (leader.broker.committed, leader.broker.said.count(("produced", 1, b"v"))) == (1, 1)
-
-
 def test_without_an_answer_the_same_transaction_is_continued(leader: Leader) -> None:
     leader.fails(KafkaAway("no answer"))
     leader.commit()
@@ -199,21 +179,11 @@ def test_a_transaction_that_was_committed_after_all_is_found_by_its_offsets(lead
     assert ("produced", 2, b"next") in leader.broker.said
 
 
-def test_a_refusal_of_the_group_aborts_and_the_same_messages_are_sent_again(leader: Leader) -> None:
-    leader.fails(MembershipLost("another generation"))
-    leader.commit()
-    assert leader.broker.said.count(("produced", 1, b"v")) == 2
-    assert (leader.broker.said.count(("aborted", 1)), leader.broker.committed) == (1, 1)
-
-
 @pytest.mark.parametrize(
     ("open_s", "is_late"), [(TRANSACTION_TIMEOUT_S, False), (TRANSACTION_TIMEOUT_S + 0.1, True)]
 )
 def test_a_transaction_that_was_open_for_too_long_is_given_up(
-    leader: Leader,
-    open_s: float,
-    is_late: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    leader: Leader, open_s: float, is_late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
 
@@ -227,11 +197,3 @@ def test_a_transaction_that_was_open_for_too_long_is_given_up(
     with pytest.raises(BatchLost if is_late else KafkaAway):
         leader.commit()
     assert (("closed", 1) in leader.broker.said) == is_late
-
-
-def test_what_is_undone_is_not_produced(leader: Leader) -> None:
-    leader.store.produce(message(b"undone"))
-    leader.store.undo()
-    leader.store.produce(message())
-    leader.commit()
-    assert [said[2] for said in leader.broker.said if said[0] == "produced"] == [b"v"]

@@ -1,20 +1,23 @@
-"""Every event becomes one phrase with its values; JSON lines are JSON, one a line; user code's
-tracebacks begin with user code.
-"""
+"""Every event becomes one phrase with its values; a log that nobody reads holds nobody up."""
 
 from __future__ import annotations
 
 import inspect
+import io
 import json
 import logging
+import multiprocessing
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from leaderq import events
 from leaderq.errors import ConfigurationError, Deposed
-from leaderq.events import CareerError, Event, EventBus, Stage, StageBegan
-from leaderq.observability.logging import PHRASES, configure, log_events, message
+from leaderq.events import CareerError, Event, EventBus, Stage
+from leaderq.observability.logging import PHRASES, BackgroundHandler, configure, log_events, message
 from leaderq.term import Reason
 
 SAMPLES: dict[str, Any] = {
@@ -127,22 +130,6 @@ def test_in_json_an_event_is_one_line_with_all_its_fields(capsys, kind):
     assert found["time"].endswith("Z")
 
 
-def test_a_change_of_stage_carries_event_career_candidate_term_and_stage(capsys):
-    found = json.loads(logged(capsys, StageBegan("ad-billing", "a", 3, Stage.HANDOVER)))
-    assert {
-        key: found[key]
-        for key in ("event", "career", "candidate", "term", "stage", "level", "message")
-    } == {
-        "event": "stage_began",
-        "career": "ad-billing",
-        "candidate": "a",
-        "term": 3,
-        "stage": "hand-over",
-        "level": "info",
-        "message": "stage began career=ad-billing id=a term=3 stage=hand-over",
-    }
-
-
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_an_error_of_the_career_is_logged_with_the_traceback_of_its_code(capsys, form):
     try:
@@ -208,3 +195,61 @@ def test_a_file_that_cannot_be_used_is_named_with_the_reason(tmp_path, name, tex
     (tmp_path / name).write_text(text)
     with pytest.raises(ConfigurationError, match=rf"log_config: '.*{name}' cannot be used: "):
         configure("text", "info", tmp_path / name)
+
+
+# -- A log that nobody reads holds nobody up
+
+UNREAD = """
+import logging, sys
+from leaderq.observability.logging import BackgroundHandler
+log = logging.getLogger("x")
+log.addHandler(BackgroundHandler(sys.stderr))
+for number in range(30_000):
+    log.error("line %d %s", number, "x" * 100)
+print("done", flush=True)
+"""
+
+
+def logger(handler: logging.Handler) -> logging.Logger:
+    made = logging.Logger("test")
+    made.addHandler(handler)
+    return made
+
+
+def test_lines_are_written_in_order_and_flush_waits_for_them():
+    stream = io.StringIO()
+    handler = BackgroundHandler(stream)
+    log = logger(handler)
+    for number in range(1000):
+        log.info("%d", number)
+    handler.close()
+    assert stream.getvalue().split() == [str(number) for number in range(1000)]
+
+
+def test_a_pipe_that_nobody_reads_stops_neither_the_program_nor_its_end():
+    with subprocess.Popen(
+        [sys.executable, "-c", UNREAD], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"done\n"
+        assert process.wait(60) == 0
+
+
+def test_a_forked_child_logs_too():
+    reading, writing = os.pipe()
+    stream = os.fdopen(writing, "w")
+    handler = BackgroundHandler(stream)
+    log = logger(handler)
+    log.info("parent")
+    handler.flush()
+
+    def child() -> None:
+        log.info("child")
+        handler.flush()
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join()
+    stream.close()
+    with os.fdopen(reading) as reader:
+        assert reader.read().split() == ["parent", "child"]

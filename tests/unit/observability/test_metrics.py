@@ -32,11 +32,7 @@ from leaderq.events import (
     WorkRefused,
 )
 from leaderq.observability import figures, metrics
-from leaderq.observability.figures import (
-    FigureSource,
-    offer_figures,
-    read_figures,
-)
+from leaderq.observability.figures import FigureSource, offer_figures, read_figures
 from leaderq.observability.health import Health
 from leaderq.observability.http import HttpEndpoint
 from leaderq.observability.metrics import TABLE, Metrics

@@ -101,12 +101,7 @@ def test_one_more_fits_within_the_bounds_and_a_lone_one_always(
     assert MARKS.fits(items, size, more) is fits
 
 
-D, S, R, B = (
-    BufferState.DIRECT,
-    BufferState.SPILLING,
-    BufferState.DRAINING,
-    BufferState.BLOCKED,
-)
+D, S, R, B = (BufferState.DIRECT, BufferState.SPILLING, BufferState.DRAINING, BufferState.BLOCKED)
 LOW, BETWEEN, HIGH = (10, 0), (60, 0), (100, 0)
 
 
@@ -165,10 +160,7 @@ def test_the_table_with_a_journal(
 
 
 def test_what_is_not_in_the_table_changes_nothing() -> None:
-    told = {
-        (D, BufferEvent.MEMORY_HIGH),
-        (B, BufferEvent.MEMORY_LOW),
-    }
+    told = {(D, BufferEvent.MEMORY_HIGH), (B, BufferEvent.MEMORY_LOW)}
     for state in BufferState:
         for happened in BufferEvent:
             if (state, happened) not in told:

@@ -1,42 +1,35 @@
-"""Sending, batching, confirming, retrying, giving up: on a sink in memory, without a journal."""
+"""Sending, batching, confirming, retrying, giving up, on a sink in memory; keys that are stuck."""
 
 from __future__ import annotations
 
 import asyncio
 import queue
 import threading
-import time
+from collections import defaultdict
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from scripted_sink import AT_ONCE, Make, ScriptedSink, is_away, takes
 
-from leaderq.errors import (
-    BufferFull,
-    ConfigurationError,
-    RequestGivenUp,
-)
+from leaderq.errors import BufferFull, ConfigurationError, RequestGivenUp, SinkAway, SinkBusy
 from leaderq.producing import (
+    ALL_CONFIRMED,
+    BatchOutcome,
     Block,
     BufferedProducer,
     BufferState,
     Lost,
+    Retry,
     Settlement,
     WhenFull,
 )
 from leaderq.producing.options import FullPolicy
+from leaderq.producing.sending import SinkSender
 from leaderq.testing import eventually
-
-
-def test_what_is_sent_is_confirmed_in_order(producer: Make, sink: ScriptedSink) -> None:
-    one = producer()
-    for number in range(5000):
-        assert one.send(number)
-    assert one.flush(30)
-    assert sink.confirmed == list(range(5000))
-    balance = one.snapshot().balance
-    assert (balance.accepted, balance.confirmed, balance.pending) == (5000, 5000, 0)
 
 
 def test_a_future_is_done_when_the_sink_has_acknowledged(
@@ -79,18 +72,6 @@ def test_requests_linger_for_company_and_a_full_batch_goes_at_once(
     one.send(4)
     assert one.close(30)  # nobody lingers once it is closing
     assert sink.calls == [[1, 2, 3], [4]]
-
-
-def test_a_sink_that_is_away_is_given_the_same_batch_again(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    sink.now(is_away, is_away, is_away, takes)
-    one = producer()
-    one.send("a")
-    assert one.flush(30)
-    assert sink.calls == [["a"]] * 4
-    assert sink.confirmed == ["a"]
-    assert one.snapshot().retries == 3
 
 
 def test_a_request_that_is_too_old_is_dropped_when_its_turn_comes(
@@ -143,26 +124,6 @@ def test_the_newest_is_dropped_if_that_is_the_policy(producer: Make, sink: Scrip
 
 
 # -- the process step
-
-
-def test_workers_keep_the_order_within_each_key(producer: Make, sink: ScriptedSink) -> None:
-    seen: set[str] = set()
-
-    def process(request: tuple[int, int]) -> tuple[int, int]:
-        seen.add(threading.current_thread().name)
-        if request[1] % 7 == 0:
-            time.sleep(0.001)  # so that lanes run apart
-        return request
-
-    one = producer(process=process, key=lambda request: request[0], workers=4)
-    for number in range(400):
-        one.send((number % 8, number))
-    assert one.flush(30)
-    assert len(seen) == 4
-    assert len(sink.confirmed) == 400
-    for key in range(8):
-        numbers = [number for where, number in sink.confirmed if where == key]
-        assert numbers == sorted(numbers)
 
 
 def test_a_step_may_be_repeated_and_its_key_waits_meanwhile(
@@ -270,3 +231,86 @@ def test_what_is_not_a_time_is_refused_whether_there_is_room_or_not(
 def test_on_durable_needs_write_ahead(producer: Make) -> None:
     with pytest.raises(ConfigurationError, match="persistence"):
         producer().send("a", on_durable=print)
+
+
+# -- A key that cannot be sent holds up its own requests, and no others
+
+Record = tuple[str, int]
+
+
+class ByKey:
+    """Takes all but those of the keys in ``stuck``, which it returns to be given again."""
+
+    def __init__(self, *stuck: str, error: SinkAway | None = None) -> None:
+        self.stuck = set(stuck)
+        self.error = error or SinkAway("no leader for this one")
+        self.retried = 0
+        self.confirmed: dict[str, list[int]] = defaultdict(list)
+        self.largest = 0
+
+    def send(self, batch: Sequence[Record], timeout_s: float) -> BatchOutcome:
+        self.largest = max(self.largest, len(batch))
+        again = [at for at, (key, _) in enumerate(batch) if key in self.stuck]
+        for at, (key, number) in enumerate(batch):
+            if at not in again:
+                self.confirmed[key].append(number)
+        self.retried += len(again) == len(batch)
+        return BatchOutcome(again=again, error=self.error) if again else ALL_CONFIRMED
+
+    def close(self, timeout_s: float) -> None:
+        pass
+
+
+def key_of(record: Record) -> str:
+    return record[0]
+
+
+@pytest.mark.parametrize("batch_items", [1, 10, 1000])
+@pytest.mark.parametrize("has_journal", [False, True])
+def test_the_healthy_keys_go_on_and_the_stuck_one_keeps_its_order(
+    producer: Make, batch_items: int, has_journal: bool, tmp_path: Path
+) -> None:
+    sink = ByKey("stuck")
+    journal = tmp_path if has_journal else None
+    one = producer(sink, key=key_of, batch_items=batch_items, max_items=5000, journal=journal)
+    for number in range(1000):
+        if number % 10 == 0:
+            one.send(("stuck", number))
+        one.send((f"healthy{number % 3}", number))
+    eventually(lambda: one.snapshot().balance.confirmed == 1000)
+    assert one.snapshot().balance.pending == 100
+    assert "no leader" in str(one.snapshot().sink_error)
+    sink.stuck.clear()
+    assert one.flush(60)
+    assert one.snapshot().sink_error is None
+    assert sink.confirmed["stuck"] == list(range(0, 1000, 10))
+    for key, numbers in sink.confirmed.items():
+        assert numbers == sorted(numbers), key
+    assert sink.largest <= batch_items
+
+
+def test_what_the_sink_keeps_neither_expires_nor_counts_an_attempt(producer: Make) -> None:
+    sink = ByKey("kept", error=SinkBusy("no leader for this one"))
+    retry = Retry(first_s=0.001, most_s=0.002, attempts=2)
+    one = producer(sink, key=key_of, retry=retry)
+    future = one.submit(("kept", 0), ttl_s=0.05)
+    eventually(lambda: one.snapshot().retries >= 50)
+    sink.stuck.clear()
+    assert future.result(60) is None
+    assert sink.confirmed["kept"] == [0]
+
+
+@pytest.mark.parametrize(("held", "is_asked"), [(4, True), (5, False), (6, False)])
+def test_what_is_held_back_for_stuck_keys_takes_at_most_half_of_the_memory(
+    held: int, is_asked: bool
+) -> None:
+    asked: list[float] = []
+    sender: Any = SimpleNamespace(
+        _held_items=held,
+        _held={},
+        _options=SimpleNamespace(max_items=10),
+        _buffer=SimpleNamespace(take_batch=lambda until_s: asked.append(until_s) or []),
+        service=SimpleNamespace(pause=lambda seconds: None),
+    )
+    assert SinkSender._fresh(sender, 7.0) == []
+    assert asked == ([7.0] if is_asked else [])

@@ -61,11 +61,6 @@ def test_other_bytes_are_a_value_or_are_refused_and_nothing_else(data: bytes) ->
     assert PLAIN.deserialize(PLAIN.serialize(value)) == value or value != value
 
 
-@given(st.binary(), st.binary())
-def test_a_pair_of_bytes_comes_back(key: bytes, value: bytes) -> None:
-    assert PLAIN.deserialize(PLAIN.serialize((key, value))) == (key, value)
-
-
 @pytest.mark.parametrize(
     "data", [pickle.dumps(os.system), pickle.dumps(Runs()), PLAIN.serialize(1) + b"."]
 )

@@ -1,48 +1,39 @@
-"""A producer with a journal: what does not fit into memory, what is left at the close, what is
-written ahead.
-"""
+"""Room in memory, and a producer with a journal: what does not fit, what is left at the close, what
+is written ahead."""
 
 from __future__ import annotations
 
+import errno
+import random
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from full_disk import FullDisk
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
-from leaderq.errors import (
-    BufferFull,
-)
+from leaderq.errors import BufferFull
 from leaderq.producing import (
+    ALL_CONFIRMED,
     EVERY_ITEM,
     NO_SYNC,
+    PLAIN,
+    BatchOutcome,
     Block,
+    BufferedProducer,
     BufferState,
+    Interval,
     Journal,
     WhenFull,
 )
+from leaderq.producing.journal.disk import Disk
+from leaderq.producing.journal.inspection import entries
 from leaderq.producing.options import FullPolicy
 from leaderq.testing import eventually
-
-
-def test_what_does_not_fit_into_memory_is_journaled_and_sent_in_order(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    one = producer(journal=tmp_path, max_items=100)
-    for number in range(3000):
-        one.send(number)
-    snapshot = one.snapshot()
-    assert snapshot.state is BufferState.SPILLING
-    assert snapshot.memory_items == 100
-    assert snapshot.journal_only == 2900
-    assert snapshot.balance.pending == 3000
-    sink.now(takes)
-    assert one.flush(30)
-    assert sink.confirmed == list(range(3000))
-    eventually(lambda: one.state is BufferState.DIRECT)
-    one.send("direct again")
-    assert one.flush(30)
 
 
 @pytest.mark.parametrize("when_full", [WhenFull.RAISE, Block(0.0)])
@@ -61,40 +52,7 @@ def test_of_requests_in_the_journal_so_many_futures_are_kept_and_no_more(
     assert sink.confirmed == [0, 1, 2, "without a future"]
 
 
-def test_what_is_left_at_the_close_is_sent_by_the_next_producer_in_order(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    first = producer(journal=tmp_path, max_items=100)
-    for number in range(50):
-        first.send(number)  # these are in memory only, until the close
-    assert first.close(0.02).journaled
-    assert first.snapshot().balance.pending == 50
-    second = producer(journal=tmp_path, max_items=10)
-    assert second.snapshot().balance.recovered == 50
-    for number in range(50, 80):
-        second.send(number)
-    assert second.close(0.02).journaled
-    sink.now(takes)
-    third = producer(journal=tmp_path)
-    assert third.flush(30).pending == 0
-    assert sink.confirmed == list(range(80))
-    balance = third.snapshot().balance
-    assert (balance.accepted, balance.recovered, balance.confirmed) == (0, 80, 80)
-
-
 # -- write-ahead
-
-
-def test_what_send_has_returned_for_is_in_the_journal(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.shut()
-    one = producer(journal=tmp_path, persistence=EVERY_ITEM)
-    for number in range(20):
-        one.send(number)
-        assert one._spill is not None
-        assert one._spill.journal.depth == number + 1
 
 
 def test_on_durable_is_called_once_for_each_in_order(
@@ -171,3 +129,158 @@ def test_records_spoilt_on_disk_are_counted_and_the_others_are_sent(
     assert balance.pending == 0
     assert balance.confirmed + sum(balance.dropped.values()) == balance.recovered
     assert len(sent) == 99
+
+
+# -- room: nobody is turned away while there is some, and whoever waits proceeds as soon as there
+
+
+class OneByOne:
+    """A sink that confirms a record for each time that it is told to."""
+
+    def __init__(self) -> None:
+        self.may = threading.Semaphore(0)
+        self.confirmed: list[Any] = []
+
+    def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
+        self.may.acquire()
+        self.confirmed += batch
+        return ALL_CONFIRMED
+
+    def close(self, timeout_s: float) -> None:
+        pass
+
+
+@pytest.mark.parametrize("high", [0.5, 1.0])
+def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(
+    producer: Make, high: float
+) -> None:
+    sink = OneByOne()
+    one = producer(sink, max_items=100, batch_items=1, high=high, low=0.1, when_full=Block(None))
+    for number in range(100):
+        one.send(number, timeout_s=0.0)  # not one of them waits
+    waiting: list[threading.Thread] = []
+    for number in range(100, 105):
+        waiting.append(threading.Thread(target=one.send, args=(number,), daemon=True))
+        waiting[-1].start()
+        eventually(lambda: len(one._buffer.awaiting_room) == len(waiting))
+    for released in range(1, 6):
+        sink.may.release()
+        waiting[released - 1].join(30)
+        assert not waiting[released - 1].is_alive()
+        assert len(one._buffer.awaiting_room) == 5 - released
+        assert one.snapshot().memory_items == 100
+    for _ in range(200):
+        sink.may.release()
+    assert one.flush(30)
+    assert sink.confirmed == list(range(105))
+
+
+def test_memory_is_bounded_by_default(sink: ScriptedSink) -> None:
+    sink.shut()
+    one = BufferedProducer(sink, when_full=WhenFull.RAISE)
+    with pytest.raises(BufferFull):
+        for number in range(1_000_000):
+            one.send(number)
+    assert one.snapshot().memory_items == 10_000
+    sink.open.set()
+    assert one.close()
+
+
+# -- A disk that refuses what a journal has already taken, and a crash at any moment after
+
+UNWANTED = b"unwanted"
+
+
+class PickyDisk(Disk):
+    """A disk with no room for what has ``UNWANTED`` in it, which it finds out after a while."""
+
+    def __init__(self) -> None:
+        self.is_asked, self.knows = threading.Event(), threading.Event()
+
+    def write(self, fd: int, data: Any, offset: int) -> int:
+        if UNWANTED in bytes(data):
+            self.is_asked.set()
+            self.knows.wait(30)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(fd, data, offset)
+
+
+def numbers_in(place: Path) -> list[int]:
+    """What a producer would read there if this process were killed now."""
+    return [PLAIN.deserialize(record.payload)[0] for record in entries(place)]
+
+
+def test_what_a_caller_knows_to_be_on_the_disk_outlasts_a_refusal_before_it_and_a_crash(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    disk = PickyDisk()
+    with Journal(tmp_path, sync=EVERY_ITEM, disk=disk) as journal:
+        one = producer(journal=journal, persistence=EVERY_ITEM, max_items=1)
+        one.send((0, b""))
+        one.submit((1, UNWANTED))  # taken, and refused by the disk: not told to anybody
+        assert disk.is_asked.wait(30)
+        told: list[tuple[int, BaseException | None]] = []
+        for number in range(2, 10):
+            one.send(
+                (number, b""), on_durable=lambda error, number=number: told.append((number, error))
+            )
+        disk.knows.set()
+        eventually(lambda: len(told) == 8)
+        assert one.snapshot().balance.is_exact
+        promised = {number for number, error in told if error is None}
+        sink.now(takes)
+        eventually(lambda: journal.counters.acked)
+        journal.flush()  # the cursor is saved, as it is each half second
+        stored = set(numbers_in(tmp_path))
+        assert promised <= stored | {number for number, _ in sink.confirmed}
+        assert not promised, "what came behind the refused one was stored before it"
+        one.close(0.0)
+
+
+@pytest.mark.parametrize(
+    "persistence", [None, Interval(0.01), EVERY_ITEM], ids=["None", "Interval", "EVERY_ITEM"]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_moment(
+    producer: Make, sink: ScriptedSink, tmp_path: Path, persistence: Any, seed: int
+) -> None:
+    luck, disk = random.Random(seed), FullDisk()
+    sink.now(is_away)
+    with Journal(tmp_path, sync=persistence or NO_SYNC, disk=disk) as journal:
+        one = producer(
+            journal=journal, persistence=persistence, max_items=20, when_full=WhenFull.RAISE
+        )
+        taken: list[int] = []
+        promised: list[int] = []
+        refused: list[int] = []
+
+        def tell(number: int, error: BaseException | None) -> None:
+            (promised if error is None else refused).append(number)
+
+        for number in range(300):
+            disk.is_full = luck.random() < 0.3
+            with suppress(BufferFull):
+                if persistence is None or luck.random() < 0.5:
+                    one.submit((number,))
+                else:
+                    one.send((number,), on_durable=partial(tell, number))
+                taken.append(number)
+            if luck.random() < 0.1:
+                known = list(promised)
+                stored = numbers_in(tmp_path)
+                assert stored == sorted(stored)
+                assert set(known) <= set(stored)
+            if luck.random() < 0.05:
+                disk.is_full = False
+                eventually(lambda: one.state is not BufferState.BLOCKED)
+        disk.is_full = False
+        taken += eventually(lambda: one.submit((300,))) and [300]
+        if persistence is not None:  # what the disk refused is there when it has room again
+            eventually(lambda: set(taken) - set(refused) <= set(numbers_in(tmp_path)))
+        sink.now(takes)
+        assert one.flush(30).pending == 0
+        sent = [number for (number,) in sink.confirmed]
+        assert sent == [one for one in taken if one in set(sent)]
+        assert set(taken) - set(sent) <= set(refused)
+        assert one.close(30).pending == 0

@@ -55,9 +55,7 @@ PATHS = st.sampled_from(["/a", "/abc", "/\u00e4", "/\U0001f600/x"])
 
 
 @given(st.lists(st.tuples(PATHS, st.binary(max_size=20), st.integers(0, 3)), max_size=5))
-def test_the_estimate_of_a_group_is_what_it_is_made_of(
-    parts: list[tuple[str, bytes, int]],
-) -> None:
+def test_the_estimate_of_a_group_is_what_it_is_made_of(parts: list[tuple[str, bytes, int]]) -> None:
     made: list[Any] = []
     expected = 0
     for path, data, kind in parts:
@@ -299,13 +297,6 @@ def test_what_has_to_be_sent_again_waits_for_room_and_goes_first() -> None:
     assert one._small_due == 1
 
 
-def test_a_line_of_cancelled_groups_sends_nothing_and_gives_no_number() -> None:
-    one = line(FutureGroup([Create("/a")], 9))
-    assert one.waiting[0].future.cancel()  # type: ignore[attr-defined]
-    assert one.next_batch() is None
-    assert (one.number, list(one.flight)) == (0, [])
-
-
 def failed_line(*errors: LeaderqError | None) -> tuple[SendQueue, list[PackedMulti]]:
     """Batches under way with these answers; nothing else waits."""
     one = line(*(group(2) for _ in errors), window=9, max_ops=2)
@@ -471,26 +462,6 @@ class Heard(OperationGroup):
 def answer(batch: PackedMulti, error: LeaderqError | None = None) -> None:
     paths = [op.path for group in batch.groups for op in group.operations]
     answered(batch, error or ["guard", *paths])
-
-
-def test_a_large_multi_is_followed_by_small_ones_that_push_it_out_of_the_servers_memory():
-    one = SendQueue(max_ops=100, max_bytes=1000, window=2)
-    one.is_halted = False
-    one.waiting.extend([Heard("L", 35), Heard("M", 11), Heard("s")])
-    batches = [one.next_batch() for _ in range(6)]
-    assert [[group.name for group in batch.groups] for batch in batches if batch] == [
-        ["L"],
-        [],
-        [],
-        [],
-        ["M"],
-        [],
-    ]
-    assert [batch.number for batch in batches if batch] == list(range(6))
-    assert not one.may_send  # small ones take no place in the window, those with groups do
-    answer(batches[0])
-    one.take_applied()
-    assert [group.name for group in one.next_batch().groups] == ["s"]
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,28 @@
-"""Which shards are put into, which go, and when there is one more."""
+"""Shards, what a queue holds, and the pieces of putting and taking that need no server."""
 
 from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leaderq import clock
 from leaderq.errors import ConfigurationError
+from leaderq.queues import BlockingQueueConsumer
+from leaderq.queues.admin.contents import agreed, contents_of
+from leaderq.queues.admin.queue_admin import restored_data
+from leaderq.queues.consuming import settling
+from leaderq.queues.putting import WARN_FROM, SequenceMonitor
 from leaderq.queues.sharding import QueueSharderPolicies, ShardState, plan_shards
-from leaderq.queues.wire.znodes import beside, is_shard, new_shard_name
+from leaderq.queues.wire.names import QueueKind, next_number
+from leaderq.queues.wire.payload import Note, compressed, decode, encode
+from leaderq.queues.wire.znodes import QueuePaths, beside, is_shard, new_shard_name
+from leaderq.testing import eventually
+from leaderq.zookeeper import Create, Delete
 
 POLICIES = QueueSharderPolicies(
     new_queue_threshold=100, max_queues=3, rotate_at=1000, retire_grace_s=5.0
@@ -121,3 +135,158 @@ def test_side_data_of_a_shard_is_beside_the_root_and_not_in_it():
     assert beside("/jobs") == "/jobs"
     assert beside("/jobs/emails") == "/jobs/emails"
     assert beside(f"/{name}") == f"/{name}"
+
+
+# -- what names and counters say of a queue
+
+SHARD = "queue-00000000-0000-4000-8000-000000000000"
+
+
+def test_items_foreign_ones_and_shards_are_told_apart_and_items_are_in_their_order():
+    seen = contents_of(
+        [
+            "queue-|7FFFFFFFF|0000000003",
+            "x",
+            "queue-|00000001|0000000009",
+            "queue-0000000010",
+            SHARD,
+        ]
+    )
+    assert seen.kind is QueueKind.DELAY
+    assert seen.items == [
+        "queue-0000000010",
+        "queue-|00000001|0000000009",
+        "queue-|7FFFFFFFF|0000000003",
+    ]
+    assert (seen.foreign, seen.shards) == (["x"], [SHARD])
+
+
+@pytest.mark.parametrize(
+    ("told", "found", "gives"),
+    [
+        (None, None, None),
+        (None, QueueKind.ID, QueueKind.ID),
+        (QueueKind.ID, None, QueueKind.ID),
+        (QueueKind.PRIORITY, QueueKind.PLAIN, QueueKind.PRIORITY),
+        (QueueKind.DELAY, QueueKind.PLAIN, QueueKind.DELAY),
+        (QueueKind.ID, QueueKind.DELAY, QueueKind.ID),
+    ],
+)
+def test_the_kind_to_put_is_the_one_told_where_what_lies_there_could_be_of_it(told, found, gives):
+    assert agreed(told, found, "/q") is gives
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        (QueueKind.ID, QueueKind.PLAIN),
+        (QueueKind.PLAIN, QueueKind.PRIORITY),
+        (QueueKind.SIMPLE, QueueKind.PLAIN),
+    ],
+)
+def test_kinds_are_not_mixed(told, found):
+    with pytest.raises(
+        ConfigurationError,
+        match=f"/q are those of a {found.value} queue, and {told.value} was given",
+    ):
+        agreed(told, found, "/q")
+
+
+@given(created=st.integers(0, 2**31 - 1), children=st.integers(0, 2_000_000))
+def test_the_next_number_is_found_however_often_the_servers_counter_has_run_over(created, children):
+    children = min(children, created)
+    reported = (2 * created - children + 2**31) % 2**32 - 2**31
+    assert next_number(reported, children) == created
+
+
+@pytest.mark.parametrize(
+    ("data", "back"),
+    [
+        (
+            encode([b"a", b"b"], Note(attempt=3, reason="attempts", enqueued_ms=7)),
+            encode([b"a", b"b"], Note(enqueued_ms=7)),
+        ),
+        (encode([b"a"], Note(attempt=3)), encode([b"a"])),
+        (encode([b"\0junk"], Note(raw=True)), b"\0junk"),
+        (encode([b"a"]), encode([b"a"])),
+        (b"no letter", b"no letter"),
+        (compressed(encode([b"a"], Note(attempt=1))), compressed(encode([b"a"]))),
+        (compressed(encode([compressed(b"odd")], Note(raw=True))), compressed(b"odd")),
+    ],
+)
+def test_a_letter_goes_back_as_what_it_was_without_what_was_noted_of_its_death(data, back):
+    assert restored_data("queue-0000000001", data) == back
+
+
+# -- the pieces of the put path and of the recipes that need no server
+
+
+def test_side_data_of_a_shard_lie_beside_its_sharder():
+    name = "queue-0b0a3c55-6f5c-4c39-8f1c-000000000001"
+    shard, side = QueuePaths(f"/jobs/{name}"), f"/jobs-side/{name}"
+    assert (shard.path, shard.item("queue-1")) == (f"/jobs/{name}", f"/jobs/{name}/queue-1")
+    assert (shard.members, shard.dead) == (f"{side}-meta/members", f"{side}-dead")
+
+
+@pytest.mark.parametrize(
+    "number, warns", [(0, False), (WARN_FROM - 1, False), (WARN_FROM, True), (-5, True)]
+)
+def test_numbers_near_their_end_are_warned_of_once(caplog: Any, number: int, warns: bool):
+    sequences = SequenceMonitor("/q")
+    for _ in range(5000):
+        sequences.saw(f"/q/queue-{number:010}")
+    assert caplog.text.count("item numbers run out soon") == warns
+    assert sequences.has_warned is warns
+
+
+def test_a_full_blocking_consumer_waits_and_refuses_nothing():
+    consumer: BlockingQueueConsumer[str] = BlockingQueueConsumer(capacity=1)
+    with ThreadPoolExecutor(2) as pool:
+        futures = [pool.submit(consumer.consume, value) for value in "ab"]
+        eventually(lambda: consumer.size() == 1)
+        drained: list[str] = []
+        while len(drained) < 2:
+            consumer.drain_to(drained)
+        assert sorted(drained) == ["a", "b"]
+        consumer.task_done()
+        consumer.task_done()
+        assert [future.result(10) for future in futures] == [None, None]
+    with pytest.raises(ConfigurationError):
+        BlockingQueueConsumer(capacity=0)
+
+
+# -- what is written of an item that failed: when other consumers may try it again
+
+
+def claim(*, is_locking: bool = True) -> Any:
+    paths = QueuePaths("/q", "/locks")
+    membership = SimpleNamespace(
+        paths=paths, is_locking=is_locking, writer=SimpleNamespace(limit=10_000, chroot_bytes=0)
+    )
+    return SimpleNamespace(
+        membership=membership,
+        name="queue-0000000007",
+        data=encode([b"x"]),
+        items=[b"x"],
+        is_raw=False,
+        failures=2,
+        enqueued_ms=5,
+        error=None,
+    )
+
+
+@pytest.mark.parametrize(("wait_s", "rests_until_ms"), [(2.5, 3_500), (0.0, None)])
+def test_a_failed_item_rests_for_all_consumers_and_not_for_its_own_only(
+    monkeypatch: pytest.MonkeyPatch, wait_s: float, rests_until_ms: int | None
+) -> None:
+    monkeypatch.setattr(clock, "now_ms", lambda: 1_000)
+    settled = settling.requeued(claim(), [b"x"], wait_s)
+    *removal, again = settled.operations
+    assert removal == [Delete("/q/queue-0000000007"), Delete("/locks/queue-0000000007")]
+    assert isinstance(again, Create)
+    assert (again.path, again.sequential) == ("/q/queue-", True)
+    found = decode(again.data)
+    assert found.items == [b"x"]
+    assert found.note is not None
+    assert (found.note.attempt, found.note.not_before_ms) == (3, rests_until_ms)
+    assert found.note.enqueued_ms == 5

@@ -1,22 +1,160 @@
-"""The worker's end of the link: what it reports, and that it never blocks the worker."""
+"""When a guardian stops its worker, what the worker reports to it, and what it has started."""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import socket
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from terms import open_term
 
 from leaderq.clock import now_s
 from leaderq.events import EventBus, GuardianLost
+from leaderq.running import descendants
+from leaderq.running.descendants import Started, StartedInTerm, children_of, descendants_of, kill
 from leaderq.running.guardian_link import GuardianLink
+from leaderq.running.watchdog import AFTER_THAW_S, Intervention, LeaseReport, Watchdog
 from leaderq.term import OpenTerm, Reason
 from leaderq.testing import eventually
 from leaderq.zookeeper import Credentials, SessionState
+
+LEAVE, TERMINATE, KILL, KILL_STARTED = Intervention
+UNIT = LeaseReport(term=1, lease_until_s=100.0, grace_s=1.0)
+HANDING_OVER = LeaseReport(term=1, lease_until_s=100.0, grace_s=1.0, handing_over=True)
+PLANNED = LeaseReport(term=1, lease_until_s=1000.0, grace_s=1.0, budget_until_s=100.0)
+
+
+def looks(
+    dog: Watchdog, begin_s: float, end_s: float, *, stopped: bool = False, step_s: float = 0.05
+) -> tuple[Watchdog, dict[Intervention, list[float]]]:
+    """Look from ``begin_s`` to ``end_s``; the instants of each intervention."""
+    seen: dict[Intervention, list[float]] = {each: [] for each in Intervention}
+    for number in range(round((end_s - begin_s) / step_s)):
+        at_s = round(begin_s + number * step_s, 6)
+        dog, intervention = dog.look(at_s, stopped=stopped)
+        seen[intervention].append(at_s)
+    return dog, seen
+
+
+def test_a_worker_without_a_term_is_left_alone():
+    _, seen = looks(Watchdog(), 0.0, 20.0)
+    assert not seen[TERMINATE] and not seen[KILL]
+
+
+def test_a_worker_whose_lease_runs_is_left_alone():
+    _, seen = looks(Watchdog().heard(UNIT), 90.0, 100.0)
+    assert not seen[TERMINATE] and not seen[KILL]
+
+
+def test_a_unit_that_outlives_its_lease_is_terminated_once_and_killed_before_the_next_can_lead():
+    _, seen = looks(Watchdog().heard(UNIT), 99.0, 104.0)
+    assert seen[TERMINATE] == [101.0]
+    assert seen[KILL][0] == 102.0  # T/6 after the lease, and the next leader begins T/3 after it
+
+
+def test_a_hand_over_past_the_lease_gets_no_sigterm_and_is_killed_before_the_next_can_lead():
+    _, seen = looks(Watchdog().heard(HANDING_OVER), 99.0, 104.0)
+    assert not seen[TERMINATE]
+    assert seen[KILL][0] == 103.0
+
+
+def test_the_budget_of_a_planned_end_is_kept_apart_from_the_lease():
+    _, seen = looks(Watchdog().heard(PLANNED), 99.0, 103.0)
+    assert (seen[TERMINATE], seen[KILL][0]) == ([101.0], 102.0)
+    lease_first = LeaseReport(term=1, lease_until_s=100.0, grace_s=1.0, budget_until_s=500.0)
+    _, seen = looks(Watchdog().heard(lease_first), 99.0, 103.0)
+    assert (seen[TERMINATE], seen[KILL][0]) == ([101.0], 102.0)
+
+
+def test_a_later_verdict_on_the_same_term_sends_no_second_sigterm():
+    dog, seen = looks(Watchdog().heard(PLANNED), 99.0, 101.5)
+    assert len(seen[TERMINATE]) == 1
+    _, seen = looks(dog.heard(UNIT), 101.5, 103.0)
+    assert not seen[TERMINATE] and seen[KILL]
+
+
+def test_a_stopped_worker_harms_nobody_and_is_left_alone_but_not_what_it_has_started():
+    _, seen = looks(Watchdog().heard(UNIT), 100.0, 200.0, stopped=True)
+    assert not seen[TERMINATE] and not seen[KILL]
+    assert seen[KILL_STARTED] == [102.0]
+
+
+def test_a_unit_in_hand_at_a_thaw_is_killed_a_tenth_of_a_second_later():
+    dog, _ = looks(Watchdog().heard(UNIT), 99.0, 110.0, stopped=True)
+    dog, intervention = dog.look(110.0, stopped=False)
+    assert intervention is LEAVE
+    _, seen = looks(dog, 110.01, 111.0, step_s=0.01)
+    assert not seen[TERMINATE]
+    assert 110.05 < seen[KILL][0] < 110.1  # so that it has ended by then
+
+
+def test_a_thaw_in_time_shortens_nothing():
+    dog, _ = looks(Watchdog().heard(UNIT), 99.0, 100.5, stopped=True)
+    dog, _ = dog.look(100.5, stopped=False)
+    _, seen = looks(dog, 100.55, 103.0)
+    assert seen[KILL][0] == 102.0
+
+
+def test_a_hand_over_after_a_thaw_has_its_time():
+    dog, _ = looks(Watchdog().heard(UNIT), 99.0, 110.0, stopped=True)
+    dog, _ = dog.look(110.0, stopped=False)
+    _, seen = looks(dog.heard(HANDING_OVER), 110.05, 114.0)
+    assert seen[KILL][0] == 113.0
+
+
+def test_a_guardian_that_did_not_run_counts_from_when_it_runs_again():
+    dog, _ = Watchdog().heard(UNIT).look(99.0, stopped=False)
+    dog, intervention = dog.look(500.0, stopped=False)
+    assert intervention is LEAVE
+    _, seen = looks(dog, 500.01, 501.0, step_s=0.01)
+    assert seen[KILL][0] == 500.0 + AFTER_THAW_S
+
+
+def test_a_report_ends_all_reproach():
+    dog, _ = looks(Watchdog().heard(UNIT), 99.0, 101.5)
+    _, seen = looks(dog.heard(LeaseReport(term=1, lease_until_s=110.0, grace_s=1.0)), 101.5, 109.0)
+    assert not seen[TERMINATE] and not seen[KILL]
+    _, seen = looks(dog.heard(None), 101.5, 140.0)
+    assert not seen[TERMINATE] and not seen[KILL]
+
+
+@given(
+    lease_s=st.floats(50, 150),
+    budget_s=st.none() | st.floats(50, 150),
+    grace_s=st.floats(0.05, 10),
+    handing_over=st.booleans(),
+    stops=st.lists(st.booleans(), min_size=400, max_size=400),
+)
+def test_no_running_worker_outlives_its_time_and_looks_are_planned_when_they_are_due(
+    lease_s, budget_s, grace_s, handing_over, stops
+):
+    report = LeaseReport(1, lease_s, grace_s, budget_s, handing_over)
+    dog, at_s, ran_s, asked = Watchdog().heard(report), 40.0, 0.0, 0
+    for stopped in stops:
+        dog, intervention = dog.look(at_s, stopped=stopped)
+        asked += intervention is TERMINATE
+        assert not (stopped and intervention in (TERMINATE, KILL))
+        if intervention is KILL:
+            assert at_s >= report.ends_s
+            break
+        due_s = dog.due_s
+        assert due_s is not None and due_s > at_s
+        ran_s = ran_s + (due_s - at_s) if not stopped and at_s >= lease_s else 0.0
+        assert ran_s <= 3 * grace_s + AFTER_THAW_S + 0.05  # in a row, past the lease
+        at_s = due_s
+    assert asked <= 1
+
+
+# -- the worker's end of the link: what it reports, and that it never blocks the worker
 
 
 class FakeSession:
@@ -216,3 +354,151 @@ def test_of_several_terms_the_one_is_reported_whose_code_must_be_gone_first(guar
     assert guardian.reports()[-1]["lease_until_s"] == short.deadline
     guardian.link.forget_term(short)
     assert guardian.reports()[-1] == {"term": None}
+
+
+# -- finding and ending what a process has started
+
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
+PARENT = [
+    sys.executable,
+    "-c",
+    f"import subprocess, time; subprocess.Popen({SLEEPER!r}); time.sleep(600)",
+]
+WITHOUT_ITS_FIRST_THREAD = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+SPARING = f"""
+import os, subprocess, time
+from leaderq.running.descendants import children_of, descendants_of, end_all
+parent = subprocess.Popen({PARENT!r}, start_new_session=True)
+while not descendants_of(parent.pid):
+    time.sleep(0.01)
+assert end_all(os.getpid(), within_s=60, but=parent.pid)
+assert not descendants_of(parent.pid)
+try:
+    raise SystemExit(parent.wait(0.5))  # the time in which it would have died
+except subprocess.TimeoutExpired:
+    parent.kill()
+"""
+CUT_NAME = "начисление".encode()[:15]
+"""As the system cuts the name of a program: within a letter."""
+NAMED = f"import time; open('/proc/self/comm', 'wb').write({CUT_NAME!r}); time.sleep(600)"
+NOT_OURS = """
+import sys
+from leaderq.running.descendants import StartedInTerm
+started = StartedInTerm(guardian=int(sys.argv[1]))
+started._since = 0
+print(len(started.kill_left()))
+"""
+
+
+def pids(processes: set[Started]) -> set[int]:
+    return {one.pid for one in processes}
+
+
+def test_children_of_children_are_found_and_killed():
+    with subprocess.Popen(PARENT) as parent:
+        below = eventually(lambda: descendants_of(parent.pid))
+        assert pids(below) == children_of(parent.pid)
+        assert parent.pid in pids(descendants_of(os.getpid()))
+        assert kill(below) == below
+        eventually(lambda: not descendants_of(parent.pid))
+        assert parent.poll() is None
+        parent.kill()
+
+
+def test_a_process_that_goes_while_it_is_looked_at_has_no_children():
+    for _ in range(200):
+        with subprocess.Popen(["sleep", "600"]) as process:
+            reaper = threading.Thread(target=process.wait)
+            reaper.start()
+            process.kill()
+            while Path(f"/proc/{process.pid}").exists():
+                assert children_of(process.pid) == set()
+            reaper.join()
+
+
+def test_a_process_whose_first_thread_has_ended_is_not_dead():
+    with subprocess.Popen([sys.executable, "-c", WITHOUT_ITS_FIRST_THREAD]) as process:
+        stat = Path(f"/proc/{process.pid}/stat")
+        eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
+        assert process.poll() is None
+        found = {one for one in descendants_of(os.getpid()) if one.pid == process.pid}
+        killed = kill(found)
+        process.kill()
+        assert pids(killed) == {process.pid}
+
+
+def test_a_process_whose_name_is_cut_within_a_letter_is_found_like_any_other():
+    with subprocess.Popen([sys.executable, "-c", NAMED]) as process:
+        eventually(lambda: Path(f"/proc/{process.pid}/comm").read_bytes() == CUT_NAME + b"\n")
+        try:
+            found = {one for one in descendants_of(os.getpid()) if one.pid == process.pid}
+            assert kill(found) == found != set()
+            assert process.wait() == -9
+        finally:
+            process.kill()
+
+
+def test_a_group_is_killed_whole_whoever_a_listing_has_missed(monkeypatch):
+    with subprocess.Popen(PARENT, start_new_session=True) as parent:
+        eventually(lambda: descendants_of(parent.pid))
+        missed = descendants_of(parent.pid)
+        listed = {one for one in descendants_of(os.getpid()) if one.pid == parent.pid}
+        monkeypatch.setattr(descendants, "_below", lambda root: [(one.pid, one) for one in listed])
+        assert descendants.kill_below(os.getpid()) == listed
+        monkeypatch.undo()
+        eventually(lambda: not descendants.send(missed, 0))
+
+
+def test_who_is_spared_lives_on_and_what_it_has_started_does_not():
+    with subprocess.Popen([sys.executable, "-c", SPARING]) as root:
+        assert root.wait() == 0
+
+
+def test_a_number_that_another_process_bears_by_now_is_left_alone():
+    with subprocess.Popen(SLEEPER) as other:
+        known = eventually(
+            lambda: {one for one in descendants_of(os.getpid()) if one.pid == other.pid}
+        )
+        former = {one._replace(began=one.began - 1) for one in known}
+        assert kill(former) == set()
+        assert other.poll() is None
+        other.kill()
+
+
+def test_only_what_was_started_in_the_term_is_ended():
+    with subprocess.Popen(SLEEPER) as before:
+        began = next(one.began for one in descendants_of(os.getpid()) if one.pid == before.pid)
+        eventually(lambda: StartedInTerm(guardian=0)._since > began)
+        started = StartedInTerm(guardian=0)
+        with subprocess.Popen(PARENT) as within:
+            below = eventually(lambda: descendants_of(within.pid))
+            assert pids(started.kill_left()) == {within.pid} | pids(below)
+            assert within.wait() == -9
+        assert before.poll() is None
+        assert started.kill_left() == set()
+        before.kill()
+
+
+def test_the_helpers_of_multiprocessing_live_on():
+    started = StartedInTerm(guardian=0)
+    context = multiprocessing.get_context("spawn")
+    lock = context.Lock()  # starts the resource tracker
+    tracker = multiprocessing.resource_tracker._resource_tracker._pid
+    assert tracker in children_of(os.getpid())
+    assert tracker not in pids(started.kill_left())
+    assert tracker in pids(descendants_of(os.getpid()))
+    del lock
+
+
+def test_a_guardian_that_is_not_our_parent_any_more_is_not_searched():
+    with subprocess.Popen(PARENT, start_new_session=True) as stranger:
+        below = eventually(lambda: descendants_of(stranger.pid))
+        inner = [sys.executable, "-c", NOT_OURS, str(stranger.pid)]
+        found = subprocess.run(inner, check=True, capture_output=True, text=True).stdout
+        kill(below)
+        stranger.kill()
+    assert found == "0\n"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import threading
 from collections.abc import Iterator
-from concurrent.futures import InvalidStateError
 from functools import partial
 from typing import Any
 
@@ -13,19 +14,6 @@ from held import WAIT_S, Clock, Held, Told
 
 from leaderq.errors import ConfigurationError, WouldDeadlock
 from leaderq.singular import SingularUpdateQueue
-
-
-def test_an_error_reaches_the_ticket_and_the_listener_and_the_queue_goes_on() -> None:
-    told = Told()
-    with SingularUpdateQueue(lambda n: 1 / n, on_error=told) as queue:
-        ticket = queue.submit(0)
-        assert isinstance(ticket.exception(), ZeroDivisionError)
-        with pytest.raises(ZeroDivisionError):
-            ticket.result()
-        assert told.errors == [(0, ticket.exception())]
-        assert queue.submit(2).result() == 0.5
-    assert queue.stats().failed == 1
-    assert queue.stats().applied == 1
 
 
 @pytest.mark.parametrize("error", [RuntimeError("broken listener"), SystemExit(3)])
@@ -141,28 +129,6 @@ def test_a_callback_that_fails_is_logged_and_the_rest_are_called(
     assert "callback of a request failed" in caplog.text
 
 
-def test_its_outcome_is_the_writers_to_set() -> None:
-    with SingularUpdateQueue(lambda n: n) as queue:
-        ticket = queue.submit(1)
-        assert ticket.result() == 1
-        with pytest.raises(InvalidStateError):
-            ticket.set_result(2)
-        with pytest.raises(InvalidStateError):
-            ticket.set_exception(ValueError())
-        assert ticket.result() == 1
-        assert "FINISHED" in repr(ticket) or "finished" in repr(ticket)
-
-
-def test_a_queue_at_rest_shows_nothing() -> None:
-    queue = SingularUpdateQueue(lambda n: n, name="q")
-    assert (queue.depth, queue.stats().oldest_age_s) == (0, 0.0)
-    assert repr(queue) == "<SingularUpdateQueue 'q', new, 0 waiting>"
-    queue.submit(1).result()
-    assert repr(queue) == "<SingularUpdateQueue 'q', working, 0 waiting>"
-    queue.close()
-    assert repr(queue) == "<SingularUpdateQueue 'q', closed, 0 waiting>"
-
-
 def test_the_oldest_has_waited_since_the_writer_began_what_it_has_in_hand(clock: Clock) -> None:
     held = Held()
     with SingularUpdateQueue(held) as queue:
@@ -217,22 +183,6 @@ def test_an_outcome_becomes_a_request_of_the_next_and_a_ticket_goes_along() -> N
     assert (first.stats().applied, second.stats().applied) == (2, 2)
 
 
-@pytest.mark.parametrize("max_batch", [None, 3])
-def test_three_in_a_row_keep_the_order(max_batch: int | None) -> None:
-    applied: list[int] = []
-    whole = (lambda batch: batch) if max_batch else (lambda n: n)
-    first = SingularUpdateQueue(whole, max_batch=max_batch, capacity=3)  # type: ignore[call-overload]
-    second = SingularUpdateQueue(whole, max_batch=max_batch, capacity=2)  # type: ignore[call-overload]
-    third = SingularUpdateQueue(applied.append, capacity=1)
-    first.then(second).then(third)
-    with third, second, first:
-        tickets = [first.submit(number) for number in range(100)]
-        for number in range(100, 200):
-            first.post(number)
-        assert {ticket.result() for ticket in tickets} == {None}
-    assert applied == list(range(200))
-
-
 def test_an_error_in_a_later_queue_reaches_the_ticket_and_that_queues_listener() -> None:
     first_told, second_told = Told(), Told()
     first = SingularUpdateQueue(lambda n: n, on_error=first_told)
@@ -251,3 +201,53 @@ def test_a_ring_of_queues_is_refused() -> None:
     for queue in queues:
         with pytest.raises(ConfigurationError, match="ring"):
             queues[2].then(queue)
+
+
+# -- users who do what the documentation does not mention: a queue takes it, or says so at once
+
+
+class Rude(BaseException):
+    """Not an Exception, and nothing that anybody expects."""
+
+
+@pytest.mark.parametrize("kind", [Rude, GeneratorExit, asyncio.CancelledError, StopIteration])
+def test_whatever_a_handler_raises_reaches_its_caller_and_the_queue_goes_on(
+    kind: type[BaseException],
+) -> None:
+    raised = kind()
+
+    def handle(request: str) -> str:
+        if request == "rude":
+            raise raised
+        return request
+
+    async def use() -> None:
+        with pytest.raises((type(raised), RuntimeError)) as caught:
+            await asyncio.wait_for(queue.call("rude"), WAIT_S)
+        assert type(raised) in (type(caught.value), type(caught.value.__cause__))
+        assert await queue.call("next") == "next"
+
+    with SingularUpdateQueue(handle, on_error=(told := Told())) as queue:
+        future = queue.submit("rude")
+        error = future.exception(WAIT_S)
+        assert raised in (error, getattr(error, "__cause__", None))
+        assert queue.submit("next").result(WAIT_S) == "next"
+        asyncio.run(use())
+    assert queue.failure is None
+    assert [kind for _, kind in told.kinds] == [type(raised)] * 2
+
+
+@pytest.mark.parametrize("wrong", [-1.0, math.nan, "1", True])
+def test_what_is_no_time_is_refused_whether_the_queue_is_full_or_not(wrong: Any) -> None:
+    with SingularUpdateQueue(lambda request: request, capacity=1) as queue:
+        for ask in (queue.post, queue.submit):
+            with pytest.raises(ConfigurationError, match="timeout_s"):
+                ask("a", timeout_s=wrong)  # type: ignore[operator]
+            with pytest.raises(ConfigurationError, match="deadline_s"):
+                ask("a", deadline_s=wrong)  # type: ignore[operator]
+        with pytest.raises(ConfigurationError, match="timeout_s"):
+            queue.close(timeout_s=wrong)
+        for ask_async in (queue.apost, queue.call):
+            with pytest.raises(ConfigurationError, match="timeout_s"):
+                asyncio.run(ask_async("a", timeout_s=wrong))  # type: ignore[arg-type]
+        assert queue.stats().accepted == 0

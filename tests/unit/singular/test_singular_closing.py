@@ -1,45 +1,24 @@
-"""Closing: drain or cancel, with a time-out, from any thread, as often as wanted; and forks."""
+"""Deadlines, a bounded queue, closing, asyncio, forks."""
 
 from __future__ import annotations
 
-import logging
+import asyncio
 import os
+import queue as std
 import subprocess
 import sys
-from concurrent.futures import CancelledError, wait
+import threading
+from concurrent.futures import CancelledError
+from typing import Any
 
 import pytest
 from forks import in_child
-from held import WAIT_S, Held, Told, in_thread
+from held import WAIT_S, Clock, Held, Told, in_thread
+from tasks import until
 
-from leaderq.errors import QueueClosed, RequestCancelled
-from leaderq.singular import SingularUpdateQueue
-
-
-@pytest.mark.parametrize("max_batch", [None, 10])
-def test_closing_without_draining_cancels_what_is_not_begun(
-    max_batch: int | None, caplog: pytest.LogCaptureFixture
-) -> None:
-    held, told = Held(), Told()
-    handler = (lambda batch: [held(one) for one in batch]) if max_batch else held
-    queue = SingularUpdateQueue(handler, on_error=told, name="q", max_batch=max_batch)  # type: ignore[call-overload]
-    first = queue.submit("a")
-    assert held.begun.wait(WAIT_S)
-    ticket, own = queue.submit("b"), queue.submit("own")
-    queue.post("c")
-    own.cancel()
-    with caplog.at_level(logging.WARNING, logger="leaderq"):
-        assert not queue.close(drain=False, timeout_s=0)
-    with pytest.raises(CancelledError):
-        ticket.result()
-    assert told.kinds == [("b", RequestCancelled), ("c", RequestCancelled)]
-    assert "requests cancelled name=q count=3" in caplog.text
-    assert not wait([ticket, own], timeout=0).not_done
-    held.go.set()
-    assert queue.close()
-    assert first.result() == "a"
-    stats = queue.stats()
-    assert (stats.accepted, stats.applied, stats.cancelled, stats.depth) == (4, 1, 3, 0)
+from leaderq.errors import DeadlineExceeded, QueueClosed, QueueFull
+from leaderq.singular import SingularUpdateQueue, mailbox
+from leaderq.testing import eventually
 
 
 @pytest.mark.parametrize("drain", [True, False])
@@ -162,3 +141,261 @@ def test_a_child_is_refused_and_the_parent_goes_on(capacity: int | None) -> None
         queue.post("d")
         held.go.set()
     assert held.applied == ["a", "b", "d"]
+
+
+# -- A request that is not begun by its deadline is not begun at all, and nobody is left to guess
+
+
+def test_the_queue_may_have_a_deadline_for_all(clock: Clock) -> None:
+    held, told = Held(), Told()
+    with SingularUpdateQueue(held, on_error=told, deadline_s=5) as queue:
+        queue.post("a")
+        assert held.begun.wait(WAIT_S)
+        queue.post("b")
+        queue.post("c", deadline_s=50)
+        clock.at_s += 6
+        held.go.set()
+    assert held.applied == ["a", "c"]
+    assert told.kinds == [("b", DeadlineExceeded)]
+    assert told.errors[0][1].late_s == 1  # type: ignore[attr-defined]
+
+
+def test_who_waits_learns_of_a_missed_deadline_though_the_writer_is_busy() -> None:
+    held, told = Held(), Told()
+    with SingularUpdateQueue(held, on_error=told) as queue:
+        queue.post("a")
+        assert held.begun.wait(WAIT_S)
+        for timeout in (None, WAIT_S):
+            with pytest.raises(DeadlineExceeded):
+                queue.submit("late", deadline_s=0.01).result(timeout)
+        assert told.errors == []  # it is told on the writer's thread
+        held.go.set()
+    assert held.applied == ["a"]
+    assert told.kinds == [("late", DeadlineExceeded)] * 2
+
+
+@pytest.mark.parametrize("timeout", [None, WAIT_S])
+def test_one_who_waits_beyond_the_deadline_gets_what_was_begun_in_time(
+    clock: Clock, timeout: float | None
+) -> None:
+    steps = threading.Semaphore(0)
+
+    def stepwise(letter: str) -> str:
+        assert steps.acquire(timeout=WAIT_S)
+        return letter
+
+    with SingularUpdateQueue(stepwise) as queue:
+        queue.post("a")
+        ticket = queue.submit("b", deadline_s=0.05)
+        thread, outcome = in_thread(ticket.result, timeout)
+        steps.release()
+        eventually(ticket.running)
+        clock.at_s += 6
+        assert not ticket.expire_if_due()
+        assert outcome == []
+        steps.release()
+        thread.join(WAIT_S)
+    assert outcome == ["b"]
+
+
+def test_a_deadline_of_zero_has_come_when_it_is_given(clock: Clock) -> None:
+    told = Told()
+    with SingularUpdateQueue(lambda n: n, on_error=told) as queue:
+        assert isinstance(queue.submit("a", deadline_s=0).exception(), DeadlineExceeded)
+    assert told.kinds == [("a", DeadlineExceeded)]
+
+
+# -- A bounded queue: who waits for room, who is refused, and in which order they get in
+
+
+class Steps:
+    """A handler that applies one request each time the test lets it."""
+
+    def __init__(self) -> None:
+        self.may = threading.Semaphore(0)
+        self.applied: list[Any] = []
+
+    def __call__(self, request: Any) -> None:
+        assert self.may.acquire(timeout=WAIT_S)
+        self.applied.append(request)
+
+
+def filled(handler: Any, **options: Any) -> SingularUpdateQueue[Any, Any]:
+    """A queue of capacity 4, with ``0`` in hand and 1 to 4 waiting."""
+    queue: SingularUpdateQueue[Any, Any] = SingularUpdateQueue(handler, capacity=4, **options)
+    queue.post(0)
+    eventually(lambda: queue.stats().in_hand == 1 and queue.depth == 0)
+    for number in range(1, 5):
+        queue.post(number)
+    return queue
+
+
+def test_a_queue_is_bounded_unless_it_is_told_otherwise() -> None:
+    assert SingularUpdateQueue(print).capacity == 10_000
+    assert SingularUpdateQueue(print, capacity=None).capacity is None
+
+
+def test_a_full_queue_refuses_at_once_if_it_shall_not_wait() -> None:
+    held = Held()
+    queue = filled(held, timeout_s=0)
+    for put in (queue.post, queue.submit):
+        with pytest.raises(QueueFull, match="4 requests") as caught:
+            put("late")
+        assert caught.value.capacity == 4
+        assert isinstance(caught.value, std.Full)
+    held.go.set()
+    assert queue.close()
+    assert held.applied == [0, 1, 2, 3, 4]
+    assert queue.stats().refused == 2
+    assert queue.stats().accepted == 5
+
+
+def test_producers_get_in_in_the_order_of_coming_and_nobody_overtakes() -> None:
+    steps = Steps()
+    queue = filled(steps)
+    threads = []
+    for number in range(5, 12):
+        threads.append(in_thread(queue.post, number)[0])
+        eventually(lambda number=number: queue.stats().waiting == number - 4)
+    for _ in range(3):
+        steps.may.release()
+        with pytest.raises(QueueFull):
+            queue.post("newcomer", timeout_s=0)
+    steps.may.release(20)
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert queue.close()
+    assert steps.applied == list(range(12))
+
+
+def test_never_more_than_the_capacity_wait_however_many_come_at_once() -> None:
+    held = Held()
+    queue = SingularUpdateQueue(held, capacity=5, timeout_s=0)
+    queue.post("in hand")
+    assert held.begun.wait(WAIT_S)
+    for _ in range(200):
+        begin = threading.Barrier(8)
+        crowd = [
+            in_thread(lambda begin=begin: (begin.wait(WAIT_S), queue.post("x"))) for _ in range(8)
+        ]
+        for thread, _ in crowd:
+            thread.join(WAIT_S)
+        assert queue.depth == 5
+    held.go.set()
+    assert queue.close()
+    assert queue.stats().accepted == 6
+
+
+def test_closing_refuses_who_waits_for_room() -> None:
+    held = Held()
+    queue = filled(held)
+    thread, outcome = in_thread(queue.submit, "late")
+    eventually(lambda: queue.stats().waiting == 1)
+    assert not queue.close(timeout_s=0)
+    thread.join(WAIT_S)
+    assert isinstance(outcome[0], QueueClosed)
+    held.go.set()
+    assert queue.close()
+    assert held.applied == [0, 1, 2, 3, 4]
+    assert queue.stats().refused == 1
+
+
+@pytest.mark.parametrize("where", ["waiting", "putting"])
+def test_an_interrupt_withdraws_the_request_and_costs_no_room(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    held = Held()
+    queue = filled(held)
+    with monkeypatch.context() as patch:
+        if where == "waiting":
+            patch.setattr(mailbox.Waker, "wait", interrupted)
+        else:
+            held.go.set()
+            eventually(lambda: queue.depth == 0)
+            patch.setattr(queue._mailbox, "_put", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            queue.post("interrupted")
+    assert queue.stats().waiting == 0
+    held.go.set()
+    eventually(lambda: queue.depth == 0)
+    queue.post(5, timeout_s=0)
+    eventually(lambda: len(queue._mailbox._permits) == 4)
+    assert queue.close()
+    assert held.applied == [0, 1, 2, 3, 4, 5]
+
+
+# -- in asyncio: tickets can be awaited, and a full queue does not block the loop
+
+
+def test_a_ticket_can_be_awaited_gathered_and_wrapped() -> None:
+    async def use(queue: SingularUpdateQueue[int, int]) -> None:
+        assert await queue.submit(1) == 2
+        assert await asyncio.wrap_future(queue.submit(2)) == 3
+        assert await asyncio.gather(*(queue.submit(number) for number in range(50))) == list(
+            range(1, 51)
+        )
+        assert await asyncio.wait_for(queue.submit(3), WAIT_S) == 4
+        assert await queue.call(5) == 6
+
+    with SingularUpdateQueue(lambda n: n + 1) as queue:
+        asyncio.run(use(queue))
+
+
+def test_cancelling_the_task_cancels_the_request_unless_it_is_begun() -> None:
+    held = Held()
+
+    async def use(queue: SingularUpdateQueue[str, str]) -> None:
+        tasks = [asyncio.create_task(queue.call(letter)) for letter in "abc"]
+        await asyncio.to_thread(held.begun.wait, WAIT_S)
+        tasks[1].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[1]
+        held.go.set()
+        assert await tasks[0] == "a"
+        assert await tasks[2] == "c"
+
+    with SingularUpdateQueue(held) as queue:
+        asyncio.run(use(queue))
+    assert held.applied == ["a", "c"]
+    assert queue.stats().cancelled == 1
+
+
+def test_the_loop_goes_on_while_a_call_waits_for_room() -> None:
+    held = Held()
+
+    async def use(queue: SingularUpdateQueue[int, int]) -> None:
+        tasks = [asyncio.create_task(queue.call(number)) for number in range(6)]
+        await until(lambda: held.begun.is_set() and queue.stats().waiting == 6 - 2 - 1)
+        with pytest.raises(QueueFull):
+            await queue.call(9, timeout_s=0.001)
+        with pytest.raises(QueueFull):
+            await queue.call(9, timeout_s=0)
+        held.go.set()
+        assert await asyncio.gather(*tasks) == list(range(6))
+
+    with SingularUpdateQueue(held, capacity=2) as queue:
+        asyncio.run(use(queue))
+    assert sorted(held.applied) == list(range(6))
+
+
+def test_a_task_cancelled_while_it_waits_for_room_leaves_nothing_behind() -> None:
+    held = Held()
+
+    async def use(queue: SingularUpdateQueue[str, str]) -> None:
+        queue.post("a")
+        await asyncio.to_thread(held.begun.wait, WAIT_S)
+        queue.post("b")
+        task = asyncio.create_task(queue.call("c"))
+        await until(lambda: queue.stats().waiting)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert queue.stats().waiting == 0
+
+    with SingularUpdateQueue(held, capacity=1) as queue:
+        asyncio.run(use(queue))
+        held.go.set()
+    assert held.applied == ["a", "b"]

@@ -19,11 +19,7 @@ class Asker:
     """Asks for room on a thread of its own."""
 
     def __init__(
-        self,
-        capacity: Capacity,
-        items: int,
-        size: int = 0,
-        timeout_s: float = LONG_S,
+        self, capacity: Capacity, items: int, size: int = 0, timeout_s: float = LONG_S
     ) -> None:
         self.items, self.size = items, size
         self.answer: bool | BaseException | None = None

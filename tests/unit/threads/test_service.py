@@ -53,18 +53,6 @@ class TestRepeatingService(StartStopContract):
         return Subject(service.start, service.stop, threads_named(NAME), service.wake)
 
 
-def test_only_the_first_start_says_that_it_started() -> None:
-    work = Work()
-    service = Service(NAME, work.run)
-    assert service.start() is True
-    assert service.start() is False
-    assert service.is_running
-    assert service.stop() is True
-    assert service.start() is False
-    assert not service.is_running
-    assert work.runs == 1
-
-
 def test_once_stopped_no_wait_blocks() -> None:
     answers: list[bool] = []
 
@@ -79,17 +67,6 @@ def test_once_stopped_no_wait_blocks() -> None:
     assert answers == [False, False, False]
 
 
-def test_its_thread_has_its_name_and_does_not_keep_the_process_alive() -> None:
-    seen: list[tuple[str, bool]] = []
-
-    def run(_service: Service) -> None:
-        seen.append((threading.current_thread().name, threading.current_thread().daemon))
-
-    service = Service(NAME, run)
-    service.start()
-    eventually(lambda: seen == [(NAME, True)])
-
-
 def test_a_function_that_has_returned_is_not_called_again() -> None:
     calls: list[Service] = []
     service = Service(NAME, calls.append)
@@ -99,24 +76,6 @@ def test_a_function_that_has_returned_is_not_called_again() -> None:
     assert service.stop() is True
     assert calls == [service]
     assert service.error is None
-
-
-def test_a_stop_between_the_start_and_the_first_line_runs_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    work = Work()
-    service = Service(NAME, work.run)
-    really_run = threading.Thread.run
-
-    def run(thread: threading.Thread) -> None:
-        if thread.name == NAME:
-            service.stop(0)
-        really_run(thread)
-
-    monkeypatch.setattr(threading.Thread, "run", run)
-    assert service.start()
-    assert service.stop()
-    assert work.runs == 0
 
 
 def test_a_stop_in_the_middle_of_a_start_does_not_wait_for_it(
@@ -188,8 +147,7 @@ def test_a_stop_with_a_time_limit_tells_whether_it_has_ended() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("broken"), SystemExit(3), KeyboardInterrupt()])
 def test_what_it_raises_is_kept_told_and_logged(
-    error: BaseException,
-    caplog: pytest.LogCaptureFixture,
+    error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[tuple[BaseException, bool]] = []
 

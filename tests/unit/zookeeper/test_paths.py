@@ -1,9 +1,18 @@
+"""Paths and addresses as people write them."""
+
 from __future__ import annotations
 
 import pytest
 
 from leaderq.errors import ConfigurationError
-from leaderq.zookeeper.paths import is_at_or_below, join, name_of, parent_of, validated_path
+from leaderq.zookeeper.paths import (
+    is_at_or_below,
+    join,
+    name_of,
+    parent_of,
+    parsed_address,
+    validated_path,
+)
 
 
 @pytest.mark.parametrize("path", ["/", "/a", "/a/b", "/a.b/..c", "/é", "/a b"])
@@ -65,3 +74,42 @@ def test_paths_are_joined_and_taken_apart() -> None:
 )
 def test_a_path_is_below_another_part_by_part(path: str, other: str, is_below: bool) -> None:
     assert is_at_or_below(path, other) is is_below
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts", "chroot"),
+    [
+        ("zk", "zk:2181", ""),
+        ("zk:2182", "zk:2182", ""),
+        ("zk/", "zk:2181", ""),
+        ("a:1, b:2/app", "a:1,b:2", "/app"),
+        ("a:1,b/app/x/", "a:1,b:2181", "/app/x"),
+        ("[::1]:2181", "[::1]:2181", ""),
+        ("[fe80::1]/app", "[fe80::1]:2181", "/app"),
+    ],
+)
+def test_an_address_is_read_as_people_write_it(text: str, hosts: str, chroot: str) -> None:
+    address = parsed_address(text)
+    assert (address.hosts, address.chroot) == (hosts, chroot)
+    assert parsed_address(str(address)) == address
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("", "empty address"),
+        ("a:zero", "no usable port in 'a:zero'"),
+        ("a b:1", "no usable host name in 'a b:1'"),
+        ("::1", "put an IPv6 address in brackets"),
+        ("a:1/x,b:2", "once, behind the last address"),
+        ("a:1//x", "no usable chroot"),
+        ("a:1/x/../y", "no usable chroot"),
+        ("a:1/\x01", "control"),
+    ],
+)
+def test_a_malformed_address_is_refused_with_value_and_remedy(text: str, hint: str) -> None:
+    """More of them: ``config/test_kinds_of_values.py``."""
+    with pytest.raises(ConfigurationError) as caught:
+        parsed_address(text)
+    assert hint in str(caught.value)
+    assert str(caught.value).startswith(("the ZooKeeper address ", "znode path "))

@@ -111,10 +111,7 @@ def test_after_a_reconnection_each_watch_is_set_once_and_its_holders_read_again(
     server.add("/a", TREE, other)
     del server.sent[:], server.answers[:]
     server.watches.restore()
-    assert server.sent == [
-        (AddWatch("/chroot/a", NODE), "/a"),
-        (AddWatch("/chroot/a", TREE), "/a"),
-    ]
+    assert server.sent == [(AddWatch("/chroot/a", NODE), "/a"), (AddWatch("/chroot/a", TREE), "/a")]
     server.work()
     assert (first, second, other) == ([], [], [])
     server.answers[0].set_result(True)

@@ -1,13 +1,21 @@
-"""The bytes, as Apache ZooKeeper's jute records lay them out."""
+"""The bytes, as ZooKeeper's jute records lay them out; errors, and answers as they arrive."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import struct
+from collections.abc import Callable
 
+import kazoo.exceptions as theirs
 import pytest
+from kazoo.exceptions import NoNodeError
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from leaderq import errors
+from leaderq.errors import NoNode
 from leaderq.zookeeper import wire
+from leaderq.zookeeper.requests import Answer, Reply
+from leaderq.zookeeper.translation import NotSent, error_of, translated
 from leaderq.zookeeper.wire import (
     AddWatch,
     Check,
@@ -178,3 +186,132 @@ def test_only_what_is_created_with_a_number_may_end_in_a_slash() -> None:
     MultiRead([GetData("/f"), GetChildren("/g")], server_path)
     expected = [("/a/", True), *((f"/{name}", False) for name in "bcdefg")]
     assert asked == expected
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (theirs.NoNodeError, errors.NoNode),
+        (theirs.NodeExistsError, errors.NodeExists),
+        (theirs.BadVersionError, errors.BadVersion),
+        (theirs.NotEmptyError, errors.NotEmpty),
+        (theirs.ConnectionLoss, errors.ConnectionLost),
+        (NotSent, errors.NotConnected),
+        (theirs.SessionExpiredError, errors.SessionExpired),
+        (theirs.ConnectionClosedError, errors.SessionClosed),
+        (theirs.SessionMovedError, errors.ConnectionLost),
+        (theirs.NoAuthError, errors.NoPermission),
+        (theirs.AuthFailedError, errors.AccessRefused),
+        (RuntimeError, errors.ZooKeeperError),
+    ],
+)
+def test_each_error_of_kazoo_has_one_of_ours(
+    theirs: type[Exception], ours: type[Exception]
+) -> None:
+    cause = theirs()
+    error = translated(cause, "/a/b", 3)
+    assert type(error) is ours
+    assert error.__cause__ is cause
+    assert "/a/b" in str(error)
+
+
+def test_a_refusal_of_one_znode_is_a_refusal_of_access_with_its_path() -> None:
+    error = translated(theirs.NoAuthError(), "/a")
+    assert isinstance(error, errors.AccessRefused)
+    assert isinstance(error, errors.ZooKeeperError)
+    assert error.path == "/a"
+
+
+def test_nothing_sent_is_also_a_lost_connection() -> None:
+    assert issubclass(errors.NotConnected, errors.ConnectionLost)
+
+
+def test_a_server_that_is_too_old_is_told_the_version_that_is_needed() -> None:
+    """Persistent watches and multiRead came with 3.6."""
+    assert "3.6 or newer" in str(translated(theirs.UnimplementedError()))
+
+
+def test_our_own_errors_pass_unchanged() -> None:
+    error = errors.NoNode("x")
+    assert translated(error) is error
+
+
+def test_a_code_in_a_multi_becomes_its_error_with_path_and_index() -> None:
+    error = error_of(Failed(-110), "/a", 2)
+    assert isinstance(error, errors.NodeExists)
+    assert (error.path, error.index) == ("/a", 2)
+
+
+class Jobs:
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], object]] = []
+
+    def run(self) -> None:
+        while self.waiting:
+            self.waiting.pop(0)()
+
+
+def made() -> tuple[Jobs, Answer[int], Reply[int]]:
+    jobs = Jobs()
+    answer: Answer[int] = Answer(jobs.waiting.append)
+    return jobs, answer, Reply(answer, int, lambda exc: translated(exc, "/a"))
+
+
+def test_a_reply_is_converted_and_callbacks_wait_for_their_thread() -> None:
+    jobs, answer, reply = made()
+    heard: list[object] = []
+    answer.add_done_callback(heard.append)
+    reply.set("7")
+    assert answer.result(0) == 7
+    assert heard == []
+    jobs.run()
+    assert heard == [answer]
+
+
+def test_of_several_requests_with_one_answer_the_last_reply_is_it_or_any_error() -> None:
+    for error in (None, NoNodeError()):
+        _, answer, last = made()
+        former = Reply(answer, last.convert, last.translate, is_last=False)
+        former.set("7")
+        assert not answer.done()
+        if error is None:
+            former.set("8")
+        else:
+            former.set_exception(error)
+        last.set("9")
+        if error is None:
+            assert answer.result(0) == 9
+        else:
+            assert isinstance(answer.exception(0), NoNode)
+
+
+def test_an_error_of_kazoo_arrives_as_ours() -> None:
+    _, answer, reply = made()
+    reply.set_exception(NoNodeError())
+    error = answer.exception(0)
+    assert isinstance(error, NoNode)
+    assert error.path == "/a"
+    assert isinstance(error.__cause__, NoNodeError)
+
+
+def test_late_and_repeated_replies_are_harmless() -> None:
+    _, answer, reply = made()
+    reply.set("1")
+    reply.set("2")
+    reply.set_exception(NoNodeError())
+    assert answer.result(0) == 1
+
+
+def test_a_reply_to_a_cancelled_request_is_harmless_and_waiters_wake() -> None:
+    _, answer, reply = made()
+    assert answer.cancel()
+    assert answer.cancel()
+    reply.set("1")
+    reply.set_exception(NoNodeError())
+    assert concurrent.futures.wait([answer], timeout=0).done == {answer}
+
+
+def test_a_reply_that_cannot_be_converted_fails_the_request_and_nothing_else() -> None:
+    _, answer, reply = made()
+    reply.set("no number")
+    assert "ValueError" in str(answer.exception(0))

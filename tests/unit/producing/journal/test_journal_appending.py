@@ -1,6 +1,4 @@
-"""A journal in use: records in, records out, in order; durable as the policy says; one opener;
-limits kept.
-"""
+"""A journal in use: records in and out, in order; durable as the policy says; limits kept."""
 
 from __future__ import annotations
 
@@ -21,33 +19,15 @@ from leaderq.errors import (
     JournalFull,
     JournalLocked,
     JournalRecordTooLarge,
+    WouldDeadlock,
 )
-from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal
+from leaderq.producing.journal import NO_SYNC, Every, Interval, Journal
 from leaderq.testing import eventually
-
-POLICIES = [EVERY_ITEM, Every(10), Interval(0.02), NO_SYNC]
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     return tmp_path / "journal"
-
-
-@pytest.mark.parametrize("policy", POLICIES, ids=repr)
-def test_what_was_appended_is_read_in_order_after_reopening(place, policy):
-    wanted = [b"", b"\0" * 40, bytes(range(256)), b"x" * 5000, *(b"%d" % n for n in range(300))]
-    with Journal(place, sync=policy, segment_bytes=8192) as journal:
-        ids = [journal.append(payload) for payload in wanted]
-        assert payloads(journal) == wanted
-    with Journal(place, sync=policy) as journal:
-        assert (
-            [entry.id for entry in journal.read(max_items=1000)]
-            == ids
-            == list(range(1, len(wanted) + 1))
-        )
-        assert payloads(journal) == wanted
-        assert journal.report.was_clean
-        assert journal.report.records == len(wanted) == journal.depth
 
 
 def test_callers_in_many_threads_are_written_in_groups_and_each_keeps_its_order(place):
@@ -91,24 +71,6 @@ def test_every_item_is_synced_before_append_returns_and_every_n_once_in_n(place,
         assert journal.counters.fsyncs == 10
 
 
-def test_acknowledged_records_are_not_read_again_in_whatever_order(place):
-    with Journal(place) as journal:
-        journal.append_many([b"%d" % n for n in range(1, 11)])
-        assert journal.ack(5)
-        assert not journal.ack(5)
-        assert journal.ack_many([9, 7, 9]) == 2
-        assert journal.ack_to(2) == 2
-        assert journal.depth == 5
-        assert payloads(journal) == [b"3", b"4", b"6", b"8", b"10"]
-        assert [entry.id for entry in journal.read(4)] == [6, 8, 10]
-        with pytest.raises(ValueError, match="no record has had id 11 yet"):
-            journal.ack_many([3, 11])
-        assert journal.depth == 5
-    with Journal(place) as journal:
-        assert payloads(journal) == [b"3", b"4", b"6", b"8", b"10"]
-        assert journal.depth == 5
-
-
 def test_whole_segments_are_deleted_when_all_in_them_is_acknowledged(place):
     with Journal(place, segment_bytes=4096) as journal:
         ids = (
@@ -122,15 +84,11 @@ def test_whole_segments_are_deleted_when_all_in_them_is_acknowledged(place):
         eventually(lambda: journal.bytes_used < before)
         journal.ack_many(list(ids[0])[:2])
         assert payloads(journal) == [b"x" * 1000, *[b"z" * 1000] * 3]
+        with pytest.raises(ValueError, match="no record has had id 10 yet"):
+            journal.ack_many([3, 10])
     with Journal(place, segment_bytes=4096) as journal:
         assert payloads(journal) == [b"x" * 1000, *[b"z" * 1000] * 3]
         assert not journal.report.damages
-
-
-def test_a_second_opener_is_told_who_has_the_directory(place):
-    with Journal(place), pytest.raises(JournalLocked, match=f"open in process {os.getpid()}"):
-        Journal(place)
-    Journal(place).close()
 
 
 def test_the_lock_goes_with_a_killed_process(place):
@@ -283,3 +241,66 @@ def test_chores_and_interval_syncs_are_done_although_there_is_always_something_t
         finally:
             done.set()
             producer.join()
+
+
+# -- A journal called from where it cannot serve: the writer's own callbacks, and a forked child
+
+
+def test_a_callback_that_fails_stops_nothing_and_one_that_would_deadlock_is_told(place):
+    faults: list[BaseException] = []
+    with Journal(place) as journal:
+
+        def waits(*_: Any) -> None:
+            try:
+                journal.append(b"from within")
+            except WouldDeadlock as error:
+                faults.append(error)
+            journal.append_soon(b"in turn")
+            raise RuntimeError("of the user")
+
+        journal.append_soon(b"x", waits)
+        eventually(lambda: journal.depth == 2)
+        journal.flush()
+        assert len(faults) == 1
+        assert payloads(journal) == [b"x", b"in turn"]
+
+
+def test_a_callback_that_closes_the_journal_is_told_and_the_journal_stays_open(place):
+    told: list[BaseException] = []
+
+    def closes(*_: Any) -> None:
+        try:
+            journal.close()
+        except Exception as error:
+            told.append(error)
+
+    with Journal(place) as journal:
+        journal.append_soon(b"x", closes)
+        eventually(lambda: told)
+        assert [type(error) for error in told] == [WouldDeadlock]
+        assert "have another thread do that" in str(told[0])
+        assert journal.append(b"y") == 2
+        journal.append_soon(b"z", lambda *_: threading.Thread(target=closes).start())
+        eventually(lambda: not journal._lock.is_held)
+        assert len(told) == 1
+    with Journal(place) as journal:
+        assert payloads(journal) == [b"x", b"y", b"z"]
+
+
+def test_a_forked_child_neither_writes_nor_keeps_the_lock(place):
+    journal = Journal(place)
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            journal.append(b"from the child")
+        except JournalClosed:
+            os.write(writing, b"refused")
+        journal.close()
+        os._exit(0)
+    assert os.read(reading, 100) == b"refused"
+    os.waitpid(child, 0)
+    assert journal.append(b"from the parent") == 1
+    journal.close()
+    with Journal(place) as again:
+        assert payloads(again) == [b"from the parent"]
+    os.close(reading), os.close(writing)

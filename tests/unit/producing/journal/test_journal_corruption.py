@@ -15,7 +15,8 @@ from leaderq.producing.journal import Journal
 from leaderq.producing.journal.cursor import CursorFile, CursorState
 from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.records import HEAD_BYTES
-from leaderq.producing.journal.segments import HEADER_BYTES, SegmentHeader, segment_name
+from leaderq.producing.journal.recovery import LEAP
+from leaderq.producing.journal.segments import HEADER_BYTES, SegmentHeader, parse_name, segment_name
 from leaderq.testing import eventually
 
 SIZE = 100
@@ -321,3 +322,53 @@ def test_a_segment_that_somebody_deletes_while_the_journal_is_open_is_reported_a
         eventually(lambda: len(segments(place)) == 1)
     with Journal(place) as journal:
         assert not journal.report.damages
+
+
+# -- no id of a journal is given twice, whatever was set aside and whatever was lost
+
+SET_ASIDE = 10 * HEAD_BYTES
+
+
+@pytest.fixture
+def three_records(tmp_path: Path) -> Path:
+    with Journal(tmp_path / "journal", segment_bytes=4096) as journal:
+        for number in range(3):
+            journal.append(b"%d" % number)
+    return tmp_path / "journal"
+
+
+def name_of(three_records: Path, first_id: int) -> Path:
+    """A segment of this journal that begins with this id."""
+    (stamp,) = {known[1] for path in three_records.iterdir() if (known := parse_name(path.name))}
+    return three_records / segment_name(first_id, stamp)
+
+
+def lose_cursor(three_records: Path) -> None:
+    for path in three_records.iterdir():
+        if "cursor" in path.name:
+            path.unlink()
+
+
+def id_given(three_records: Path) -> int:
+    with Journal(three_records, segment_bytes=4096) as journal:
+        return journal.append(b"next")
+
+
+def test_after_a_file_was_set_aside_and_the_cursor_lost_ids_go_on_beyond_both(
+    three_records: Path,
+) -> None:
+    first = 3 * LEAP
+    segment = name_of(three_records, first)
+    segment.with_name(f"{segment.name}.bad").write_bytes(bytes(SET_ASIDE))
+    lose_cursor(three_records)
+    assert id_given(three_records) >= first + 10
+
+
+def test_the_ids_of_a_file_that_a_newer_version_wrote_are_not_given_again(
+    three_records: Path,
+) -> None:
+    first = 10_000
+    header = SegmentHeader(first, version=7).encode()
+    name_of(three_records, first).write_bytes(header + bytes(SET_ASIDE))
+    assert id_given(three_records) > first + 10
+    assert list(three_records.glob("*.bad"))

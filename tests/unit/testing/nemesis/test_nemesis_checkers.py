@@ -1,17 +1,22 @@
-"""Each checker on histories made by hand: what must be found is found, what is excused is not.
-
-Times are seconds; T is 6 s, so a lease lasts 4 s and a guardian that was frozen has 2 s. Worker 1
-is *a*, worker 2 *b*.
-"""
+"""Each checker on histories made by hand, and what is recorded by whom."""
 
 from __future__ import annotations
 
+import os
+from collections import Counter
+from itertools import islice
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leaderq import ILeaderCareer, LeaderCareer
+from leaderq.testing import term
+from leaderq.testing.nemesis import effect as record_effect
+from leaderq.testing.nemesis import faults as nemesis_faults
+from leaderq.testing.nemesis import history as recording
+from leaderq.testing.nemesis.careers import recorded
 from leaderq.testing.nemesis.checkers import (
     Bounds,
     check,
@@ -22,7 +27,8 @@ from leaderq.testing.nemesis.checkers import (
     paused_is_paused,
     register_never_falls_back,
 )
-from leaderq.testing.nemesis.history import History, Kind, Line, What
+from leaderq.testing.nemesis.faults import schedule
+from leaderq.testing.nemesis.history import History, Kind, Line, What, own_history, read
 
 BOUNDS = Bounds(timeout_s=6.0)
 
@@ -80,15 +86,6 @@ def test_fenced_writes_in_the_order_of_their_terms_pass_and_any_others_do_not(
     assert bool(register_never_falls_back(lines, BOUNDS)) == (terms != sorted(terms))
 
 
-def test_a_fenced_write_of_an_older_term_is_named_with_the_one_before() -> None:
-    (found,) = register_never_falls_back([accepted(4, 7), accepted(6, 8), accepted(9, 7)], BOUNDS)
-    assert found == "fenced write 9 of term 7 was accepted after write 6 of term 8"
-
-
-def test_fenced_writes_that_are_not_in_the_order_of_zookeeper_are_no_evidence() -> None:
-    assert register_never_falls_back([accepted(5, 1), accepted(5, 1)], BOUNDS)
-
-
 # -- nothing after the term
 
 
@@ -111,36 +108,6 @@ def test_whatever_a_term_does_after_the_next_ones_inauguration_is_found(late: Li
     assert "(process 1)" in found
     assert "after term 2 of b (process 2) was inaugurated" in found
     assert "0.200 s after it" in found
-
-
-def test_a_term_that_was_inaugurated_twice_is_found() -> None:
-    assert nothing_after_its_term([inaugurated(1, 1, 1), inaugurated(2, 1, 2)], BOUNDS)
-
-
-def test_many_effects_of_one_term_are_one_sentence() -> None:
-    late = [effect(5 + step / 10, 1, 1) for step in range(1, 30)]
-    (found,) = nothing_after_its_term([*CHANGE, *late], BOUNDS)
-    assert "29 effects" in found
-    assert "the last 2.900 s after it" in found
-
-
-@given(
-    terms=st.lists(st.integers(0, 4), min_size=2, max_size=6),
-    place=st.integers(0, 99),
-    who=st.integers(0, 99),
-)
-def test_one_late_effect_anywhere_is_found(terms: list[int], place: int, who: int) -> None:
-    lines: list[Line] = []
-    for number, effects in enumerate(terms, 1):
-        lines.append(inaugurated(len(lines), number, 1 + number % 2))
-        lines += [effect(len(lines) + step, number, 1 + number % 2) for step in range(effects)]
-    assert nothing_after_its_term(lines, BOUNDS) == []
-    begins = [position for position, line in enumerate(lines) if line.what is What.INAUGURATED]
-    dead = 1 + who % (len(terms) - 1)  # any term that has a successor
-    first = begins[dead] + 1  # behind its successor's inauguration
-    position = first + place % (len(lines) + 1 - first)
-    lines.insert(position, effect(500, dead, 1 + dead % 2))
-    assert len(nothing_after_its_term(lines, BOUNDS)) == 1
 
 
 # -- what is excused, and what is not
@@ -217,11 +184,6 @@ def test_no_other_fault_excuses_anything(kind: Kind) -> None:
 HEALED = [*CHANGE, happened(20, What.HEALED)]
 
 
-@pytest.mark.parametrize("sign", [unit(27.9, 2, 2), effect(27.9, 2, 2), inaugurated(27.9, 3, 1)])
-def test_whoever_works_in_time_leads_again(sign: Line) -> None:
-    assert led_again([*HEALED, sign, happened(99, What.LEADER)], BOUNDS) == []
-
-
 @pytest.mark.parametrize(
     "sign",
     [
@@ -237,13 +199,6 @@ def test_what_proves_no_leader_does_not_count(sign: Line) -> None:
     assert "all was healed at 20.000" in found
 
 
-def test_a_history_that_ends_too_early_proves_nothing() -> None:
-    assert led_again([*HEALED, happened(27.9, What.SAMPLE)], BOUNDS) == []
-    assert (
-        led_again([*HEALED, fault(27.9, Kind.BLACK_HOLE), happened(99, What.SAMPLE)], BOUNDS) == []
-    )
-
-
 # -- paused
 
 PAUSED = [*CHANGE, happened(10, What.PAUSED)]
@@ -257,11 +212,6 @@ def test_the_present_leader_has_heard_of_a_pause_within_a_time_out() -> None:
 
 def test_a_new_leader_begins_nothing_under_a_pause() -> None:
     assert paused_is_paused([*PAUSED, inaugurated(12, 3, 1), unit(12.01, 3, 1)], BOUNDS)
-
-
-def test_work_goes_on_when_the_pause_is_over() -> None:
-    lines = [*PAUSED, inaugurated(12, 3, 1), happened(17, What.RESUMED), unit(17.01, 3, 1)]
-    assert paused_is_paused(lines, BOUNDS) == []
 
 
 # -- left behind, flat
@@ -298,13 +248,6 @@ def test_what_grows_steadily_is_found_and_what_is_level_is_not(
     assert found.startswith(f"{what} of the worker of a (process 7) grew from")
 
 
-def test_a_worker_counts_from_its_first_connection_on() -> None:
-    connected, *waits = samples("threads", [5.0] * 9)
-    stands = samples("threads", [11.0] * 18)
-    assert flat([*waits, connected, *stands], BOUNDS) == []
-    assert flat([connected, *waits, *stands], BOUNDS)
-
-
 def test_a_history_is_checked_and_counted_as_it_stands_in_its_file(tmp_path) -> None:
     history = History(tmp_path / "history.jsonl")
     history.append(What.INAUGURATED, at=1, who="a", pid=1, term=1)
@@ -323,3 +266,94 @@ def test_a_history_is_checked_and_counted_as_it_stands_in_its_file(tmp_path) -> 
     assert report.counts["faults that failed"] == 1
     assert report.violations[0] in str(report)
     assert "seed=7" in str(report)
+
+
+# -- what is recorded by whom, and the schedule that a seed repeats
+
+
+@pytest.fixture
+def history(tmp_path, monkeypatch):
+    """The history of a worker of a nemesis: this process."""
+    monkeypatch.setenv(recording.FOLDER, str(tmp_path))
+    monkeypatch.setenv(recording.WORKER, str(os.getpid()))
+    own_history.cache_clear()
+    yield lambda: list(read(tmp_path / "history.jsonl"))
+    own_history().close()
+    own_history.cache_clear()
+
+
+class Billing(LeaderCareer):
+    def __init__(self):
+        self.calls = []
+
+    def inaugurate(self, term):
+        self.calls.append("inaugurate")
+
+    def execute(self, term):
+        self.calls.append("execute")
+        record_effect(term)
+
+    def handOver(self, term):  # noqa: N802
+        self.calls.append("handOver")
+
+
+class Bare(ILeaderCareer):
+    inaugurate = Billing.inaugurate
+    execute = Billing.execute
+    handOver = Billing.handOver  # noqa: N815
+    __init__ = Billing.__init__
+
+
+@pytest.mark.parametrize("career", [Billing, Bare])
+def test_every_stage_of_a_users_career_is_recorded_before_it_acts(career, history) -> None:
+    watched, seventh = recorded(career)(), term(number=7)
+    watched.inaugurate(seventh)
+    watched.execute(seventh)
+    seventh.ending.set()
+    watched.handOver(seventh)
+    assert watched.calls == ["inaugurate", "execute", "handOver"]
+    stages = [What.INAUGURATED, What.UNIT, What.EFFECT, What.HANDED_OVER]
+    assert [line.what for line in history()] == stages
+    assert {(line.term, line.pid) for line in history()} == {(7, os.getpid())}
+    assert type(watched).__name__ == career.__name__
+
+
+def rounds(seed: int, count: int = 6):
+    return list(islice(schedule(seed, 5.0), count))
+
+
+def test_a_seed_repeats_its_schedule_and_another_one_does_not() -> None:
+    assert rounds(7) == rounds(7)
+    assert rounds(7) != rounds(8)
+
+
+def test_every_kind_of_fault_comes_and_lasts_as_long_as_it_should() -> None:
+    faults = [fault for faults in rounds(7, 40) for fault in faults]
+    counts = Counter(fault.kind for fault in faults)
+    assert set(counts) == set(Kind)
+    assert max(counts.values()) <= 5 * min(counts.values())
+    lease_s = 2 / 3 * 5.0
+    assert all(fault.lasts_s > lease_s for fault in faults if fault.kind is Kind.LOSE_QUORUM)
+    assert all(fault.lasts_s >= 5.0 for fault in faults if fault.kind is Kind.PAUSE)
+    freezes = [fault.lasts_s for fault in faults if fault.kind is Kind.FREEZE_BOTH]
+    assert min(freezes) < lease_s < 5.0 < max(freezes)
+
+
+def request(operation: int, body: bytes) -> bytes:
+    return b"\0\0\0\1" + operation.to_bytes(4, "big") + body
+
+
+REQUESTS = {
+    Kind.LOSE_CREATE: request(1, b"/c/candidates/_c_123-latch-"),
+    Kind.LOSE_CLAIM: request(14, b'/c/term{"number":7,"stage":"inauguration","reason":null}'),
+    Kind.LOSE_RELEASE: request(14, b'/c/term{"number":7,"stage":"execution","reason":"step-down"}'),
+    Kind.LOSE_RENEWAL: request(14, b"/c/candidates/_c_123-latch-0000000001"),
+    Kind.LOSE_READ: request(22, b"/c/candidates"),
+}
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_the_request_whose_reply_is_lost_is_known_by_its_content(kind) -> None:
+    assert [other for other, body in REQUESTS.items() if nemesis_faults.REQUESTS[kind](body)] == [
+        kind
+    ]

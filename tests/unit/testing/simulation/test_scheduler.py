@@ -97,18 +97,6 @@ def test_a_lock_that_is_held_is_not_had_in_time(of: Any) -> None:
 
 
 @contract
-def test_its_owner_may_take_an_rlock_again(of: Any) -> None:
-    lock, had = of.RLock(), []
-    with lock, lock:
-        other = of.Thread(target=lambda: had.append(lock.acquire(blocking=False)))
-        other.start()
-        other.join()
-    assert had == [False]
-    with pytest.raises(RuntimeError):
-        lock.release()
-
-
-@contract
 def test_a_condition_wakes_those_who_wait(of: Any) -> None:
     changed, seen, values = of.Condition(), [], []
 
@@ -148,17 +136,6 @@ def test_an_event_is_heard_by_all_until_it_is_cleared(of: Any) -> None:
 
 
 @contract
-def test_a_semaphore_admits_so_many(of: Any) -> None:
-    room = of.Semaphore(2)
-    assert room.acquire()
-    assert room.acquire()
-    assert not room.acquire(blocking=False)
-    assert not room.acquire(timeout=0.01)
-    room.release()
-    assert room.acquire(timeout=1)
-
-
-@contract
 def test_a_queue_keeps_the_order_and_its_bound(of: Any) -> None:
     jobs, got = of.Queue(2), []
 
@@ -179,22 +156,6 @@ def test_a_queue_keeps_the_order_and_its_bound(of: Any) -> None:
     jobs.put(2)
     with pytest.raises(queue.Full):
         jobs.put(3, timeout=0.01)
-
-
-@contract
-def test_a_thread_has_values_of_its_own(of: Any) -> None:
-    own, seen = of.local(), []
-    own.value = 1
-
-    def look() -> None:
-        seen.append(hasattr(own, "value"))
-        own.value = 2
-
-    other = of.Thread(target=look)
-    other.start()
-    other.join()
-    assert seen == [False]
-    assert own.value == 1
 
 
 # -- processes and time ----------------------------------------------------------------------------

@@ -9,24 +9,10 @@ from kazoo.protocol.serialization import Create, Exists, GetData, Sync
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from leaderq.testing.simulation.ensemble import Hello, ServerAnswer
-from leaderq.zookeeper.wire import AddWatch
 
 
 def _ensemble(world: World, **options: Any) -> Any:
     return world.ensemble(3, tick_s=0.5, leader=2, **options)
-
-
-def test_answers_come_in_the_order_of_requests_and_events_before_the_change_is_read() -> None:
-    world = World()
-    client = Client(world, _ensemble(world), 0)
-    client.send(AddWatch("/", 1))
-    client.send(Create("/a", b"", OPEN_ACL_UNSAFE, 0))
-    client.send(GetData("/a", None))
-    client.send(Sync("/"))
-    client.send(Exists("/b", None))
-    world.run()
-    heard = [one[0] if isinstance(one, ServerAnswer) else one[:2] for one in client.heard[1:]]
-    assert heard == [1, (1, "/a"), 2, 3, 4, 5]
 
 
 def test_a_follower_that_is_behind_answers_with_what_it_has_until_it_syncs() -> None:
@@ -42,20 +28,6 @@ def test_a_follower_that_is_behind_answers_with_what_it_has_until_it_syncs() -> 
     ensemble.heal(0, 2)
     world.run()
     assert [one.error_code for one in reader.heard[-2:] if isinstance(one, ServerAnswer)] == [0, 0]
-
-
-def test_a_session_that_was_taken_up_elsewhere_is_hung_up_on_when_it_writes() -> None:
-    world = World()
-    ensemble = _ensemble(world)
-    former = Client(world, ensemble, 0)
-    present = Client(world, ensemble, 1, former.again())
-    assert present.granted.session_id == former.granted.session_id
-    assert former.exists("/zookeeper")  # a follower does not know
-    former.send(Create("/former", b"", OPEN_ACL_UNSAFE, 0))
-    world.run()
-    assert former.is_hung_up
-    assert present.create("/present").error_code == 0
-    assert not present.exists("/former")
 
 
 def test_what_is_committed_survives_the_leader() -> None:

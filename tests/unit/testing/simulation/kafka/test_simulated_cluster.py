@@ -12,11 +12,7 @@ from simulated_time import ManualTime
 
 from leaderq.kafka import Partition
 from leaderq.kafka.record import Record
-from leaderq.testing.simulation.kafka.cluster import (
-    BrokerCluster,
-    ClusterSettings,
-    ProducedPart,
-)
+from leaderq.testing.simulation.kafka.cluster import BrokerCluster, ClusterSettings, ProducedPart
 from leaderq.testing.simulation.kafka.consumer_group import (
     ConsumerGroup,
     GroupMembership,
@@ -105,18 +101,6 @@ def test_another_end_than_the_promised_one_is_refused(cluster: BrokerCluster) ->
     assert seen(cluster) == []
 
 
-def test_the_time_out_is_of_one_transaction_not_of_the_next(
-    cluster: BrokerCluster, time: ManualTime
-) -> None:
-    me = identified(cluster, timeout_s=5.0)
-    for at in range(4):
-        produced(cluster, me, b"%d" % at, at)
-        time.pass_(3.0)
-        cluster.advance()
-        cluster.end_transaction(0, me, is_committed=True)
-    assert seen(cluster) == [b"0", b"1", b"2", b"3"]
-
-
 def test_markers_wait_for_a_partition_that_nobody_leads(time: ManualTime) -> None:
     cluster = made(time, brokers=2, replication=1)
     me = identified(cluster)
@@ -146,17 +130,6 @@ def test_a_request_arrives_though_nobody_waits_for_it_any_more(
     cluster.advance()
     assert cluster.group("g").offsets == NINE
     assert sent.done_s == sent.arrives_s == 1003.0
-
-
-def test_what_is_due_happens_in_the_order_of_its_time_whoever_looks_when(
-    cluster: BrokerCluster, time: ManualTime
-) -> None:
-    done: list[tuple[str, float]] = []
-    for name, due_s in (("c", 3.0), ("a", 1.0), ("b", 2.0), ("also a", 1.0)):
-        cluster.at(time() + due_s, lambda name=name: done.append((name, cluster.time_s)))
-    time.pass_(60)
-    cluster.advance()
-    assert done == [("a", 1001.0), ("also a", 1001.0), ("b", 1002.0), ("c", 1003.0)]
 
 
 # ---- brokers
@@ -241,66 +214,11 @@ def test_the_oldest_of_two_open_transactions_holds_it(log: PartitionLog) -> None
     assert log.read(0, 100).next_offset == 4
 
 
-def test_only_the_records_of_the_aborted_transaction_are_passed_over(log: PartitionLog) -> None:
-    log.append(rows(b"aborted"), ProducerStamp(1, 0, 0, transactional=True))
-    log.append(rows(b"plain"))
-    log.append(rows(b"aborted too"), ProducerStamp(1, 0, 1, transactional=True))
-    log.end_transaction(1, 0, is_committed=False)
-    log.append(rows(b"kept"), ProducerStamp(1, 0, 2, transactional=True))
-    log.end_transaction(1, 0, is_committed=True)
-    assert values_read(log) == [b"plain", b"kept"]
-
-
-def test_markers_behind_the_last_record_are_passed_over_at_once(log: PartitionLog) -> None:
-    log.append(rows(b"a"), ProducerStamp(1, 0, 0, transactional=True))
-    log.end_transaction(1, 0, is_committed=True)
-    assert log.read(0, 1).next_offset == 2
-
-
-def test_a_batch_that_is_sent_again_is_stored_once(log: PartitionLog) -> None:
-    by = ProducerStamp(1, 0, 0)
-    assert log.append(rows(b"a", b"b"), by) == 0
-    assert log.append(rows(b"a", b"b"), by) == 0
-    assert log.append(rows(b"c"), by._replace(sequence=2)) == 2
-    assert values_read(log) == [b"a", b"b", b"c"]
-
-
 def test_a_batch_behind_a_gap_is_refused(log: PartitionLog) -> None:
     log.append(rows(b"a"), ProducerStamp(1, 0, 0))
     with pytest.raises(RefusedByBroker) as refused:
         log.append(rows(b"c"), ProducerStamp(1, 0, 2))
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-
-
-def test_a_former_epoch_is_refused_once_the_log_has_seen_a_newer_one(log: PartitionLog) -> None:
-    log.append(rows(b"a"), ProducerStamp(1, 0, 0, transactional=True))
-    log.end_transaction(1, 1, is_committed=False)
-    with pytest.raises(RefusedByBroker) as refused:
-        log.append(rows(b"late"), ProducerStamp(1, 0, 1, transactional=True))
-    assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
-
-
-@pytest.mark.parametrize("offset", [1, 7])
-def test_an_offset_outside_the_log_is_refused(log: PartitionLog, offset: int) -> None:
-    log.append(rows(b"a", b"b", b"c"))
-    log.delete_before(2)
-    assert (log.start, log.end) == (2, 3)
-    with pytest.raises(RefusedByBroker) as refused:
-        log.read(offset, 10)
-    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert values_read(log, 2) == [b"c"]
-
-
-def test_who_has_read_what_was_cut_off_is_told_by_the_epoch(log: PartitionLog) -> None:
-    log.append(rows(b"a", b"b", b"c"))
-    log.cut_off(1)
-    log.epoch = 1
-    log.append(rows(b"x", b"y", b"z"))
-    assert log.end_of_epoch(0) == 1
-    assert log.has_diverged(3, 0)
-    assert not log.has_diverged(1, 0)
-    assert not log.has_diverged(3, 1)
-    assert values_read(log) == [b"a", b"x", b"y", b"z"]
 
 
 SEVEN = {WHERE: StoredOffset(7, 3, "a note")}
@@ -378,20 +296,7 @@ def test_a_former_generation_is_refused(group: ConsumerGroup) -> None:
     assert group.offsets == {}
 
 
-def test_a_member_whose_session_ended_is_unknown(group: ConsumerGroup, timers: Any) -> None:
-    me = led_in(group)
-    timers.pass_(SESSION_S - 1)
-    group.heartbeat(me)
-    timers.pass_(SESSION_S - 1)
-    assert group.instances == ("leader",)
-    timers.pass_(2)
-    assert (group.instances, group.state) == ((), GroupState.EMPTY)
-    assert refusal(lambda: group.commit(me, SEVEN)) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_a_rebalance_waits_for_every_member_and_its_heartbeat_tells(
-    group: ConsumerGroup,
-) -> None:
+def test_a_rebalance_waits_for_every_member_and_its_heartbeat_tells(group: ConsumerGroup) -> None:
     me = led_in(group)
     newcomer = asked(group, "other")
     assert (newcomer, group.state) == ([], GroupState.PREPARING)
@@ -461,13 +366,3 @@ def test_a_dynamic_member_that_does_not_join_in_time_is_left_behind(
         timers.pass_(5)
     assert newcomer[0].is_leader
     assert refusal(lambda: group.commit(me, SEVEN)) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_offsets_in_a_transaction_are_accepted_from_whoever_says_nothing_of_membership(
-    group: ConsumerGroup,
-) -> None:
-    me = led_in(group)
-    group.commit_in_transaction(NOBODY, 1, SEVEN)
-    stale = me._replace(generation_id=0)
-    code = refusal(lambda: group.commit_in_transaction(stale, 1, SEVEN))
-    assert code is ErrorCode.ILLEGAL_GENERATION

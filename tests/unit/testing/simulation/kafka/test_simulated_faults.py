@@ -8,17 +8,11 @@ from typing import Any
 import pytest
 from simulated_time import ManualTime, ScriptedNetwork
 
-from leaderq.errors import Deposed, KafkaFenced, OffsetOutOfRange
+from leaderq.errors import KafkaFenced, OffsetOutOfRange
 from leaderq.kafka import Partition
-from leaderq.kafka.clients.consumer import (
-    ConsumerSettings,
-    KafkaAway,
-    LogTruncated,
-    MembershipLost,
-)
+from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway, LogTruncated, MembershipLost
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.record import Offset
-from leaderq.term import Reason
 from leaderq.testing.simulation.kafka.cluster import ClusterSettings
 from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
 from leaderq.testing.simulation.kafka.network import Passage, SimulatedKafka
@@ -97,14 +91,6 @@ def test_a_commit_whose_answer_is_lost_is_stored_and_not_known_to_be(scene: Scen
         commit.done(30.0)
 
 
-def test_a_commit_that_never_arrives_is_neither_stored_nor_known_not_to_be(scene: Scene) -> None:
-    consumer = scene.member()
-    scene.network.script = [NEVER_ARRIVES]
-    with pytest.raises(KafkaAway):
-        consumer.commit({WHERE: 5}, "").done(30.0)
-    assert scene.stored is None
-
-
 def test_a_late_commit_overtakes_nothing_that_a_newer_member_has_committed(scene: Scene) -> None:
     former = scene.member()
     scene.network.script = [Passage(there_s=10.0)]
@@ -128,22 +114,6 @@ def test_the_end_of_the_session_is_told_by_the_commit_and_the_member_joins_again
     consumer.attend(1.0)
     assert consumer.joins > joins
     assert consumer.commit({WHERE: 5}, "").done(1.0)
-
-
-def test_the_gate_is_asked_before_each_request_to_join(scene: Scene) -> None:
-    consumer = scene.consumer()
-    asked: list[int] = []
-
-    def allowed() -> None:
-        asked.append(scene.network.requests)
-        if len(asked) > 1:
-            raise Deposed(term=1, reason=Reason.LEASE)
-
-    scene.network.script = [Passage(inf, 0.0, 0.1)]  # the first request is lost
-    with pytest.raises(Deposed):
-        consumer.join(allowed, 5.0)
-    assert asked[1] == asked[0] + 1
-    assert scene.cluster.group("g").instances == ()
 
 
 # ---- reading
@@ -271,15 +241,6 @@ def test_a_message_that_may_be_under_way_is_not_taken_into_the_next_transaction(
     scene.time.pass_(60)
     scene.cluster.advance()
     assert scene.cluster.log_of(WHERE).end == 0
-
-
-def test_an_idle_poll_costs_few_requests(scene: Scene) -> None:
-    consumer = scene.member()
-    before, requests = scene.time(), scene.network.requests
-    for _ in range(10):
-        assert consumer.poll(1.0, 100) == {}
-    assert scene.time() == pytest.approx(before + 10.0)
-    assert scene.network.requests - requests <= 10
 
 
 def test_nobody_there_is_waited_for_as_long_as_was_asked(scene: Scene) -> None:

@@ -1,6 +1,4 @@
-"""Offsets in SQLite files: a zombie and its successor, and every way in which a connection may be
-set.
-"""
+"""Offsets that the user keeps, those in znodes, and those in a database."""
 
 from __future__ import annotations
 
@@ -9,15 +7,175 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from terms import open_term
 
-from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
+from leaderq.errors import AlreadyStored, ConfigurationError, ConnectionLost, Deposed, NoNode
+from leaderq.kafka.clients.consumer import ConsumerClient, KafkaAway
 from leaderq.kafka.record import Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets, checked_table
+from leaderq.kafka.stores.offset_store import ExternalOffsets, checked_offsets
+from leaderq.kafka.stores.zookeeper_offsets import TopicOffsets, ZooKeeperOffsets
 from leaderq.term import OpenTerm, Reason
+from leaderq.zookeeper import Create, SetData
+
+NO_CONSUMER = cast("ConsumerClient", None)
+
+
+def test_nothing_is_loaded_before_the_users_code_has_answered_for_this_term() -> None:
+    store = ExternalOffsets(lambda term: {("t", 0): term.number})
+    with pytest.raises(KafkaAway, match="term 1"):
+        store.load(NO_CONSUMER, open_term(1), 1.0)
+    store.begin(open_term(1))
+    assert store.load(NO_CONSUMER, open_term(1), 1.0) == {Partition("t", 0): 1}
+    with pytest.raises(KafkaAway, match="term 2"):
+        store.load(NO_CONSUMER, open_term(2), 1.0)
+
+
+def test_a_drain_made_again_within_a_term_reads_on_after_what_was_committed_since() -> None:
+    store = ExternalOffsets(lambda term: {("t", 0): 5, ("t", 1): 7})
+    store.begin(open_term(7))
+    assert store.commit(NO_CONSUMER, open_term(7), {Partition("t", 0): 9}).done(0)
+    assert store.load(NO_CONSUMER, open_term(7), 1.0) == {
+        Partition("t", 0): 9,
+        Partition("t", 1): 7,
+    }
+
+
+def test_the_next_term_asks_again_and_forgets_what_the_former_committed() -> None:
+    store = ExternalOffsets(lambda term: {("t", 0): 5})
+    store.begin(open_term(1))
+    store.commit(NO_CONSUMER, open_term(1), {Partition("t", 0): 9})
+    store.close()
+    store.begin(open_term(2))
+    store.commit(NO_CONSUMER, open_term(1), {Partition("t", 0): 100})
+    assert store.load(NO_CONSUMER, open_term(2), 1.0) == {Partition("t", 0): 5}
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        (None, "NoneType"),
+        ([(("t", 0), 1)], "list"),
+        ({"t": 1}, "'t'"),
+        ({("t", "0"): 1}, "('t', '0')"),
+        ({("t", -1): 1}, "('t', -1)"),
+        ({("t", 0, 1): 1}, "('t', 0, 1)"),
+        ({("t", 0): -1}, "-1"),
+        ({("t", 0): None}, "None"),
+        ({("t", 0): 1.5}, "1.5"),
+        ({("t", 0): True}, "True"),
+    ],
+)
+def test_an_unusable_answer_is_refused_with_the_value_and_the_place(
+    answer: Any, named: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        checked_offsets(answer, "Clicks")
+    assert named in str(refused.value)
+    assert "'load_offsets' of Clicks" in str(refused.value)
+
+
+# -- offsets in ZooKeeper, with a session and a term that the test answers for
+
+A = Partition("t", 0)
+USERS = Create("/user")
+
+
+class Servers:
+    def __init__(self) -> None:
+        self.znodes: dict[str, bytes] = {}
+        self.writes: list[tuple[Any, ...]] = []
+        self.errors: list[Exception] = []
+        self.during: list[Any] = []
+
+    def get(self, path: str) -> tuple[bytes, None]:
+        if path not in self.znodes:
+            raise NoNode("gone", path=path)
+        return self.znodes[path], None
+
+    def ensure_path(self, path: str) -> None: ...
+
+    def write(self, ops: Any) -> None:
+        self.writes.append(tuple(ops))
+        for one in self.during:
+            one()
+        self.during = []
+        if self.errors:
+            raise self.errors.pop(0)
+        for op in ops:
+            if isinstance(op, Create | SetData):
+                self.znodes[op.path] = op.data
+
+
+@pytest.fixture
+def servers() -> Servers:
+    return Servers()
+
+
+@pytest.fixture
+def term(servers: Servers) -> Any:
+    return SimpleNamespace(
+        number=3, write=servers.write, check=lambda: None, wait=lambda seconds: None
+    )
+
+
+@pytest.fixture
+def store(servers: Servers) -> Any:
+    made: Any = ZooKeeperOffsets(servers, "/o")  # type: ignore[arg-type]
+    yield made
+    made.close()
+
+
+def commit(store: Any, term: Any, offset: int) -> None:
+    future = store.commit(None, term, {A: offset})
+    while not future.done(5.0):
+        pass
+
+
+def test_operations_go_with_the_batch_that_they_were_added_for(
+    store: Any, term: Any, servers: Servers
+) -> None:
+    store.add([USERS])
+    commit(store, term, 5)
+    commit(store, term, 6)
+    assert [write[1:] for write in servers.writes] == [(USERS,), ()]
+
+
+def test_operations_added_while_a_commit_is_under_way_go_with_the_next(
+    store: Any, term: Any, servers: Servers
+) -> None:
+    later = Create("/later")
+    store.add([USERS])
+    servers.during = [lambda: store.add([later])]
+    commit(store, term, 5)
+    commit(store, term, 6)
+    assert [write[1:] for write in servers.writes] == [(USERS,), (later,)]
+
+
+@pytest.mark.parametrize("has_happened", [True, False])
+def test_a_write_whose_answer_was_lost_is_repeated_unless_it_has_happened(
+    store: Any, term: Any, servers: Servers, has_happened: bool
+) -> None:
+    commit(store, term, 5)
+    if has_happened:
+
+        def applied() -> None:
+            for op in servers.writes[-1]:
+                servers.znodes[op.path] = op.data
+
+        servers.during = [applied]
+    servers.errors = [ConnectionLost("no answer")]
+    commit(store, term, 6)
+    assert len(servers.writes) == (2 if has_happened else 3)
+    kept = TopicOffsets.decoded(servers.znodes["/o/t"], "/o/t")
+    assert (kept.offsets, kept.term) == ({"0": 6}, 3)
+
+
+# -- offsets in SQLite files: a zombie and its successor, and every way in which a connection may
 
 
 def records(first: int, last: int, partition: int = 0, topic: str = "t") -> list[Record]:

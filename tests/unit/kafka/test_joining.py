@@ -1,17 +1,56 @@
-"""Asking again while nobody can answer: a broker that has just started does not coordinate its
-groups yet.
-"""
+"""Before a career reads: the gate, the coordinator, and what librdkafka's errors mean."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import confluent_kafka
 import pytest
 from kafka import errors as native
+from terms import open_term
 
-from leaderq.errors import AccessRefused
+from leaderq.errors import AccessRefused, Deposed, KafkaError
+from leaderq.kafka.clients.confluent_connection import translated
 from leaderq.kafka.clients.consumer import KafkaAway, until_answered
 from leaderq.kafka.clients.kafka_python_connection import errors_translated
+from leaderq.kafka.clients.kafka_python_consumer import _GatedAssignor
+from leaderq.kafka.consuming.term_consumer import JoinGate
+from leaderq.term import Reason
+
+
+def test_the_gate_is_open_while_the_term_lasts() -> None:
+    JoinGate(open_term(7))()
+
+
+def test_a_gate_that_is_shut_refuses_although_the_lease_lasts() -> None:
+    gate = JoinGate(open_term(7))
+    gate.is_shut = True
+    with pytest.raises(Deposed):
+        gate()
+
+
+def test_the_gate_refuses_when_the_term_is_over() -> None:
+    over = open_term(7)
+    gate = JoinGate(over)
+    over.wind_up(Reason.LEASE)
+    over.close()
+    with pytest.raises(Deposed):
+        gate()
+
+
+def test_the_assignor_that_is_asked_before_each_join_asks_the_gate() -> None:
+    assignor = _GatedAssignor()
+    with pytest.raises(KafkaError, match="kept warm"):
+        assignor.metadata({"t"})
+    gate = JoinGate(open_term(7))
+    assignor.allowed = gate
+    assignor.metadata({"t"})
+    gate.is_shut = True
+    with pytest.raises(Deposed):
+        assignor.metadata({"t"})
+
+
+# -- asking again while nobody can answer: a broker that has just started does not coordinate its
 
 
 class Broker:
@@ -71,3 +110,15 @@ def test_a_refusal_that_asking_again_cannot_change_is_raised_at_once() -> None:
     with pytest.raises(AccessRefused):
         once_it_answers(broker.ask, timeout_s=60)
     assert broker.asked == 1
+
+
+# -- what librdkafka's errors mean to a term
+
+CODES = {confluent_kafka.KafkaError(code).name(): code for code in range(-200, -100)}
+
+
+@pytest.mark.parametrize("name", ["_TRANSPORT", "_ALL_BROKERS_DOWN", "_DESTROY_BROKER"])
+def test_a_broker_that_goes_passes_by_itself(name: str) -> None:
+    assert isinstance(
+        translated(confluent_kafka.KafkaError(CODES[name]), "committing", "kafka:9092"), KafkaAway
+    )

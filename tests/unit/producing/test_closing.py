@@ -1,10 +1,16 @@
-"""What flush, close and the end of a block say of the requests that were accepted."""
+"""What flush, close and the end of a program say of the requests that were accepted."""
 
 from __future__ import annotations
 
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from faulty_disk import FaultyDisk, failing, io_error, is_segment
@@ -14,6 +20,7 @@ from leaderq.errors import RequestsLost
 from leaderq.producing import (
     EVERY_ITEM,
     NO_SYNC,
+    Block,
     BufferedProducer,
     Every,
     Interval,
@@ -132,3 +139,117 @@ def test_a_request_lost_for_any_reason_is_logged_and_counted(
         lines = [record.args for record in caplog.records if "requests lost" in record.message]
         counted = sum(args[2] for args in lines if args[1] == reason.value)  # type: ignore[index, misc]
         assert counted == lost[reason.value] > 0
+
+
+# -- ctrl-C while waiting, a program that ends without closing, and asyncio
+
+_ENDS = """
+import sys
+from leaderq.producing import BufferedProducer, CallableSink
+
+def away(batch):
+    raise OSError("away")
+
+producer = BufferedProducer(CallableSink(away), journal=sys.argv[1] or None)
+for number in range(100):
+    producer.send(number)
+"""
+
+
+@pytest.mark.parametrize("ending", ["", "raise SystemExit(0)", "raise KeyboardInterrupt"])
+def test_a_program_that_ends_without_closing_leaves_what_is_pending_in_the_journal(
+    tmp_path: Path, ending: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _ENDS + ending, str(tmp_path)],
+        check=False,
+        timeout=60,
+        capture_output=True,
+    )
+    assert done.returncode in (0, -signal.SIGINT)
+    with Journal(tmp_path) as journal:
+        assert journal.depth == 100
+
+
+def test_a_program_that_ends_without_closing_or_a_journal_is_told_of_the_loss() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _ENDS, ""], check=False, timeout=60, capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert "'closed before it was sent': 100" in done.stderr
+
+
+# -- sending from ``asyncio``: whatever it waits for, the event loop goes on
+
+T = TypeVar("T")
+
+
+async def beside(waiting: Awaitable[T], until: threading.Event | asyncio.Event) -> tuple[int, T]:
+    """Await it, and count the turns of the loop until ``until`` is set at the 50th."""
+    task = asyncio.ensure_future(waiting)
+    turns = 0
+    while not task.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+        if turns == 50:
+            until.set()
+    return turns, task.result()
+
+
+def test_a_loop_goes_on_while_a_send_waits_for_room(producer: Make, sink: ScriptedSink) -> None:
+    sink.shut()
+    one = producer(max_items=1, when_full=Block(None), sink_timeout_s=60.0)
+    one.send("a")
+    turns, taken = asyncio.run(beside(one.asend("b"), sink.open))
+    assert (turns >= 50, taken) == (True, True)
+    assert one.flush(30)
+    assert sink.confirmed == ["a", "b"]
+
+
+def test_a_loop_goes_on_while_a_flush_and_a_close_wait(producer: Make, sink: ScriptedSink) -> None:
+    sink.shut()
+    one = producer(sink_timeout_s=60.0)
+    one.send("a")
+    turns, settlement = asyncio.run(beside(one.aflush(60.0), sink.open))
+    assert turns >= 50
+    assert settlement
+    sink.shut()
+    one.send("b")
+    turns, settlement = asyncio.run(beside(one.aclose(60.0), sink.open))
+    assert turns >= 50
+    assert settlement.confirmed == 2
+
+
+def test_cancelled_while_it_waits_for_room_nothing_was_taken(
+    producer: Make, sink: ScriptedSink
+) -> None:
+    sink.shut()
+    one = producer(max_items=1, when_full=Block(None), sink_timeout_s=60.0)
+    one.send("a")
+
+    async def main() -> None:
+        task = asyncio.ensure_future(one.asend("b"))
+        while not one._buffer.awaiting_room:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert not one._buffer.awaiting_room
+    sink.open.set()
+    one.send("c", timeout_s=60.0)
+    assert one.flush(30)
+    assert sink.confirmed == ["a", "c"]
+
+
+def test_async_with_closes_and_tells_of_losses(sink: ScriptedSink) -> None:
+    async def block(**options: Any) -> None:
+        async with BufferedProducer(sink, linger_s=0.0, **options) as one:
+            assert await one.asend("a")
+
+    asyncio.run(block())
+    assert sink.confirmed == ["a"]
+    sink.now(is_away)
+    with pytest.raises(RequestsLost):
+        asyncio.run(block(close_timeout_s=0.01))

@@ -1,4 +1,4 @@
-"""How the verbs about queues read items and show them."""
+"""What people read: tables, durations, items of queues, and what doctor says of topics."""
 
 from __future__ import annotations
 
@@ -6,31 +6,92 @@ import fcntl
 import io
 import json
 import os
+import shutil
 import signal
 import sys
 import termios
 import threading
+from dataclasses import replace
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leaderq.cli.doctor import Verdict, judge_dead_letters, judge_topic
+from leaderq.cli.output import Shade, duration, shaded, write_table
 from leaderq.cli.queue.drain import ItemWriter, Outlet
-from leaderq.cli.queue.put import (
-    BadEntry,
-    Entry,
-    Keys,
-    from_json,
-    pieces,
-)
+from leaderq.cli.queue.put import BadEntry, Entry, Keys, from_json, pieces
 from leaderq.cli.queue.showing import brief, item_json
 from leaderq.cli.signals import Stopping
+from leaderq.kafka.topics import TopicView
 from leaderq.queues.admin import Browsed
 from leaderq.queues.admin.contents import read
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.payload import encode
 from leaderq.testing import eventually
 from leaderq.zookeeper import Stat
+
+
+@pytest.fixture
+def terminal(monkeypatch, capsys):
+    """Standard output is a terminal of so many columns."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+    def of(columns):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        monkeypatch.setattr(
+            shutil, "get_terminal_size", lambda *_, **__: os.terminal_size((columns, 24))
+        )
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 m 0 s"),
+        (200, "3 m 20 s"),
+        (7500, "2 h 5 m"),
+        (90000, "1 d 1 h"),
+        (-50.0, "0 s"),  # since an instant in the future of a crooked clock
+    ],
+)
+def test_a_duration_is_told_in_its_two_largest_units(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_a_narrow_terminal_is_shown_fewer_columns_and_never_too_few(capsys, terminal):
+    columns, spare = ("A", "SPARE", "B", "LESS"), {"SPARE": 2, "LESS": 1}
+    row = [("a" * 9, "s" * 9, "b" * 9, "l" * 9)]
+    for width, wanted in (
+        (42, ["A", "SPARE", "B", "LESS"]),
+        (41, ["A", "B", "LESS"]),
+        (30, ["A", "B"]),
+        (5, ["A", "B"]),
+    ):
+        terminal(width)
+        write_table(columns, row, spare)
+        assert capsys.readouterr().out.split("\n")[0].split() == wanted
+
+
+def test_colours_are_for_terminals_that_want_them_and_take_no_room(capsys, monkeypatch, terminal):
+    assert shaded("a", Shade.BAD) == "a"
+    terminal(80)
+    red = shaded("a", Shade.BAD)
+    assert red != "a"
+    assert shaded("a", None) == "a"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert shaded("a", Shade.BAD) == "a"
+    write_table(("H", "X"), [(red, "x"), ("ab", "y")])
+    lines = click.unstyle(capsys.readouterr().out).splitlines()
+    assert [line.index(last) for line, last in zip(lines, "Xxy", strict=True)] == [4, 4, 4]
+
+
+# -- how the verbs about queues read items and show them
 
 STAT = Stat(0, 0, 1_700_000_000_000, 0, 4, 0, 0, 0, 0, 0, 0)
 
@@ -146,3 +207,73 @@ def test_a_signal_prevents_a_piece_or_lets_it_be_written_to_its_end():
     finally:
         os.close(source)
         os.close(sink)
+
+
+# -- what doctor says of a career's topics, given what the cluster says of them
+
+FINE = TopicView(6, 0, 3, 3, 2, frozenset({"READ", "WRITE", "DESCRIBE"}))
+MISSING = TopicView(0, 0, 0, 0, None, frozenset({"READ", "DESCRIBE"}))
+
+
+@pytest.mark.parametrize(
+    ("view", "verdict", "said"),
+    [
+        (FINE, Verdict.OK, "6 partitions, 3 of 3 replicas in sync"),
+        (replace(FINE, operations=None), Verdict.OK, "6 partitions"),
+        (MISSING, Verdict.FAILED, "create it: leaderq topics create clicks"),
+        (
+            replace(MISSING, operations=frozenset()),
+            Verdict.FAILED,
+            "may not see it, or it is not there",
+        ),
+        (
+            replace(FINE, operations=frozenset({"DESCRIBE"})),
+            Verdict.FAILED,
+            "needs the operation READ",
+        ),
+        (replace(FINE, leaderless=2), Verdict.FAILED, "2 of 6 partitions have no leader"),
+        (replace(FINE, in_sync=2), Verdict.ADVICE, "2 of 3 replicas in sync; is a broker down?"),
+        (replace(FINE, replicas=1, in_sync=1), Verdict.ADVICE, "lost with the disk of one broker"),
+    ],
+)
+def test_a_topic_is_fit_to_be_read_or_what_to_do_is_said(
+    view: TopicView, verdict: Verdict, said: str
+) -> None:
+    found = judge_topic("clicks", view)
+    assert (found.check, found.verdict) == ("topic clicks", verdict)
+    assert said in found.detail
+
+
+@pytest.mark.parametrize(
+    ("view", "verdict", "said"),
+    [
+        (FINE, Verdict.OK, "6 partitions"),
+        (
+            replace(MISSING, operations=frozenset({"CREATE", "WRITE"})),
+            Verdict.OK,
+            "made when the career is run",
+        ),
+        (
+            replace(MISSING, operations=frozenset({"WRITE"})),
+            Verdict.FAILED,
+            "may not create it: leaderq topics create dead",
+        ),
+        (
+            replace(MISSING, operations=frozenset({"CREATE"})),
+            Verdict.FAILED,
+            "needs WRITE, and CREATE if it is missing",
+        ),
+        (replace(FINE, operations=frozenset({"READ", "DESCRIBE"})), Verdict.FAILED, "needs WRITE"),
+        (
+            replace(FINE, in_sync=1),
+            Verdict.FAILED,
+            "1 replicas are in sync, and min.insync.replicas is 2",
+        ),
+    ],
+)
+def test_a_dead_letter_topic_takes_letters_or_what_to_do_is_said(
+    view: TopicView, verdict: Verdict, said: str
+) -> None:
+    found = judge_dead_letters("dead", view)
+    assert found.verdict is verdict
+    assert said in found.detail

@@ -1,0 +1,353 @@
+"""Who asks a coordinator: a hundred threads, tasks, rude users; and whoever was declined."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from forks import in_child
+from tasks import until
+
+from leaderq.arguments import NotAPlainFunction
+from leaderq.coalescing import (
+    AsyncQueueCoordinator,
+    Debounce,
+    EnqueueOutcome,
+    KeepIdle,
+    QueueCoordinator,
+    Refusal,
+    TokenStage,
+    TrafficState,
+)
+from leaderq.errors import ConfigurationError, WaitTimedOut, WouldDeadlock
+from leaderq.testing.waiting import patience
+
+# -- the coordinator for tasks: waiting, sharing, cancellation at every moment, and threads beside
+
+
+def test_a_task_cancelled_just_when_its_turn_has_come_gives_it_to_the_next():
+    async def main() -> None:
+        coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(waiters=2)
+        first = await coordinator.enqueue("k")
+        second = asyncio.create_task(coordinator.enqueue("k"))
+        await until(lambda: coordinator.coordinator.stats().waiting == 1)
+        third = asyncio.create_task(coordinator.enqueue("k"))
+        await until(lambda: coordinator.coordinator.stats().waiting == 2)
+        coordinator.dequeue(first)  # it is the second's turn, which has not heard of it yet
+        second.cancel()
+        token = await third
+        assert token and second.cancelled()
+        coordinator.dequeue(token)
+        assert coordinator.coordinator.state("k") is TrafficState.INIT
+
+    asyncio.run(main())
+
+
+def test_a_task_that_would_wait_for_itself_is_told_and_another_task_is_not_it():
+    async def main() -> None:
+        coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator()
+        async with coordinator.hold("k") as token:
+            assert token
+            with pytest.raises(WouldDeadlock):
+                await coordinator.enqueue("k")
+            other = asyncio.create_task(coordinator.enqueue("k"))
+            await until(lambda: coordinator.coordinator.state("k") is TrafficState.BLOCK)
+        assert await other
+
+    asyncio.run(main())
+
+
+def test_tasks_share_a_result_and_an_exception():
+    async def main() -> None:
+        coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(waiters=0)
+        runs = itertools.count()
+
+        async def load() -> int:
+            await until(lambda: coordinator.coordinator.stats().declined == 9)
+            return next(runs)
+
+        assert await asyncio.gather(*(coordinator.run("k", load) for _ in range(10))) == [0] * 10
+
+        async def fail() -> None:
+            await until(lambda: coordinator.coordinator.stats().declined == 13)
+            raise KeyError("gone")
+
+        errors = await asyncio.gather(
+            *(coordinator.run("k", fail) for _ in range(5)), return_exceptions=True
+        )
+        assert [type(error) for error in errors] == [KeyError] * 5
+
+    asyncio.run(main())
+
+
+def test_a_decorated_coroutine_function_is_coalesced():
+    async def main() -> None:
+        coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(waiters=0)
+        go = asyncio.Event()
+
+        @coordinator.coalesced(key=lambda name: name, declined="declined")
+        async def refresh(name: str) -> str:
+            await go.wait()
+            return name
+
+        @coordinator.coalesced(key=lambda name: name, share=True)
+        async def load(name: str) -> str:
+            await asyncio.sleep(0)
+            return name
+
+        first = asyncio.create_task(refresh("a"))
+        await until(lambda: coordinator.coordinator.state("a") is TrafficState.PROCESS)
+        assert await asyncio.create_task(refresh("a")) == "declined"
+        go.set()
+        assert await first == "a"
+        assert await asyncio.gather(*(load("b") for _ in range(3))) == ["b"] * 3
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_is_closed_while_its_task_waits_holds_up_nobody(caplog):
+    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=2)
+    head = coordinator.enqueue("k")
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(AsyncQueueCoordinator(coordinator).enqueue("k"))
+    loop.run_until_complete(asyncio.sleep(0))
+    assert coordinator.state("k") is TrafficState.BLOCK
+    next_one = coordinator.offer("k", lambda token: None)
+    loop.close()
+    task._log_destroy_pending = False
+    assert coordinator.dequeue(head)
+    assert next_one and "event loop closed while a task waited" in caplog.text
+
+
+# -- A declined request is always covered: if the waiter that stood for it gives up, somebody else
+
+
+class Origin:
+    """What is refreshed: a run copies the origin as it is when the run begins."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.cache = -1
+        self.runs = 0
+        self.begun = threading.Semaphore(0)
+        self.may_end = threading.Semaphore(0)
+
+    def refresh(self, *_: object) -> int:
+        seen = self.version
+        self.runs += 1
+        self.begun.release()
+        assert self.may_end.acquire(timeout=120)
+        self.cache = seen
+        return seen
+
+
+def given_up(coordinator: QueueCoordinator[str], origin: Origin) -> None:
+    """While somebody runs: another one waits, a third is declined for its sake, and it gives up."""
+    waiter = coordinator.offer("k", lambda token: None)
+    assert waiter.outcome is EnqueueOutcome.BLOCK
+    origin.version += 1
+    assert coordinator.offer("k", print).refusal is Refusal.FULL
+    coordinator.dequeue(waiter)
+
+
+@pytest.mark.parametrize("form", ["coalesced", "run", "shared"])
+def test_whoever_runs_by_its_function_runs_again_and_returns_its_first_result(pool, form):
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    origin = Origin()
+    call: Callable[[], object]
+    if form == "run":
+        call = lambda: coordinator.run("k", origin.refresh)  # noqa: E731
+    else:
+        decorated = coordinator.coalesced(key=lambda: "k", share=form == "shared")
+        call = decorated(lambda: origin.refresh())
+    head = pool.submit(call)
+    assert origin.begun.acquire(timeout=60)
+    given_up(coordinator, origin)
+    assert coordinator.stats().owed == 1
+    origin.may_end.release(2)
+    assert head.result(60) == 0
+    assert (origin.cache, origin.runs, coordinator.stats().repeated) == (1, 2, 1)
+    assert coordinator.state("k") is TrafficState.INIT and coordinator.stats().owed == 0
+
+
+def test_cover_is_called_with_the_key_held_when_the_head_leaves():
+    origin, held = Origin(), []
+
+    def cover(key: str) -> None:
+        held.append((key, coordinator.state(key)))
+        origin.refresh()
+
+    coordinator: QueueCoordinator[str] = QueueCoordinator(cover=cover)
+    origin.may_end.release(2)
+    with coordinator.hold("k") as token:
+        assert token
+        origin.refresh()
+        given_up(coordinator, origin)
+    assert held == [("k", TrafficState.PROCESS)]
+    assert origin.cache == 1 and coordinator.state("k") is TrafficState.INIT
+
+
+def test_a_cover_that_fails_is_logged_and_gives_the_key_back(caplog):
+    coordinator: QueueCoordinator[str] = QueueCoordinator(cover=lambda key: 1 / 0)
+    with coordinator.hold("k"):
+        given_up(coordinator, Origin())
+    assert "ZeroDivisionError" in caplog.text
+    assert coordinator.state("k") is TrafficState.INIT
+
+
+@pytest.mark.parametrize("form", ["coalesced", "hold"])
+@pytest.mark.parametrize("when", ["waits", "runs"])
+def test_a_cancelled_task_leaves_no_stale_cache(form, when):
+    async def main() -> None:
+        version, cache = 0, -1
+        go = asyncio.Event()
+
+        async def refresh(key: str) -> None:
+            nonlocal cache
+            seen = version
+            await go.wait()
+            cache = seen
+
+        cover = refresh if form == "hold" else None
+        coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(cover=cover)
+        coalesced = coordinator.coalesced(key=lambda key: key)(refresh)
+
+        async def held(key: str) -> None:
+            async with coordinator.hold(key) as token:
+                if token:
+                    await refresh(key)
+
+        work = coalesced if form == "coalesced" else held
+        stats = coordinator.coordinator.stats
+        first = asyncio.create_task(work("k"))
+        await until(lambda: stats().running)
+        second = asyncio.create_task(work("k"))
+        await until(lambda: stats().waiting)
+        version = 3
+        await asyncio.create_task(work("k"))  # declined, because the second begins later
+        assert stats().declined == 1
+        if when == "waits":
+            second.cancel()
+        else:
+            first.add_done_callback(lambda _: second.cancel())
+        go.set()
+        await asyncio.gather(first, second, return_exceptions=True)
+        if when == "waits":
+            assert second.cancelled()
+        await until(lambda: cache == 3)
+        assert await coordinator.drain(10) == ()
+
+    asyncio.run(main())
+
+
+# -- users who do what the documentation does not mention: a coordinator takes it, or says so at
+
+WAIT_S = 60.0 * patience()
+
+
+class Rude(BaseException):
+    """Not an Exception, and nothing that anybody expects."""
+
+
+@pytest.mark.parametrize("raised", [Rude, SystemExit, asyncio.CancelledError, GeneratorExit])
+def test_a_call_that_raises_anything_gives_the_key_back_and_the_one_who_called_hears_of_it(
+    raised: type[BaseException],
+) -> None:
+    def on_turn(_: object) -> None:
+        raise raised
+
+    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=2)
+    head = coordinator.offer("k", print)
+    coordinator.offer("k", on_turn)
+    last = coordinator.offer("k", lambda token: None)
+    with pytest.raises(raised):
+        coordinator.dequeue(head)
+    assert last.is_current and coordinator.dequeue(last)
+    assert coordinator.state("k") is TrafficState.INIT
+
+
+async def _coroutine(*_: object) -> None: ...
+
+
+def _generator(*_: object) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("unfinished", [_coroutine, _generator])
+def test_a_function_that_returns_work_for_somebody_else_to_do_is_told_and_keeps_no_key(
+    unfinished: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a lambda does that calls an async function: that it would is seen only when it did."""
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    merging: QueueCoordinator[str] = QueueCoordinator(overflow=lambda a, b: unfinished(a, b))
+    for _ in range(2):
+        merging.offer("k", print, 1)
+    calls: list[Callable[[], object]] = [
+        lambda: coordinator.run("k", lambda: unfinished()),
+        coordinator.coalesced(key=lambda: "k")(lambda: unfinished()),
+        lambda: merging.offer("k", print, 1),
+    ]
+    for call in calls:
+        with pytest.raises(NotAPlainFunction):
+            call()
+    with coordinator.hold("k"):
+        token = coordinator.offer("k", lambda token: unfinished(token))
+    assert not token and "returned" in caplog.text
+    assert coordinator.state("k") is TrafficState.INIT
+
+
+@pytest.mark.parametrize("wrong", [-1.0, math.nan, "1", True])
+def test_what_is_no_time_is_refused_by_all_that_take_one(wrong: Any) -> None:
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    calls: list[Callable[[], object]] = [
+        lambda: coordinator.enqueue("k", timeout_s=wrong),
+        lambda: coordinator.run("k", list, timeout_s=wrong),
+        lambda: coordinator.hold("k", timeout_s=wrong).__enter__(),
+        lambda: coordinator.drain(wrong),
+        lambda: asyncio.run(AsyncQueueCoordinator(coordinator).enqueue("k", timeout_s=wrong)),
+        lambda: QueueCoordinator(timeout_s=wrong),
+        lambda: QueueCoordinator(safe_timeout_s=wrong),
+        lambda: QueueCoordinator(debounce=Debounce(wrong, 1)),
+        lambda: QueueCoordinator(idle=KeepIdle(64, wrong)),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigurationError):
+            call()
+    assert coordinator.stats().runs == 0
+
+
+def test_a_forked_child_has_no_keys_whatever_its_parent_was_doing() -> None:
+    coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=30, idle=KeepIdle(cap=64))
+    mine = coordinator.enqueue("mine")
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            with coordinator.hold("k", timeout_s=None):
+                pass
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    coordinator.offer("mine", print)
+
+    def check() -> None:
+        assert not mine and mine.stage is TokenStage.ABANDONED
+        assert coordinator.stats().running == coordinator.stats().waiting == 0
+        with coordinator.hold("mine") as own, coordinator.hold("k") as other:
+            assert own.number > mine.number and other
+            with pytest.raises(WaitTimedOut):
+                coordinator.enqueue("k", timeout_s=0.01, owner=None)
+            coordinator.drain(0)
+
+    for _ in range(20):
+        in_child(check)
+    stop.set()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert mine and coordinator.dequeue(mine)

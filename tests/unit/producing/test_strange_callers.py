@@ -1,0 +1,183 @@
+"""Requests and functions that a producer does not expect, from wherever they come."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_sink import Make, ScriptedSink, is_away, takes
+
+from leaderq.arguments import NotAPlainFunction
+from leaderq.errors import (
+    ConfigurationError,
+    ProducerClosed,
+    RequestGivenUp,
+    WouldDeadlock,
+)
+from leaderq.producing import NO_SYNC, BufferState, Journal, Lost
+from leaderq.testing import eventually
+
+
+async def later(*_: Any) -> None:
+    pass
+
+
+class WithAsync:
+    """A sink, or a codec, one of whose methods is a coroutine function."""
+
+    def __init__(self, name: str) -> None:
+        for one in ("send", "close", "serialize", "deserialize"):
+            setattr(self, one, later if one == name else print)
+
+
+@pytest.mark.parametrize("name", ["process", "key", "dropped_listener", "state_listener"])
+def test_a_coroutine_function_is_refused_as_each_of_a_producers_functions(
+    producer: Make, name: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} is later, a coroutine function"):
+        producer(**{name: later})
+
+
+@pytest.mark.parametrize("name", ["send", "close"])
+def test_a_sink_with_a_coroutine_function_is_refused(producer: Make, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"the sink's {name} is later"):
+        producer(WithAsync(name))
+
+
+@pytest.mark.parametrize(
+    ("codec", "why"),
+    [
+        (WithAsync("serialize"), "serialize is later"),
+        (WithAsync("deserialize"), "deserialize is later"),
+        (object(), "serialize is None"),
+    ],
+)
+def test_what_is_no_codec_is_refused_when_it_is_given(
+    producer: Make, tmp_path: Path, codec: Any, why: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        producer(journal=tmp_path / "journal", codec=codec)
+    assert not (tmp_path / "journal").exists()
+
+
+def test_a_process_step_that_returns_a_coroutine_sends_nothing(
+    producer: Make, sink: ScriptedSink
+) -> None:
+    one = producer(process=lambda request: later(request) if request == "a" else request)
+    failed = one.submit("a")
+    one.send("b")
+    with pytest.raises(RequestGivenUp) as raised:
+        failed.result(30)
+    assert isinstance(raised.value.__cause__, NotAPlainFunction)
+    eventually(lambda: sink.confirmed == ["b"])
+
+
+# -- keys without a hash, requests changed after they were sent, a disk that is behind, a fork
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_key_without_a_hash_is_refused_before_anything_is_counted(
+    producer: Make, workers: int
+) -> None:
+    one = producer(process=lambda request: request, key=lambda request: [request], workers=workers)
+    with pytest.raises(
+        ConfigurationError, match="key returned a list for a request, which has no hash"
+    ):
+        one.send(1)
+    balance = one.snapshot().balance
+    assert (balance.accepted, balance.pending) == (0, 0)
+    assert one.close()
+
+
+def test_a_request_changed_after_it_was_sent_costs_no_other_caller_anything(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    lost: list[Lost] = []
+    one = producer(journal=tmp_path, max_items=8, dropped_listener=lost.append)
+    changed: dict[str, Any] = {"a": 1}
+    for request in ("before", changed, "behind"):
+        one.send(request)
+    changed["a"] = object()
+    for number in range(8):
+        one.send(number)
+    assert one.state is BufferState.SPILLING
+    assert not one.close(0.05)
+    balance = one.snapshot().balance
+    assert balance.is_exact
+    assert (balance.accepted, balance.pending) == (11, 10)
+    assert balance.dropped == {"not written to the journal": 1}
+    eventually(lambda: [one.request for one in lost] == [changed])
+    assert isinstance(lost[0].error, ConfigurationError)
+    sink.now(takes)
+    after = producer(journal=tmp_path)
+    assert after.flush(30)
+    assert sink.confirmed == ["before", "behind", *range(8)]
+
+
+def test_a_forked_child_is_refused_whatever_it_asks_even_if_the_lock_was_held(
+    producer: Make,
+) -> None:
+    one = producer()
+    with one._buffer._lock:  # by another thread, say, which the child does not have
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for ask in (one.flush, one.snapshot, lambda: one.send(1)):
+                try:
+                    ask()
+                except ProducerClosed:
+                    refused += 1
+            os._exit(0 if refused == 3 and one.close() else 1)
+    done: list[int] = []
+
+    def is_done() -> bool:
+        number, status = os.waitpid(child, os.WNOHANG)
+        done.extend([status] if number else [])
+        return bool(done)
+
+    try:
+        eventually(is_done)
+    finally:
+        if not done:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(done[0]) == 0
+
+
+# -- requests sent by finalizers, signal handlers and logging handlers, whatever they interrupt
+
+
+@pytest.mark.parametrize("lock", ["buffer", "journal"])
+def test_a_call_that_interrupts_its_own_thread_inside_is_refused_at_once(
+    producer: Make, sink: ScriptedSink, tmp_path: Path, lock: str
+) -> None:
+    journal = Journal(tmp_path, sync=NO_SYNC)
+    one = producer(journal=journal, persistence=NO_SYNC)
+    calls: list[Any] = [
+        lambda: one.send(1),
+        lambda: one.submit(1),
+        one.snapshot,
+        one.flush,
+        one.close,
+    ]
+    held = one._buffer._lock if lock == "buffer" else journal._gate
+    if lock == "journal":
+        calls += [
+            lambda: journal.append(b"x"),
+            lambda: journal.append_soon(b"x"),
+            journal.flush,
+            journal.close,
+        ]
+    with held:  # as the interrupted thread does
+        for call in calls:
+            with pytest.raises(WouldDeadlock):
+                call()
+    assert one.snapshot().balance.accepted == 0
+    one.send(2)
+    assert one.flush(30)
+    one.close()
+    journal.close()

@@ -1,0 +1,183 @@
+"""When a peer is dead, when a client is replaced, and that passwords appear nowhere."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from leaderq.errors import ConfigurationError
+from leaderq.testing import eventually
+from leaderq.zookeeper import Credentials, Security
+from leaderq.zookeeper.client import (
+    STUCK_S,
+    ClientSupervisor,
+    KazooLog,
+    TimeWithoutAttempt,
+    replacement_reason,
+)
+from leaderq.zookeeper.connection import Liveness, connect_limit_s
+
+T = 6.0
+
+
+def test_a_peer_that_owes_nothing_is_never_silent() -> None:
+    assert not Liveness(T, 0.0).is_dead(100.0)
+
+
+def test_a_peer_that_owes_an_answer_is_dead_after_two_thirds_of_the_time_out() -> None:
+    liveness = Liveness(T, 0.0)
+    liveness.sent(0.1)
+    liveness.sent(3.0)
+    assert not liveness.is_dead(4.0)
+    assert liveness.is_dead(4.01)
+
+
+def test_every_sign_of_life_starts_the_count_again() -> None:
+    liveness = Liveness(T, 0.0)
+    liveness.sent(0.1)
+    liveness.heard(3.9, still_waiting=True)
+    assert not liveness.is_dead(7.8)
+    assert liveness.is_dead(8.0)
+
+
+def test_a_peer_asked_only_now_is_given_a_third_of_the_time_out_however_long_we_were_away() -> None:
+    liveness = Liveness(T, 0.0)
+    liveness.heard(1.0, still_waiting=False)
+    liveness.sent(50.0)  # we were stopped for a minute, with nothing asked
+    assert not liveness.is_dead(51.9)
+    assert liveness.is_dead(52.1)
+
+
+def test_all_servers_are_tried_within_a_third_of_the_time_out_but_none_below_the_floor() -> None:
+    assert connect_limit_s(6.0, 1) == 2.0
+    assert connect_limit_s(9.0, 3) == 1.0
+    assert connect_limit_s(4.0, 5) == 0.5
+    assert connect_limit_s(9.0, 0) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("has_ended", "is_connected", "idle_s", "must_go"),
+    [
+        (False, True, 0.0, False),
+        (False, True, 1000.0, False),
+        (False, False, STUCK_S - 0.1, False),
+        (False, False, STUCK_S + 0.1, True),
+        (True, True, 0.0, True),
+        (True, False, 0.0, True),
+    ],
+)
+def test_a_client_is_replaced_only_if_it_ended_or_no_longer_tries(
+    has_ended: bool, is_connected: bool, idle_s: float, must_go: bool
+) -> None:
+    reason = replacement_reason(
+        has_ended=has_ended, is_refused=False, is_connected=is_connected, idle_s=idle_s
+    )
+    assert (reason is not None) is must_go
+
+
+def test_a_client_that_ended_because_it_was_refused_is_replaced_for_that() -> None:
+    reason = replacement_reason(has_ended=True, is_refused=True, is_connected=False, idle_s=0.0)
+    assert reason == "credentials refused"
+
+
+def test_a_connection_lost_after_hours_has_not_been_without_attempt_for_hours() -> None:
+    idle, client = TimeWithoutAttempt(), object()
+    idle.look(0.0, client, 1, is_connected=True)
+    assert idle.look(7200.0, client, 1, is_connected=False) == 0.0
+    assert idle.look(7203.0, client, 1, is_connected=False) == 3.0
+    assert idle.look(7204.0, client, 2, is_connected=False) == 0.0
+    assert idle.look(7209.0, client, 2, is_connected=False) == 5.0
+
+
+def test_the_time_of_a_new_client_starts_at_zero() -> None:
+    idle, client, another = TimeWithoutAttempt(), object(), object()
+    idle.look(0.0, client, 1, is_connected=False)
+    assert idle.look(9.0, another, 1, is_connected=False) == 0.0
+
+
+def test_a_client_that_keeps_ending_is_replaced_at_growing_intervals_however_often_woken() -> None:
+    ended = threading.Event()
+    ended.set()
+    dead: Any = SimpleNamespace(
+        ended=ended, auth_failed=False, connected=False, attempts=0, timeout_s=1.0
+    )
+    replaced: list[float] = []
+    supervisor = ClientSupervisor("t", lambda: dead, lambda _: replaced.append(monotonic()))
+    began = monotonic()
+    supervisor.start()
+    eventually(lambda: supervisor.wake() or len(replaced) > 3, interval_s=0.01)
+    supervisor.stop()
+    # half of each pause, which is what chance may leave
+    assert replaced[3] - began >= 0.25 + 0.5 + 1.0
+
+
+# -- passwords appear nowhere: in no repr, no log
+
+SECRET = "hunter2"
+
+
+def test_no_repr_shows_a_password() -> None:
+    security = Security(user="alice", password=SECRET, mechanism="DIGEST-MD5", key_password=SECRET)
+    assert SECRET not in repr(security)
+    assert SECRET not in repr(Credentials(1, SECRET.encode()))
+
+
+def test_what_kazoo_logs_below_a_warning_never_reaches_a_handler(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kazoo_log = KazooLog("x")
+    with caplog.at_level(1):
+        kazoo_log.log(5, "session_passwd: %s", SECRET)
+        kazoo_log.debug("Sending request(xid=%s): %s", 1, SECRET)
+        kazoo_log.exception("Exception raised during deserialization of request: %s", SECRET)
+        kazoo_log.info("Connecting to %s", "host")
+        kazoo_log.warning("Connection dropped: %s", "refused")
+    assert SECRET not in caplog.text
+    assert "Connecting to host" in caplog.text
+    assert kazoo_log.trouble == "Connection dropped: refused"
+    assert [record.levelno for record in caplog.records] == [
+        logging.ERROR,
+        logging.DEBUG,
+        logging.DEBUG,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("security", "hint"),
+    [
+        (Security(password="x"), "without a user"),
+        (Security(user="a:b", password="x"), "contains ':'"),
+        (Security(user="a", password="x", mechanism="MAGIC"), "'MAGIC' is unknown"),
+        (Security(user="a", mechanism="DIGEST-MD5"), "needs a user and a password"),
+        (Security(key="/nope"), "without its certificate"),
+        (Security(ca="/nope.pem"), "ca='/nope.pem' does not exist"),
+    ],
+)
+def test_unusable_security_is_refused_before_connecting(security: Security, hint: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        security.validate()
+    assert hint in str(caught.value)
+
+
+def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_text("nonsense")
+    with pytest.raises(ConfigurationError, match=r"ca\.pem"):
+        Security(ca=str(file)).ssl_context()
+
+
+def test_credentials_make_znodes_their_creators_own_unless_told_otherwise() -> None:
+    owner = Security(user="a", password="b")
+    assert [entry.id.scheme for entry in owner.acl()] == ["auth"]
+    assert [entry.id.scheme for entry in Security(user="a", password="b", open_acl=True).acl()] == [
+        "world"
+    ]
+    assert [entry.id.scheme for entry in Security(tls=True).acl()] == ["world"]
+    assert owner.auth_data() == [("digest", "a:b")]
+    assert owner.sasl_options() is None
