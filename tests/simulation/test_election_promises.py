@@ -170,6 +170,22 @@ def test_transfer_to_one_that_is_not_next_in_line(s: Scene) -> None:
     assert asked.result().leader == "c"
 
 
+@scene(5)
+def test_a_transfer_is_for_the_end_of_one_term(s: Scene) -> None:
+    a, b, c = s.actors("abc")
+    term = a.lead()
+    b.wait_in_line()
+    c.wait_in_line()
+    s.beside.begin(lambda: Operator(s.beside.session, "c").transfer("c"))
+    s.until(term.ending.is_set)
+    a.conclude(term)
+    for leader, others in ((c, a), (b, c)):
+        term = leader.await_term()
+        others.wait_in_line()
+        leader.conclude(term)
+    assert a.await_term().number == 4  # it stands before c
+
+
 @scene(timeout_s=6.0)
 def test_zookeeper_unreachable_for_a_moment_pauses_the_work_and_keeps_the_term(s: Scene) -> None:
     workers(s, "a")
