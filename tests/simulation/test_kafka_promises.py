@@ -221,3 +221,18 @@ def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(store: 
             )
 
     test_gone()
+
+
+@scene(5)
+def test_a_handler_over_its_budget_is_named_and_ends_its_term(s: Scene) -> None:
+    def rule(_career: Any, record: Any) -> None:
+        if record.offset == 7 and len(drain.terms()) == 1:
+            s.world.park(600.0)
+
+    with Drain(s, rule=rule, handle_budget_s=3.0) as drain:
+        drain.workers("ab")
+        s.until(lambda: len(drain.terms()) == 2, 30.0)
+        said = "handle_budget_s=3 running=handle has been called for"
+        assert [line for line in s.world.lines() if said in line and f"from {SOURCE}-0" in line]
+        drain.await_all()
+        assert drain.problems() == []
