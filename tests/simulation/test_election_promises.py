@@ -152,6 +152,15 @@ def test_a_unit_that_outlives_the_lease_ends_with_its_worker_before_another_lead
     s.until(lambda: seen(s, "inaugurated", "b"), within_s=6.0)
 
 
+@scene(3, timeout_s=6.0)
+def test_a_deposed_leader_has_a_quarter_of_its_time_out_whatever_the_budget(s: Scene) -> None:
+    (a,) = workers(s, "a", Slow, has_guardian=False, handover_budget_s=600.0)
+    process = a.process
+    s.take(*s.line())
+    s.until(lambda: not process.alive, within_s=2.0)
+    assert [line for line in s.world.lines() if "stage=hand-over budget_s=1.5" in line]
+
+
 @scene()
 def test_planned_stop_under_50_ms_after_the_unit_in_hand(s: Scene) -> None:
     a, _ = workers(s, "ab")
@@ -168,6 +177,22 @@ def test_transfer_to_one_that_is_not_next_in_line(s: Scene) -> None:
     s.until(lambda: seen(s, "inaugurated", "c"), within_s=5.0)
     assert seen(s, "inaugurated", "b") == []
     assert asked.result().leader == "c"
+
+
+@scene(5)
+def test_a_transfer_is_for_the_end_of_one_term(s: Scene) -> None:
+    a, b, c = s.actors("abc")
+    term = a.lead()
+    b.wait_in_line()
+    c.wait_in_line()
+    s.beside.begin(lambda: Operator(s.beside.session, "c").transfer("c"))
+    s.until(term.ending.is_set)
+    a.conclude(term)
+    for leader, others in ((c, a), (b, c)):
+        term = leader.await_term()
+        others.wait_in_line()
+        leader.conclude(term)
+    assert a.await_term().number == 4  # it stands before c
 
 
 @scene(timeout_s=6.0)

@@ -10,11 +10,11 @@ from unittest import mock
 
 import pytest
 
-from leaderq.kafka import dead_letter, retry, skip
+from leaderq.kafka import KafkaLeaderCareer, dead_letter, retry, skip
 from leaderq.kafka.consuming.report import decode
 from leaderq.term import Reason
 from leaderq.testing.simulation.kafka.cluster import BrokerCluster
-from simulation.draining import ORDERS, Drain, freezing
+from simulation.draining import ORDERS, SOURCE, Drain, freezing
 from simulation.scenarios import Scene, scene
 
 STORES = ("kafka", "zookeeper", "transaction")
@@ -200,3 +200,39 @@ def test_one_records_retries_hold_up_its_own_partition_only(store: str) -> None:
             assert len(drain.terms()) == 1
 
     test_retries()
+
+
+@EACH_STORE
+def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(store: str) -> None:
+    @scene(5)
+    def test_gone(s: Scene) -> None:
+        with Drain(s, store, auto_offset_reset=KafkaLeaderCareer.auto_offset_reset) as drain:
+            (a,) = drain.workers("a", cool_off_s=1.0)
+            s.until(lambda: len(drain.handled) == 30)
+            s.run(15.0)  # it has reported where it is
+            a.process.kill()
+            drain.kafka.acts(lambda all_: all_.group("c").offsets.clear())
+            kept = [path for path in s.cluster.znodes() if path.endswith(f"/offsets/{SOURCE}")]
+            s.ask(lambda beside: [beside.delete(path) for path in kept])
+            s.until(lambda: len(drain.terms("handed over")) > 1)
+            assert (len(drain.handled), drain.terms("handed over")[-1].reason) == (
+                30,
+                Reason.FAILED,
+            )
+
+    test_gone()
+
+
+@scene(5)
+def test_a_handler_over_its_budget_is_named_and_ends_its_term(s: Scene) -> None:
+    def rule(_career: Any, record: Any) -> None:
+        if record.offset == 7 and len(drain.terms()) == 1:
+            s.world.park(600.0)
+
+    with Drain(s, rule=rule, handle_budget_s=3.0) as drain:
+        drain.workers("ab")
+        s.until(lambda: len(drain.terms()) == 2, 30.0)
+        said = "handle_budget_s=3 running=handle has been called for"
+        assert [line for line in s.world.lines() if said in line and f"from {SOURCE}-0" in line]
+        drain.await_all()
+        assert drain.problems() == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -117,30 +115,3 @@ def test_a_record_of_any_size_can_be_set_aside(
     eventually_done(leader, ends)
     (letter,) = letters_on(kafka_broker.address, dead, 1)
     assert len(letter.record.value) == (size or 0)
-
-
-def test_a_handler_that_hangs_makes_its_career_unhealthy_and_is_named(
-    drive: Drive, feed: Feed, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Hanging(Recorder):
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            goes_on.wait(60)
-            super().handle(records, term)
-
-    goes_on = threading.Event()
-    feed(0, 10)
-    leader = drive(Hanging, handle_budget_s=0.2).begin()
-    assert leader.career.healthy()
-    working = threading.Thread(
-        target=leader.run_until, args=(lambda: len(leader.career.seen) >= 10,)
-    )
-    working.start()
-    try:
-        with caplog.at_level(logging.ERROR):
-            eventually(lambda: not leader.career.healthy())
-    finally:
-        goes_on.set()
-        working.join(60)
-    assert "handle_budget_s=0.2 running=handle has been called for" in caplog.text
-    assert f"from {leader.career.topics}-" in caplog.text
-    assert leader.career.healthy()

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 from driving import Driver, Recorder
-from kafka import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from producer_contract import Output
 
-from leaderq.errors import OffsetOutOfRange
 from leaderq.kafka import Record
-from leaderq.kafka.consuming.report import decode
-from leaderq.kafka.topics import committed, end_offsets, remove_static_members
+from leaderq.kafka.topics import committed, end_offsets
 from leaderq.term import Term
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
@@ -183,53 +181,3 @@ def test_of_two_careers_in_one_group_each_record_has_one_result(
     assert leader.career.seen
     assert other.career.seen
     assert sorted(output.read(), key=int) == values
-
-
-@pytest.mark.parametrize(
-    ("client", "offsets", "then"),
-    [
-        ("confluent", "transaction", "transaction"),
-        ("confluent", "zookeeper", "zookeeper"),
-        ("kafka-python", "kafka", "zookeeper"),
-    ],
-)
-def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(
-    drive: Drive,
-    feed: Feed,
-    session: Session,
-    kafka_broker: Any,
-    four_partitions: str,
-    znode_root: str,
-    client: str,
-    offsets: str,
-    then: str,
-) -> None:
-    def lose_offsets() -> None:
-        if offsets == "zookeeper":
-            session.delete(f"{znode_root}/{four_partitions}/offsets/{four_partitions}")
-            return
-        remove_static_members(kafka_broker.address, four_partitions, [four_partitions])
-        admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
-        admin.delete_groups([four_partitions])
-        admin.close()
-
-    def is_reported() -> bool:
-        path = f"{znode_root}/{four_partitions}/progress"
-        return session.exists(path) is not None and sum(
-            each.position for each in decode(session.get(path)[0], path=path).partitions.values()
-        ) == len(values)
-
-    values = feed(0, 100)
-    leader = drive(client=client, offsets=offsets).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 100 and is_reported())
-    leader.end()
-    leader.career.retire()
-    if then == offsets:  # else the new store is empty
-        lose_offsets()
-    new = drive(client=client, offsets=then)
-    with pytest.raises(OffsetOutOfRange, match="no offset is stored any more for 4 partitions"):
-        new.begin().run_until(lambda: bool(new.career.seen))
-    new.end()
-    assert new.career.seen == []
-    again = drive(client=client, offsets=then, auto_offset_reset="earliest").begin()
-    again.run_until(lambda: len(again.career.seen) >= 100)

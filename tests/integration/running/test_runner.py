@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator
@@ -101,13 +100,6 @@ def session(zookeeper_server) -> Iterator:
 
 
 @pytest.fixture
-def often_asked(zookeeper_server) -> Iterator:
-    """A session whose leader is asked for its health every 2 s."""
-    with connect(zookeeper_server.address, timeout_s=6) as made:
-        yield made
-
-
-@pytest.fixture
 def run(session, znode_root) -> Iterator:
     started: list[Running] = []
 
@@ -134,17 +126,6 @@ def test_a_career_lives_through_its_stages_on_one_thread(run):
     assert career.calls == ["prepare", "inaugurate", "execute", "handOver", "retire"]
     assert career.reasons == [Reason.WITHDRAWN]
     assert len(career.threads) == 1
-
-
-def test_an_unhealthy_leader_steps_down_and_cools_off(run, often_asked):
-    class Ill(Counting):
-        def healthy(self) -> bool:
-            return False
-
-    career = Ill()
-    running = run(career, session=often_asked)
-    eventually(lambda: running.seen(CoolingOff, failures=1), timeout_s=30)
-    assert career.reasons[0] is Reason.HEALTH
 
 
 def test_an_atomic_unit_is_abandoned_at_the_end_of_its_term(run):
@@ -180,35 +161,6 @@ def test_an_inauguration_that_overruns_its_budget_ends_the_term(run):
     assert running.seen(BudgetMissed, stage="inauguration")
     assert career.reasons[0] is Reason.BUDGET
     assert "execute" not in career.calls
-
-
-def test_a_deposed_leader_has_a_quarter_of_its_time_out_whatever_the_budget(
-    often_asked, run, session
-):
-    class Endless(Counting):
-        def execute(self, term) -> None:
-            released.wait(120)
-
-    released = threading.Event()
-    left: list[int] = []
-    running = run(Endless(), session=often_asked, handover_budget_s=600, leave=left.append)
-    executing(running)
-    session.delete(_line(running, _node(session, running)))
-    try:
-        missed = eventually(lambda: running.seen(BudgetMissed), timeout_s=15)
-        assert [each.budget_s for each in missed] == [often_asked.timeout_s / 4]
-        assert left == [ExitCode.HANDOVER_MISSED]
-    finally:
-        released.set()
-
-
-def _line(running: Running, node: str) -> str:
-    return f"{running.runner.settings.root}/counting/candidates/{node}"
-
-
-def _node(session, running: Running) -> str:
-    record, _ = session.get(f"{running.runner.settings.root}/counting/term")
-    return json.loads(record)["id"]
 
 
 class Ending(Counting):
