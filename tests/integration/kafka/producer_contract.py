@@ -363,6 +363,7 @@ class ProducerContract:
     ) -> None:
         producer = stage.make()
         stage.transact(producer, b"first", 1)
+        stage.shows([b"first"], 1)  # its end was written: the next is accepted at once
         producer.begin()
         if stage_of_it == "after sending":
             producer.produce(Message(stage.output.topic, b"second"))
