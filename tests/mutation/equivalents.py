@@ -113,4 +113,5 @@ EQUIVALENT: dict[str, str] = {
     "config.kinds:e373690a": GIVEN,
     "config.kinds:ba5a93ab": GIVEN,
     "threads.listeners:f23ebe13": "a type alias",
+    "running.watchdog:06d83baa": "while it is stopped, nobody asks when it last was thawed",
 }

@@ -46,6 +46,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.producing.account": _tests("producing/test_account.py"),
     "leaderq.producing.journal.records": _tests("producing/journal/test_record_bytes.py"),
     "leaderq.producing.journal.policy": _tests("producing/journal/test_record_bytes.py"),
+    "leaderq.running.watchdog": _tests("running/test_guardian_link.py"),
     "leaderq.running.supervision": _tests("running/test_supervision_details.py"),
     "leaderq.arguments": _tests("test_arguments.py"),
     "leaderq.config.kinds": _tests("config/test_kinds_of_values.py"),

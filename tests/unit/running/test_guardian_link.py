@@ -119,6 +119,47 @@ def test_a_guardian_that_did_not_run_counts_from_when_it_runs_again():
     assert seen[KILL][0] == 500.0 + AFTER_THAW_S
 
 
+def test_it_looks_again_when_something_is_due():
+    dog = Watchdog().heard(UNIT)
+    due, at_s = [], 90.0
+    for _ in range(3):
+        dog, intervention = dog.look(at_s, stopped=False)
+        due.append((intervention, dog.due_s))
+        at_s = dog.due_s
+    assert due == [(LEAVE, 101.0), (TERMINATE, 102.0), (KILL, 102.01)]
+    assert dog.look(99.0, stopped=True)[0].due_s == 99.0 + AFTER_THAW_S / 2
+    assert dog.heard(None).look(99.0, stopped=True)[0].due_s is None
+
+
+@pytest.mark.parametrize(("grace_s", "ends_s"), [(2.0, (102.0, 104.0)), (0.1, (100.5, 101.0))])
+def test_a_planned_end_has_two_graces_past_its_budget_of_half_a_second_at_least(grace_s, ends_s):
+    _, seen = looks(Watchdog().heard(PLANNED._replace(grace_s=grace_s)), 99.0, 105.0)
+    assert (seen[TERMINATE][0], seen[KILL][0]) == ends_s
+
+
+@pytest.mark.parametrize(
+    ("report", "thawed_s", "killed_s"),
+    [
+        (UNIT._replace(grace_s=0.01), 100.0, 100.0 + AFTER_THAW_S),  # just when the lease ends
+        (HANDING_OVER, 102.99, 102.99 + AFTER_THAW_S),  # nobody else can lead yet
+        (HANDING_OVER, 103.0, 106.0),
+    ],
+)
+def test_a_thaw_counts_from_the_very_end_of_the_lease(report, thawed_s, killed_s):
+    dog, _ = Watchdog().heard(report).look(99.0, stopped=True)
+    dog, _ = dog.look(thawed_s, stopped=False)
+    _, seen = looks(dog, thawed_s + 0.001, thawed_s + 4.0, step_s=0.001)
+    assert not seen[TERMINATE]
+    assert seen[KILL][0] == pytest.approx(killed_s)
+
+
+@pytest.mark.parametrize(("late_s", "expected"), [(0.25, TERMINATE), (0.26, LEAVE)])
+def test_a_look_more_than_a_quarter_of_a_second_late_is_a_thaw(late_s, expected):
+    assert Watchdog().heard(UNIT).look(101.0, stopped=False)[1] is TERMINATE  # the first is not
+    dog, _ = Watchdog().heard(UNIT).look(99.0, stopped=False)
+    assert dog.look(101.0 + late_s, stopped=False)[1] is expected
+
+
 def test_a_report_ends_all_reproach():
     dog, _ = looks(Watchdog().heard(UNIT), 99.0, 101.5)
     _, seen = looks(dog.heard(LeaseReport(term=1, lease_until_s=110.0, grace_s=1.0)), 101.5, 109.0)
