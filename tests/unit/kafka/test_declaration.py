@@ -32,7 +32,6 @@ from leaderq.kafka.clients.kafka_python_connection import connection_options
 from leaderq.kafka.clients.kafka_python_consumer import consumer_options
 from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
 from leaderq.kafka.declaration import DeliveryPromise, delivery_of
-from leaderq.kafka.handling.on_error import dead_letter
 from leaderq.kafka.record import Partition, size_of
 from leaderq.running.supervision import watch_health
 from leaderq.term import Reason, Term
@@ -331,15 +330,6 @@ def test_by_default_a_batch_is_bounded_in_bytes(make: Make) -> None:
         sizes.append(size_of(batch.merged()))
     assert sum(sizes) == 200 * 900_000
     assert max(sizes) <= 32_000_000
-
-
-def test_how_large_a_message_may_be_is_checked_with_the_rest() -> None:
-    class Wrong(Sums):
-        max_message_bytes = 0
-        on_error = dead_letter()
-
-    with pytest.raises(ConfigurationError, match=r"max_message_bytes=0 of .*Wrong is out of range"):
-        dressed(Wrong)._declared()
 
 
 # -- which options of a client library a user may set, and what is said of the others

@@ -101,6 +101,18 @@ def test_another_end_than_the_promised_one_is_refused(cluster: BrokerCluster) ->
     assert seen(cluster) == []
 
 
+def test_the_time_out_is_of_one_transaction_not_of_the_next(
+    cluster: BrokerCluster, time: ManualTime
+) -> None:
+    me = identified(cluster, timeout_s=5.0)
+    for at in range(4):
+        produced(cluster, me, b"%d" % at, at)
+        time.pass_(3.0)
+        cluster.advance()
+        cluster.end_transaction(0, me, is_committed=True)
+    assert seen(cluster) == [b"0", b"1", b"2", b"3"]
+
+
 def test_markers_wait_for_a_partition_that_nobody_leads(time: ManualTime) -> None:
     cluster = made(time, brokers=2, replication=1)
     me = identified(cluster)
@@ -212,6 +224,32 @@ def test_the_oldest_of_two_open_transactions_holds_it(log: PartitionLog) -> None
     log.end_transaction(2, 0, is_committed=False)
     assert values_read(log) == [b"first"]
     assert log.read(0, 100).next_offset == 4
+
+
+def test_only_the_records_of_the_aborted_transaction_are_passed_over(log: PartitionLog) -> None:
+    log.append(rows(b"aborted"), ProducerStamp(1, 0, 0, transactional=True))
+    log.append(rows(b"plain"))
+    log.append(rows(b"aborted too"), ProducerStamp(1, 0, 1, transactional=True))
+    log.end_transaction(1, 0, is_committed=False)
+    log.append(rows(b"kept"), ProducerStamp(1, 0, 2, transactional=True))
+    log.end_transaction(1, 0, is_committed=True)
+    assert values_read(log) == [b"plain", b"kept"]
+
+
+def test_a_batch_that_is_sent_again_is_stored_once(log: PartitionLog) -> None:
+    by = ProducerStamp(1, 0, 0)
+    assert log.append(rows(b"a", b"b"), by) == 0
+    assert log.append(rows(b"a", b"b"), by) == 0
+    assert log.append(rows(b"c"), by._replace(sequence=2)) == 2
+    assert values_read(log) == [b"a", b"b", b"c"]
+
+
+def test_a_former_epoch_is_refused_once_the_log_has_seen_a_newer_one(log: PartitionLog) -> None:
+    log.append(rows(b"a"), ProducerStamp(1, 0, 0, transactional=True))
+    log.end_transaction(1, 1, is_committed=False)
+    with pytest.raises(RefusedByBroker) as refused:
+        log.append(rows(b"late"), ProducerStamp(1, 0, 1, transactional=True))
+    assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_a_batch_behind_a_gap_is_refused(log: PartitionLog) -> None:
