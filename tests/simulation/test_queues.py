@@ -15,7 +15,8 @@ from leaderq.queues import DistributedPriorityQueue
 from leaderq.testing.nemesis.history import Kind
 from leaderq.testing.simulation.scheduler import EPOCH_S
 from simulation.conftest import SHARE
-from simulation.queue_controls import QUEUE_CONTROLS, QueueControl
+from simulation.control import NegativeControl
+from simulation.queue_controls import QUEUE_CONTROLS
 from simulation.queues import (
     QueueLife,
     QueueLine,
@@ -64,8 +65,8 @@ def test_known_a_late_acknowledgement_of_a_value_that_is_not_the_last_is_not_ref
 
 
 @pytest.mark.parametrize("control", QUEUE_CONTROLS, ids=lambda control: control.name)
-def test_a_safety_line_of_a_queue_that_is_taken_out_is_missed(control: QueueControl) -> None:
-    assert control.is_clean()
+def test_a_safety_line_of_a_queue_that_is_taken_out_is_missed(control: NegativeControl) -> None:
+    assert not control.problems(control.seed)
     found = control.search(control.seed, 1) or control.search(0, int(300 * SHARE))
     assert found is not None, f"{control.name}: no life shows it"
 
