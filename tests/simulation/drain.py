@@ -8,7 +8,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failure
 from leaderq.testing.simulation.cluster import ADDRESS, SimulatedCluster
 from leaderq.testing.simulation.faults import Faults
 from leaderq.testing.simulation.installing import installed
+from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
 from leaderq.testing.simulation.kafka.faults import DrainFaults
 from leaderq.testing.simulation.kafka.installing import (
     KafkaLines,
@@ -44,8 +45,6 @@ _LATE_S = 75.0
 """How long after healing everything must be handled: a transaction may be open for 60 s."""
 _AFTERMATH_S = 12.0
 _DATABASE = "file:drain?mode=memory&cache=shared"
-_IMPATIENT_S = 3.0
-"""The faults of a life are short: in half of the lives, so is what a career waits for Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +153,10 @@ def not_committed(committed: dict[Partition, int], ends: dict[Partition, int]) -
 class _Witness:
     """What the careers of one life tell."""
 
-    def __init__(self, world: World, chronicle: Chronicle) -> None:
+    def __init__(self, world: World, chronicle: Chronicle, life: DrainLife) -> None:
         self.world, self.chronicle = world, chronicle
+        self.forgetful = 0.0 if life.zombies else 0.03
+        """How often the user's database does not answer."""
         self.handled: list[Handled] = []
         self.opened = ExitStack()
         self.database = self._opened()
@@ -248,7 +249,7 @@ class _ExternalDrain(_Drain):
     def handle(self, records: Sequence[Record], term: Term) -> None:
         with self.store.transaction(records, term) as self.cursor:
             super().handle(records, term)
-        if self.witness.world.faults() < 0.03:
+        if self.witness.world.faults() < self.witness.forgetful:
             raise sqlite3.OperationalError("the answer to COMMIT was lost")
 
     def take_effect(self, name: str, record: Record) -> None:
@@ -266,13 +267,14 @@ def drain(life: DrainLife) -> LifeVerdict:
     cluster = SimulatedCluster(world, timeout_s=life.timeout_s)
     kafka = simulated_kafka(world, brokers=life.brokers)
     chronicle = Chronicle(world)
-    witness = _Witness(world, chronicle)
+    witness = _Witness(world, chronicle, life)
     problems: list[str] = []
     with (
         witness.opened,
         installed(world, cluster.network),
         kafka_installed(kafka),
-        _patience(_IMPATIENT_S if world.faults() < 0.5 else 60.0),
+        _patience(world.faults()),
+        _breaking(world, kafka),
     ):
         DatabaseOffsets(witness.database, career="drain").create_table()
         witness.database.execute("CREATE TABLE effects (name)")
@@ -308,12 +310,28 @@ def drain(life: DrainLife) -> LifeVerdict:
     return LifeVerdict(life, problems, history, terms, world.steps)
 
 
-def _patience(seconds: float) -> Any:
-    names = "REBUILD_AFTER_S", "REBUILD_JOINING_AFTER_S"
-    stack = ExitStack()
-    stack.enter_context(mock.patch.multiple(term_consumer, **dict.fromkeys(names, seconds)))
-    stack.enter_context(mock.patch.object(transaction_offsets, "TRANSACTION_TIMEOUT_S", seconds))
-    return stack
+def _patience(drawn: float) -> Any:
+    """The faults of a life are short: so is, in many lives, how long a career waits for Kafka."""
+    if drawn < 0.3:
+        names = "REBUILD_AFTER_S", "REBUILD_JOINING_AFTER_S"
+        return mock.patch.multiple(term_consumer, **dict.fromkeys(names, 2.0))
+    if drawn < 0.6:
+        return mock.patch.object(transaction_offsets, "TRANSACTION_TIMEOUT_S", 4.0)
+    return nullcontext()
+
+
+def _breaking(world: World, kafka: SimulatedKafka) -> Any:
+    """Now and then a client library raises what nobody expects, while it hears no answers."""
+    real, lines = SimulatedConsumer.poll, kafka.network
+    assert isinstance(lines, KafkaLines)
+
+    def poll(self: SimulatedConsumer, timeout_s: float, most: int) -> Any:
+        task = world.current
+        if task is not None and task.process.host in lines.losing and world.faults() < 0.05:
+            raise ValueError("the client library breaks")
+        return real(self, timeout_s, most)
+
+    return mock.patch.object(SimulatedConsumer, "poll", poll)
 
 
 def _depose(cluster: SimulatedCluster) -> None:

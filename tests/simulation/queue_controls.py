@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -98,6 +99,12 @@ def _requeued(claim: Claim, left: Any, wait_s: float) -> Any:
     return settling.ItemSettlement(claim, (again,), outcome, until_ms)
 
 
+def _told_to_nobody(claim: Claim, failures: int, wait_s: float) -> Any:
+    note, until_ms = _failure_note(claim, failures, wait_s)
+    return replace(note, not_before_ms=None), until_ms
+
+
+_failure_note = settling._failure_note
 _TAKEN = {"is_locking": True, "is_taken": True}
 _PUSHED = {"is_locking": True, "is_taken": False}
 
@@ -162,5 +169,11 @@ QUEUE_CONTROLS = (
         patched(pending, "due_ms_of", lambda _: 0),
         seed=0,
         life={"kind": DistributedDelayQueue},
+    ),
+    _of(
+        "others are not told how long what failed rests",
+        patched(settling, "_failure_note", _told_to_nobody),
+        seed=0,
+        life={"is_locking": True, "kind": DistributedQueue, "faults": 1},
     ),
 )

@@ -22,6 +22,7 @@ from simulation.queues import (
     QueueLine,
     Rules,
     Step,
+    backed_off,
     held_by_one,
     in_order,
     lead,
@@ -123,6 +124,12 @@ def test_an_item_begun_before_its_time_is_seen() -> None:
     put = QueueLine(0.0, PUTTING, "p", "x", due_ms)
     assert never_before_its_time([put, QueueLine(1.9, BEGUN, "c", "x")])
     assert not never_before_its_time([put, QueueLine(2.0, BEGUN, "c", "x")])
+
+
+def test_an_item_begun_before_its_back_off_is_over_is_seen() -> None:
+    failed = [QueueLine(0.0, BEGUN, "a", "x"), QueueLine(1.0, Step.RAISED, "a", "x")]
+    assert backed_off([*failed, QueueLine(1.02, BEGUN, "b", "x")])
+    assert not backed_off([*failed, QueueLine(1.03, BEGUN, "b", "x")])
 
 
 def test_items_begun_out_of_order_are_seen() -> None:
