@@ -335,7 +335,7 @@ def lead(life: QueueLife) -> LifeVerdict:
             faults.plan(life.faults, life.seconds)
             world.run(life.seconds)
             faults.heal_all()
-            until_s = world.now_s + 3 * life.timeout_s + _CALM_S
+            until_s = world.now_s + 3 * life.timeout_s + _CALM_S + 10 * life.longest_s
             while world.now_s < until_s and not players.is_drained():
                 world.run(world.now_s + _LOOK_S)
         except LifeHangs as error:
