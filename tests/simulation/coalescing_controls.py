@@ -23,7 +23,7 @@ from leaderq.zookeeper import Delete
 from simulation.coalescing import CoalescingLife, lead
 from simulation.control import NegativeControl, patched
 
-_FROZEN = {"kinds": (Kind.FREEZE_WORKER, Kind.BLACK_HOLE)}
+_FROZEN = {"kinds": (Kind.FREEZE_WORKER, Kind.BLACK_HOLE), "faults": 10}
 _of = partial(NegativeControl, lead=lead, make=CoalescingLife)
 
 
@@ -112,13 +112,13 @@ def _lease_from_the_answer() -> Iterator[None]:
 COALESCING_CONTROLS = (
     _of("a token does not look at the clock", patched(SessionLease, "holds", _holds), 28),
     _of("a token's lease lasts for 2T", patched(SessionLease, "holds", _holds_for_two), 28),
-    _of("a token's lease counts from the answer", _lease_from_the_answer, 854, life=_FROZEN),
+    _of("a token's lease counts from the answer", _lease_from_the_answer, 232, life=_FROZEN),
     _of("a token's write is not fenced", patched(DistributedToken, "write", _write), 1),
-    _of("a lost release is not repeated", patched(SlotKeeper, "_answered", _forgotten), 3),
-    _of("a request whose answer was lost asks as another", _asks_anew, 2),
-    _of("nobody covers who was declined", patched(Coverage, "rely_on", lambda *_: None), 19),
-    _of("a dead waiter owes nothing", patched(Coverage, "_note_owed", Coverage._forget), 31),
-    _of("one that has begun is taken for one that waits", _waits_until_released, 10),
+    _of("a lost release is not repeated", patched(SlotKeeper, "_answered", _forgotten), 2),
+    _of("a request whose answer was lost asks as another", _asks_anew, 8),
+    _of("nobody covers who was declined", patched(Coverage, "rely_on", lambda *_: None), 17),
+    _of("a dead waiter owes nothing", patched(Coverage, "_note_owed", Coverage._forget), 18),
+    _of("one that has begun is taken for one that waits", _waits_until_released, 129),
     _of("whoever has slot 0 is the head", patched(request, "judge", _first_slot_first), 0),
     _of("a release says that the token stood", patched(SlotKeeper, "_send", _always_true), 1),
 )

@@ -1,15 +1,15 @@
 """Negative controls: edits of the program that simulated lives must notice.
 
-Each is the program with one safety line taken out, and the kind of life that shows it. ``seed`` is
-the first life that was found to show it: the ordinary test leads that one, and searches on from
-there if the program has changed since.
+The ordinary test leads the life that was found to show it, and searches from the first if the
+program has changed since.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -23,35 +23,10 @@ from leaderq.running.runner import Runner
 from leaderq.running.watchdog import Intervention, Watchdog
 from leaderq.term import Reason, Term
 from leaderq.testing.nemesis.history import Kind
+from simulation.control import NegativeControl, patched
 from simulation.elections import ElectionLife, lead
 
-Edit = Callable[[], Any]
-
-
-@dataclass(frozen=True)
-class Control:
-    """``name`` says what is taken out; ``life`` how it is looked for; ``seed`` where it is seen."""
-
-    name: str
-    edit: Edit
-    seed: int
-    life: dict[str, Any] = field(default_factory=dict)
-
-    def found_in(self, seed: int) -> list[str]:
-        """The problems that the life of this seed shows without the line."""
-        with self.edit():
-            return lead(ElectionLife(seed, **self.life)).problems
-
-    def search(self, first: int, lives: int) -> tuple[int, str] | None:
-        """The first seed from ``first`` on that shows it, and how; ``None``: none of ``lives``."""
-        for seed in range(first, first + lives):
-            if problems := self.found_in(seed):
-                return seed, problems[0]
-        return None
-
-
-def _patched(owner: Any, name: str, value: Any) -> Edit:
-    return lambda: mock.patch.object(owner, name, value)
+_of = partial(NegativeControl, lead=lead, make=ElectionLife)
 
 
 def _write_unfenced(self: Tenure, term: Any, ops: Any) -> Any:
@@ -184,35 +159,35 @@ _ALONE = {"has_guardian": False, "polite": True}
 _UNWATCHED = {"has_guardian": False, "fenced_only": True}
 
 CONTROLS = (
-    Control(
+    _of(
         "a leader's write is not fenced",
-        _patched(Tenure, "write", _write_unfenced),
+        patched(Tenure, "write", _write_unfenced),
         seed=25,
         life={**_UNWATCHED, "kinds": (Kind.FREEZE_WORKER,), "faults": 12},
     ),
-    Control("a lease lasts for 2T", _patched(Lease, "ends_s", property(_ends_late)), seed=80),
-    Control(
+    _of("a lease lasts for 2T", patched(Lease, "ends_s", property(_ends_late)), seed=80),
+    _of(
         "a claim whose answer was lost is taken for a win",
         _lost_claim_is_a_win,
         seed=3,
         life={"kinds": (Kind.LOSE_CLAIM, Kind.KILL_WORKER), "faults": 10},
     ),
-    Control(
+    _of(
         "a failed renewal prolongs the lease",
         _a_failed_renewal_counts,
         seed=171,
         life={"kinds": (Kind.BLACK_HOLE, Kind.RESET), "faults": 25},
     ),
-    Control(
+    _of(
         "the place in line is given up before the code has returned",
         _released_before_the_code_has_returned,
         seed=6,
     ),
-    Control("whoever is in front does not matter", _nobody_in_front_matters, seed=0),
-    Control("the guardian spares a worker that is overdue", _guardian_spares, seed=218),
-    Control("a claim does not count the term", _claims_ignore_the_record, seed=0),
-    Control("nobody looks again at who is in front", _nobody_looks_again, seed=305),
-    Control(
+    _of("whoever is in front does not matter", _nobody_in_front_matters, seed=0),
+    _of("the guardian spares a worker that is overdue", _guardian_spares, seed=218),
+    _of("a claim does not count the term", _claims_ignore_the_record, seed=0),
+    _of("nobody looks again at who is in front", _nobody_looks_again, seed=305),
+    _of(
         "a term does not look at the clock",
         _blind_term,
         seed=5,

@@ -5,22 +5,29 @@ seed; then all is healed, and every record must be handled.
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
+from unittest import mock
 
 from leaderq import clock
-from leaderq.kafka import KafkaLeaderCareer, retry
+from leaderq.errors import LeaderqError
+from leaderq.kafka import DatabaseOffsets, KafkaLeaderCareer, retry
+from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.stores import transaction_offsets
 from leaderq.term import Term
 from leaderq.testing.nemesis.checkers import Bounds, nothing_after_its_term
 from leaderq.testing.nemesis.history import What
 from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failures
-from leaderq.testing.simulation.cluster import SimulatedCluster
+from leaderq.testing.simulation.cluster import ADDRESS, SimulatedCluster
 from leaderq.testing.simulation.faults import Faults
 from leaderq.testing.simulation.installing import installed
+from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
 from leaderq.testing.simulation.kafka.faults import DrainFaults
 from leaderq.testing.simulation.kafka.installing import (
     KafkaLines,
@@ -30,20 +37,22 @@ from leaderq.testing.simulation.kafka.installing import (
 from leaderq.testing.simulation.kafka.network import SimulatedKafka
 from leaderq.testing.simulation.kafka.partition_log import PartitionLog
 from leaderq.testing.simulation.scheduler import LifeHangs, World
-from leaderq.zookeeper import Create
+from leaderq.zookeeper import Create, connect
 
-STORES = ("kafka", "zookeeper", "transaction")
+STORES = ("kafka", "zookeeper", "transaction", "external")
 SOURCE, RESULTS, EFFECTS = "orders", "invoices", "/effects"
 _LATE_S = 75.0
 """How long after healing everything must be handled: a transaction may be open for 60 s."""
 _AFTERMATH_S = 12.0
+_DATABASE = "file:drain?mode=memory&cache=shared"
 
 
 @dataclass(frozen=True, slots=True)
 class DrainLife:
     """What a life of a drain is made of; all else is drawn from ``seed``.
 
-    ``seconds``: how long faults come.
+    ``seconds``: how long faults come. ``zombies``: so many leaders are deposed and do not know it,
+    and no guardian is there: what the store refuses is all that stands between them and the next.
     """
 
     seed: int | str
@@ -52,6 +61,7 @@ class DrainLife:
     faults: int = 4
     timeout_s: float = 4.0
     brokers: int = 2
+    zombies: int = 0
 
 
 class Handled(NamedTuple):
@@ -143,9 +153,26 @@ def not_committed(committed: dict[Partition, int], ends: dict[Partition, int]) -
 class _Witness:
     """What the careers of one life tell."""
 
-    def __init__(self, world: World, chronicle: Chronicle) -> None:
+    def __init__(self, world: World, chronicle: Chronicle, life: DrainLife) -> None:
         self.world, self.chronicle = world, chronicle
+        self.forgetful = 0.0 if life.zombies else 0.03
+        """How often the user's database does not answer."""
         self.handled: list[Handled] = []
+        self.opened = ExitStack()
+        self.database = self._opened()
+
+    def _opened(self) -> sqlite3.Connection:
+        made = sqlite3.connect(_DATABASE, uri=True, timeout=0.0)
+        self.opened.callback(made.close)
+        return made
+
+    def connected(self) -> sqlite3.Connection:
+        """To the user's database; it rolls back what a process has left open when it dies."""
+        made = self._opened()
+        task = self.world.current
+        assert task is not None
+        task.process.deaths.append(made.close)
+        return made
 
     def note(self, what: What, term: Term) -> None:
         task = self.world.current
@@ -208,7 +235,30 @@ class _TransactionDrain(_Drain):
         self.produce(RESULTS, name.encode(), partition=record.partition)
 
 
-CAREERS = {"kafka": _KafkaDrain, "zookeeper": _ZooKeeperDrain, "transaction": _TransactionDrain}
+class _ExternalDrain(_Drain):
+    offsets = "external"
+    cursor: Any
+
+    def prepare(self) -> None:
+        self.store = DatabaseOffsets(self.witness.connected, career="drain")
+        super().prepare()
+
+    def load_offsets(self, term: Term) -> Mapping[Partition, int]:
+        return self.store.load(term)
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        with self.store.transaction(records, term) as self.cursor:
+            super().handle(records, term)
+        if self.witness.world.faults() < self.witness.forgetful:
+            raise sqlite3.OperationalError("the answer to COMMIT was lost")
+
+    def take_effect(self, name: str, record: Record) -> None:
+        self.cursor.execute("INSERT INTO effects VALUES (?)", (name,))
+
+
+CAREERS = dict(
+    zip(STORES, (_KafkaDrain, _ZooKeeperDrain, _TransactionDrain, _ExternalDrain), strict=True)
+)
 
 
 def drain(life: DrainLife) -> LifeVerdict:
@@ -217,35 +267,99 @@ def drain(life: DrainLife) -> LifeVerdict:
     cluster = SimulatedCluster(world, timeout_s=life.timeout_s)
     kafka = simulated_kafka(world, brokers=life.brokers)
     chronicle = Chronicle(world)
-    witness = _Witness(world, chronicle)
+    witness = _Witness(world, chronicle, life)
     problems: list[str] = []
-    with installed(world, cluster.network), kafka_installed(kafka):
+    with (
+        witness.opened,
+        installed(world, cluster.network),
+        kafka_installed(kafka),
+        _patience(world.faults()),
+        _breaking(world, kafka),
+    ):
+        DatabaseOffsets(witness.database, career="drain").create_table()
+        witness.database.execute("CREATE TABLE effects (name)")
         ends = _filled(world, kafka)
         for number in range(2 + int(world.faults() * 2)):
-            cluster.worker(f"c{number}", _maker(life, witness), kafka=kafka.address)
+            make = _maker(life, witness)
+            watched = {"has_guardian": not life.zombies}
+            cluster.worker(f"c{number}", make, kafka=kafka.address, **watched)
         lines = kafka.network
         assert isinstance(lines, KafkaLines)
         faults = DrainFaults(cluster, kafka, lines, Faults(cluster, chronicle))
         try:
             _keep_running(world, cluster)
             faults.plan(life.faults, life.seconds)
+            for _ in range(life.zombies):
+                world.at(1.0 + world.faults() * life.seconds, partial(_depose, cluster))
             world.run(life.seconds)
             faults.heal_all()
             chronicle.note(What.HEALED)
-            is_done = partial(_is_done, life, cluster, kafka, ends)
+            is_done = partial(_is_done, life, cluster, kafka, witness, ends)
             # a little longer than until all is stored, so that a repetition shows
             world.run(life.seconds + _LATE_S, unless=is_done)
             world.run(world.now_s + 1.0)
         except LifeHangs as error:
             problems.append(str(error))
         problems += _judged(life, witness, faults, ends)
-        problems += not_committed(_committed(life, cluster, kafka), ends)
-        problems += _effects_judged(life, cluster, kafka, ends)
+        problems += not_committed(_committed(life, cluster, kafka, witness), ends)
+        problems += _effects_judged(life, cluster, kafka, witness, ends)
         # a worker that cannot reach Kafka when it starts ends, and is started again
         problems += [one for one in failures(world) if "did not answer within" not in one]
         history = list(world.lines())
     terms = sum(1 for line in chronicle.lines if line.what is What.INAUGURATED)
     return LifeVerdict(life, problems, history, terms, world.steps)
+
+
+def _patience(drawn: float) -> Any:
+    """The faults of a life are short: so is, in many lives, how long a career waits for Kafka."""
+    if drawn < 0.3:
+        names = "REBUILD_AFTER_S", "REBUILD_JOINING_AFTER_S"
+        return mock.patch.multiple(term_consumer, **dict.fromkeys(names, 2.0))
+    if drawn < 0.6:
+        return mock.patch.object(transaction_offsets, "TRANSACTION_TIMEOUT_S", 4.0)
+    return nullcontext()
+
+
+def _breaking(world: World, kafka: SimulatedKafka) -> Any:
+    """Now and then a client library raises what nobody expects, while it hears no answers."""
+    real, lines = SimulatedConsumer.poll, kafka.network
+    assert isinstance(lines, KafkaLines)
+
+    def poll(self: SimulatedConsumer, timeout_s: float, most: int) -> Any:
+        task = world.current
+        if task is not None and task.process.host in lines.losing and world.faults() < 0.05:
+            raise ValueError("the client library breaks")
+        return real(self, timeout_s, most)
+
+    return mock.patch.object(SimulatedConsumer, "poll", poll)
+
+
+def _depose(cluster: SimulatedCluster) -> None:
+    """A leader's machine is paused with its clock; or somebody takes its place in line away while
+    it hears nothing, though what it asks for arrives.
+    """
+    world = cluster.world
+    leading = [one for one in cluster.workers if one.is_leading and one.process.alive]
+    if not leading:
+        return
+    worker, lasts_s = leading[0], cluster.timeout_s * (0.5 + 1.5 * world.faults())
+    process, runner = worker.process, worker.runner
+    tenure = None if runner is None else runner._candidate._campaign.tenure
+    world.note("deposed", process=process.name)
+    if tenure is None or world.faults() < 0.5:
+        process.freeze_with_clock()
+        world.at(lasts_s, process.thaw)
+        return
+
+    def take_away() -> None:
+        with suppress(LeaderqError):
+            session = connect(ADDRESS, timeout_s=20.0)
+            session.delete(tenure.node)
+            session.close()
+
+    world.process("operator", "host-operator").spawn(take_away, "operator")
+    cluster.network.cut(process.host, there=False, back=True)
+    world.at(lasts_s, lambda: cluster.network.heal(process.host))
 
 
 def _maker(life: DrainLife, witness: _Witness) -> Callable[[], _Drain]:
@@ -292,8 +406,15 @@ def _keep_running(world: World, cluster: SimulatedCluster) -> None:
 
 
 def _committed(
-    life: DrainLife, cluster: SimulatedCluster, kafka: SimulatedKafka
+    life: DrainLife, cluster: SimulatedCluster, kafka: SimulatedKafka, witness: _Witness
 ) -> dict[Partition, int]:
+    if life.store == "external":
+        rows = "SELECT topic, partition, next_offset FROM leaderq_offsets WHERE partition >= 0"
+        with suppress(sqlite3.OperationalError):  # somebody writes
+            return {
+                Partition(topic, number): at for topic, number, at in witness.database.execute(rows)
+            }
+        return {}
     if life.store == "zookeeper":
         data = cluster.znodes().get(f"/leaderq/drain/offsets/{SOURCE}")
         kept = {} if data is None else json.loads(data)["offsets"]
@@ -306,9 +427,10 @@ def _is_done(
     life: DrainLife,
     cluster: SimulatedCluster,
     kafka: SimulatedKafka,
+    witness: _Witness,
     ends: dict[Partition, int],
 ) -> bool:
-    return _committed(life, cluster, kafka) == ends
+    return _committed(life, cluster, kafka, witness) == ends
 
 
 def _judged(
@@ -317,8 +439,10 @@ def _judged(
     handled, lines = witness.handled, witness.chronicle.lines
     troubles = [(begin, end) for begin, end in faults.spans]
     troubles += [(line.at, line.at + 1.6 * life.timeout_s) for line in lines if line.kind]
-    problems = skipped(handled, ends) + out_of_order(handled)
-    problems += nothing_after_its_term(lines, Bounds(life.timeout_s))
+    problems = skipped(handled, ends)
+    if life.zombies:  # only what goes through the store is judged
+        return problems
+    problems += out_of_order(handled) + nothing_after_its_term(lines, Bounds(life.timeout_s))
     if life.store == "kafka":
         problems += repeated_without_cause(handled, troubles)
     return problems
@@ -328,6 +452,7 @@ def _effects_judged(
     life: DrainLife,
     cluster: SimulatedCluster,
     kafka: SimulatedKafka,
+    witness: _Witness,
     ends: dict[Partition, int],
 ) -> list[str]:
     if life.store == "kafka":
@@ -337,6 +462,10 @@ def _effects_judged(
         znodes = cluster.znodes()
         found = [znodes[path].decode() for path in sorted(znodes) if path.startswith(f"{EFFECTS}/")]
         return not_exactly_once(found, wanted)
+    if life.store == "external":
+        return not_exactly_once(
+            [name for (name,) in witness.database.execute("SELECT name FROM effects")], wanted
+        )
     seen = [
         (row.value or b"").decode()
         for where in ends

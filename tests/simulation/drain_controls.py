@@ -8,17 +8,19 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
+from leaderq.election.tenure import Tenure
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.term_consumer import TermConsumer
+from leaderq.kafka.stores import database_offsets
 from leaderq.kafka.stores.offset_store import KafkaOffsets
+from leaderq.kafka.stores.transaction_offsets import TransactionOffsets, TransactionThread
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from simulation.control import NegativeControl, patched
-from simulation.drain import DrainLife, drain
+from simulation.drain import STORES, DrainLife, drain
 
 _of = partial(NegativeControl, lead=drain, make=DrainLife)
-_KAFKA, _ZOOKEEPER, _TRANSACTION = (
-    {"store": store, "faults": 8} for store in ("kafka", "zookeeper", "transaction")
-)
+_KAFKA, _ZOOKEEPER, _TRANSACTION, _EXTERNAL = ({"store": store, "faults": 8} for store in STORES)
+_ZOMBIES = {"zombies": 3, "faults": 1}
 
 
 def _under_way_is_done(self: OffsetCommits, *, may_wait: bool) -> Any:
@@ -59,13 +61,55 @@ def _may_have_failed(self: ZooKeeperOffsets, term: Any, new: Any) -> bool:
     return False
 
 
+def _unfenced(self: Tenure, term: Any, operations: Any) -> Any:
+    return self._session.multi(list(operations), timeout_s=5.0)
+
+
+def _unknown_is_committed(self: TermConsumer, stored: Any, held: Any) -> None:
+    if self._effects_lost:
+        stored = {**stored, **(self.commits.wanted or {})}
+    _resume(self, stored, held)
+
+
+def _committed_again(self: TransactionThread, transaction: Any, group: Any) -> None:
+    transaction.in_doubt = False
+    _commit(self, transaction, group)
+
+
+def _loaded(self: TransactionOffsets, consumer: Any, term: Any, timeout_s: float) -> Any:
+    """The transaction is not known to be settled."""
+    return consumer.committed(timeout_s)
+
+
+@contextmanager
+def _both_lines_of_doubt() -> Iterator[None]:
+    with (
+        mock.patch.object(TransactionThread, "_commit", _committed_again),
+        mock.patch.object(TransactionOffsets, "load", _loaded),
+    ):
+        yield
+
+
+@contextmanager
+def _both_lines_of_databases() -> Iterator[None]:
+    with (
+        mock.patch.object(database_offsets, "PUT_ROW", _ANY_TERM),
+        mock.patch.object(database_offsets, "ONE_OFFSET", _NO_OFFSET),
+    ):
+        yield
+
+
+_resume, _commit = TermConsumer._resume, TransactionThread._commit
+_ANY_TERM = database_offsets.PUT_ROW.partition(" WHERE")[0]
+_NO_OFFSET = f"{database_offsets.ONE_OFFSET} AND 1 = 0"
+
 DRAIN_CONTROLS = (
     _of("offsets are committed one too far", _one_too_far, 0, life=_KAFKA),
-    _of("every third commit stores nothing", _not_committed, 1, life=_KAFKA),
+    _of("every third commit stores nothing", _not_committed, 0, life=_KAFKA),
     _of(
         "a commit that is under way is done",
         patched(OffsetCommits, "finish", _under_way_is_done),
-        6,
+        0,
         life=_TRANSACTION,
     ),
     _of(
@@ -77,13 +121,38 @@ DRAIN_CONTROLS = (
     _of(
         "a lost answer of ZooKeeper is a failure",
         patched(ZooKeeperOffsets, "_happened", _may_have_failed),
-        22,
+        13,
         life=_ZOOKEEPER,
     ),
     _of(
         "a lost answer of ZooKeeper is a success",
         patched(ZooKeeperOffsets, "_happened", lambda *_: True),
-        19,
+        53,
         life=_ZOOKEEPER,
+    ),
+    _of(
+        "an unknown commit is a commit",
+        patched(TermConsumer, "_resume", _unknown_is_committed),
+        8,
+        life=_TRANSACTION,
+    ),
+    _of("a transaction in doubt is committed again", _both_lines_of_doubt, 689, life=_TRANSACTION),
+    _of(
+        "offsets in ZooKeeper are not fenced",
+        patched(Tenure, "write", _unfenced),
+        1,
+        life={**_ZOOKEEPER, **_ZOMBIES},
+    ),
+    _of(
+        "a database does not look at the offset that it has",
+        patched(database_offsets, "ONE_OFFSET", _NO_OFFSET),
+        1,
+        life=_EXTERNAL,
+    ),
+    _of(
+        "a database looks neither at terms nor at offsets",
+        _both_lines_of_databases,
+        1,
+        life={**_EXTERNAL, **_ZOMBIES},
     ),
 )

@@ -21,6 +21,17 @@ def _elections(**life: Any) -> Lead:
     return lead_one
 
 
+def _drains(store: str) -> Lead:
+    """Every fifth is one of deposed leaders that do not know it."""
+
+    def lead_one(seed: int) -> LifeVerdict:
+        from simulation.drain import DrainLife, drain
+
+        return drain(DrainLife(seed, store, zombies=3 if seed % 5 == 4 else 0))
+
+    return lead_one
+
+
 def _of(module: str, life: str, lead: str) -> Lead:
     def lead_one(seed: int) -> LifeVerdict:
         kind = importlib.import_module(f"simulation.{module}")
@@ -41,5 +52,8 @@ KINDS: dict[str, Lead] = {
     "queues": _of("queues", "QueueLife", "lead"),
     "messages": _of("messages", "MessageLife", "lead"),
     "coalescing": _of("coalescing", "CoalescingLife", "lead"),
-    "drains": _of("drain", "DrainLife", "drain"),
+    "drains": _drains("kafka"),
+    "drains with offsets in ZooKeeper": _drains("zookeeper"),
+    "drains in transactions": _drains("transaction"),
+    "drains into a database": _drains("external"),
 }

@@ -8,7 +8,8 @@ from typing import Any
 from leaderq.dyno import transitions
 from leaderq.dyno.consumer import DynoConsumer
 from leaderq.dyno.index import ShardIndex
-from leaderq.dyno.transitions import completion, delivery
+from leaderq.dyno.message import DeliveryState
+from leaderq.dyno.transitions import completion, delivery, first_rest
 from leaderq.testing.nemesis.history import Kind
 from leaderq.zookeeper import Delete
 from simulation.control import NegativeControl, patched
@@ -16,7 +17,7 @@ from simulation.messages import MessageLife, lead
 
 _FROZEN = {"kinds": (Kind.FREEZE_WORKER,), "faults": 8, "lease_s": 1.0}
 _of = partial(NegativeControl, lead=lead, make=MessageLife)
-_looked_at = ShardIndex.looked_at
+_looked_at, _replaced = ShardIndex.looked_at, DeliveryState._replace
 
 
 def _late(self: ShardIndex, name: str, next_ms: int) -> None:
@@ -47,18 +48,33 @@ def _claim_of_nothing(paths: Any, choice: Any, state: Any) -> Any:
     return operations[1:] if choice.version is None else operations
 
 
+def _rest_of_nothing(paths: Any, name: str, state: Any) -> Any:
+    return first_rest(paths, name, state)[1:]
+
+
+def _member_stays(self: DeliveryState, **more: Any) -> DeliveryState:
+    if more.get("member"):
+        del more["member"]
+    return _replaced(self, **more)
+
+
 MESSAGE_CONTROLS = (
     _of(
         "pop returns leases that are over",
         patched(DynoConsumer, "_standing", lambda _, given: given),
-        0,
+        1,
         life=_FROZEN,
     ),
-    _of("leases are looked at 10 s late", patched(ShardIndex, "looked_at", _late), 155),
-    _of("priorities of messages do not matter", patched(ShardIndex, "_order", _by_age), 698),
+    _of("leases are looked at 10 s late", patched(ShardIndex, "looked_at", _late), 182),
+    _of(
+        "priorities of messages do not matter",
+        patched(ShardIndex, "_order", _by_age),
+        5,
+        life={"consumers": 1, "shards": 1, "faults": 0, "rude": 0.0},
+    ),
     _of("a group does not wait for its first", patched(ShardIndex, "_is_free", _is_free), 0),
     _of("a message does not wait for its time", patched(ShardIndex, "due_ms_of", lambda *_: 0), 0),
-    _of("an acknowledgement ends any delivery", patched(transitions, "completion", _any_claim), 2),
+    _of("an acknowledgement ends any delivery", patched(transitions, "completion", _any_claim), 3),
     _of(
         "a lease of any version is taken over",
         patched(transitions, "delivery", _claim_of_any_version),
@@ -71,4 +87,14 @@ MESSAGE_CONTROLS = (
         life=_FROZEN,
     ),
     _of("an id outlives its message", patched(transitions, "id_over", lambda *_, **__: ()), 0),
+    _of(
+        "an extension by the redeemer keeps the former member",
+        patched(DeliveryState, "_replace", _member_stays),
+        31,
+    ),
+    _of(
+        "a message is put off that may be gone",
+        patched(transitions, "first_rest", _rest_of_nothing),
+        12,
+    ),
 )

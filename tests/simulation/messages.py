@@ -137,6 +137,8 @@ class _Log:
                 beside = holder if stands and session == first else ""
             self._held[id] = (name, session or 0, until_s)
             more["due_s"] = until_s
+        elif what is Did.REFUSED and self._held.get(id, (name,))[0] != name:
+            pass  # it is another's: that is why
         elif what is not Did.SETTLING or not keeps:
             self._held.pop(id, None)
         self.lines.append(Step(self.world.now_s, what, id, name, beside, **more))
@@ -145,12 +147,27 @@ class _Log:
     def is_rude(self, share: float) -> bool:
         return self.draw() < share * self.life.rude
 
-    def mortal(self) -> None:
-        """Now and then its process dies a moment later: before, at or after the next write."""
+    def mortal(self, share: float = 0.01) -> None:
+        """Now and then its process dies a moment later, or stands still for a while: before, at or
+        after the next write."""
         task = self.world.current
-        if self.is_rude(0.01) and task is not None:
+        if self.is_rude(2 * share) and task is not None:
             self.note(Did.FAULT)
-            self.world.at(0.006 * self.draw(), task.process.kill)
+            process, soon_s = task.process, 0.006 * self.draw()
+            if self.draw() < 0.5:
+                self.world.at(soon_s, process.kill)
+            else:
+                self.world.at(soon_s, process.freeze)
+                self.world.at(soon_s + 3.0 * self.draw(), process.thaw)
+
+    def go(self, session: Session) -> None:
+        """End the session and the process, whatever is still in its hands."""
+        task = self.world.current
+        self.note(Did.FAULT)
+        with suppress(LeaderqError):
+            session.close()
+        if task is not None:
+            task.process.kill()
 
     def s_of(self, until_ms: int) -> float:
         """The world's time of a time of the calendar."""
@@ -204,7 +221,7 @@ def lead(life: MessageLife) -> LifeVerdict:
             problems.append(str(error))
         for path in _left(cluster):
             log.note(Did.LEFT, path)
-        problems += judge(log.lines, life.timeout_s) + failures(world)
+        problems += judge(log.lines, life.timeout_s, life.lease_s) + failures(world)
         history = list(world.lines())
     return LifeVerdict(life, problems, history, len(log.lines), world.steps)
 
@@ -252,15 +269,19 @@ def _note_delivery(log: _Log, what: Did, one: Delivery, session: Session) -> Non
 
 
 def _redeem(log: _Log, queue: DynoQueue, mine: list[Delivery], session: Session) -> None:
-    """Leave a message to whoever wants it, or take one over."""
+    """Leave a message to whoever wants it, and perhaps go, or take one over."""
     if mine and log.is_rude(0.1):
         log.receipts.append((mine[0].id, str(mine[0].receipt)))
+        if log.draw() < 0.5:
+            clock.sleep(1.5 * log.draw())
+            log.go(session)
     elif log.receipts and log.is_rude(0.5):
         _, receipt = log.receipts.pop()
         with suppress(LeaderqError):
             one = queue.redeem(receipt)
             one.extend()
             _note_delivery(log, Did.REDEEMED, one, session)
+            clock.sleep(2.0 * log.draw())
             mine.append(one)
 
 
@@ -325,7 +346,7 @@ def _change(log: _Log, queue: DynoQueue, id: str) -> None:
     drawn = log.draw()
     if drawn > 0.25:
         return
-    log.mortal()
+    log.mortal(0.1)
     with suppress(LeaderqError):
         if drawn > 0.04:
             if queue.set_timeout(id, 0.3):
@@ -359,7 +380,7 @@ def _done_s(lines: Sequence[Step]) -> dict[str, float]:
     return done
 
 
-def judge(lines: Sequence[Step], timeout_s: float = 4.0) -> list[str]:
+def judge(lines: Sequence[Step], timeout_s: float = 4.0, lease_s: float = 5.0) -> list[str]:
     """All that is wrong with what happened."""
     problems = [f"{id} was pushed, and nobody has acknowledged it" for id in undone(lines)]
     problems += [f"{one.id} is left in ZooKeeper" for one in lines if one.what is Did.LEFT]
@@ -385,11 +406,15 @@ def judge(lines: Sequence[Step], timeout_s: float = 4.0) -> list[str]:
             )
         if one.what in (Did.ACKNOWLEDGED, Did.KILLED):
             over[one.id] = one.what.value
-    return problems + left_lying(lines, timeout_s) + out_of_order(lines) + groups(lines)
+    problems += left_lying(lines, timeout_s, lease_s)
+    return problems + out_of_order(lines) + groups(lines)
 
 
-def left_lying(lines: Sequence[Step], timeout_s: float) -> list[str]:
-    """Once all is healed, no pop waits in vain while a message is free that is in no group."""
+def left_lying(lines: Sequence[Step], timeout_s: float, lease_s: float) -> list[str]:
+    """Once all is healed, no pop waits in vain while a message is free that is in no group.
+
+    Whoever is refused has lost it to another, who may have died before he told.
+    """
     healed_s = next((one.at_s for one in lines if one.what is Did.HEALED), None)
     if healed_s is None:
         return []
@@ -397,15 +422,16 @@ def left_lying(lines: Sequence[Step], timeout_s: float) -> list[str]:
     free_s: dict[str, float] = {}
     before_s: dict[str, float] = {}
     began_s: dict[str, float] = {}
+    known: set[str] = set()
     for one in lines:
-        if one.what is Did.PUSHED and not one.group:
+        if one.what is Did.PUSHED and not (one.group or one.id in known):
             free_s.setdefault(one.id, one.due_s)
         elif one.id in free_s and one.what in (Did.DELIVERED, Did.REDEEMED, Did.RETURNED):
             free_s[one.id] = one.due_s
         elif one.what is Did.SETTLING and one.id in free_s:  # perhaps done, from now on
             before_s[one.id], free_s[one.id] = free_s[one.id], math.inf
         elif one.what is Did.REFUSED and free_s.get(one.id) == math.inf:
-            free_s[one.id] = before_s[one.id]
+            free_s[one.id] = max(before_s[one.id], one.at_s + lease_s)
         elif one.what in _ENDS:
             free_s.pop(one.id, None)
         elif one.what is Did.EMPTY and one.due_s > healed_s + 2 * timeout_s:
@@ -415,6 +441,8 @@ def left_lying(lines: Sequence[Step], timeout_s: float) -> list[str]:
                 for id, since_s in free_s.items()
                 if max(since_s, looks_s) < one.at_s - NEWS_S
             ]
+        if one.what is not Did.PUSHING:
+            known.add(one.id)
     return problems
 
 
@@ -458,10 +486,12 @@ def groups(lines: Sequence[Step]) -> list[str]:
     problems: list[str] = []
     pushing_s = {one.id: one.at_s for one in lines if one.what is Did.PUSHING}
     open_: dict[str, Step] = {}
+    settled: set[str] = set()
     for one in lines:
-        if one.what is Did.PUSHED and one.group:
+        if one.what is Did.PUSHED and one.group and one.id not in settled:
             open_[one.id] = one
         elif one.what is Did.SETTLING:  # perhaps done, from now on
+            settled.add(one.id)
             open_.pop(one.id, None)
         elif one.what is Did.DELIVERED and one.group:
             problems += [

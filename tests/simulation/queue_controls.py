@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest import mock
 
 from leaderq.queues import DistributedDelayQueue, DistributedPriorityQueue, DistributedQueue
-from leaderq.queues.consuming import members, pending, settling
+from leaderq.queues.consuming import pending, settling
 from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.engine import Engine
 from leaderq.queues.consuming.workers import ItemWorkers
@@ -18,37 +19,14 @@ from leaderq.queues.wire.names import QueueKind, sequence_of
 from leaderq.testing.nemesis.history import Kind
 from leaderq.writing.groups import SendQueue
 from leaderq.zookeeper import Check, Create, Delete
+from simulation.control import NegativeControl, patched
 from simulation.queues import QueueLife, lead
 
 _FROZEN = (Kind.FREEZE_WORKER,)
 _LOST = (Kind.LOSE_CLAIM, Kind.RESET)
 
 
-@dataclass(frozen=True)
-class QueueControl:
-    """``name`` says what is taken out; ``seed``: the first life that was found to show it."""
-
-    name: str
-    edit: Callable[[], Any]
-    seed: int
-    life: dict[str, Any] = field(default_factory=dict)
-
-    def is_clean(self) -> bool:
-        """Whether the life that shows it shows nothing with the program as it is."""
-        return not lead(QueueLife(self.seed, **self.life)).problems
-
-    def search(self, first: int, lives: int) -> tuple[int, str] | None:
-        """The first seed from ``first`` on that shows it, and how; ``None``: none of ``lives``."""
-        for seed in range(first, first + lives):
-            with self.edit():
-                problems = lead(QueueLife(seed, **self.life)).problems
-            if problems:
-                return seed, problems[0]
-        return None
-
-
-def _patched(owner: Any, name: str, value: Any) -> Callable[[], Any]:
-    return lambda: mock.patch.object(owner, name, value)
+_of = partial(NegativeControl, lead=lead, make=QueueLife)
 
 
 def _only_the_item(claim: Claim) -> Any:
@@ -103,17 +81,6 @@ def _put_again() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _members_outlive_sessions() -> Iterator[None]:
-    real = members.SequencedWriter
-
-    def writer(session: Any, path: str, **more: Any) -> Any:
-        return real(session, path, **{**more, "ephemeral": False})
-
-    with mock.patch.object(members, "SequencedWriter", writer):
-        yield
-
-
 def _requeued(claim: Claim, left: Any, wait_s: float) -> Any:
     note, until_ms = settling._failure_note(claim, claim.failures + 1, wait_s)
     again = settling._again(claim, left, note)
@@ -121,71 +88,74 @@ def _requeued(claim: Claim, left: Any, wait_s: float) -> Any:
     return settling.ItemSettlement(claim, (again,), outcome, until_ms)
 
 
-_TAKEN = {"is_locking": True, "is_taken": True}
+def _told_to_nobody(claim: Claim, failures: int, wait_s: float) -> Any:
+    note, until_ms = _failure_note(claim, failures, wait_s)
+    return replace(note, not_before_ms=None), until_ms
+
+
+_failure_note = settling._failure_note
 _PUSHED = {"is_locking": True, "is_taken": False}
 
 QUEUE_CONTROLS = (
-    QueueControl(
+    _of(
         "a consumer that was frozen does not ask whether its items are its own",
-        _patched(Engine, "may_be_begun", lambda *_: True),
-        seed=96,
+        patched(Engine, "may_be_begun", lambda *_: True),
+        seed=22,
         life={"is_locking": True, "kinds": _FROZEN, "faults": 12},
     ),
-    QueueControl(
+    _of(
         "an acknowledgement leaves the lock",
-        _patched(settling, "_removal", _only_the_item),
+        patched(settling, "_removal", _only_the_item),
         seed=0,
         life={"is_locking": True},
     ),
-    QueueControl(
+    _of(
         "a lock outlives its session",
-        _patched(Claim, "operations", property(_persistent_lock)),
-        seed=9,
+        patched(Claim, "operations", property(_persistent_lock)),
+        seed=2,
         life={"is_locking": True},
     ),
-    QueueControl(
+    _of(
         "a claim takes no lock",
-        _patched(Claim, "operations", property(_no_lock)),
+        patched(Claim, "operations", property(_no_lock)),
         seed=0,
         life={"is_locking": True},
     ),
-    QueueControl(
+    _of(
         "a write whose answer was lost is taken for a failure",
         _lost_answers_are_failures,
-        seed=4,
+        seed=1,
         life={"kinds": _LOST, "faults": 12},
     ),
-    QueueControl(
-        "an item is acknowledged before the work", _acknowledged_before_the_work, 0, _PUSHED
-    ),
-    QueueControl(
+    _of("an item is acknowledged before the work", _acknowledged_before_the_work, 0, life=_PUSHED),
+    _of(
         "a put whose answer was lost is put again",
         _put_again,
         seed=1,
         life={"kind": DistributedQueue, "kinds": _LOST, "faults": 12},
     ),
-    QueueControl(
-        "an acknowledgement is not fenced by the session",
-        _members_outlive_sessions,
-        seed=1204,
-        life={**_TAKEN, "kinds": _FROZEN, "faults": 15, "longest_s": 4.0, "items": 15},
-    ),
-    QueueControl(
+    _of(
         "a failed item is put again and not removed",
-        _patched(settling, "requeued", _requeued),
+        patched(settling, "requeued", _requeued),
         seed=0,
         life={"is_locking": True},
     ),
-    QueueControl(
+    _of(
         "priorities do not matter",
         lambda: mock.patch.dict(names._SORT_KEYS, {QueueKind.PRIORITY: sequence_of}),
         seed=0,
         life={"kind": DistributedPriorityQueue, "consumers": 1, "faults": 1},
     ),
-    QueueControl(
+    _of(
         "an item does not wait for its time",
-        _patched(pending, "due_ms_of", lambda _: 0),
+        patched(pending, "due_ms_of", lambda _: 0),
         seed=0,
         life={"kind": DistributedDelayQueue},
+    ),
+    _of(
+        "others are not told how long what failed rests",
+        patched(settling, "_failure_note", _told_to_nobody),
+        seed=0,
+        life={"is_locking": True, "kind": DistributedQueue, "faults": 1},
     ),
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from itertools import takewhile
 from typing import Any
 
 from leaderq import clock
@@ -50,6 +51,8 @@ _PRIORITIES = 3
 _CALM_S = 20.0
 _NEWS_S = 0.1
 _LOOK_S = 0.5
+_BACK_OFF_S = 0.025
+"""The least of a back-off: chance cuts up to half of it."""
 
 
 class Step(Enum):
@@ -67,6 +70,9 @@ class Step(Enum):
     DIED = "died"
     FAULT = "fault"
     LEFT = "left"  # in ZooKeeper at the end
+
+
+_TROUBLES = Step.FAULT, Step.DIED, Step.SESSION_OVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +186,7 @@ class _Players:
             serializer=TEXT,
             lock_path=LOCKS if self.is_locking else None,
             error_mode=self.mode,
-            retry=Retry(first_s=0.05, most_s=0.5),
+            retry=Retry(first_s=2 * _BACK_OFF_S, most_s=0.5),
             concurrency=self.width,
             **keywords,
         )
@@ -329,7 +335,7 @@ def lead(life: QueueLife) -> LifeVerdict:
             faults.plan(life.faults, life.seconds)
             world.run(life.seconds)
             faults.heal_all()
-            until_s = world.now_s + 3 * life.timeout_s + _CALM_S
+            until_s = world.now_s + 3 * life.timeout_s + _CALM_S + 10 * life.longest_s
             while world.now_s < until_s and not players.is_drained():
                 world.run(world.now_s + _LOOK_S)
         except LifeHangs as error:
@@ -361,7 +367,7 @@ class Rules:
 
 def judge(lines: Sequence[QueueLine], rules: Rules) -> list[str]:
     """All that is wrong with this history."""
-    problems = nothing_lost(lines, rules) + held_by_one(lines, rules)
+    problems = nothing_lost(lines, rules) + held_by_one(lines, rules) + backed_off(lines)
     if rules.recipe is DistributedDelayQueue:
         problems += never_before_its_time(lines)
     if rules.is_ordered:
@@ -437,6 +443,20 @@ def never_before_its_time(lines: Sequence[QueueLine]) -> list[str]:
     ]
 
 
+def backed_off(lines: Sequence[QueueLine]) -> list[str]:
+    """Before the first fault, nobody begins again what has failed before its back-off is over."""
+    problems = []
+    failed_s: dict[str, float] = {}
+    for one in takewhile(lambda line: line.step not in _TROUBLES, lines):
+        if one.step is Step.RAISED:
+            failed_s[one.item] = one.at_s
+        elif one.step is Step.BEGUN:
+            rested_s = one.at_s - failed_s.pop(one.item, -1.0)
+            if rested_s < _BACK_OFF_S - 0.002:
+                problems.append(f"{one.item} begun by {one.who} {rested_s:.3f} s after it failed")
+    return problems
+
+
 def in_order(lines: Sequence[QueueLine], rules: Rules) -> list[str]:
     """Before the first fault, one consumer begins the first of those that wait: by priority or due
     time, then as they were stored. It may be _NEWS_S late to learn of one.
@@ -447,9 +467,7 @@ def in_order(lines: Sequence[QueueLine], rules: Rules) -> list[str]:
     asked_s: dict[str, float] = {}
     rank_of: dict[str, int] = {}
     begun: set[str] = set()
-    for one in lines:
-        if one.step in (Step.FAULT, Step.DIED, Step.SESSION_OVER):
-            break
+    for one in takewhile(lambda line: line.step not in _TROUBLES, lines):
         if one.step is Step.PUTTING:
             asked_s[one.item], rank_of[one.item] = one.at_s, one.rank
         elif one.step is Step.PUT and one.item not in begun:

@@ -51,6 +51,7 @@ def scene(seeds: int = 20, **options: Any) -> Callable[[Callable[[Scene], None]]
 
         functools.update_wrapper(test, scenario)
         del test.__wrapped__  # type: ignore[attr-defined]  # pytest would look for a fixture
+        test.led = lambda seed: _led(seed, scenario, options)  # type: ignore[attr-defined]
         return test
 
     return decorated

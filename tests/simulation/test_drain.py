@@ -19,14 +19,14 @@ from leaderq.errors import ConfigurationError
 from leaderq.kafka.record import Partition
 from leaderq.term import Term
 from leaderq.testing.simulation import LifeFailed, acted, simulate
-from leaderq.testing.simulation.chronicle import LifeVerdict
 from leaderq.threads import primitives
 from simulation import drain as lives
 from simulation.conftest import SHARE
 from simulation.control import NegativeControl
 from simulation.drain_controls import DRAIN_CONTROLS
+from simulation.kinds import KINDS
 
-_CHUNK = int(56 * SHARE)
+_CHUNK = int(42 * SHARE)
 P = Partition("t", 0)
 
 
@@ -35,14 +35,11 @@ def handled(*offsets: int) -> list[lives.Handled]:
 
 
 @pytest.mark.parametrize("chunk", range(6))
-@pytest.mark.parametrize("store", lives.STORES)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("drains")])
 def test_no_life_of_a_drain_skips_or_doubles(
-    store: str, chunk: int, lived: Callable[..., None]
+    kind: str, chunk: int, lived: Callable[..., None]
 ) -> None:
-    def one(seed: int) -> LifeVerdict:
-        return lives.drain(lives.DrainLife(seed, store))
-
-    lived(one, range(chunk * _CHUNK, (chunk + 1) * _CHUNK))
+    lived(KINDS[kind], range(chunk * _CHUNK, (chunk + 1) * _CHUNK))
 
 
 def test_a_batch_that_nobody_asks_for_yet_keeps_no_thread_busy() -> None:

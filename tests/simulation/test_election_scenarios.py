@@ -103,6 +103,7 @@ def test_bug_03_a_deleted_znode_is_noticed_at_once(s: Scene) -> None:
 def test_bug_03_a_deleted_znode_is_noticed_at_once_after_a_reconnection(s: Scene) -> None:
     a = s.actor("a")
     term = a.lead()
+    s.run(0.1 * s.world.faults())  # the watch is asked for, or set
     s.reset(a)
     s.run(7.0)  # over the next renewal
     s.take(term.id)

@@ -14,7 +14,8 @@ import pytest
 
 from leaderq.testing.nemesis.history import What
 from simulation.conftest import SHARE
-from simulation.controls import CONTROLS, Control
+from simulation.control import NegativeControl
+from simulation.controls import CONTROLS
 from simulation.elections import ElectionLife, lead
 from simulation.kinds import KINDS
 
@@ -37,7 +38,7 @@ def test_a_life_has_terms_units_and_faults_to_judge() -> None:
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
-def test_a_safety_line_that_is_taken_out_is_missed(control: Control) -> None:
+def test_a_safety_line_that_is_taken_out_is_missed(control: NegativeControl) -> None:
     """The table of docs/design/simulation.md says how many lives each takes."""
     found = control.search(control.seed, 1) or control.search(0, int(400 * SHARE))
     assert found is not None, f"{control.name}: no life shows it; make simulate may find a seed"

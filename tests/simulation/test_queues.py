@@ -15,12 +15,14 @@ from leaderq.queues import DistributedPriorityQueue
 from leaderq.testing.nemesis.history import Kind
 from leaderq.testing.simulation.scheduler import EPOCH_S
 from simulation.conftest import SHARE
-from simulation.queue_controls import QUEUE_CONTROLS, QueueControl
+from simulation.control import NegativeControl
+from simulation.queue_controls import QUEUE_CONTROLS
 from simulation.queues import (
     QueueLife,
     QueueLine,
     Rules,
     Step,
+    backed_off,
     held_by_one,
     in_order,
     lead,
@@ -64,8 +66,8 @@ def test_known_a_late_acknowledgement_of_a_value_that_is_not_the_last_is_not_ref
 
 
 @pytest.mark.parametrize("control", QUEUE_CONTROLS, ids=lambda control: control.name)
-def test_a_safety_line_of_a_queue_that_is_taken_out_is_missed(control: QueueControl) -> None:
-    assert control.is_clean()
+def test_a_safety_line_of_a_queue_that_is_taken_out_is_missed(control: NegativeControl) -> None:
+    assert not control.problems(control.seed)
     found = control.search(control.seed, 1) or control.search(0, int(300 * SHARE))
     assert found is not None, f"{control.name}: no life shows it"
 
@@ -122,6 +124,12 @@ def test_an_item_begun_before_its_time_is_seen() -> None:
     put = QueueLine(0.0, PUTTING, "p", "x", due_ms)
     assert never_before_its_time([put, QueueLine(1.9, BEGUN, "c", "x")])
     assert not never_before_its_time([put, QueueLine(2.0, BEGUN, "c", "x")])
+
+
+def test_an_item_begun_before_its_back_off_is_over_is_seen() -> None:
+    failed = [QueueLine(0.0, BEGUN, "a", "x"), QueueLine(1.0, Step.RAISED, "a", "x")]
+    assert backed_off([*failed, QueueLine(1.02, BEGUN, "b", "x")])
+    assert not backed_off([*failed, QueueLine(1.03, BEGUN, "b", "x")])
 
 
 def test_items_begun_out_of_order_are_seen() -> None:

@@ -12,6 +12,8 @@ from leaderq.testing.simulation.kafka.network import SimulatedKafka
 
 _OF_KAFKA = 0.5
 """How many of the faults strike Kafka."""
+_ALL_AFTER_S = 4.0
+"""Where answers are lost for longer than this, all are; else every second one."""
 
 
 class KafkaFault(Enum):
@@ -62,14 +64,14 @@ class DrainFaults:
         self._world.note("fault", kind=kind.value, host=host, lasts_s=f"{lasts_s:.3f}")
         span = [self._world.now_s, self._world.now_s + lasts_s]
         self.spans.append(span)
-        self._world.at(lasts_s, self._begun(kind, host))
+        self._world.at(lasts_s, self._begun(kind, host, lasts_s))
 
-    def _begun(self, kind: KafkaFault, host: str) -> Callable[[], object]:
+    def _begun(self, kind: KafkaFault, host: str, lasts_s: float) -> Callable[[], object]:
         if kind is KafkaFault.CUT:
             self._lines.cut[host] = None
             return lambda: self._lines.cut.pop(host, None)
         if kind is KafkaFault.LOSE_ANSWERS:
-            self._lines.losing[host] = None
+            self._lines.losing[host] = 1.0 if lasts_s > _ALL_AFTER_S else 0.5
             return lambda: self._lines.losing.pop(host, None)
         brokers = self._kafka.cluster.brokers
         broker = brokers[int(self._world.faults() * len(brokers))]

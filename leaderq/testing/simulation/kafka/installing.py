@@ -32,14 +32,14 @@ class KafkaLines:
     :class:`~leaderq.testing.simulation.kafka.network.KafkaNetwork`.
 
     A request of a host that is *cut off* is lost, and nobody hears of that. While answers are
-    *losing*, every second one of a host is lost after the request was carried out, and the
+    *losing*, that share of those to a host are lost after the requests were carried out, and the
     connection breaks. Requests of a *slow* host arrive so many seconds later.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.cut: dict[str, None] = {}
-        self.losing: dict[str, None] = {}
+        self.losing: dict[str, float] = {}
         self.slow: dict[str, float] = {}
 
     def request(self, client: str, broker: int) -> Passage:
@@ -50,7 +50,7 @@ class KafkaLines:
         back_s = _LEAST_S + (_MOST_S - _LEAST_S) * drawn() ** 2
         if host in self.cut:
             return Passage(inf, inf)
-        if host in self.losing and drawn() < 0.5:
+        if host in self.losing and drawn() < self.losing[host]:
             return Passage(there_s, inf, there_s + _BREAKS_S)
         return Passage(there_s, back_s)
 
