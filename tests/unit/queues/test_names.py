@@ -88,30 +88,6 @@ def test_ids_are_named_as_curator_names_them(id: str, sequence: int, name: str) 
     assert names.id_of("queue-|half") == "queue-|half"
 
 
-def test_plain_and_simple_items_are_named_as_curator_names_them() -> None:
-    assert put(QueueKind.PLAIN, 7) == "queue-0000000007"
-    assert put(QueueKind.SIMPLE, 7) == "qn-0000000007"
-
-
-def test_what_java_requeued_goes_before_everything() -> None:
-    requeued = "queue-0000000002"
-    lowest = put(QueueKind.PRIORITY, 0, priority=INT_MIN)
-    assert ordered(QueueKind.PRIORITY, [lowest, requeued]) == [requeued, lowest]
-    assert names.priority_of(requeued) is None
-    soonest = put(QueueKind.DELAY, 0, due_ms=1)
-    assert ordered(QueueKind.DELAY, [soonest, requeued]) == [requeued, soonest]
-    assert names.due_ms_of(requeued) == 0
-
-
-def test_due_times_of_different_width_go_by_time_and_not_as_text() -> None:
-    early, late = (
-        put(QueueKind.DELAY, 1, due_ms=0xFFFFFFFFFF),
-        put(QueueKind.DELAY, 0, due_ms=0x10000000000),
-    )
-    assert late < early
-    assert ordered(QueueKind.DELAY, [late, early]) == [early, late]
-
-
 # -- what the server's number is
 
 
@@ -175,16 +151,6 @@ def test_no_name_is_too_odd_to_be_looked_at(name: str) -> None:
 
 
 # -- order
-
-
-@given(st.lists(st.tuples(priorities, sequences), unique_by=lambda one: one[1]))
-def test_lower_priorities_go_first_and_equal_ones_in_put_order(puts: list[tuple[int, int]]) -> None:
-    items = [put(QueueKind.PRIORITY, sequence, priority=priority) for priority, sequence in puts]
-    got = [
-        (names.priority_of(name), names.sequence_of(name))
-        for name in ordered(QueueKind.PRIORITY, items)
-    ]
-    assert got == sorted(puts)
 
 
 @given(
