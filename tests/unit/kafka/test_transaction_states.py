@@ -137,6 +137,15 @@ def message(value: bytes = b"v") -> Message:
     return Message("out", value=value)
 
 
+def test_a_transaction_that_is_committed_is_not_committed_again_though_nobody_had_waited(
+    leader: Leader,
+) -> None:
+    leader.store.produce(message())
+    leader.begin_commit()  # and its answer is never looked at
+    leader.commit()
+    assert (leader.broker.committed, leader.broker.said.count(("produced", 1, b"v"))) == (1, 1)
+
+
 def test_without_an_answer_the_same_transaction_is_continued(leader: Leader) -> None:
     leader.fails(KafkaAway("no answer"))
     leader.commit()
