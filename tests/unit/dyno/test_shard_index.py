@@ -149,6 +149,43 @@ def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table o
         assert (index.next_due_ms(now_ms) == now_ms) == bool(due)
 
 
+def test_with_ageing_what_has_waited_for_long_goes_before_what_is_better_and_new() -> None:
+    index = ShardIndex(ageing_s=10)
+    old, new = named(1, 0, 1), named(0, 9_000, 2)
+    newer = named(0, 11_000, 3)
+    for name in (old, new, newer):
+        index.created(name)
+    assert [choice.name for choice in index.choose(3, 20_000)] == [new, old, newer]
+
+
+def test_what_was_known_of_one_lease_does_not_put_off_the_look_at_the_next() -> None:
+    index, name = ShardIndex(), named(0, 0, 1)
+    index.created(name)
+    assert index.choose(1, 0)
+    index.claimed(name, 0, 60_000)
+    assert index.to_look_at(59_999) == []
+    marker = rest_name(1_000, 1, name)
+    index.rested(marker)
+    index.rest_over(marker)
+    assert index.to_look_at(1_000) == [name]
+    index.looked_at(name, 9_000)
+    assert (index.to_look_at(8_999), index.to_look_at(9_000)) == ([], [name])
+
+
+def test_a_lease_that_is_over_is_offered_once_for_each_version() -> None:
+    index, name = ShardIndex(), named(0, 0, 1)
+    index.created(name)
+    index.claims_listed([name], 0)
+    for _ in range(3):
+        index.lease_over(name, 7)
+    assert len(index._later) == 2, "each look at a lease that nobody takes over costs memory"
+    assert index.choose(2, 0) == [(name, 7, None)]
+    index.lost(name, 0)
+    assert index.choose(1, 0) == []
+    index.lease_over(name, 8)
+    assert index.choose(1, 0) == [(name, 8, None)]
+
+
 # -- what an index knows of one message, news by news: late ones, some twice, some of strangers
 
 NAME = named(0, 0, 1)
@@ -375,6 +412,20 @@ def test_a_look_takes_nothing() -> None:
     index = index_of(*names)
     assert index.peek(2, 0) == index.peek(2, 0) == names[:2]
     assert [one.name for one in index.choose(9, 0)] == names
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_next_ones_are_told_in_their_order_without_a_change(seed: int) -> None:
+    draw = random.Random(seed)
+    names = [named(draw.randrange(4), 0, sequence) for sequence in range(20)]
+    draw.shuffle(names)
+    index = index_of(*names)
+    index.next_due_ms(0)
+    held = index.choose_these(names[:3], 0)
+    expected = sorted(set(names) - {one.name for one in held}, key=lambda one: (one[:2], one[-10:]))
+    for most in (1, 5, 99):
+        assert index.upcoming(most, 0) == expected[:most]
+    assert [one.name for one in free(index, 0)] == expected
 
 
 def test_the_next_of_a_group_goes_when_the_first_is_gone() -> None:

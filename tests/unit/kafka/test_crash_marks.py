@@ -276,6 +276,13 @@ def test_what_is_no_mark_is_corrupt(data: bytes) -> None:
         decode(data, path=PATH)
 
 
+def test_marks_come_back_as_they_were() -> None:
+    counts = CrashCounts({A: (5, 1), B: (6, 2)}, {place(7): 3}, frozenset({place(8), place(9, B)}))
+    assert decode(encode(counts), path=PATH) == counts
+    assert decode(b"", path=PATH) == decode(b"{}", path=PATH) == CrashCounts()
+    assert counts.handling(place(10)).in_hand == {place(10), place(9, B)}
+
+
 # -- laws ------------------------------------------------------------------------------------------
 
 names = st.sampled_from(["a", "b"])
@@ -330,3 +337,18 @@ def test_a_record_that_kills_is_found_after_two_deaths_more_than_the_limit(
                 break
             died += 1
         assert died == deaths + 2
+
+
+def test_what_is_written_stays_far_below_a_megabyte():
+    many = {Partition("a" * 20, number): (2**40, 1) for number in range(MAX_POSITIONS + 5)}
+    killers = {RecordPlace("a" * 20, 0, 2**40 + number): 1 for number in range(MAX_KILLERS + 5)}
+    judged, _ = assess(CrashCounts(many, killers), dict.fromkeys(many, 2**40), unclean=True)
+    assert (len(judged.positions), len(judged.killers)) == (MAX_POSITIONS, MAX_KILLERS)
+    assert len(encode(judged)) < 700_000
+
+
+def test_before_the_first_term_nothing_is_careful_and_nobody_has_died() -> None:
+    servers = Servers()
+    kept = marks(servers)
+    assert not kept.is_careful(A)
+    assert kept.before(Term(servers), record(5)) == 0
