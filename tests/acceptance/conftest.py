@@ -77,12 +77,7 @@ def start(
         options.setdefault("session_timeout_s", 15)
         options.setdefault("zookeeper", zookeeper_server.address)
         candidate = CandidateProcess(
-            target,
-            id=id,
-            cwd=CAREERS,
-            arguments=arguments,
-            environment=environment,
-            **options,
+            target, id=id, cwd=CAREERS, arguments=arguments, environment=environment, **options
         )
         started.append(candidate)
         return candidate.start()

@@ -172,10 +172,7 @@ def test_the_guardian_is_process_1_of_a_candidate(services: dict[str, Any]) -> N
 def test_only_what_one_may_look_at_is_in_a_profile(services: dict[str, Any]) -> None:
     assert {
         name: service["profiles"] for name, service in services.items() if "profiles" in service
-    } == {
-        "kafka-ui": ["ui"],
-        "zoonavigator": ["ui"],
-    }
+    } == {"kafka-ui": ["ui"], "zoonavigator": ["ui"]}
 
 
 def test_the_image_has_the_version_of_the_package(services: dict[str, Any]) -> None:

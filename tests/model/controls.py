@@ -90,12 +90,7 @@ CONTROLS = [
         "released before the code has returned",
         _with(
             Election(budget=Budget(told=1), terms=2),
-            {
-                (Role.LEADING, Input.TOLD): (
-                    Role.RELEASING,
-                    (Effect.WIND_UP, Effect.RELEASE),
-                )
-            },
+            {(Role.LEADING, Input.TOLD): (Role.RELEASING, (Effect.WIND_UP, Effect.RELEASE))},
         ),
         "the leadership is released while the user's code runs",
     ),

@@ -384,10 +384,7 @@ REVIEWED = (
         "part = batch[:MAX_ITEMS]",
         "part = batch[1 : MAX_ITEMS + 1]",
         promise="confirmed means stored",
-        tests=(
-            "tests/unit/producing/test_sinks.py",
-            "tests/unit/producing/test_sinks.py",
-        ),
+        tests=("tests/unit/producing/test_sinks.py", "tests/unit/producing/test_sinks.py"),
     ),
     Control(
         "what a disk refused is written an hour later",

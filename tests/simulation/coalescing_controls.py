@@ -13,11 +13,7 @@ from leaderq.coalescing.distributed import request, slots
 from leaderq.coalescing.distributed.background import Coverage, Release, SlotKeeper
 from leaderq.coalescing.distributed.coordinator import DistributedQueueCoordinator
 from leaderq.coalescing.distributed.request import SlotRequest
-from leaderq.coalescing.distributed.slots import (
-    DistributedToken,
-    SessionLease,
-    SlotStanding,
-)
+from leaderq.coalescing.distributed.slots import DistributedToken, SessionLease, SlotStanding
 from leaderq.testing.nemesis.history import Kind
 from leaderq.zookeeper import Delete
 from simulation.coalescing import CoalescingLife, lead

@@ -29,11 +29,7 @@ from leaderq.testing.simulation.faults import Faults
 from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
 from leaderq.testing.simulation.kafka.faults import DrainFaults
-from leaderq.testing.simulation.kafka.installing import (
-    KafkaLines,
-    kafka_installed,
-    simulated_kafka,
-)
+from leaderq.testing.simulation.kafka.installing import KafkaLines, kafka_installed, simulated_kafka
 from leaderq.testing.simulation.kafka.network import SimulatedKafka
 from leaderq.testing.simulation.kafka.partition_log import PartitionLog
 from leaderq.testing.simulation.scheduler import LifeHangs, World

@@ -107,10 +107,7 @@ def lead(life: ElectionLife) -> LifeVerdict:
     """Lead one life and judge it."""
     world = World(life.seed)
     cluster = SimulatedCluster(
-        world,
-        timeout_s=life.timeout_s,
-        servers=life.servers,
-        tick_s=life.timeout_s / life.ticks,
+        world, timeout_s=life.timeout_s, servers=life.servers, tick_s=life.timeout_s / life.ticks
     )
     chronicle = Chronicle(world)
     problems: list[str] = []

@@ -342,11 +342,7 @@ def lead(life: QueueLife) -> LifeVerdict:
             problems.append(str(error))
         for name in players.left():
             players.note(Step.LEFT, item=name)
-        rules = Rules(
-            players.is_locking,
-            life.consumers * players.width == 1,
-            players.recipe,
-        )
+        rules = Rules(players.is_locking, life.consumers * players.width == 1, players.recipe)
         problems += judge(players.lines, rules)
         problems += failures(world)
         history = list(world.lines())

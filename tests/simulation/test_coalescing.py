@@ -49,10 +49,7 @@ def _lines(*told: tuple[Turn, str, int]) -> list[TurnLine]:
     ("said", "told"),
     [
         ("believed to c", [(Turn.BELIEVED, "d", 2), (Turn.BELIEVED, "c", 1)]),
-        (
-            "stood",
-            [(Turn.BELIEVED, "d", 2), (Turn.RELEASED, "c", 1), (Turn.STOOD, "c", 1)],
-        ),
+        ("stood", [(Turn.BELIEVED, "d", 2), (Turn.RELEASED, "c", 1), (Turn.STOOD, "c", 1)]),
         ("was written after", [(Turn.WRITTEN, "", 2), (Turn.WRITTEN, "", 1)]),
         ("is left", [(Turn.LEFT, "", 0)]),
         ("never covered", [(Turn.BEGUN, "d", 1), (Turn.ASKED, "c", 7), (Turn.DECLINED, "c", 7)]),

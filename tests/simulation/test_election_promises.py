@@ -18,16 +18,7 @@ from leaderq.events import TermBegan, WorkPaused
 from leaderq.term import Reason, Term
 from leaderq.testing.simulation.cluster import SimulatedWorker
 from leaderq.zookeeper import SessionState, SetData
-from simulation.scenarios import (
-    FOLDER,
-    LINE,
-    Scene,
-    is_claim,
-    is_close,
-    is_multi,
-    lives,
-    scene,
-)
+from simulation.scenarios import FOLDER, LINE, Scene, is_claim, is_close, is_multi, lives, scene
 
 CONTROL = f"{FOLDER}/control"
 
@@ -140,9 +131,7 @@ def test_leader_frozen_then_resumed_starts_nothing_in_its_old_term(has_guardian:
 
 
 @scene(timeout_s=6.0, tick_s=0.5)
-def test_a_unit_that_outlives_the_lease_ends_with_its_worker_before_another_leads(
-    s: Scene,
-) -> None:
+def test_a_unit_that_outlives_the_lease_ends_with_its_worker_before_another_leads(s: Scene) -> None:
     a, _ = workers(s, "ab", Slow)
     process = a.process
     s.run(1.0)
@@ -414,9 +403,7 @@ def test_a_loop_whose_term_was_deposed_leads_again(s: Scene) -> None:
 
 
 @scene()
-def test_a_session_closed_in_the_body_ends_the_term_and_the_next_block_is_refused(
-    s: Scene,
-) -> None:
+def test_a_session_closed_in_the_body_ends_the_term_and_the_next_block_is_refused(s: Scene) -> None:
     a = s.actor("a")
 
     def lead() -> None:
@@ -452,9 +439,7 @@ def test_closing_a_session_returns_whatever_has_become_of_it(what: str) -> None:
 
 
 @scene(timeout_s=20.0)
-def test_a_replaced_session_that_nobody_could_end_is_ended_when_a_server_answers(
-    s: Scene,
-) -> None:
+def test_a_replaced_session_that_nobody_could_end_is_ended_when_a_server_answers(s: Scene) -> None:
     a, b = s.actors("ab")
     a.lead()
     b.wait_in_line()

@@ -27,13 +27,7 @@ import pytest
 from leaderq import Deposed, clock
 from leaderq.election import Operator
 from leaderq.errors import LeaderqError
-from leaderq.events import (
-    SessionChanged,
-    Standing,
-    TermBegan,
-    TermEnding,
-    WorkPaused,
-)
+from leaderq.events import SessionChanged, Standing, TermBegan, TermEnding, WorkPaused
 from leaderq.term import Reason
 from leaderq.testing.simulation.ensemble.tree import OPEN
 from leaderq.zookeeper import Delete, SessionState, SetData

@@ -106,9 +106,7 @@ def test_kafka_unreachable_and_the_term_goes_on_and_skips_nothing(store: str) ->
 
 
 @scene(5)
-def test_your_handler_raises_and_by_default_the_offset_stays_and_it_stands_again(
-    s: Scene,
-) -> None:
+def test_your_handler_raises_and_by_default_the_offset_stays_and_it_stands_again(s: Scene) -> None:
     left = [2]
 
     def rule(_career: Any, record: Any) -> None:

@@ -159,9 +159,7 @@ def test_known_issue_29_what_is_produced_while_nothing_is_handled_vanishes(s: Sc
 
 
 @scene(3)
-def test_known_issue_29_a_handler_that_exits_fails_every_term_whatever_the_policy(
-    s: Scene,
-) -> None:
+def test_known_issue_29_a_handler_that_exits_fails_every_term_whatever_the_policy(s: Scene) -> None:
     """kafka.md B3: ``SystemExit`` is neither the record's fault nor a death."""
 
     def rule(_career: Any, record: Any) -> None:

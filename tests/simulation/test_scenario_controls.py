@@ -58,9 +58,7 @@ def test_work_stays_paused_when_an_old_renewal_is_answered(s: Scene) -> None:
 
 
 @scene(5)
-def test_what_a_career_adds_while_its_offsets_are_on_their_way_goes_with_the_next(
-    s: Scene,
-) -> None:
+def test_what_a_career_adds_while_its_offsets_are_on_their_way_goes_with_the_next(s: Scene) -> None:
     careers: list[Any] = []
     with Drain(s, "zookeeper", rule=lambda career, _record: careers.append(career)) as drain:
         (a,) = drain.workers("a")

@@ -121,12 +121,7 @@ def test_a_worker_that_outlives_its_lease_without_noticing_is_stopped_before_the
     """
     a = start("gil_hog:GilHog", id="a", session_timeout_s=9)
     a.wait_for("stage_began", stage="inauguration")
-    b = start(
-        RECORDER,
-        id="b",
-        session_timeout_s=9,
-        arguments=["--career", "gil-hog"],
-    )
+    b = start(RECORDER, id="b", session_timeout_s=9, arguments=["--career", "gil-hog"])
     b.wait_for("standing")
     (history.path.parent / "go").touch()
     leading(b)
@@ -150,11 +145,7 @@ def test_a_restart_within_the_lease_pauses_the_work_and_keeps_the_term(
 
 
 def test_a_failing_career_hands_over_cools_off_and_stands_again(start, history):
-    a = start(
-        "recorder:Failing",
-        id="a",
-        arguments=["--max-failures", "2", "--yield-s", "1"],
-    )
+    a = start("recorder:Failing", id="a", arguments=["--max-failures", "2", "--yield-s", "1"])
     a.wait_for("cooling_off", failures=2)
     failure = a.said("career_error", stage="execution")[0]
     assert "no ink in the pen" in failure["message"] + failure.get("traceback", "")

@@ -35,10 +35,7 @@ def works_on(history, what: str = "begin", **who) -> None:
 
 
 @pytest.mark.parametrize("raised", ["error", "exit"])
-def test_what_the_users_module_raises_is_said_once_and_is_bad_usage(
-    start,
-    raised,
-):
+def test_what_the_users_module_raises_is_said_once_and_is_bad_usage(start, raised):
     a = start(TINY, id="a", environment={"RUDE_IMPORT": raised})
     assert a.wait() == 2
     assert sum("no such table" in line["message"] for line in a.lines) == 1
@@ -59,11 +56,7 @@ def test_a_hang_up_is_a_request_to_stop(start, history):
 
 
 def test_a_log_that_nobody_reads_keeps_no_guardian_from_ending_its_worker(
-    start,
-    zookeeper_server,
-    fault_proxy,
-    history,
-    tmp_path,
+    start, zookeeper_server, fault_proxy, history, tmp_path
 ):
     log = tmp_path / "log"
     os.mkfifo(log)
@@ -99,9 +92,7 @@ def fill(pipe: int) -> None:
 
 
 def test_a_session_that_its_worker_could_not_close_is_closed_by_the_guardian(
-    start,
-    zookeeper_server,
-    fault_proxy,
+    start, zookeeper_server, fault_proxy
 ):
     proxy = fault_proxy(zookeeper_server.address)
     a = start(TINY, id="a", zookeeper=proxy.address, session_timeout_s=60)

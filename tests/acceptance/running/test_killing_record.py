@@ -49,10 +49,7 @@ def test_a_record_that_kills_every_leader_is_set_aside_and_the_work_goes_on(
 
     def lead(id: str) -> Any:
         return start(
-            "killing:Killed",
-            id=id,
-            kafka=kafka_broker.address,
-            environment={"TOPIC": topic_name},
+            "killing:Killed", id=id, kafka=kafka_broker.address, environment={"TOPIC": topic_name}
         )
 
     for death in range(DEATHS):

@@ -12,15 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from changes import (
-    CHANGES,
-    SESSION_TIMEOUT_S,
-    Change,
-    Contender,
-    Contest,
-    Kind,
-    run_all,
-)
+from changes import CHANGES, SESSION_TIMEOUT_S, Change, Contender, Contest, Kind, run_all
 
 from leaderq.election import Operator
 from leaderq.election.layout import Layout, in_line

@@ -140,10 +140,7 @@ def test_a_leader_is_killed_and_what_was_acknowledged_is_billed_once_and_in_orde
     eventually(lambda: totals.so_far()[0] > 100, timeout_s=60)
     a.signal_worker(signal.SIGKILL)
     eventually(lambda: told("^b leads term 2; nobody waits"), timeout_s=60)
-    eventually(
-        lambda: told(r"^billing resumed in term 2, after \d+\.\d\d s$"),
-        timeout_s=60,
-    )
+    eventually(lambda: told(r"^billing resumed in term 2, after \d+\.\d\d s$"), timeout_s=60)
     eventually(
         lambda: told(r"^b leads term 2, execution, for \d+ s: billed [\d,]+, \d+/s, lag "),
         timeout_s=60,

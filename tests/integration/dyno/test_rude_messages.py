@@ -10,15 +10,7 @@ from typing import Any
 import pytest
 from forks import in_child
 
-from leaderq.dyno import (
-    Delivery,
-    DynoQueue,
-    Kill,
-    Message,
-    Postpone,
-    StaleLease,
-    Worker,
-)
+from leaderq.dyno import Delivery, DynoQueue, Kill, Message, Postpone, StaleLease, Worker
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,

@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 from driving import Driver
 
-from leaderq.errors import (
-    OffsetOutOfRange,
-    ServersUnreachable,
-)
+from leaderq.errors import OffsetOutOfRange, ServersUnreachable
 from leaderq.kafka import Record
 from leaderq.kafka.topics import end_offsets
 from leaderq.running import UnitAbandoned

@@ -21,12 +21,7 @@ from producer_contract import Output
 
 from leaderq.errors import OffsetOutOfRange
 from leaderq.kafka import Partition, Record
-from leaderq.kafka.topics import (
-    create_topics,
-    describe_topics,
-    end_offsets,
-    produce,
-)
+from leaderq.kafka.topics import create_topics, describe_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
 

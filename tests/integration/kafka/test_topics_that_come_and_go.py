@@ -83,8 +83,7 @@ def test_a_name_that_librdkafka_does_not_know_is_refused_when_the_career_is_prep
 
 
 @pytest.mark.parametrize(
-    ("client", "offsets"),
-    [("kafka-python", "kafka"), ("confluent", "zookeeper")],
+    ("client", "offsets"), [("kafka-python", "kafka"), ("confluent", "zookeeper")]
 )
 def test_topics_that_match_are_read_also_those_made_later_and_one_that_is_deleted_ends_no_term(
     drive: Drive, kafka_broker: Any, topic_name: str, client: str, offsets: str

@@ -7,9 +7,7 @@ from pathlib import Path
 from reading_topics import taken
 
 from leaderq.producing import BufferedProducer, QueueSink, Retry
-from leaderq.queues import (
-    DistributedQueue,
-)
+from leaderq.queues import DistributedQueue
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 

@@ -9,11 +9,7 @@ import time
 import pytest
 from consumption import LOCKING, LOCKS, PATH, Flaky, Held, Seen, consuming, fill, is_empty
 
-from leaderq.errors import (
-    BadVersion,
-    ConfigurationError,
-    QueueClosed,
-)
+from leaderq.errors import BadVersion, ConfigurationError, QueueClosed
 from leaderq.queues.consumers import QueueConsumer, QueueOptions
 from leaderq.queues.consuming import Consumption
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_for

@@ -11,12 +11,7 @@ from typing import Any
 
 import pytest
 
-from leaderq.queues import (
-    DistributedIdQueue,
-    DistributedQueue,
-    Retry,
-    SimpleDistributedQueue,
-)
+from leaderq.queues import DistributedIdQueue, DistributedQueue, Retry, SimpleDistributedQueue
 from leaderq.testing import ZooKeeperServer, eventually
 from leaderq.testing.java import find_java
 from leaderq.zookeeper import Session, connect

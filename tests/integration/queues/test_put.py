@@ -12,12 +12,7 @@ from typing import Any
 import pytest
 from consumption import PATH, stored
 
-from leaderq.errors import (
-    ConfigurationError,
-    LeaderqError,
-    PutsFailed,
-    TooLarge,
-)
+from leaderq.errors import ConfigurationError, LeaderqError, PutsFailed, TooLarge
 from leaderq.queues import TEXT, DistributedIdQueue, DistributedQueue, PutListener
 from leaderq.zookeeper import Session
 

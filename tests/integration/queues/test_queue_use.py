@@ -11,10 +11,7 @@ from typing import Any
 import pytest
 from consumption import LOCKS, PATH, Held, Seen, numbered, stored
 
-from leaderq.errors import (
-    ConfigurationError,
-    QueueClosed,
-)
+from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues import (
     TEXT,
     BlockingQueueConsumer,

@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 
 from leaderq.errors import ConfigurationError, QueueClosed
-from leaderq.queues import (
-    QueueSharder,
-    SimpleDistributedQueue,
-)
+from leaderq.queues import QueueSharder, SimpleDistributedQueue
 from leaderq.queues.wire.znodes import is_shard, new_shard_name
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session

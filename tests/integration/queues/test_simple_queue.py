@@ -8,12 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from consumption import numbered
 
-from leaderq.errors import (
-    ConfigurationError,
-    QueueClosed,
-    QueueEmpty,
-    TooLarge,
-)
+from leaderq.errors import ConfigurationError, QueueClosed, QueueEmpty, TooLarge
 from leaderq.queues.simple_queue import SimpleDistributedQueue
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session

@@ -10,14 +10,7 @@ import pytest
 
 from leaderq import LeaderCareer, Runner, connect
 from leaderq.config import Settings
-from leaderq.events import (
-    BudgetMissed,
-    CoolingOff,
-    Event,
-    EventBus,
-    StageBegan,
-    TermEnding,
-)
+from leaderq.events import BudgetMissed, CoolingOff, Event, EventBus, StageBegan, TermEnding
 from leaderq.exits import ExitCode
 from leaderq.running import UnitAbandoned
 from leaderq.term import Reason

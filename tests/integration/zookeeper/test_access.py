@@ -8,11 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leaderq.errors import (
-    AccessRefused,
-    NoPermission,
-    ServersUnreachable,
-)
+from leaderq.errors import AccessRefused, NoPermission, ServersUnreachable
 from leaderq.testing import ZooKeeperServer, eventually
 from leaderq.zookeeper import Create, Security, Session, SessionState, connect, end_session
 from leaderq.zookeeper.client import Client

@@ -85,9 +85,7 @@ def test_a_request_without_an_answer_is_given_up_in_time(
 
 @pytest.mark.parametrize("how", ["create", "multi"])
 def test_a_lost_reply_leaves_the_outcome_unknown_and_says_so(
-    proxy: FaultProxy,
-    behind: Connect,
-    how: str,
+    proxy: FaultProxy, behind: Connect, how: str
 ) -> None:
     session = behind(timeout_s=30.0)
     wanted = CREATE if how == "create" else MULTI

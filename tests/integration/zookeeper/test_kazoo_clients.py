@@ -11,10 +11,7 @@ from forks import in_child
 from kazoo.client import KazooClient
 
 from leaderq import Candidate
-from leaderq.errors import (
-    ConfigurationError,
-    NoNode,
-)
+from leaderq.errors import ConfigurationError, NoNode
 from leaderq.term import Reason
 from leaderq.testing import ZooKeeperServer, eventually
 from leaderq.zookeeper import (

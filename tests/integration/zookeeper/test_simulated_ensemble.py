@@ -29,11 +29,7 @@ def kept(root: str) -> list[Step]:
     """What was answered otherwise once."""
     no_digest = [make_acl("digest", "no digest", all=True)]
     closed = f"{root}/c"
-    again = [
-        Create(f"{root}/b", sequential=True),
-        Delete(f"{root}/a"),
-        Create(f"{root}/a"),
-    ]
+    again = [Create(f"{root}/b", sequential=True), Delete(f"{root}/a"), Create(f"{root}/a")]
     return [
         Step(0, [Multi(again, lambda path, _: path, OPEN_ACL_UNSAFE)]),
         Step(1, [kazoo_wire.GetChildren(root, None)]),

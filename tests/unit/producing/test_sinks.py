@@ -24,13 +24,7 @@ from leaderq.errors import (
     SinkBusy,
     TooLarge,
 )
-from leaderq.producing import (
-    ALL_CONFIRMED,
-    BatchOutcome,
-    BufferedProducer,
-    CallableSink,
-    QueueSink,
-)
+from leaderq.producing import ALL_CONFIRMED, BatchOutcome, BufferedProducer, CallableSink, QueueSink
 from leaderq.testing import eventually
 
 
