@@ -56,14 +56,6 @@ class Database:
             **more,
         )
 
-    @property
-    def conninfo(self) -> str:
-        """For a process that connects by itself."""
-        return (
-            f"host=127.0.0.1 port={self.port} user={SUPERUSER} dbname={self.name}"
-            " connect_timeout=10"
-        )
-
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Database]:

@@ -36,7 +36,7 @@ ELECTIONS = {
         120_000,
     ),
 }
-DEEP_ELECTIONS = {
+DEEP = {
     "three terms, one told to end": (Election(budget=Budget(told=1)), 80_000),
     "three terms, a session expires": (Election(budget=Budget(expired=1)), 500_000),
     "a request is carried out after its connection broke": (
@@ -82,21 +82,10 @@ def visited(name: str, found: Found[object]) -> None:
         print(found.story())
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", ELECTIONS)
-def test_no_state_of_the_election_breaks_a_rule_or_is_a_dead_end(name: str) -> None:
-    model, least = ELECTIONS[name]
-    found = search(model, wedges=True)
-    visited(name, found)
-    assert found.rule == ""
-    assert found.states >= least
-
-
-@deep
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("name", DEEP_ELECTIONS)
-def test_no_state_of_a_larger_election_breaks_a_rule_or_is_a_dead_end(name: str) -> None:
-    model, least = DEEP_ELECTIONS[name]
+@pytest.mark.parametrize("name", [*ELECTIONS, *(pytest.param(one, marks=deep) for one in DEEP)])
+def test_no_state_of_the_election_breaks_a_rule_or_is_a_dead_end(name: str) -> None:
+    model, least = (ELECTIONS | DEEP)[name]
     found = search(model, wedges=True)
     visited(name, found)
     assert found.rule == ""

@@ -472,9 +472,5 @@ def is_release(request: Any) -> bool:
     return is_multi(request) and request.count == 3 and not is_claim(request)
 
 
-def is_listing(request: Any) -> bool:
-    return request.type in (8, 12) and _path(request) == LINE
-
-
 def is_close(request: Any) -> bool:
     return bool(request.type == -11)

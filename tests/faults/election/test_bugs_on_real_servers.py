@@ -7,8 +7,7 @@ session these have the simulation's own client, not kazoo's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from electorate import Electorate, is_believed
@@ -17,8 +16,8 @@ from electorate import term_of as won
 from leaderq import Session
 from leaderq.events import SessionChanged
 from leaderq.term import Reason
-from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
-from leaderq.zookeeper import Security, SessionState
+from leaderq.testing import FaultProxy, eventually
+from leaderq.zookeeper import SessionState
 
 LONG_S = 60.0
 """A session time-out so long that no renewal and no timed look comes during a test."""
@@ -40,51 +39,6 @@ def electorate(zookeeper_server, proxy: FaultProxy, znode_root: str) -> Iterator
 def suspended(session: Session) -> None:
     """Return when ``session`` has lost its connection."""
     eventually(lambda: session.state is not SessionState.CONNECTED, interval_s=0.001)
-
-
-USERS = """
-Server {{
-    org.apache.zookeeper.server.auth.DigestLoginModule required
-    user_alice="{password}";
-}};
-"""
-
-
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Callable[[str], ZooKeeperServer]]:
-    """Starts one server, again with each call, whose user alice has the password given."""
-    running: list[ZooKeeperServer] = []
-
-    def start(password: str) -> ZooKeeperServer:
-        port = running[0].port if running else None
-        for server in running:
-            server.stop()
-        jaas = USERS.format(password=password)
-        running[:] = [ZooKeeperServer(jaas=jaas, data_dir=tmp_path, port=port).start()]
-        return running[0]
-
-    yield start
-    for server in running:
-        server.stop()
-
-
-def test_bug_07_a_refused_login_ends_no_thread(guarded, znode_root, request) -> None:
-    right, wrong = "wonderland", "looking-glass"
-    electorate = Electorate(guarded(right).address, znode_root)
-    request.addfinalizer(electorate.close)
-    login = Security(user="alice", password=right, mechanism="DIGEST-MD5")
-    a, b = (electorate.candidate(id, security=login, timeout_s=6.0) for id in "ab")
-    term = electorate.lead(a)
-    electorate.wait_in_line(b)
-
-    def was_refused(id: str) -> bool:
-        return "lost" in {event.state for event in electorate.told(SessionChanged, id)}
-
-    guarded(wrong)
-    eventually(lambda: was_refused("a") and was_refused("b"))
-    guarded(right)
-    a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
-    assert won(b).number == 2
 
 
 def test_bug_12_a_session_closed_suspended_ends(electorate, fault_proxy) -> None:

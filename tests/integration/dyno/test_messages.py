@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -18,35 +16,6 @@ from leaderq.dyno import (
     Unique,
 )
 from leaderq.zookeeper import Session
-
-Open = Callable[..., Session]
-
-
-def texts(deliveries: list) -> list[str]:
-    return [one.payload.decode() for one in deliveries]
-
-
-def test_what_is_due_comes_by_priority_and_then_in_order(session: Session) -> None:
-    before = set(threading.enumerate())
-    with DynoQueue(session, "/d") as queue:
-        for number, priority in enumerate([5, 0, 5, 3, 0]):
-            queue.push(Message(payload=b"%d-%d" % (priority, number), priority=priority))
-        popped = queue.pop(5, 5)
-        assert texts(popped) == ["0-1", "0-4", "3-3", "5-0", "5-2"]
-        assert all(thread.daemon for thread in set(threading.enumerate()) - before)
-        assert queue.ack(popped) == [None] * 5
-        assert queue.pop(1) == []
-        assert queue.shard_sizes() == {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
-
-
-def test_what_a_dead_consumer_had_passes_to_another_before_its_deadline(opened: Open) -> None:
-    with DynoQueue(opened(), "/d", lease_s=600) as first, DynoQueue(opened(), "/d") as second:
-        first.push(Message(payload=b"one"))
-        assert first.pop(1, 5)
-        assert second.pop(1) == []
-        first._session.close()
-        assert texts(second.pop(1, 30)) == ["one"]
-
 
 D = "/d"
 DROP, RAISE, REPLACE = OnConflict.DROP, OnConflict.RAISE, OnConflict.REPLACE

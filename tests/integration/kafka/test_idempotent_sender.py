@@ -29,15 +29,6 @@ def output(kafka_broker: Any, topic_name: str) -> Output:
     return Output(kafka_broker.address, topic_name)
 
 
-def test_what_was_sent_is_stored_in_order(sender: IdempotentSender, output: Output) -> None:
-    values = [b"%d" % n for n in range(500)]
-    sender.send(
-        [Message(output.topic, value, key=b"k", headers=[("h", b"x")]) for value in values], 15.0
-    )
-    sender.send([Message(output.topic, b"last")], 15.0)
-    output.shows([*values, b"last"])
-
-
 def test_a_broker_that_goes_away_is_told_and_comes_back(
     sender: IdempotentSender, output: Output, kafka_broker: Any
 ) -> None:

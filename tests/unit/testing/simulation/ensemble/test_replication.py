@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ensemble_world import Client, World
-from kazoo.protocol.serialization import Create, Exists, GetData, Sync
+from kazoo.protocol.serialization import Create, Exists, Sync
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from leaderq.testing.simulation.ensemble import Hello, ServerAnswer
@@ -28,21 +28,6 @@ def test_a_follower_that_is_behind_answers_with_what_it_has_until_it_syncs() -> 
     ensemble.heal(0, 2)
     world.run()
     assert [one.error_code for one in reader.heard[-2:] if isinstance(one, ServerAnswer)] == [0, 0]
-
-
-def test_what_is_committed_survives_the_leader() -> None:
-    world = World()
-    ensemble = _ensemble(world)
-    client = Client(world, ensemble, 2)
-    client.create("/a", b"kept")
-    ensemble.stop(2)
-    world.run(1.0)
-    other = Client(world, ensemble, 0)
-    assert other.do(GetData("/a", None)).value[0] == b"kept"
-    ensemble.start(2)
-    world.run(1.0)
-    assert ensemble.leader == 1
-    assert Client(world, ensemble, 2).exists("/a")
 
 
 def test_what_only_the_old_leader_has_logged_is_lost() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from ensemble_world import Client, World
-from kazoo.protocol.serialization import CloseInstance, PingInstance, SetData
+from kazoo.protocol.serialization import PingInstance, SetData
 
-from leaderq.testing.simulation.ensemble import Hello, Hungup, Refused
+from leaderq.testing.simulation.ensemble import Hello, Hungup
 
 
 def _end_of(world: World, client: Client, path: str = "/mine") -> float:
@@ -45,21 +45,6 @@ def test_a_timeout_is_limited_to_2_and_20_ticks(asked_s: float, granted_s: float
     world = World()
     client = Client(world, world.ensemble(), hello=Hello(0, b"", asked_s))
     assert client.granted.timeout_s == granted_s
-
-
-@pytest.mark.parametrize("is_expired", [True, False])
-def test_a_session_that_expired_or_a_wrong_password_is_refused(is_expired: bool) -> None:
-    world = World()
-    ensemble = world.ensemble()
-    hello = Client(world, ensemble).again()
-    world.run(6.0 * is_expired)
-    wrong = hello if is_expired else hello._replace(password=b"x" * 16)
-    assert Client(world, ensemble, hello=wrong).heard == [Refused(), Hungup()]
-
-
-def test_a_client_that_has_seen_more_than_the_server_is_hung_up_on() -> None:
-    world = World()
-    assert Client(world, world.ensemble(), hello=Hello(0, b"", 4.0, 99)).heard == [Hungup()]
 
 
 @pytest.mark.parametrize(("cut_s", "ends_s"), [(3.45, 6.0), (3.6, 8.0)])
@@ -103,14 +88,3 @@ def test_a_new_leader_begins_all_sessions_afresh() -> None:
     assert client.is_hung_up
     other = Client(world, ensemble, 1, Hello(0, b"", 10.0))
     assert elected_s + 3.0 < _end_of(world, other) <= elected_s + 4.6
-
-
-def test_closing_a_session_removes_what_it_owned_at_once() -> None:
-    world = World()
-    ensemble = world.ensemble(3)
-    client, other = Client(world, ensemble, 0), Client(world, ensemble, 1)
-    client.create("/mine", b"", 1)
-    assert other.exists("/mine")
-    assert client.do(CloseInstance).error_code == 0
-    assert client.is_hung_up
-    assert not other.exists("/mine")

@@ -160,16 +160,6 @@ def test_a_frozen_broker_does_when_it_thaws_what_it_was_asked(
     assert cluster.group("g").offsets == NINE
 
 
-def test_a_broker_that_dies_drops_what_waits_there(cluster: BrokerCluster) -> None:
-    cluster.freeze(0)
-    sent = cluster.send(0, lambda _: cluster.commit(0, NOBODY, NINE))
-    cluster.stop(0)
-    assert sent.error is not None
-    assert sent.error.code is ErrorCode.CONNECTION_BROKEN
-    cluster.start(0)
-    assert cluster.group("g").offsets == {}
-
-
 def test_another_replica_leads_after_a_while_under_a_new_epoch(time: ManualTime) -> None:
     cluster = made(time, brokers=3, failover_s=2.0)
     leader = there(cluster.leader_of(WHERE))
@@ -236,14 +226,6 @@ def test_only_the_records_of_the_aborted_transaction_are_passed_over(log: Partit
     assert values_read(log) == [b"plain", b"kept"]
 
 
-def test_a_batch_that_is_sent_again_is_stored_once(log: PartitionLog) -> None:
-    by = ProducerStamp(1, 0, 0)
-    assert log.append(rows(b"a", b"b"), by) == 0
-    assert log.append(rows(b"a", b"b"), by) == 0
-    assert log.append(rows(b"c"), by._replace(sequence=2)) == 2
-    assert values_read(log) == [b"a", b"b", b"c"]
-
-
 def test_a_former_epoch_is_refused_once_the_log_has_seen_a_newer_one(log: PartitionLog) -> None:
     log.append(rows(b"a"), ProducerStamp(1, 0, 0, transactional=True))
     log.end_transaction(1, 1, is_committed=False)
@@ -300,38 +282,6 @@ def test_an_empty_group_waits_for_more_members_if_it_is_told_to(timers: Any) -> 
     timers.pass_(0.2)
     assert first[0].membership.generation_id == second[0].membership.generation_id == 1
     assert [answer.is_leader for (answer,) in (first, second)] == [True, False]
-
-
-def test_a_newer_member_of_the_name_fences_the_older_without_a_rebalance(
-    group: ConsumerGroup,
-) -> None:
-    former = led_in(group)
-    (answer,) = asked(group, "leader")
-    assert answer.membership.generation_id == former.generation_id
-    assert answer.membership.member_id != former.member_id
-    given: list[Any] = []
-    group.sync(answer.membership, None, given.append)
-    assert given == [(WHERE,)]
-    for act in (
-        lambda: group.commit(former, SEVEN),
-        lambda: group.heartbeat(former),
-        lambda: group.sync(former, None, given.append),
-        lambda: asked(group, "leader", former.member_id),
-        lambda: group.commit_in_transaction(former, 1, SEVEN),
-    ):
-        assert refusal(act) is ErrorCode.FENCED_INSTANCE_ID
-    assert group.offsets == {}
-    group.commit(answer.membership, SEVEN)
-    assert group.fetch([WHERE]) == SEVEN
-
-
-def test_a_former_generation_is_refused(group: ConsumerGroup) -> None:
-    me = led_in(group)
-    again: list[Any] = asked(group, "leader", me.member_id)  # the leader's wish is a rebalance
-    assert again[0].membership.generation_id == 2
-    assert refusal(lambda: group.commit(me, SEVEN)) is ErrorCode.ILLEGAL_GENERATION
-    assert refusal(lambda: group.heartbeat(me)) is ErrorCode.ILLEGAL_GENERATION
-    assert group.offsets == {}
 
 
 def test_a_rebalance_waits_for_every_member_and_its_heartbeat_tells(group: ConsumerGroup) -> None:

@@ -10,7 +10,7 @@ from simulated_time import ManualTime, ScriptedNetwork
 
 from leaderq.errors import KafkaFenced, OffsetOutOfRange
 from leaderq.kafka import Partition
-from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway, LogTruncated, MembershipLost
+from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway, LogTruncated
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.record import Offset
 from leaderq.testing.simulation.kafka.cluster import ClusterSettings
@@ -81,16 +81,6 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
 # ---- commits
 
 
-def test_a_commit_whose_answer_is_lost_is_stored_and_not_known_to_be(scene: Scene) -> None:
-    consumer = scene.member()
-    scene.network.script = [NO_ANSWER]
-    commit = consumer.commit({WHERE: 5}, "a note")
-    assert not commit.done(5.0)
-    assert scene.stored == 5
-    with pytest.raises(KafkaAway):
-        commit.done(30.0)
-
-
 def test_a_late_commit_overtakes_nothing_that_a_newer_member_has_committed(scene: Scene) -> None:
     former = scene.member()
     scene.network.script = [Passage(there_s=10.0)]
@@ -101,19 +91,6 @@ def test_a_late_commit_overtakes_nothing_that_a_newer_member_has_committed(scene
     with pytest.raises(KafkaFenced, match="FENCED_INSTANCE_ID"):
         late.done(1.0)
     assert scene.stored == 7
-
-
-def test_the_end_of_the_session_is_told_by_the_commit_and_the_member_joins_again(
-    scene: Scene,
-) -> None:
-    consumer = scene.member(session_timeout_s=5.0)
-    joins = consumer.joins
-    scene.time.pass_(6.0)
-    with pytest.raises(MembershipLost, match="UNKNOWN_MEMBER_ID"):
-        consumer.commit({WHERE: 5}, "").done(1.0)
-    consumer.attend(1.0)
-    assert consumer.joins > joins
-    assert consumer.commit({WHERE: 5}, "").done(1.0)
 
 
 # ---- reading
@@ -155,16 +132,6 @@ def three_brokers(scene: Scene) -> Scene:
     scene.cluster.create_topic("t", 1)
     scene.feed(b"1", b"2")
     return scene
-
-
-def test_records_are_read_from_the_next_leader_when_theirs_has_died(three_brokers: Scene) -> None:
-    consumer = three_brokers.member()
-    leader = three_brokers.cluster.leader_of(WHERE)
-    assert leader is not None
-    three_brokers.kafka.acts(lambda cluster: cluster.stop(leader))
-    assert consumer.poll(0.5, 10) == {}
-    assert len(consumer.poll(2.0, 10)[WHERE]) == 2
-    assert consumer.commit(consumer.positions(), "").done(5.0)
 
 
 def test_what_two_leaders_return_for_one_position_is_read_once(three_brokers: Scene) -> None:
@@ -241,13 +208,3 @@ def test_a_message_that_may_be_under_way_is_not_taken_into_the_next_transaction(
     scene.time.pass_(60)
     scene.cluster.advance()
     assert scene.cluster.log_of(WHERE).end == 0
-
-
-def test_nobody_there_is_waited_for_as_long_as_was_asked(scene: Scene) -> None:
-    consumer = scene.member()
-    scene.kafka.acts(lambda cluster: cluster.freeze(0))
-    for ask in (consumer.end_offsets, consumer.committed):
-        began_s = scene.time()
-        with pytest.raises(KafkaAway):
-            ask(2.0)
-        assert 1.7 <= scene.time() - began_s <= 2.1
