@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -16,6 +17,22 @@ from leaderq.dyno import (
     Unique,
 )
 from leaderq.zookeeper import Session
+
+Open = Callable[..., Session]
+
+
+def texts(deliveries: list) -> list[str]:
+    return [one.payload.decode() for one in deliveries]
+
+
+def test_what_a_dead_consumer_had_passes_to_another_before_its_deadline(opened: Open) -> None:
+    with DynoQueue(opened(), "/d", lease_s=600) as first, DynoQueue(opened(), "/d") as second:
+        first.push(Message(payload=b"one"))
+        assert first.pop(1, 5)
+        assert second.pop(1) == []
+        first._session.close()
+        assert texts(second.pop(1, 30)) == ["one"]
+
 
 D = "/d"
 DROP, RAISE, REPLACE = OnConflict.DROP, OnConflict.RAISE, OnConflict.REPLACE
@@ -68,27 +85,6 @@ def test_an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on(
         found = queue.get("a")
         assert found is not None
         assert found.payload == b"3"
-
-
-def test_an_id_is_kept_for_its_window_after_the_message_was_done(session: Session) -> None:
-    clock = [1_700_000_000_000]
-    with DynoQueue(session, D, now_ms=lambda: clock[0]) as queue:
-        for number in range(2):
-            assert queue.push_unique(one_of(b"%d" % number, unique_s=60), REPLACE).is_new
-            (one,) = queue.pop(1, 30)
-            one.ack()
-            assert queue.get("a") is None
-            clock[0] += 59_999
-            assert not queue.ensure(one_of(b"x"))
-            for policy in (RAISE, REPLACE):
-                with pytest.raises(Duplicate) as raised:
-                    queue.push_unique(one_of(b"x"), policy)
-                assert raised.value.surviving == ""
-            with pytest.raises(Duplicate):
-                queue.push(one_of(b"x"))
-            clock[0] += 1
-        queue.push(one_of(b"again"))
-        assert queue.size() == 1
 
 
 def test_messages_are_pushed_popped_and_settled_on_asyncio(session: Session) -> None:
