@@ -307,7 +307,7 @@ class PendingNames:
         head = self._head()
         if head is None or self._is_early(head, now_ms):
             return None
-        if self._returning and min(self._returning.values()) < self._key(head):
+        if self._returning and min(self._returning.values()) <= self._key(head):
             return None
         if self._added and self._added[0][1] == head:
             self._drop_added()

@@ -16,31 +16,13 @@ from leaderq.errors import (
 from leaderq.zookeeper import (
     Check,
     Create,
-    Delete,
     GetChildren,
     GetData,
     Session,
     SessionState,
     SetData,
-    Stat,
 )
 from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Multi
-
-
-def test_a_znode_lives_from_create_to_delete(session: Session) -> None:
-    assert session.create("/a", b"1") == "/a"
-    data, stat = session.get("/a")
-    assert (data, stat.version, stat.ephemeral_owner) == (b"1", 0, 0)
-    assert session.set("/a", b"22", 0).version == 1
-    assert session.exists("/a") == session.get("/a")[1]
-    assert session.create("/a/c", ephemeral=True) == "/a/c"
-    assert session.children("/a") == ["c"]
-    found = session.exists("/a/c")
-    assert isinstance(found, Stat)
-    assert found.ephemeral_owner == session.id
-    session.delete("/a/c")
-    session.delete("/a", 1)
-    assert session.exists("/a") is None
 
 
 def test_refusals_say_what_and_where(session: Session) -> None:
@@ -58,21 +40,6 @@ def test_refusals_say_what_and_where(session: Session) -> None:
         assert type(failure) is error
         assert isinstance(failure, ZooKeeperError)
         assert failure.path in str(failure)
-
-
-def test_a_multi_gives_a_result_for_each_operation(session: Session) -> None:
-    made, stat, checked, gone = session.multi(
-        [
-            Create("/a-", b"1", sequential=True),
-            SetData("/", b"x"),
-            Check("/"),
-            Delete("/a-0000000000"),
-        ]
-    )
-    assert made == "/a-0000000000"
-    assert stat.data_length == 1
-    assert (checked, gone) == (None, None)
-    assert session.multi([]) == []
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2, 3])

@@ -88,6 +88,15 @@ def test_ids_are_named_as_curator_names_them(id: str, sequence: int, name: str) 
     assert names.id_of("queue-|half") == "queue-|half"
 
 
+def test_due_times_of_different_width_go_by_time_and_not_as_text() -> None:
+    early, late = (
+        put(QueueKind.DELAY, 1, due_ms=0xFFFFFFFFFF),
+        put(QueueKind.DELAY, 0, due_ms=0x10000000000),
+    )
+    assert late < early
+    assert ordered(QueueKind.DELAY, [late, early]) == [early, late]
+
+
 # -- what the server's number is
 
 

@@ -50,15 +50,19 @@ def test_what_is_released_goes_before_what_comes_after_it() -> None:
 
 
 def test_behind_a_name_that_is_being_released_none_is_taken_until_that_is_over() -> None:
-    names = waiting(plain(1, 2, 3))
+    names = waiting(plain(1, 2, 3, 5))
     names.take(2, 0)
-    names.returns(plain(2)[0])
+    names.take_behind(1, 1)
+    for name in plain(5, 2):
+        names.returns(name)
+    names.drop(plain(2))  # without locks it is created again, and may be heard of before
     names.add(plain(0)[0])
+    names.add(plain(2)[0])
     assert names.has_returning
     assert names.take(9, 0) == plain(0)
     first = names.first_key(0)
-    names.is_settled(plain(2)[0])
-    names.release(plain(2))
+    for name in plain(2, 5):
+        names.is_settled(name)
     assert not names.has_returning
     assert names.first_key(0) == first
     assert names.take(9, 0) == plain(2, 3)

@@ -45,6 +45,20 @@ def closed() -> QueueClosed:
     return QueueClosed("closed")
 
 
+def test_one_larger_than_the_bounds_gets_in_alone() -> None:
+    capacity = Capacity(3, 100)
+    assert capacity.acquire(1, 500, 0)
+    assert not capacity.acquire(1, 0, 0)
+    capacity.release(1, 500)
+    assert capacity.acquire(9, 0, 0)
+
+
+def test_bytes_are_bounded_without_items_too() -> None:
+    capacity = Capacity(1, 100)
+    assert capacity.acquire(0, 60, 0)
+    assert not capacity.acquire(0, 60, 0)
+
+
 def test_one_that_gives_up_lets_those_behind_it_in() -> None:
     capacity = Capacity(10)
     capacity.acquire(8)
@@ -239,6 +253,14 @@ def test_room_is_waited_for_as_long_as_was_said() -> None:
     threading.Timer(0.05, capacity.release).start()
     assert capacity.acquire(timeout_s=1.0)
     assert not capacity.acquire(timeout_s=0)
+
+
+def test_one_item_without_bytes_is_taken_unless_said_otherwise() -> None:
+    capacity = Capacity(5, 100)
+    capacity.take()
+    assert (capacity.items, capacity.bytes) == (1, 0)
+    capacity.release()
+    assert (capacity.items, capacity.bytes) == (0, 0)
 
 
 @pytest.mark.parametrize(("items", "size"), [(1, 0), (0, 7), (1, 7)])
