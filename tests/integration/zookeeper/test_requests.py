@@ -14,7 +14,6 @@ from leaderq.errors import (
     ZooKeeperError,
 )
 from leaderq.zookeeper import (
-    Check,
     Create,
     GetChildren,
     GetData,
@@ -40,18 +39,6 @@ def test_refusals_say_what_and_where(session: Session) -> None:
         assert type(failure) is error
         assert isinstance(failure, ZooKeeperError)
         assert failure.path in str(failure)
-
-
-@pytest.mark.parametrize("bad", [0, 1, 2, 3])
-def test_a_failed_multi_changes_nothing_and_names_the_operation_that_failed_by_itself(
-    session: Session, bad: int
-) -> None:
-    operations = [Create("/x"), Create("/y"), SetData("/", b"z"), Create("/w")]
-    operations[bad] = Check("/missing")
-    with pytest.raises(NoNode) as caught:
-        session.multi(operations)
-    assert (caught.value.path, caught.value.index) == ("/missing", bad)
-    assert session.children("/") == []
 
 
 def test_a_multi_read_gives_each_read_its_own_outcome(session: Session) -> None:

@@ -85,25 +85,6 @@ def test_a_tree_is_watched_for_as_long_as_wanted(session: Session) -> None:
     eventually(lambda: len(heard) == len(wanted) + 1)
 
 
-def test_a_node_is_watched_with_its_children_but_not_below(session: Session) -> None:
-    heard: list[WatchEvent] = []
-    with session.watch_node("/n", heard.append):
-        session.create("/n")
-        session.create("/n/a")
-        session.create("/n/a/b")
-        session.set("/n", b"x")
-        eventually(
-            lambda: (
-                heard
-                == [
-                    WatchEvent(CREATED, "/n"),
-                    WatchEvent(CHILDREN, "/n"),
-                    WatchEvent(CHANGED, "/n"),
-                ]
-            )
-        )
-
-
 def test_a_tree_watch_stands_again_after_a_reconnection_and_says_that_it_was_away(
     session: Session,
 ) -> None:

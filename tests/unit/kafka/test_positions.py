@@ -116,6 +116,28 @@ def test_the_rest_of_a_batch_is_what_lies_behind_the_committed_offsets(
         assert rest.records[where] == left
 
 
+def test_a_batch_of_which_nothing_is_committed_is_the_same_batch() -> None:
+    whole = Batch({A: rows(A, 5, 6), B: []}, {A: 7, B: 9})
+    assert rest_of(whole, {A: 5, B: 8}) is whole
+    assert rest_of(whole, {A: 4, B: 8}) is whole
+    part = rest_of(whole, {A: 6, B: 8})
+    assert part is not None
+    assert part is not whole
+    assert [row.offset for row in part.records[A]] == [6]
+
+
+def test_a_batch_stays_in_hand_until_all_of_it_is_committed() -> None:
+    positions = Positions({A: 10, B: 0})
+    positions.hand(Batch({A: rows(A, 10, 12, 14), B: []}, {A: 17, B: 5}))
+    assert (positions.handed, positions.committed) == ({A: 17, B: 5}, {A: 10, B: 0})
+    positions.settle({A: 13, B: 5})
+    assert positions.in_hand is not None
+    assert positions.in_hand.ends == {A: 17}
+    assert [row.offset for row in positions.in_hand.records[A]] == [14]
+    positions.settle({A: 17})
+    assert (positions.in_hand, positions.committed) == (None, {A: 17, B: 5})
+
+
 @pytest.mark.parametrize(
     ("stored", "own", "moved", "handed"),
     [
@@ -138,6 +160,39 @@ def test_after_a_rejoin_a_batch_is_kept_if_all_of_it_is_held_and_nobody_has_move
     assert (positions.in_hand is not None) is (handed == {A: 15, B: 5})
     assert positions.handed == handed
     assert positions.in_hand is not None or positions.committed == handed
+
+
+def test_records_of_some_partitions_are_released_and_the_others_stay_in_hand() -> None:
+    positions = Positions({A: 1, B: 2})
+    positions.release([A])
+    assert positions.in_hand is None
+    positions.hand(Batch({A: rows(A, 1), B: rows(B, 2)}, {A: 2, B: 3}))
+    positions.release([A, C])
+    assert positions.in_hand is not None
+    assert (positions.in_hand.ends, list(positions.in_hand.records)) == ({B: 3}, [B])
+    assert (positions.handed, positions.committed) == ({A: 1, B: 3}, {A: 1, B: 2})
+    positions.release([B])
+    assert (positions.in_hand, positions.handed) == (None, {A: 1, B: 2})
+    positions.drop()
+    assert positions.handed == {A: 1, B: 2}
+
+
+def test_positions_of_others_are_not_taken_over_and_new_ones_are_added() -> None:
+    given_ = {A: 1}
+    positions = Positions(given_)
+    positions.advance({A: 4, B: 9})
+    assert positions.committed == positions.handed == {A: 4}
+    assert given_ == {A: 1}
+    positions.hand(Batch({}, {A: 8}))
+    positions.advance({A: 6})
+    assert (positions.committed, positions.handed) == ({A: 6}, {A: 8})
+    positions.settle({A: 6})
+    assert positions.in_hand is not None
+    positions.add({B: 2})
+    assert (positions.committed, positions.handed) == ({A: 6, B: 2}, {A: 8, B: 2})
+    positions.in_hand = None
+    positions.settle({B: 3})
+    assert (positions.committed, positions.in_hand) == ({A: 6, B: 3}, None)
 
 
 def test_what_was_moved_is_told_and_what_is_not_held_is_forgotten() -> None:

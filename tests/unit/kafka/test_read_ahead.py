@@ -86,6 +86,17 @@ def test_a_full_batch_does_not_wait_and_a_small_one_for_its_first_record() -> No
     assert len(batch) == 3
 
 
+def test_enough_bytes_do_not_wait_either() -> None:
+    buffer = ahead(max_bytes=10, max_wait_s=5.0)
+    buffer.add({A: rows(A, 4, 5)}, 0.0)
+    assert buffer.wait_s(0.0) == 5.0
+    buffer.add({A: rows(A, 1, first=2)}, 0.0)
+    assert buffer.wait_s(0.0) == 0.0
+    late = ahead(max_records=9, max_wait_s=0.0)
+    late.add({A: rows(A, 1)}, 7.0)
+    assert late.wait_s(7.0) == 0.0
+
+
 @pytest.mark.parametrize(("workers", "room"), [(1, 10), (2, 100_000), (3, 100_000)])
 def test_with_workers_more_is_read_ahead(workers: int, room: int) -> None:
     assert ahead(max_records=10, workers=workers).room == room
@@ -131,6 +142,29 @@ def test_no_more_is_polled_for_than_will_fit() -> None:
     assert tiny.room == 100
 
 
+def test_what_is_dropped_leaves_room_for_all_of_it() -> None:
+    buffer = ahead(max_records=10, max_bytes=50)
+    buffer.add({A: rows(A, 30, 30)}, 0.0)
+    assert buffer.room == 0
+    buffer.clear()
+    assert (buffer.is_empty, buffer._bytes, buffer.take(9.0)) == (True, 0, None)
+    assert buffer.room == 1
+    buffer.add({A: rows(A, 50)}, 0.0)
+    batch = buffer.take(0.0)
+    assert batch is not None
+    assert len(batch) == 1
+
+
+def test_a_part_that_just_fits_is_not_cut() -> None:
+    whole = rows(A, 3, 3, 4)
+    for limits in ({"max_records": 3}, {"max_bytes": 10, "max_records": 3}):
+        buffer = ahead(**limits)
+        buffer.add({A: whole}, 0.0)
+        batch = buffer.take(0.0)
+        assert batch is not None
+        assert batch.records[A] is whole
+
+
 def test_a_batch_takes_as_many_bytes_as_it_may_and_the_first_in_any_case() -> None:
     buffer = ahead(max_bytes=6, max_records=9)
     buffer.add({A: rows(A, 9, 3, 3, 1)}, 0.0)
@@ -138,3 +172,12 @@ def test_a_batch_takes_as_many_bytes_as_it_may_and_the_first_in_any_case() -> No
     while (batch := buffer.take(0.0)) is not None:
         counts.append(len(batch))
     assert counts == [1, 2, 1]
+
+
+def test_partitions_that_were_served_come_last_next_time() -> None:
+    buffer = ahead(max_records=1)
+    buffer.add({A: rows(A, 1, 1), B: rows(B, 1, 1)}, 0.0)
+    served = []
+    while (batch := buffer.take(0.0)) is not None:
+        served += list(batch.records)
+    assert served == [A, B, A, B]

@@ -198,13 +198,6 @@ def test_one_who_waits_beyond_the_deadline_gets_what_was_begun_in_time(
     assert outcome == ["b"]
 
 
-def test_a_deadline_of_zero_has_come_when_it_is_given(clock: Clock) -> None:
-    told = Told()
-    with SingularUpdateQueue(lambda n: n, on_error=told) as queue:
-        assert isinstance(queue.submit("a", deadline_s=0).exception(), DeadlineExceeded)
-    assert told.kinds == [("a", DeadlineExceeded)]
-
-
 # -- A bounded queue: who waits for room, who is refused, and in which order they get in
 
 

@@ -19,7 +19,6 @@ from leaderq.testing.simulation.kafka.network import Passage, SimulatedKafka
 from leaderq.testing.simulation.kafka.producer import (
     SimulatedIdempotentSender,
     SimulatedProducer,
-    SimulatedSender,
 )
 
 WHERE = Partition("t", 0)
@@ -148,36 +147,6 @@ def test_what_two_leaders_return_for_one_position_is_read_once(three_brokers: Sc
 
 
 # ---- producing
-
-
-@pytest.mark.parametrize("fate", [Passage(inf, 0.0, 0.1), Passage(0.0, inf, 0.1), NEVER_ARRIVES])
-def test_messages_are_stored_once_whatever_is_lost(scene: Scene, fate: Passage) -> None:
-    sender = SimulatedSender(
-        scene.kafka, ProducerSettings(scene.kafka.address, request_timeout_s=1.0)
-    )
-    sender.open(5.0)
-    sender.send(Message("t", b"0"), 0)
-    scene.network.script = [fate]
-    receipts = [sender.send(Message("t", b"%d" % at), 0) for at in (1, 2, 3)]
-    for receipt in receipts:
-        sender.wait(receipt, scene.time() + 10)
-    assert [(each.is_done, sender.failure(each, "t")) for each in receipts] == [(True, None)] * 3
-    assert [sender.offset(each) for each in receipts] == [1, 2, 3]
-    assert scene.seen == [b"0", b"1", b"2", b"3"]
-
-
-@pytest.mark.parametrize("fate", [Passage(inf, 0.0, 0.1), Passage(0.0, inf, 0.1)])
-@pytest.mark.parametrize("step", range(3))
-def test_a_transaction_is_committed_once_whichever_request_is_lost(
-    scene: Scene, fate: Passage, step: int
-) -> None:
-    consumer, producer = scene.member(), scene.producer()
-    assert producer.fence(1.0)
-    producer.begin()
-    scene.network.script = [*[Passage()] * step, fate]
-    producer.produce(Message("t", b"1"))
-    producer.commit({WHERE: 3}, consumer.group_metadata(), 5.0)
-    assert (scene.seen, scene.stored) == ([b"1"], 3)
 
 
 def test_a_transaction_open_for_too_long_is_refused_with_the_reason(scene: Scene) -> None:
