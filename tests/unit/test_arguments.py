@@ -92,7 +92,7 @@ def test_a_time_is_taken_as_seconds(value: Any, seconds: float) -> None:
     assert type(args.in_seconds("it", value)) is float
 
 
-@pytest.mark.parametrize("value", [-1, 3.1e9, True, None, math.nan, timedelta(seconds=-1), "1"])
+@pytest.mark.parametrize("value", [-1, 3e9 + 1, True, None, math.nan, timedelta(seconds=-1), "1"])
 def test_what_is_not_a_time_is_refused(value: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"it=.*: give seconds from 0 to 3e\+09"):
         args.in_seconds("it", value)

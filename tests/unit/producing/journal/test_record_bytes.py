@@ -329,7 +329,7 @@ def test_a_journal_is_synced_every_item_or_more_rarely() -> None:
     for items in (0, -1):
         with pytest.raises(ConfigurationError, match=rf"Every.items={items}: "):
             Every(items)
-    for seconds in (0, -1.0, float("nan")):
+    for seconds in (0, -1.0, float("nan"), True):
         with pytest.raises(ConfigurationError, match="more than 0 s"):
             Interval(seconds)
 
