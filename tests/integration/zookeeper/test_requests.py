@@ -56,14 +56,6 @@ def test_a_multi_read_gives_each_read_its_own_outcome(session: Session) -> None:
     assert session.multi_read([]) == []
 
 
-def test_a_multi_read_brings_more_than_a_request_may_hold(session: Session) -> None:
-    block = b"x" * 500_000
-    for name in "abcdef":
-        session.create(f"/{name}", block)
-    found = session.multi_read([GetData(f"/{name}") for name in "abcdef"])
-    assert [one[0] == block for one in found if isinstance(one, tuple)] == [True] * 6
-
-
 def test_the_largest_request_passes_and_one_byte_more_is_refused_unsent(session: Session) -> None:
     overhead = (
         len(Multi([Create("/big")], session._server_path, session._acl()).serialize())

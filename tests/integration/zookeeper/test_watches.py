@@ -32,13 +32,6 @@ def test_a_watch_fires_once_with_the_path_as_the_session_sees_it(session: Sessio
     eventually(lambda: heard[3:] == [WatchEvent(DELETED, "/a")])
 
 
-def test_a_watch_lost_with_the_connection_says_so(session: Session) -> None:
-    heard: list[WatchEvent] = []
-    session.exists("/a", heard.append)
-    session.drop_connection()
-    eventually(lambda: heard == [WatchEvent(SESSION, "/a")])
-
-
 def test_a_watch_that_raises_is_logged_and_the_next_one_fires(
     session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:

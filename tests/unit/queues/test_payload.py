@@ -101,6 +101,15 @@ def test_a_note_that_is_none_is_none(tail: bytes) -> None:
 # -- corrupt
 
 
+@given(items=contents, data=st.data())
+def test_data_that_ends_too_early_is_corrupt_wherever_it_ends(
+    items: list[bytes], data: st.DataObject
+) -> None:
+    whole = encode(items)
+    with pytest.raises(CorruptItem):
+        decode(whole[: data.draw(st.integers(0, len(whole) - 1))])
+
+
 @pytest.mark.parametrize(
     "items", [[], [b""], [b"a"], [b"\x02\x02\x02"], [b"abc", b"", b"\x01\x00\x00\x00\x00\x02"]]
 )
@@ -207,6 +216,17 @@ def test_items_of_a_simple_queue_and_of_another_are_not_of_one_kind() -> None:
 def test_ids_are_cut_out_of_names_at_the_first_two_separators() -> None:
     key = sort_key(QueueKind.ID)
     assert key("queue-|a|b|0000000001") == "queue-b|0000000001"
+
+
+def test_items_of_one_due_time_go_by_their_numbers_whatever_those_are() -> None:
+    numbers = ["-2147483648", "-000000001", "0000000000", "2147483647"]
+    names = [f"queue-|{due:08X}|{number}" for due in (5, 6) for number in numbers]
+    assert sorted(names, key=sort_key(QueueKind.DELAY)) == names
+    key = sort_key(QueueKind.DELAY)
+    assert key("queue-|00000005|9999999999") == key("queue-|00000005|2147483647")
+    assert key("queue-|00000005|-9999999999") == key("queue-|00000005|-2147483648")
+    assert key("queue-|00000005|-2147483648") + 1 == key("queue-|00000005|-2147483647")
+    assert key("queue-|00000006|-2147483648") - key("queue-|00000005|-2147483648") == 2**32
 
 
 def test_in_a_simple_queue_what_is_not_a_number_goes_last() -> None:

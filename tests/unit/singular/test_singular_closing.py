@@ -223,11 +223,6 @@ def filled(handler: Any, **options: Any) -> SingularUpdateQueue[Any, Any]:
     return queue
 
 
-def test_a_queue_is_bounded_unless_it_is_told_otherwise() -> None:
-    assert SingularUpdateQueue(print).capacity == 10_000
-    assert SingularUpdateQueue(print, capacity=None).capacity is None
-
-
 def test_a_full_queue_refuses_at_once_if_it_shall_not_wait() -> None:
     held = Held()
     queue = filled(held, timeout_s=0)
