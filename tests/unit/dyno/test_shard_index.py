@@ -348,6 +348,9 @@ def test_a_new_listing_decides_what_there_is() -> None:
     assert [one.name for one in free(index, 700)] == [new]
     index.replace([NAME, new], [LATER], 500)
     assert [one.name for one in free(index, 499)] == []
+    worst_first = [named(priority, 0, priority) for priority in (3, 2, 1)]
+    index.replace(worst_first, [], 0)
+    assert [one.name for one in index.choose(1, 0)] == [worst_first[-1]]
 
 
 def test_what_is_due_at_this_moment_is_due() -> None:

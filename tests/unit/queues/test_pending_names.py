@@ -57,8 +57,8 @@ def test_behind_a_name_that_is_being_released_none_is_taken_until_that_is_over()
         names.returns(name)
     assert names.first_key(0) == waiting(plain(2)).first_key(0)
     names.drop(plain(2))  # without locks it is created again, and may be heard of before
-    names.add(plain(0)[0])
-    names.add(plain(2)[0])
+    for name in plain(0, 2):
+        names.add(name)
     assert names.has_returning
     assert names.take(9, 0) == plain(0)
     first = names.first_key(0)
