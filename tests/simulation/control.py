@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -41,3 +42,16 @@ class NegativeControl:
 
 def patched(owner: Any, name: str, value: Any) -> Edit:
     return lambda: mock.patch.object(owner, name, value)
+
+
+def together(*edits: Edit) -> Edit:
+    """Several lines of which each alone would do."""
+
+    @contextmanager
+    def taken_out() -> Iterator[None]:
+        with ExitStack() as stack:
+            for edit in edits:
+                stack.enter_context(edit())
+            yield
+
+    return taken_out

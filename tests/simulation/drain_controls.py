@@ -15,7 +15,7 @@ from leaderq.kafka.stores import database_offsets
 from leaderq.kafka.stores.offset_store import KafkaOffsets
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets, TransactionThread
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
-from simulation.control import NegativeControl, patched
+from simulation.control import NegativeControl, patched, together
 from simulation.drain import STORES, DrainLife, drain
 
 _of = partial(NegativeControl, lead=drain, make=DrainLife)
@@ -81,27 +81,17 @@ def _loaded(self: TransactionOffsets, consumer: Any, term: Any, timeout_s: float
     return consumer.committed(timeout_s)
 
 
-@contextmanager
-def _both_lines_of_doubt() -> Iterator[None]:
-    with (
-        mock.patch.object(TransactionThread, "_commit", _committed_again),
-        mock.patch.object(TransactionOffsets, "load", _loaded),
-    ):
-        yield
-
-
-@contextmanager
-def _both_lines_of_databases() -> Iterator[None]:
-    with (
-        mock.patch.object(database_offsets, "PUT_ROW", _ANY_TERM),
-        mock.patch.object(database_offsets, "ONE_OFFSET", _NO_OFFSET),
-    ):
-        yield
-
-
 _resume, _commit = TermConsumer._resume, TransactionThread._commit
 _ANY_TERM = database_offsets.PUT_ROW.partition(" WHERE")[0]
 _NO_OFFSET = f"{database_offsets.ONE_OFFSET} AND 1 = 0"
+_LINES_OF_DOUBT = together(
+    patched(TransactionThread, "_commit", _committed_again),
+    patched(TransactionOffsets, "load", _loaded),
+)
+_LINES_OF_DATABASES = together(
+    patched(database_offsets, "PUT_ROW", _ANY_TERM),
+    patched(database_offsets, "ONE_OFFSET", _NO_OFFSET),
+)
 
 DRAIN_CONTROLS = (
     _of("offsets are committed one too far", _one_too_far, 0, life=_KAFKA),
@@ -136,7 +126,7 @@ DRAIN_CONTROLS = (
         8,
         life=_TRANSACTION,
     ),
-    _of("a transaction in doubt is committed again", _both_lines_of_doubt, 689, life=_TRANSACTION),
+    _of("a transaction in doubt is committed again", _LINES_OF_DOUBT, 689, life=_TRANSACTION),
     _of(
         "offsets in ZooKeeper are not fenced",
         patched(Tenure, "write", _unfenced),
@@ -151,7 +141,7 @@ DRAIN_CONTROLS = (
     ),
     _of(
         "a database looks neither at terms nor at offsets",
-        _both_lines_of_databases,
+        _LINES_OF_DATABASES,
         1,
         life={**_EXTERNAL, **_ZOMBIES},
     ),

@@ -59,8 +59,9 @@ class ItemSettlement(OperationGroup):
     @property
     def is_return(self) -> bool:
         """Whether its name waits again, at its old place, once this is written."""
-        is_new = any(isinstance(op, Create) and op.sequential for op in self.operations)
-        return self.outcome is ItemOutcome.RELEASED and not is_new and not self.rest_until_ms
+        if self.outcome is not ItemOutcome.RELEASED or self.rest_until_ms:
+            return False
+        return not any(isinstance(op, Create) and op.sequential for op in self.operations)
 
     def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
         if self.on_settled is not None:

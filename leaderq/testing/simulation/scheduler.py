@@ -311,8 +311,9 @@ class World:
             raise RuntimeError("only a task can wait; the scheduler itself was about to")
         task.parked, task.woken = True, False
         if timeout_s is not None:
-            task.until_s = task.process.clock_s() + max(timeout_s, 0.0)
-            self._look_again(task, task.wait, timeout_s)
+            left_s = max(timeout_s, 0.0)
+            task.until_s = task.process.clock_s() + left_s
+            self._look_again(task, task.wait, left_s)
         self._go_on()
         if self.over:
             raise Killed
@@ -341,7 +342,7 @@ class World:
             self._look_again(task, wait, left_s)
 
     def _look_again(self, task: Task, wait: int, left_s: float) -> None:
-        at_s = self.now_s + max(left_s, 0.0) / task.process.rate
+        at_s = self.now_s + left_s / task.process.rate
         self.arrive(at_s, partial(self._waited, task, wait))
 
     def pause_point(self) -> None:
