@@ -374,7 +374,6 @@ REVIEWED = (
         tests=(
             "tests/unit/producing/test_buffered_producer.py",
             "tests/unit/producing/test_sinks.py",
-            "tests/unit/producing/test_buffered_producer.py",
             "tests/unit/producing/test_spilling.py",
         ),
     ),
@@ -384,7 +383,7 @@ REVIEWED = (
         "part = batch[:MAX_ITEMS]",
         "part = batch[1 : MAX_ITEMS + 1]",
         promise="confirmed means stored",
-        tests=("tests/unit/producing/test_sinks.py", "tests/unit/producing/test_sinks.py"),
+        tests=("tests/unit/producing/test_sinks.py",),
     ),
     Control(
         "what a disk refused is written an hour later",
