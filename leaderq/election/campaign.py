@@ -85,17 +85,15 @@ class Campaign:
         """Seconds until something is due; ``None``: not before the next signal."""
         wakes = [at for at in (self._retry_at_s, self._announce_at_s) if at is not None]
         if self.tenure is not None and self.role.holds_term:
-            wakes.append(self.tenure.lease.wake_s(at_s))
+            wakes.append(self.tenure.wake_s(at_s))
         return max(0.0, min(wakes) - at_s) if wakes else None
 
     def due(self, at_s: float) -> Input | None:
-        """The input that the clock has at ``at_s``; sends the renewals that are due on the way."""
+        """The input that the clock has at ``at_s``; announces what is due on the way."""
         if self.tenure is not None and self.role.holds_term:
             signal = self.tenure.signal_due(at_s)
             if signal is Input.LEASE_OVER or (signal is Input.LATE and self.role is Role.LEADING):
                 return signal
-            if at_s >= self.tenure.lease.renew_s:
-                self.tenure.renew(at_s)
             if self._announce_at_s is not None and at_s >= self._announce_at_s:
                 self._announce_at_s = None
                 self.tenure.announce(Stage.HANDOVER)
@@ -112,7 +110,7 @@ class Campaign:
             if signal is Input.CONNECTED:
                 self._enlistment.forget_watch()
                 if self.tenure is not None:
-                    self.tenure.read_wishes()
+                    self.tenure.connected()
             elif signal in (Input.ENLISTED, Input.BEHIND, Input.WON, Input.RELEASED):
                 self._backoff.reset()
             role, effects = step(self.role, signal)
@@ -148,16 +146,10 @@ class Campaign:
         self._silent = self._released = False
         self._operator_paused = won.wishes.paused
         term = self.tenure.term
-        # A shorter time-out may have been granted between the claim and here: nobody heard of it.
-        self.tenure.grant(self._session.timeout_s)
         self._publish(TermBegan(self._career, self._id, term.number, won.unclean))
         self._show_pause(_OPERATOR_PAUSED)
         self._won(term)
         self.tenure.open()
-
-    def _renew(self) -> None:
-        if self.tenure is not None:
-            self.tenure.renew(clock.now_s())
 
     def _set_silent(self, silent: bool) -> None:
         self._silent = silent
@@ -264,7 +256,6 @@ _ACTIONS: dict[Effect, Callable[[Campaign], Input | None]] = {
     Effect.SURVEY: Campaign._survey,
     Effect.CLAIM: lambda campaign: campaign._enlistment.claim(),
     Effect.BEGIN_TERM: Campaign._begin_term,
-    Effect.RENEW: Campaign._renew,
     Effect.PAUSE: lambda campaign: campaign._set_silent(True),
     Effect.RESUME: lambda campaign: campaign._set_silent(False),
     Effect.WIND_UP: lambda campaign: campaign.end_term(Reason.WITHDRAWN),

@@ -257,7 +257,7 @@ class Candidate:
     def _leave_the_line(self, lease_until_s: float) -> None:
         """After a break-down, once no code can work on the term: at the latest T/3 after it."""
         try:
-            quiet_s = lease_until_s + self.session.timeout_s / 3
+            quiet_s = lease_until_s + self.session.shares.answer_s
             while not self._stopping and (left_s := quiet_s - clock.now_s()) > 0:
                 if self._code_returned.wait(min(0.1, left_s)):
                     break
@@ -304,7 +304,5 @@ class Candidate:
             # At once, not when the candidate's thread comes to it: a session that is replaced or
             # closed is ended the moment after this returns, and then another candidate may lead.
             tenure.term.wind_up(Reason.SESSION)
-        elif tenure is not None and state is SessionState.CONNECTED:
-            tenure.grant(self.session.timeout_s)  # at once too: the servers count by it already
         self._inbox.put(_session_inputs[state])
         self._events.publish(SessionChanged(self.career, self.id, state.name.lower()))

@@ -61,7 +61,7 @@ class Input(Enum):
     PASSED_OVER = auto()  # an operator wants a candidate behind us to lead
     WON = auto()
     BEATEN = auto()
-    HEARD = auto()  # a renewal was acknowledged
+    HEARD = auto()  # the session is proven to live
     LATE = auto()
     LEASE_OVER = auto()
     FENCED = auto()
@@ -77,7 +77,6 @@ class Effect(Enum):
     SURVEY = auto()
     CLAIM = auto()
     BEGIN_TERM = auto()
-    RENEW = auto()
     PAUSE = auto()
     RESUME = auto()
     WIND_UP = auto()
@@ -149,7 +148,6 @@ _TABLE: dict[Role, dict[Input, Decision]] = {
     },
     Role.SUSPECT: {
         **_OUSTED_BY,
-        Input.CONNECTED: (Role.SUSPECT, (Effect.RENEW,)),
         Input.HEARD: (Role.LEADING, (Effect.RESUME,)),
         Input.TOLD: _TOLD,
         Input.WITHDRAW: _TOLD,
@@ -157,7 +155,6 @@ _TABLE: dict[Role, dict[Input, Decision]] = {
     },
     Role.ENDING: {
         **_OUSTED_BY,
-        Input.CONNECTED: (Role.ENDING, (Effect.RENEW,)),
         Input.HANDED_OVER: _RELEASE,
     },
     Role.OUSTED: {

@@ -18,6 +18,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,13 +65,14 @@ from leaderq.zookeeper import (
     WatchEvent,
     WatchKind,
 )
+from leaderq.zookeeper.proof import Proof
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class WonClaim:
-    """A claim that was acknowledged; ``sent_s`` is when it was sent, where the lease starts.
+    """A claim that was acknowledged; ``proof`` is what the lease starts with.
 
     ``wishes``: the operators' at the instant of the claim.
     """
@@ -78,7 +80,7 @@ class WonClaim:
     record: TermRecord
     node: str
     session: int
-    sent_s: float
+    proof: Proof
     unclean: bool
     wishes: Wishes
 
@@ -121,7 +123,7 @@ class Enlistment:
 
     @property
     def _patience_s(self) -> float:
-        return max(1.0, self._session.timeout_s / 3)
+        return max(1.0, self._session.shares.answer_s)
 
     def enlist(self) -> Input:
         """Join the end of the line, or find the znode that an earlier try made."""
@@ -152,6 +154,10 @@ class Enlistment:
     def survey(self) -> Input:
         """Find out who is in front, and watch it, if anybody is."""
         try:
+            if self._watched is None:
+                # Something has changed: a claim may follow, and is of use only with a proof. It is
+                # sent ahead of the survey, and so answered before.
+                self._session.pulse.prove()
             names = self._look()
             if self.position is None or not self._mine:
                 self.take_new_mark()
@@ -176,22 +182,21 @@ class Enlistment:
         has written since the survey.
 
         A claim that was carried out although its reply was lost is found by our znode's name in the
-        record; a fresh acknowledged write confirms it, since the lease may start with nothing less.
+        record, and confirmed. Without a proof that the session lives it is of no use yet.
         """
         assert self.position is not None  # FIRST follows a survey
         path = self._layout.candidate(self.position.name)
         confirm = self._newest.id == self.position.name
         record = self._newest if confirm else self._next_record(self.position.name)
-        # A multi of the check alone is a write of the quorum too (see Tenure.renew).
         claim: list[Operation] = []
         if not confirm:
             claim.append(Check(self._layout.control, self._wishes_version))
             claim.append(SetData(self._layout.term, encode(record), self._newest_version))
             is_lost = self._newest.number < self._highest  # or the server lags: then BEATEN follows
             self._unclean = is_lost or (self._newest.id is not None and self._newest.ended is None)
-        sent_s = clock.now_s()
         try:
             self._session.multi([Check(path), *claim], timeout_s=self._patience_s)
+            proof = self._fresh_proof()
         except (NoNode, BadVersion):
             return Input.BEATEN
         except LeaderqError as exc:
@@ -209,8 +214,18 @@ class Enlistment:
                 record.number,
             )
         self._highest = record.number
-        self.won = WonClaim(record, path, self._owner, sent_s, self._unclean, self._wishes)
+        if proof.session != self._owner or clock.now_s() >= proof.late_s:
+            return Input.FAILED  # looked for again: the claim is found in the record
+        self.won = WonClaim(record, path, self._owner, proof, self._unclean, self._wishes)
         return self._succeeded(Input.WON)
+
+    def _fresh_proof(self) -> Proof:
+        """That of the survey is known by now, unless its answers took longer than the claim's."""
+        pulse = self._session.pulse
+        if clock.now_s() >= pulse.proof.late_s:
+            with suppress(primitives.FutureTimeout):
+                pulse.prove().result(self._patience_s)
+        return pulse.proof
 
     def leave(self) -> Input:
         try:

@@ -1,14 +1,12 @@
-"""A leader's dealings with ZooKeeper: the lease is renewed, the own znode watched, writes are
-fenced, operators are heard.
+"""A leader's dealings with ZooKeeper: the lease follows the session's proofs, the own znode is
+watched, writes are fenced, operators are heard.
 
-T is the session time-out, the smallest one granted since the term was won. The leader sends a
-write that changes nothing every T/6. Only an *acknowledged write* proves anything: reads, pings and
-CONNECTED come from a server that may itself be cut off. Time counts from when it was *sent*. Why
-2T/3 from then ends before any other candidate can win: docs/design/election.md, "What the guarantee
-rests on".
+The lease is the session's: as long as its znode stands, nobody else can lead, and that is as long
+as the session lives, unless somebody deletes the znode. What proves that a session lives, and until
+when: :mod:`leaderq.zookeeper.proof`.
 
-Who is authoritative: acknowledged writes prolong the lease; the deletion of the own znode, the end
-of the session and a refused fence end the term. Nothing here waits, except :meth:`Tenure.write` on
+Who is authoritative: proofs prolong the lease; the deletion of the own znode, the end of the
+session and a refused fence end the term. Nothing here waits, except :meth:`Tenure.write` on
 the career's thread: the candidate's thread must always be free to notice the end of the lease.
 Replies arrive on ZooKeeper's threads and are only handed on, as signals.
 """
@@ -16,8 +14,7 @@ Replies arrive on ZooKeeper's threads and are only handed on, as signals.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from typing import Any
 
 from leaderq import clock
@@ -36,64 +33,9 @@ from leaderq.events import Stage
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads import primitives
 from leaderq.zookeeper import Check, Operation, Session, SetData, WatchEvent, WatchKind
+from leaderq.zookeeper.proof import Proof
 
 Tell = Callable[[Input], None]
-
-
-class LeaseState(Enum):
-    """The state of a lease at an instant."""
-
-    FULL = "full"
-    LATE = "late"
-    NONE = "none"
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """``timeout_s`` is T; ``heard_s``: when the last acknowledged write was sent; ``sent_s``: when
-    the newest one was, acknowledged or not. Times are seconds on :func:`leaderq.now_s`.
-    """
-
-    timeout_s: float
-    heard_s: float
-    sent_s: float
-
-    @property
-    def ends_s(self) -> float:
-        """The end of trust: 2T/3 after the last acknowledged write was sent."""
-        return self.heard_s + self.timeout_s * 2 / 3
-
-    @property
-    def late_s(self) -> float:
-        """When silence becomes suspicious: two renewals have gone unanswered."""
-        return self.heard_s + self.timeout_s / 3
-
-    @property
-    def renew_s(self) -> float:
-        """When the next renewal is to be sent: T/6 after the newest one."""
-        return self.sent_s + self.timeout_s / 6
-
-    def granted(self, timeout_s: float) -> Lease:
-        """A connection was made under the session time-out ``timeout_s``."""
-        return replace(self, timeout_s=min(self.timeout_s, timeout_s))
-
-    def sent(self, at_s: float) -> Lease:
-        return replace(self, sent_s=max(self.sent_s, at_s))
-
-    def acknowledged(self, sent_s: float) -> Lease:
-        """The renewal sent at ``sent_s`` was acknowledged; replies may come in any order."""
-        return replace(self, heard_s=max(self.heard_s, sent_s))
-
-    def trust(self, now_s: float) -> LeaseState:
-        if now_s >= self.ends_s:
-            return LeaseState.NONE
-        return LeaseState.LATE if now_s >= self.late_s else LeaseState.FULL
-
-    def wake_s(self, now_s: float) -> float:
-        """The next instant at which something is due: a renewal, suspicion, or the end."""
-        return min(
-            at for at in (self.renew_s, self.late_s, self.ends_s) if at > now_s or at == self.ends_s
-        )
 
 
 class Tenure:
@@ -122,67 +64,56 @@ class Tenure:
         self._decoder = decoder
         self._tell = tell
         self._hear_wishes = hear_wishes
-        self.lease = Lease(session.timeout_s, won.sent_s, won.sent_s)
-        self._lock = (
-            primitives.Lock()
-        )  # guards the lease: replies come on another thread than sends
+        self._proof = won.proof
         self._closed = False
+        self._let_go: Callable[[], None] = lambda: None
         self._own_watch_set = False
         self.term = OpenTerm(
             number=won.record.number,
             id=str(won.record.id),
             career=layout.career,
             candidate=str(won.record.candidate),
-            deadline=self.lease.ends_s,
+            deadline=won.proof.trusted_until_s,
             write=self.write,
             unclean=won.unclean,
             tell_end=tell_end,
         )
 
     def open(self) -> None:
-        """Watch the own znode and hear operators; the lease runs from the claim on."""
+        """Have the session proven, watch the own znode, hear operators."""
+        self._let_go = self._session.pulse.hold(self._proven)
         self._watch_own()
         self.read_wishes()
-
-    def grant(self, timeout_s: float) -> None:
-        """Count a shorter session time-out, granted with a connection, at once. From any thread."""
-        with self._lock:
-            self.lease = self.lease.granted(timeout_s)
-            self.term.shorten(self.lease.ends_s)
 
     def close(self) -> None:
         """Let no later reply or watch of this tenure be heard."""
         self._closed = True
+        self._let_go()
 
     def signal_due(self, at_s: float) -> Input | None:
         """The signal that follows from the clock alone at ``at_s``."""
         if self.term.remaining_s() <= 0:
             return Input.LEASE_OVER
-        state = self.lease.trust(at_s)
-        if state is LeaseState.NONE:
-            return Input.LEASE_OVER
-        return Input.LATE if state is LeaseState.LATE else None
+        return Input.LATE if at_s >= self._proof.late_s else None
 
-    def renew(self, at_s: float) -> None:
-        """Send a renewal: a multi of one check of the own znode, a transaction of the quorum that
-        changes nothing. A write would use up the data watch of a Java ``LeaderLatch`` behind us
-        (Z18).
-        """
-        with self._lock:
-            self.lease = self.lease.sent(at_s)
+    def wake_s(self, at_s: float) -> float:
+        """The next instant at which something is due: suspicion, or the end of the lease."""
+        late_s = self._proof.late_s
+        return late_s if late_s > at_s else self.term.deadline
+
+    def connected(self) -> None:
+        """Watch and read again what a connection has taken along."""
         if not self._own_watch_set:
             self._watch_own()
-        renewal = self._session.multi_async([Check(self.node)])
-        renewal.add_done_callback(lambda reply: self._renewed(reply, at_s))
+        self.read_wishes()
 
     def announce(self, stage: Stage) -> None:
-        """Publish the stage in the ``term`` record, fenced; it also counts as a renewal."""
+        """Publish the stage in the ``term`` record, fenced."""
         self.record = replace(self.record, stage=stage.value)
-        at_s = clock.now_s()
         reply = self._session.multi_async(
             [Check(self.node), SetData(self._layout.term, encode(self.record))]
         )
-        reply.add_done_callback(lambda done: self._renewed(done, at_s))
+        reply.add_done_callback(self._announced)
 
     def read_wishes(self) -> None:
         """Read the operators' wishes, and watch for changes."""
@@ -193,7 +124,7 @@ class Tenure:
         """See :meth:`leaderq.term.Term.write`. Called on the career's thread."""
         # An answer after the end of the lease is still useful: without it the outcome is unknown.
         # If no answer can come, the candidate drops the connection, which ends the wait.
-        after_s = self._session.timeout_s / 3
+        after_s = self._session.shares.answer_s
         while True:
             if self._session.id not in (self._owner, None):
                 raise self._deposed(Reason.SESSION)
@@ -218,20 +149,22 @@ class Tenure:
         self._say(Input.LOST if reason is Reason.SESSION else Input.FENCED)
         return Deposed(term=self.term.number, reason=self.term.reason or reason)
 
-    def _renewed(self, reply: primitives.Future[Any], sent_s: float) -> None:
+    def _announced(self, reply: primitives.Future[Any]) -> None:
         error = reply.exception()
-        if isinstance(error, NoNode):
+        if isinstance(error, NoNode) and error.index == 0:
             self._say(Input.GONE)
-        elif isinstance(error, (SessionExpired, SessionClosed)):
-            self._say(Input.LOST)
-        elif error is None:
-            with self._lock:
-                self.lease = self.lease.acknowledged(sent_s)
-                self.term.prolong(self.lease.ends_s)
-                trust = self.lease.trust(clock.now_s())
-            if trust is LeaseState.FULL:
-                self._say(Input.HEARD)
-        # Any other error: no acknowledgement. The lease says when that matters.
+
+    def _proven(self, proof: Proof) -> None:
+        if proof.session != self._owner:
+            return  # LOST is told beside it
+        if proof.shares.timeout_s < self._proof.shares.timeout_s:
+            self.term.shorten(proof.trusted_until_s)
+        self._proof = proof
+        self.term.prolong(proof.trusted_until_s)
+        if not self._own_watch_set:
+            self._watch_own()
+        if clock.now_s() < proof.late_s:
+            self._say(Input.HEARD)
 
     def _watch_own(self) -> None:
         """Hear of the deletion of the own znode at once, not at the next renewal (CURATOR-171)."""
@@ -244,7 +177,7 @@ class Tenure:
         if isinstance(error, NoNode):
             self._say(Input.GONE)
         elif error is not None:
-            self._own_watch_set = False  # with the next renewal
+            self._own_watch_set = False  # with the next proof
 
     def _on_own(self, event: WatchEvent) -> None:
         if event.kind is WatchKind.DELETED:

@@ -133,7 +133,7 @@ class CommandCareer(LeaderCareer):
     def _start(self, term: Term, deadline: str) -> subprocess.Popen[bytes]:
         values = variables(
             term,
-            lease_s=self.session.timeout_s * 2 / 3,
+            lease_s=self.session.shares.trusted_s,
             budget_s=self.settings.handover_budget_s,
             deadline=deadline,
         )
@@ -156,7 +156,7 @@ class CommandCareer(LeaderCareer):
         reason = term.reason
         if reason is not None and reason.deposes and reason is not Reason.LEASE:
             return 0.0
-        return min(planned_s, term.deadline + self.session.timeout_s / 6)
+        return min(planned_s, term.deadline + 2 * self.session.shares.grace_s)
 
     def _reap(self) -> None:
         """Collect the dead: the command, and the orphans that this process has adopted."""

@@ -111,7 +111,7 @@ class GuardianLink:
         self._say({"session": None})
 
     def watch_term(self, term: Term, handover_budget_s: float) -> None:
-        """Report ``term`` now, every T/12 and at each :meth:`report`, until :meth:`forget_term`."""
+        """Report ``term`` now, every T/24 and at each :meth:`report`, until :meth:`forget_term`."""
         assert self._session is not None  # attach comes first
         with self._lock:
             self._held.append(_HeldTerm(term, self._session, handover_budget_s))
@@ -191,7 +191,7 @@ class GuardianLink:
             poller.register(self._link, select.POLLIN)
             while True:
                 session = self._session
-                look_s = _LOOK_S if session is None else min(_LOOK_S, session.timeout_s / 12)
+                look_s = _LOOK_S if session is None else min(_LOOK_S, session.shares.grace_s)
                 if poller.poll(look_s * 1000) and not self._has_guardian():
                     return
                 self.report()
@@ -219,7 +219,7 @@ class _HeldTerm:
 
     def report(self) -> LeaseReport:
         term, reason = self.term, self.term.reason
-        self._grace_s = min(self._grace_s, self._session.timeout_s / 12)
+        self._grace_s = min(self._grace_s, self._session.shares.grace_s)
         if not term.ending.is_set():
             self._lease_until_s = term.deadline
         elif reason is not None and reason.deposes:

@@ -8,7 +8,7 @@ must not start while this one's code runs. On each failure:
 
 * a stage raises: the term winds up as *failed*, ``handOver`` follows, then a cool-off;
 * deposed: the same, at once; if the code does not return within T/4 (T: session time-out), the
-  process exits, because T/3 after the lease another candidate may lead;
+  process exits, because another candidate may lead;
 * ``inaugurate`` overruns its budget: the term winds up as *budget*;
 * the code of a planned end does not return within ``handover_budget_s``: the process exits;
 * without ``leave`` (a runner inside somebody's own program) the process never exits: the leadership
@@ -208,7 +208,7 @@ class Runner:
         self._budgets.allow(
             term,
             Stage.HANDOVER,
-            min(budget_s, self._session.timeout_s / 4) if deposed else budget_s,
+            min(budget_s, self._session.shares.handover_s) if deposed else budget_s,
         )
 
     # ---- the career thread ----------------------------------------------------------------------
@@ -304,7 +304,7 @@ class Runner:
         watch_health(
             self._career,
             term,
-            interval_s=self._session.timeout_s / 3,
+            interval_s=self._session.shares.answer_s,
             unhealthy=lambda: self._candidate.step_down(Reason.HEALTH, term=term),
         )
         error = stages.serve()

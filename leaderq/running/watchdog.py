@@ -1,14 +1,14 @@
 """When a guardian stops its worker (pure).
 
 A worker that leads tells its guardian until when its lease is trusted, and when its last unit of
-work has returned. Nobody else can lead before T/3 after the end of the lease (T: session time-out),
-so that is the time in which the worker must be dead if its code does not return by itself:
+work has returned. Nobody else can lead before 5T/24 after the end of the lease (T: session time-out;
+why: :mod:`leaderq.zookeeper.proof`). Code that does not return by itself is dead before that:
 
 =============================  ======================  =========================================
 what runs past its end         SIGTERM, once           SIGKILL
 =============================  ======================  =========================================
-a unit, past its lease         T/12 after it           T/6 after it
-``handOver``, past the lease   no                      T/4 after it
+a unit, past its lease         T/24 after it           T/8 after it
+``handOver``, past the lease   no                      T/8 after it
 planned end, past its budget   a grace after it        two graces after it
 a unit, after a thaw           no                      0.08 s after the thaw, not before the above
 ``handOver``, after a thaw     no                      T/4 after the thaw
@@ -50,7 +50,7 @@ class LeaseReport(NamedTuple):
     """A worker's report while it holds a term; times are on :func:`leaderq.clock.now_s`.
 
     ``lease_until_s``: the end of the lease. ``budget_until_s``: once the term is ending as planned,
-    the end of the hand-over's budget. ``grace_s``: T/12. ``handing_over``: no unit runs any more.
+    the end of the hand-over's budget. ``grace_s``: T/24. ``handing_over``: no unit runs any more.
     """
 
     term: int
@@ -76,8 +76,7 @@ class LeaseReport(NamedTuple):
     @property
     def kill_s(self) -> float:
         """When SIGKILL is due, if the worker was never stopped."""
-        graces = 3 if self.handing_over else 2
-        at_s = self.lease_until_s + graces * self.grace_s
+        at_s = self.lease_until_s + 3 * self.grace_s
         if self.budget_until_s is not None:
             at_s = min(at_s, self.budget_until_s + 2 * self._budget_grace_s)
         return at_s
@@ -136,7 +135,7 @@ class Watchdog(NamedTuple):
         if self.thawed_s < report.ends_s:
             return report.kill_s
         is_late = self.thawed_s >= report.kill_s  # another candidate may lead already
-        after_s = 3 * report.grace_s if report.handing_over and is_late else AFTER_THAW_S
+        after_s = 6 * report.grace_s if report.handing_over and is_late else AFTER_THAW_S
         return max(report.kill_s, self.thawed_s + after_s)
 
     def _terminate_s(self, report: LeaseReport) -> float | None:

@@ -24,6 +24,7 @@ from leaderq.threads import Retry, Service, primitives
 from leaderq.zookeeper import private_api
 from leaderq.zookeeper.connection import ServerConnection, Transport
 from leaderq.zookeeper.paths import Address
+from leaderq.zookeeper.proof import Echoes
 from leaderq.zookeeper.security import Credentials, Security
 from leaderq.zookeeper.translation import NotSent
 
@@ -140,6 +141,11 @@ class Client(KazooClient):
     def timeout_s(self) -> float:
         """The time-out granted at the newest connection; before the first, the one asked for."""
         return self.connection.timeout_s
+
+    @property
+    def echoes(self) -> Echoes:
+        """What the server of the newest connection was heard to have heard."""
+        return self.connection.echoes
 
     @property
     def attempts(self) -> int:

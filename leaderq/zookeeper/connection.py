@@ -32,7 +32,9 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, ConnectionHandler
 from kazoo.protocol.serialization import Auth, CloseInstance, Connect
 
+from leaderq import clock
 from leaderq.zookeeper import private_api
+from leaderq.zookeeper.proof import NEVER, Echoes, Shares
 
 log = logging.getLogger(__name__)
 _INT = struct.Struct("!i")
@@ -48,7 +50,7 @@ CONNECT_FLOOR_S = 0.5
 
 def connect_limit_s(timeout_s: float, addresses: int) -> float:
     """How long one server may take for each step of connecting; all are tried within about T/3."""
-    return max(CONNECT_FLOOR_S, min(CONNECT_CEILING_S, timeout_s / (3 * max(1, addresses))))
+    return max(CONNECT_FLOOR_S, min(CONNECT_CEILING_S, Shares(timeout_s).answer_s / max(1, addresses)))
 
 
 @dataclass(slots=True)
@@ -79,12 +81,13 @@ class Liveness:
 
     def is_dead(self, now: float) -> bool:
         since_s = now if self.waiting_since_s is None else self.waiting_since_s
-        return now - self.heard_s > self.limit_s and now - since_s > self.timeout_s / 3
+        answer_s = Shares(self.timeout_s).answer_s
+        return now - self.heard_s > self.limit_s and now - since_s > answer_s
 
     @property
     def limit_s(self) -> float:
         """How long a server may be silent: T/3 is left to reach another before the session ends."""
-        return self.timeout_s * 2 / 3
+        return Shares(self.timeout_s).silent_s
 
 
 class Transport(SequentialThreadingHandler):
@@ -227,7 +230,7 @@ class ServerConnection(ConnectionHandler):
     May be read from any thread: ``attempts`` (grows with every attempt to connect), ``timeout_s``
     (granted at the newest connection; before the first, the one asked for), ``resolved`` (host,
     address, port of each server), ``is_connecting`` (until the credentials are accepted),
-    ``is_session_closed``.
+    ``is_session_closed``, ``echoes`` of the newest connection.
     """
 
     handler: Transport
@@ -257,6 +260,8 @@ class ServerConnection(ConnectionHandler):
         self._received = bytearray()
         self._last_xid = 0
         self._is_abandoned = threading.Event()
+        self._pings = 0  # that were not answered yet
+        self.echoes = Echoes(NEVER, timeout_s)
 
     # -- connecting --------------------------------------------------------------------------------
 
@@ -288,8 +293,10 @@ class ServerConnection(ConnectionHandler):
             self.client.last_zxid = 0
         # A request never waits for a connection (Client refuses it): a byte left over wakes nobody.
         self.handler.drain()
+        began_s, self._pings = clock.now_s(), 0
         limits: tuple[float, float] = super()._connect(host, hostip, port)
         self._liveness = Liveness(self.timeout_s, monotonic())
+        self.echoes = Echoes(began_s, self.timeout_s)
         self.is_connecting = False
         self._on_authenticated()
         if private_api.stop_flag(self.client).is_set():
@@ -355,13 +362,16 @@ class ServerConnection(ConnectionHandler):
 
     def _read_socket(self, read_timeout: float) -> Any:
         while True:
+            is_pinging = self.ping_outstanding.is_set()
             response = super()._read_socket(read_timeout)
+            in_flight = private_api.requests_in_flight(self.client)
+            self._pings -= is_pinging and not self.ping_outstanding.is_set()
+            self.echoes.read(clock.now_s(), len(in_flight) + self._pings)
             if response == CLOSE_RESPONSE:
                 self.is_session_closed = True
                 return response
             if not self._has_message():
                 break
-        in_flight = private_api.requests_in_flight(self.client)
         is_waiting = bool(in_flight) or self.ping_outstanding.is_set()
         self._liveness.heard(monotonic(), still_waiting=is_waiting)
         return response
@@ -390,12 +400,15 @@ class ServerConnection(ConnectionHandler):
             size += len(body)
         if frames:
             self._liveness.sent(monotonic())
+            self.echoes.sent(clock.now_s(), len(frames) // 2)
             self._write(b"".join(frames), connect_timeout)
         if queue:
             self.handler.wake()
 
     def _send_ping(self, connect_timeout: float) -> None:
         self._liveness.sent(monotonic())
+        self._pings += 1
+        self.echoes.sent(clock.now_s())
         super()._send_ping(connect_timeout)
 
     def _drop_if_dead(self) -> None:

@@ -39,6 +39,8 @@ from leaderq.threads import Listeners, primitives
 from leaderq.zookeeper import transport
 from leaderq.zookeeper.client import Client, ClientSupervisor
 from leaderq.zookeeper.paths import Address, parent_of, parsed_address
+from leaderq.zookeeper.proof import Shares
+from leaderq.zookeeper.pulse import Pulse
 from leaderq.zookeeper.requests import Answer, Reply, Requests, failed_future
 from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
 from leaderq.zookeeper.translation import translated
@@ -111,8 +113,10 @@ class Session(Requests):
         security: Security,
         name: str = "",
         max_request_bytes: int = MAX_REQUEST_BYTES,
+        tick_s: float | None = None,
     ) -> None:
         self.max_request_bytes = max_request_bytes
+        self._tick_s = tick_s
         self._servers = address
         self._chroot = address.chroot
         self._asked_timeout_s = timeout_s
@@ -136,6 +140,14 @@ class Session(Requests):
         self._ender = transport.new_ender(address, security=security)
         self._supervisor = ClientSupervisor(self._name, self._client_to_watch, self.replace)
         self._client = self._new_client()
+        self.pulse = Pulse(
+            self._name,
+            self,
+            session=lambda: self.id,
+            shares=lambda: self.shares,
+            echoes=lambda: self._client.echoes,
+        )
+        """Proves that the session lives, which no acknowledged write does."""
 
     def __enter__(self) -> Session:
         return self
@@ -160,6 +172,11 @@ class Session(Requests):
         It may be another at each; the new one is here before ``CONNECTED`` is announced.
         """
         return self._client.timeout_s
+
+    @property
+    def shares(self) -> Shares:
+        """The shares of T that anything waits for."""
+        return Shares(self.timeout_s, self._tick_s)
 
     @property
     def resolved_servers(self) -> list[tuple[str, int]]:
@@ -420,6 +437,7 @@ class Session(Requests):
         # stop that before the znode can vanish.
         self._listeners.announce(SessionState.CLOSED)
         self._supervisor.stop()
+        self.pulse.stop()
         deadline = clock.awake_s() + timeout_s
         try:
             # A replacement under way is bounded, and must not open a client after this.
@@ -499,6 +517,7 @@ class Session(Requests):
             level, line = _LOG_LINES[state]
             state_log.log(level, "%s %s", line, self._label(client))
             if state is SessionState.CONNECTED:
+                self.pulse.connected()
                 self._watches.restore()
             self._listeners.deliver()
         self._supervisor.wake()
@@ -546,13 +565,15 @@ def connect(
     security: Security | None = None,
     name: str = "",
     max_request_bytes: int = MAX_REQUEST_BYTES,
+    tick_s: float | None = None,
 ) -> Session:
     """Return a started session with the ZooKeeper servers at ``hosts``:
     ``host:port,host:port/chroot`` (port 2181 unless given).
 
     ``timeout_s`` is the session time-out asked for; the servers may grant another
     (``session.timeout_s``). ``name`` appears in the names of threads. ``max_request_bytes`` is the
-    servers' ``jute.maxbuffer``. A chroot that is missing is created with the ACL of these
+    servers' ``jute.maxbuffer``. ``tick_s`` is their ``tickTime``, if it is known: leadership and
+    claims are then trusted longer; ``leaderq doctor`` shows it. A chroot that is missing is created with the ACL of these
     credentials; in the znodes above it any user may list and create children.
 
     *Guarantees:* returns or raises within ``connect_timeout_s`` and about a second; leaves no
@@ -568,7 +589,10 @@ def connect(
     address = parsed_address(hosts)
     security = security or NO_SECURITY
     security.validate()
-    for what, seconds in (("session time-out", timeout_s), ("connect time-out", connect_timeout_s)):
+    times = [("session time-out", timeout_s), ("connect time-out", connect_timeout_s)]
+    if tick_s is not None:
+        times.append(("tick", tick_s))
+    for what, seconds in times:
         if not 0 < seconds < 2**31 / 1000:
             problem = f"{what} {seconds!r} s is out of range; give a positive number of seconds"
             raise errors.ConfigurationError(problem)
@@ -578,6 +602,7 @@ def connect(
         security=security,
         name=name,
         max_request_bytes=max_request_bytes,
+        tick_s=tick_s,
     )
     session._begin(connect_timeout_s)
     return session

@@ -55,23 +55,16 @@ class World:
         return silent >= self.timeout
 
     @assumption
-    def known_after(self) -> int:
-        """The leader of the ensemble knows of a touch as if it had happened at most half a tick
-        before the session's server heard from the client, and half a tick is at most T/4.
-
-        This is claim 1 of docs/design/election.md. It is not true of a follower that stalls: see
-        :class:`model.lease.Follower`.
-        """
-        return self.half_tick
-
-    @assumption
     def may_lose_time(self, steady: int) -> bool:
-        """In a time of T a leader's clock loses at most T/12 against the clocks of the servers; it
-        does not stand still while its host is paused.
+        """In a time of T the clock of a client loses or gains at most T/24 against the clocks of
+        the servers; it does not stand still while its host is paused.
 
-        ``steady`` is for how long it has not lost a unit. In the coarse models of the election one
-        unit is more than T/12; they allow it only where the margin is that large.
+        ``steady`` is for how long it has not lost or gained a unit. One unit is more than that
+        in the models; they allow it only where the margin is that large.
         """
+        return self.drifts and steady >= self.timeout
+
+    def may_gain_time(self, steady: int) -> bool:
         return self.drifts and steady >= self.timeout
 
     # ---- requests -------------------------------------------------------------------------------
@@ -145,11 +138,33 @@ class World:
 
     @assumption
     def pings_every(self) -> int:
-        """The leader of the ensemble sends a ping to each server every half tick; the answer names
-        the sessions that the server has heard since its last answer, and only this, not a write
-        that is passed on, touches a session.
+        """The leader of the ensemble sends a ping to each server every half tick; a tick is at most
+        T/2, or as long as the setting says.
         """
         return max(1, self.half_tick)
+
+    @assumption
+    def ping_lags(self) -> int:
+        """After a pause the leader of the ensemble sends the ping that is due before it answers
+        what came later.
+        """
+        return 0
+
+    @assumption
+    def knows_only_by_pongs(self) -> bool:
+        """The answer to a ping names the sessions that the server has heard since its last answer,
+        and this touches them; so does a new connection, but not a request that is passed on.
+        """
+        return True
+
+    @assumption
+    def led_with_a_quorum(self) -> bool:
+        """A quorum agrees to a write only under the newest leader of the ensemble, and a new leader
+        gives every session its whole T.
+
+        The lease model has one leader of the ensemble, because of this.
+        """
+        return True
 
     @assumption
     def keeps_order_between_servers(self) -> bool:

@@ -1,162 +1,210 @@
-"""One leader, its server, and the leader of the ensemble: does the lease outlive the session?
+"""One session, its server, and the leader of the ensemble: does trust outlive the session?
 
 Time is finer here than in :mod:`model.election`: T is 12 units, so that each share of T in the
-program (2T/3, T/3, T/6, and T/12 as the margin) is a whole number. The lease is the real
-:class:`leaderq.election.tenure.Lease`. A client and its server count as one: a slow way between
-them only makes a lease end earlier.
+program is a whole number, or is rounded up to one. The shares and the choice of i are the real
+:class:`leaderq.zookeeper.proof.Shares` and :class:`~leaderq.zookeeper.proof.Echoes`. A client and
+its server count as one: a slow way between them only makes proofs come later.
 
-In the plain model a write that reaches the server is known to the ensemble's leader, as
-:meth:`model.assumptions.World.known_after` says. With ``follower`` it is not: the server is a
-follower, and what it has heard reaches the leader with its answers to pings.
+One proof is followed, i, j and k or a new connection and k, because trust rests on one at a time.
+Whatever else the client sends may touch the server at any time. What is on its way between the two
+servers stays in order, and arrives at any time or never.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
-from leaderq.election.tenure import Lease, LeaseState
+from leaderq.zookeeper.proof import NEVER, Echoes, Shares
 from model.assumptions import World
 from model.search import Violated
 
-PING = -1  # in a queue between the servers; writes are there by their age
-PONG = -2
-PONG_TOUCHED = -3  # an answer that names the session
+
+class Message(Enum):
+    """On its way between the two servers."""
+
+    CONNECTION = "a new connection"
+    SYNC = "j"
+    WRITE = "k"
+    PING = "a ping"
+    PONG = "a pong that names the session"
+
+
+class Stage(Enum):
+    """How far the proof has come."""
+
+    NONE = "there is no proof"
+    CONNECTING = "a connection is made"
+    ASKED = "i is sent"
+    HEARD = "i is answered"
+    SYNCING = "j is sent"
+    READY = "j is answered"
+    WRITING = "k is sent"
+    PROVEN = "k is answered"
 
 
 class Way(NamedTuple):
-    """A state: a leader with its lease, and what is on its way between two servers."""
+    """A state. ``sent`` and ``answered`` are on the client's clock, ``silent`` and ``phase`` on
+    that of the servers."""
 
-    heard: int = 0  # since the last acknowledged write was sent, on the leader's clock
-    sent: int = 0
-    steady: int = 0  # for how long the leader's clock has lost nothing
-    over: bool = False
-    silent: int = 0  # since the last touch that the ensemble's leader knows of
+    stage: Stage = Stage.NONE
+    sent: int = 0  # since i was
+    answered: int = 0
+    steady: bool = True  # the client's clock has neither lost nor gained a unit
+    silent: int = 0  # since the last touch that the leader of the ensemble knows of
     phase: int = 0  # since its last ping
-    touched: bool = False  # what the follower will say with its next answer
-    up: tuple[int, ...] = ()
-    down: tuple[int, ...] = ()
+    touched: bool = False  # whether the server's next answer to a ping names the session
+    up: tuple[Message, ...] = ()
+    down: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True)
 class LeaseModel:
-    """The model. ``guardian``: units do not ask, the guardian ends them. ``claimed_after``: the age
-    of the last touch that counts when the term is claimed.
-    """
+    """The model. ``tick``: what the client takes for the tick, in units. ``guardian``: units do not
+    ask, the guardian ends them. ``trusted``: for how long, if not as the program does."""
 
     world: World = field(default_factory=lambda: World(12, half_tick=3, drifts=True))
-    follower: bool = False
+    tick: int | None = None
     guardian: bool = False
+    trusted: int | None = None
+    # What each step of the proof is there for; a control leaves one out.
+    waits_half_a_tick: bool = True
+    waits_for_j: bool = True
+    needs_k: bool = True
     from_answer: bool = False
-    claimed_after: int | None = None
-    open_writes: int = 3
+    # The lease as it was before: two thirds of T from a write that was acknowledged.
+    any_write: bool = False
 
     def beginning(self) -> Way:
-        known = self.world.known_after() if self.claimed_after is None else self.claimed_after
-        return Way(silent=0 if self.follower else known, steady=self.world.timeout)
+        return Way()
 
     def is_led(self, _state: Way) -> bool:
         return True
 
     @cached_property
-    def _most(self) -> int:
-        """Ages from here on are one: the lease is over, its units are dead."""
-        return self._ended + self.world.killed_after()
+    def shares(self) -> Shares:
+        return Shares(self.world.timeout, self.tick or 2 * self.world.half_tick)
 
     @cached_property
-    def _ended(self) -> int:
-        trust = [self._lease(age).trust(0) for age in range(self.world.timeout + 1)]
-        return trust.index(LeaseState.NONE)
+    def _trusted(self) -> float:
+        if self.any_write:
+            return self.world.timeout * 2 / 3
+        return self.shares.trusted_s if self.trusted is None else self.trusted
 
     @cached_property
-    def _renewed_after(self) -> int:
-        ages = range(self.world.timeout + 1)
-        return next(age for age in ages if Lease(self.world.timeout, 0, -age).renew_s <= 0)
-
-    def _lease(self, heard: int) -> Lease:
-        """The real lease, at a clock that reads 0 now."""
-        return Lease(self.world.timeout, -heard, -heard)
+    def _gone(self) -> float:
+        return self._trusted + self.shares.gone_s - self.shares.trusted_s
 
     # ---- moves ----------------------------------------------------------------------------------
 
     def moves(self, state: Way) -> Iterator[tuple[str, Way]]:
+        if state.sent >= self._gone:
+            return  # it proves nothing any more
         if self.world.may_expire(state.silent):
             label = "the session ends, and another candidate leads"
-            if state.heard < (self._most if self.guardian else self._ended):
-                why = "a unit is not dead yet" if state.over else "the lease is not over yet"
-                raise Violated(f"the session has ended: {why}", label)
-        writes = sum(each >= 0 for each in (*state.up, *state.down))
-        if state.sent >= self._renewed_after and writes < self.open_writes and not state.over:
-            sent = state._replace(sent=0, touched=self.follower, up=(*state.up, 0))
-            yield "the leader sends a renewal", sent
+            if state.stage is Stage.PROVEN:
+                is_trusted = state.sent < self._trusted
+                if is_trusted or self.guardian:
+                    why = "the lease is not over yet" if is_trusted else "a unit is not dead yet"
+                    raise Violated(f"the session has ended: {why}", label)
+            return
+        yield from self._at_the_client(state)
         if state.up:
             yield self._at_the_leader(state)
         if state.down:
             yield self._at_the_server(state)
-        yield "time passes", self._later(state, stands_still=False)
-        if not state.over and self.world.may_lose_time(state.steady):
-            label = "time passes, the leader's clock stands still"
-            yield label, self._later(state, stands_still=True)
+        yield "time passes", self._later(state, 1, 1)
+        if self.world.may_lose_time(self._steady(state)):
+            yield "time passes, the client's clock stands", self._later(state, 0, 1)
+        if self.world.may_gain_time(self._steady(state)):
+            yield "the client's clock gains a unit", self._later(state, 1, 0)
+
+    def _at_the_client(self, state: Way) -> Iterator[tuple[str, Way]]:
+        stage = state.stage
+        if not state.touched:
+            yield "the client sends something else", state._replace(touched=True)
+        if stage is Stage.NONE and not self.any_write:
+            asked = state._replace(sent=0, touched=True, stage=Stage.ASKED)
+            yield "the client sends i", asked
+            made = asked._replace(stage=Stage.CONNECTING, up=(*state.up, Message.CONNECTION))
+            yield "the client connects", made
+        elif stage is Stage.NONE:
+            yield "the client sends a write", self._sent(state, Message.WRITE)._replace(sent=0)
+        elif stage is Stage.ASKED:
+            yield "i is answered", state._replace(stage=Stage.HEARD, answered=0)
+        elif stage is Stage.HEARD and self._is_chosen(state):
+            if self.waits_for_j:
+                yield "the client sends j", self._sent(state, Message.SYNC)
+            else:
+                yield "the client sends k", self._sent(state, Message.WRITE)
+        elif stage is Stage.READY:
+            yield "the client sends k", self._sent(state, Message.WRITE)
+
+    def _is_chosen(self, state: Way) -> bool:
+        if not self.waits_half_a_tick:
+            return True
+        echoes = Echoes(NEVER, self.world.timeout)
+        echoes.sent(-state.sent)
+        echoes.read(-state.answered, outstanding=0)
+        return echoes.newest_s(-self.shares.known_s) == -state.sent
+
+    def _sent(self, state: Way, message: Message) -> Way:
+        stage = Stage.SYNCING if message is Message.SYNC else Stage.WRITING
+        return state._replace(stage=stage, answered=0, touched=True, up=(*state.up, message))
 
     def _at_the_leader(self, state: Way) -> tuple[str, Way]:
         first, up = state.up[0], state.up[1:]
-        if first in (PONG, PONG_TOUCHED):
-            silent = 0 if first == PONG_TOUCHED else state.silent
-            label = "the follower's answer to a ping reaches the ensemble's leader"
-            return label, state._replace(up=up, silent=silent)
-        silent = state.silent if self.follower else min(state.silent, self.world.known_after())
-        down = (*state.down, first)
-        return "a renewal is carried out", state._replace(up=up, down=down, silent=silent)
+        label = f"{first.value} reaches the leader of the ensemble"
+        if first is Message.PONG:
+            return label, state._replace(up=up, silent=0)
+        touches = first is Message.CONNECTION or not self.world.knows_only_by_pongs()
+        silent = 0 if touches else state.silent
+        return label, state._replace(up=up, down=(*state.down, first), silent=silent)
 
     def _at_the_server(self, state: Way) -> tuple[str, Way]:
         first, down = state.down[0], state.down[1:]
-        if first == PING:
-            pong = PONG_TOUCHED if state.touched else PONG
-            label = "the follower answers a ping"
-            return label, state._replace(down=down, up=(*state.up, pong), touched=False)
-        label = "the leader hears that a renewal is acknowledged"
-        if state.over:  # a passed deadline is final
-            return label, state._replace(down=down)
-        sent = 0 if self.from_answer else first
-        heard = int(-self._lease(state.heard).acknowledged(-sent).heard_s)
-        return label, state._replace(down=down, heard=heard)
+        if first is Message.PING:
+            label = "the server answers a ping"
+            # An answer that names nobody changes nothing; two in a row are as good as the second.
+            is_new = state.touched and state.up[-1:] != (Message.PONG,)
+            up = (*state.up, Message.PONG) if is_new else state.up
+            return label, state._replace(down=down, up=up, touched=False)
+        label = f"{first.value} is answered"
+        if first is Message.WRITE or (first is Message.SYNC and not self.needs_k):
+            sent = 0 if self.from_answer else state.sent
+            return label, state._replace(down=down, stage=Stage.PROVEN, sent=sent)
+        return label, state._replace(down=down, stage=Stage.READY)
 
-    def _later(self, state: Way, *, stands_still: bool) -> Way:
-        silent = min(state.silent + 1, self.world.timeout)
-        phase, down = state.phase, state.down
-        if self.follower:
-            phase += 1
-            if phase == self.world.pings_every():
-                phase = 0
-                # Two pings in a row are answered at once: as good as one.
-                down = down if down and down[-1] == PING else (*down, PING)
-        steady = min(state.steady + 1, self.world.timeout)
-        state = state._replace(silent=silent, phase=phase, down=down, steady=steady)
-        if stands_still:
-            return state._replace(steady=0)
-        heard = min(state.heard + 1, self._most)
+    def _later(self, state: Way, client: int, servers: int) -> Way:
+        silent = min(state.silent + servers, self.world.timeout)
+        phase, down = state.phase + servers, state.down
+        if phase >= self.world.pings_every() + self.world.ping_lags():
+            phase = 0
+            # Two pings in a row are answered at once: as good as one.
+            down = down if down and down[-1] is Message.PING else (*down, Message.PING)
         return state._replace(
-            heard=heard,
-            sent=min(state.sent + 1, self._renewed_after),
-            over=state.over or heard >= self._ended,
-            up=self._older(state.up),
-            down=self._older(down),
+            silent=silent,
+            phase=phase,
+            down=down,
+            steady=state.steady and client == servers,
+            sent=state.sent + client if state.stage is not Stage.NONE else 0,
+            answered=state.answered + client if state.stage is Stage.HEARD else 0,
         )
 
-    def _older(self, queue: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple([each if each < 0 else min(each + 1, self._ended) for each in queue])
+    def _steady(self, state: Way) -> int:
+        """For how long the client's clock kept time; a proof lasts no longer than T."""
+        return self.world.timeout if state.steady else 0
 
     def shown(self, state: Way) -> str:
-        lease = "over" if state.over else f"{self._ended - state.heard} left"
+        trust = f", {self._trusted - state.sent:g} left" if state.stage is Stage.PROVEN else ""
         return (
-            f"lease {lease}, the ensemble's leader last knew of the session {state.silent} ago,"
-            f" to it {_queue(state.up)}, from it {_queue(state.down)}"
+            f"{state.stage.value}{trust}; the leader of the ensemble last knew of the session"
+            f" {state.silent} ago; to it: {_queue(state.up)}; from it: {_queue(state.down)}"
         )
 
 
-def _queue(queue: tuple[int, ...]) -> str:
-    names = {PING: "ping", PONG: "pong", PONG_TOUCHED: "pong that names the session"}
-    told = [names.get(each, f"renewal sent {each} ago") for each in queue]
-    return ", ".join(told) or "nothing"
+def _queue(queue: tuple[Message, ...]) -> str:
+    return ", ".join(each.value for each in queue) or "nothing"

@@ -86,6 +86,9 @@ class Kind(str, Enum):
     FREEZE_SERVER = "freeze server", Part.SERVERS, True
     RESTART_SERVER = "restart server", Part.SERVERS, False
     ROLLING_RESTART = "rolling restart", Part.SERVERS, False
+    FREEZE_HEAD = "freeze the servers' leader", Part.SERVERS, True
+    CUT_SERVERS = "cut a server off from the servers' leader", Part.SERVERS, True
+    STALL_AND_CUT = "stall a server, then cut it off", Part.SERVERS, True
     LOSE_QUORUM = "lose quorum", Part.SERVERS, True
     PAUSE = "pause", Part.PAUSE, True
     STEP_DOWN = "step down", Part.WISH, False

@@ -37,6 +37,7 @@ from leaderq.testing.simulation.primitives import (
 from leaderq.testing.simulation.scheduler import Process
 from leaderq.zookeeper.connection import Liveness, connect_limit_s
 from leaderq.zookeeper.paths import Address
+from leaderq.zookeeper.proof import NEVER, Echoes
 from leaderq.zookeeper.security import Credentials, Security
 from leaderq.zookeeper.translation import NotSent
 
@@ -175,6 +176,7 @@ class SimulatedClient:
         self._xid = 0
         self._liveness = Liveness(timeout_s, self._now_s())
         self._is_pinging = False
+        self.echoes = Echoes(NEVER, timeout_s)
         self._last_sent_s = 0.0
         self._wire: Connection | None = None
         self._thread: SimulatedThread | None = None
@@ -290,7 +292,8 @@ class SimulatedClient:
             )
         )
         limit_s = connect_limit_s(self.timeout_s, len(self._network.servers))
-        until_s = self._now_s() + limit_s
+        began_s = self._now_s()
+        until_s = began_s + limit_s
         while True:
             answer = self._next(until_s - self._now_s())
             if answer is None:
@@ -307,6 +310,7 @@ class SimulatedClient:
         self._session = Credentials(answer.session_id, answer.password)
         self.timeout_s = answer.timeout_s
         self._liveness = Liveness(self.timeout_s, self._now_s())
+        self.echoes = Echoes(began_s, self.timeout_s)
         self._xid, self._is_pinging = 0, False
         self._last_sent_s = self._now_s()
         self._become(KeeperState.CONNECTED)
@@ -345,6 +349,7 @@ class SimulatedClient:
             if at_s >= deadline_s:
                 self._liveness.sent(at_s)
                 self._is_pinging = True
+                self.echoes.sent(at_s)
                 wire.send(_PING_XID, PingInstance)
                 self._last_sent_s = at_s
 
@@ -353,6 +358,8 @@ class SimulatedClient:
         if self._liveness.is_dead(at_s) and self.inbox.empty():
             raise _Dropped("no answer, with requests waiting")
         queue = self._queue
+        if queue:
+            self.echoes.sent(at_s, len(queue))
         while queue:
             request, reply = queue.popleft()
             self._xid += 1
@@ -376,6 +383,7 @@ class SimulatedClient:
                 self.is_session_closed = True
                 return True
         is_waiting = bool(self._in_flight) or self._is_pinging
+        self.echoes.read(self._now_s(), len(self._in_flight) + self._is_pinging)
         if self.inbox.empty():
             self._liveness.heard(self._now_s(), still_waiting=is_waiting)
         return False

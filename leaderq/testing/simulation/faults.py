@@ -162,6 +162,56 @@ def _freeze_server(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callab
     return lambda: cluster.ensemble.thaw(server)
 
 
+def _freeze_head(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    head = cluster.ensemble.leader
+    if head is None:
+        return _nothing
+    cluster.ensemble.freeze(head)
+    return lambda: cluster.ensemble.thaw(head)
+
+
+def _way_to_head(cluster: SimulatedCluster, worker: SimulatedWorker) -> tuple[int, int] | None:
+    """The server of the worker's session, and the one that leads the servers."""
+    head, server = cluster.ensemble.leader, cluster.network.server_of(worker.process)
+    return None if head is None or server is None or head == server else (head, server)
+
+
+def _cut_servers(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    way = _way_to_head(cluster, worker)
+    if way is None:
+        return _nothing
+    cluster.ensemble.cut(*way)
+    return lambda: cluster.ensemble.heal(*way)
+
+
+def _stall_and_cut(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    """The way of a lease that is longer than it may be: what was held back is answered at once, and
+    the answer to a ping does not arrive any more."""
+    way = _way_to_head(cluster, worker)
+    if way is None:
+        return _nothing
+    world, ensemble = cluster.world, cluster.ensemble
+    stall_s = cluster.timeout_s * (0.3 + 0.4 * world.faults())
+    # Mostly among the messages that follow: an acknowledgement is heard, and what it rests on not.
+    gap_s = world.faults() * (0.002 if world.faults() < 0.8 else 0.7 * cluster.tick_s)
+    is_over = False
+
+    def cut() -> None:
+        if not is_over:
+            ensemble.cut(*way)
+
+    def heal() -> None:
+        nonlocal is_over
+        is_over = True
+        ensemble.heal(*way)
+
+    (ensemble.stall if world.faults() < 0.7 else ensemble.cut)(*way)
+    world.at(stall_s, lambda: ensemble.heal(*way))
+    world.at(stall_s + gap_s, cut)
+    world.at(stall_s + 1.6 * cluster.timeout_s, heal)
+    return _nothing
+
+
 def _restart_server(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
     server = _a_server(cluster)
     cluster.ensemble.stop(server)
@@ -190,6 +240,9 @@ _ACTIONS: dict[Kind, Fault] = {
     Kind.END_SESSION: _end_session,
     Kind.KILL_SERVER: _kill_server,
     Kind.FREEZE_SERVER: _freeze_server,
+    Kind.FREEZE_HEAD: _freeze_head,
+    Kind.CUT_SERVERS: _cut_servers,
+    Kind.STALL_AND_CUT: _stall_and_cut,
     Kind.RESTART_SERVER: _restart_server,
     Kind.STEP_DOWN: _step_down,
 }

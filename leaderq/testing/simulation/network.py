@@ -183,6 +183,11 @@ class Network:
         self.connections.append(made)
         return made
 
+    def server_of(self, process: Process) -> int | None:
+        """The server that ``process`` has its newest connection with."""
+        mine = [one.server for one in self.connections if one.process is process]
+        return mine[-1] if mine else None
+
     def forget(self, connection: Connection) -> None:
         if connection in self.connections:
             self.connections.remove(connection)

@@ -152,8 +152,13 @@ class Ensemble:
         if self._quorum is not None:
             self._quorum.cut(one, other)
 
+    def stall(self, one: int, other: int) -> None:
+        """Hold back what the leader, one of the two, sends to the other, but not its answers."""
+        if self._quorum is not None:
+            self._quorum.stall(one, other)
+
     def heal(self, one: int, other: int) -> None:
-        """Undo :meth:`cut`: what was sent meanwhile arrives."""
+        """Undo :meth:`cut` or :meth:`stall`: what was sent meanwhile arrives."""
         if self._quorum is not None:
             self._quorum.heal(one, other)
 

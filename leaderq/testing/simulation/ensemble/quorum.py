@@ -50,6 +50,13 @@ class Quorum:
         if pair in self._links:
             self._links[pair].cut()
 
+    def stall(self, one: int, other: int) -> None:
+        """Nothing arrives at the one of these two that follows the other, until they are healed."""
+        pair = _pair(one, other)
+        self._cuts.add(pair)
+        if pair in self._links:
+            self._links[pair].cut(only_down=True)
+
     def heal(self, one: int, other: int) -> None:
         """Messages between these two arrive again, also those sent meanwhile."""
         pair = _pair(one, other)

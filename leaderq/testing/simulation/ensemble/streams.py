@@ -24,6 +24,7 @@ class Stream:
         self._settings = settings
         self._enter = enter
         self._under_way: deque[Arrival] = deque()
+        self._overtaken: deque[Arrival] = deque()  # by the cut: before what is held
         self._held: deque[tuple[str, Arrival]] = deque()
         self._last_due_s = 0.0
         self._is_cut = False
@@ -41,18 +42,21 @@ class Stream:
             self.is_open = False
 
     def cut(self) -> None:
-        """Nothing that is sent from now on arrives."""
+        """Nothing arrives from now on, not even what is under way."""
         self._is_cut = True
 
     def heal(self) -> None:
         """What was held back is under way again."""
         self._is_cut = False
+        overtaken, self._overtaken = self._overtaken, deque()
         held, self._held = self._held, deque()
+        for arrival in overtaken:
+            self._put("again", arrival)
         for what, arrival in held:
             self._put(what, arrival)
 
     def _put(self, what: str, arrival: Arrival) -> None:
-        if self._is_cut:
+        if self._is_cut:  # all that is under way was sent before
             self._held.append((what, arrival))
             return
         now_s = self._settings.now()
@@ -61,8 +65,11 @@ class Stream:
         self._settings.at(self._last_due_s - now_s, self._arrive)
 
     def _arrive(self) -> None:
-        act, args = self._under_way.popleft()
-        self._enter(act, *args)
+        arrival = self._under_way.popleft()
+        if self._is_cut:
+            self._overtaken.append(arrival)
+        else:
+            self._enter(arrival[0], *arrival[1])
 
 
 class PeerLink:
@@ -72,10 +79,11 @@ class PeerLink:
         self.down = Stream(settings, follower)
         self.up = Stream(settings, leader)
 
-    def cut(self) -> None:
+    def cut(self, *, only_down: bool = False) -> None:
         """See :meth:`Stream.cut`."""
         self.down.cut()
-        self.up.cut()
+        if not only_down:
+            self.up.cut()
 
     def heal(self) -> None:
         """See :meth:`Stream.heal`."""

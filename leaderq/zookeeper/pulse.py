@@ -1,0 +1,158 @@
+"""Proves that a session lives, for all who rely on it; what is proven, and why: ``proof.py``.
+
+One pulse a session. A proof takes two round trips: a ``sync``, then a write that changes nothing.
+One is under way at a time. While somebody holds the pulse there is one every T/7, and one at each
+new connection; else only when it is asked for.
+
+What happens on each failure: no connection, or no answer: no proof comes, and what was trusted runs
+out. The session is over: its proofs count for nothing in the next one. A shorter time-out is
+granted: what is trusted becomes shorter before anybody hears of the connection.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from leaderq import clock
+from leaderq.errors import LeaderqError, NoNode, NoPermission
+from leaderq.threads import Service, primitives
+from leaderq.zookeeper.proof import Echoes, Proof, Shares
+from leaderq.zookeeper.wire import Check
+
+if TYPE_CHECKING:
+    from leaderq.zookeeper.requests import Requests
+
+log = logging.getLogger(__name__)
+OnProof = Callable[[Proof], object]
+_NO_CHANGE = (Check("/"),)
+_ROOT = "/"
+
+
+class Pulse:
+    """The proofs of one session. May be used from any thread; blocks nowhere.
+
+    ``requests`` sends them; ``session`` returns the session's id now, ``None`` without one;
+    ``shares`` those of the newest connection, ``echoes`` what was heard on it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        requests: Requests,
+        *,
+        session: Callable[[], int | None],
+        shares: Callable[[], Shares],
+        echoes: Callable[[], Echoes],
+    ) -> None:
+        self._requests = requests
+        self._session = session
+        self._shares = shares
+        self._echoes = echoes
+        # Held while proofs are told, so that all hear them in one order.
+        self._lock = primitives.RLock()
+        self._proof = Proof(None, shares())
+        self._open: primitives.Future[Proof] | None = None
+        self._holders: dict[object, OnProof] = {}
+        self._service = Service.repeating(f"leaderq-{name}-pulse", self._step)
+        self._due_s = 0.0
+
+    @property
+    def proof(self) -> Proof:
+        """The newest proof of the present session, which may be over, or say nothing yet."""
+        proof, session = self._proof, self._session()
+        return proof if proof.session == session else Proof(session, self._shares())
+
+    def hold(self, on_proof: OnProof) -> Callable[[], None]:
+        """Prove the session again and again until the returned function is called.
+
+        ``on_proof`` gets the newest proof now, then each, and each that has become shorter, on a
+        thread of the session that must not be blocked.
+        """
+        mark = object()
+        with self._lock:
+            self._holders = {**self._holders, mark: on_proof}
+            on_proof(self.proof)
+        self._service.start()
+        self._service.wake()
+
+        def release() -> None:
+            with self._lock:
+                self._holders = {one: call for one, call in self._holders.items() if one != mark}
+
+        return release
+
+    def prove(self) -> primitives.Future[Proof]:
+        """Begin a proof, or join the one under way; the future fails like any request's."""
+        with self._lock:
+            if self._open is not None and not self._open.done():
+                return self._open
+            future = self._open = primitives.Future[Proof]()
+        shares = self._shares()
+        known_s = self._echoes().newest_s(clock.now_s() - shares.known_s)
+        wanted = Proof(self._session(), shares, known_s)
+        answer = self._requests.sync_async(_ROOT)
+        answer.add_done_callback(partial(self._synced, wanted, future))
+        return future
+
+    def connected(self) -> None:
+        """A connection was made; on the thread that heard of it."""
+        with self._lock:
+            known = self._proof
+            self._proof = known.granted(self._shares())
+            if self._proof is not known:
+                self._tell()
+        if self._holders:
+            self._due_s = 0.0
+            self._service.wake()
+
+    def stop(self) -> None:
+        """Prove nothing more; does not wait."""
+        self._service.stop(0)
+
+    def _step(self) -> float | None:
+        if not self._holders:
+            return None
+        now_s = clock.now_s()
+        if now_s >= self._due_s:
+            self._due_s = now_s + self._shares().beat_s
+            self.prove()
+        return max(0.0, self._due_s - clock.now_s())
+
+    def _synced(
+        self, wanted: Proof, future: primitives.Future[Proof], answer: primitives.Future[None]
+    ) -> None:
+        if (error := answer.exception()) is not None:
+            _settle(future, error)
+            return
+        written = self._requests.multi_async(_NO_CHANGE)
+        written.add_done_callback(partial(self._written, wanted, future))
+
+    def _written(
+        self, wanted: Proof, future: primitives.Future[Proof], answer: primitives.Future[list[Any]]
+    ) -> None:
+        error = answer.exception()
+        # A refusal is agreed on by a quorum like any other outcome.
+        if error is not None and not isinstance(error, (NoNode, NoPermission)):
+            _settle(future, error)
+            return
+        with self._lock:
+            is_first = self._proof.session != wanted.session
+            is_newer = is_first or wanted.known_s > self._proof.known_s
+            if is_newer and wanted.session == self._session():
+                self._proof = wanted.granted(self._shares())
+                self._tell()
+        future.set_result(wanted)
+
+    def _tell(self) -> None:
+        for on_proof in self._holders.values():
+            try:
+                on_proof(self._proof)
+            except Exception:
+                log.exception("listener of a proof failed session=%s", self._proof.session)
+
+
+def _settle(future: primitives.Future[Proof], error: BaseException) -> None:
+    future.set_exception(error if isinstance(error, LeaderqError) else LeaderqError(repr(error)))
