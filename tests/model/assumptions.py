@@ -177,7 +177,7 @@ class World:
 
     @assumption
     def killed_after(self) -> int:
-        """With the guardian a unit that does not ask is dead T/6 after the lease, on the leader's
-        clock.
+        """With the guardian a unit that does not ask is dead T/8 after the lease, on the clock of
+        its host, and T/24 more is enough for the kill itself.
         """
-        return self.timeout // 6
+        return self.timeout // 8

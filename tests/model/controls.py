@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from leaderq.election.decision import Decision, Effect, Input, Role, step
 from model.assumptions import World
@@ -21,6 +22,11 @@ class NoFence(World):
 class ShortSessions(World):
     def may_expire(self, silent: int) -> bool:
         return silent >= self.timeout * 2 // 3 - 1
+
+
+class LatePings(World):
+    def ping_lags(self) -> int:
+        return 1
 
 
 class AnyClock(World):
@@ -53,6 +59,10 @@ _CUT = Election(budget=Budget(cuts=1), terms=2)
 
 def _with(model: Election, changes: dict[tuple[Role, Input], Decision]) -> Election:
     return replace(model, program=replace(model.program, decide=instead(changes)))
+
+
+def _lease(**changes: Any) -> LeaseModel:
+    return LeaseModel(**changes)
 
 
 @dataclass(frozen=True)
@@ -112,7 +122,7 @@ CONTROLS = [
     Control(
         "paused work resumes when the connection is back",
         _with(_CUT, {(Role.SUSPECT, Input.CONNECTED): (Role.LEADING, (Effect.RESUME,))}),
-        "paused work resumes without an acknowledged write",
+        "paused work resumes without a proof",
     ),
     Control(
         "a znode of another session taken for mine",
@@ -156,19 +166,20 @@ CONTROLS = [
         ),
         _WEDGED,
     ),
-    # ---- the lease
-    Control("the lease is measured from the answer", LeaseModel(from_answer=True), _LEASE),
-    Control("a clock that stands still", LeaseModel(AnyClock(12, 3, True)), _LEASE),
-    Control("ticks longer than T/2", LeaseModel(World(12, 4, True)), _LEASE),
-    Control("a unit under the guardian, T of two ticks", LeaseModel(guardian=True), _UNIT),
+    # ---- the proof that a session lives
+    Control("the lease of before: from a write that is acknowledged", _lease(any_write=True), _LEASE),
     Control(
-        "a claim T/3 after the last ping, a unit under the guardian",
-        LeaseModel(World(12, 1, True), guardian=True, claimed_after=4),
-        _UNIT,
+        "the same, with ticks of T/6", LeaseModel(World(12, 1, True), any_write=True), _LEASE
     ),
+    Control("j is sent before half a tick is over", _lease(waits_half_a_tick=False), _LEASE),
+    Control("there is no j", _lease(waits_for_j=False), _LEASE),
+    Control("there is no k", _lease(needs_k=False), _LEASE),
+    Control("the lease is measured from the answer", _lease(from_answer=True), _LEASE),
+    Control("the lease lasts for T", _lease(trusted=12), _LEASE),
+    Control("a clock that stands still", LeaseModel(AnyClock(12, 3, True)), _LEASE),
+    Control("ticks longer than the client believes", _lease(tick=4), _LEASE),
+    Control("the leader of the ensemble answers before it pings", LeaseModel(LatePings(12, 3, True)), _LEASE),
     Control(
-        "the follower's knowledge is taken for the leader's",
-        LeaseModel(World(12, 1, False), follower=True),
-        _LEASE,
+        "a unit lives for another T/8 after 11T/12", _lease(guardian=True, trusted=11), _UNIT
     ),
 ]

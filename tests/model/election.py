@@ -1,11 +1,12 @@
-"""Several candidates of one career, driven by the real decision table and the real lease.
+"""Several candidates of one career, driven by the real decision table and the real shares of T.
 
 A state holds the ensemble (the line, the record of the newest term, the living sessions), all
 candidates, and what may still go wrong. A move is one step of one of them: a request is carried
 out, an answer is heard, a connection breaks, a thread goes on, time passes. No move is ever urgent,
 so a pause of any length, at any point between two steps, is part of the model.
 
-The table is :func:`leaderq.election.decision.step`, the lease is that of ``tenure.py``.
+The table is :func:`leaderq.election.decision.step`. A proof that the session lives is one write
+here, a *renewal*; what makes it true is searched in :mod:`model.lease`.
 What the effects do follows ``enlistment.py``, ``campaign.py`` and ``runner.py``; that part is
 written again here, as short as possible, and is only as true as it was read.
 """
@@ -14,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import cached_property
 from typing import Any
 
 from leaderq.election.decision import Effect, Input, Role
-from leaderq.election.tenure import Lease, LeaseState
+from leaderq.zookeeper.proof import Shares
 from model.assumptions import World
 from model.ensemble import Program, carried_out
 from model.search import Violated
@@ -35,6 +37,14 @@ DEPOSING = (
     Effect.DEPOSE_FENCED,
     Effect.DEPOSE_NODE_DELETED,
 )
+
+
+class Trust(Enum):
+    """What is made of the time since the newest proof was sent."""
+
+    FULL = auto()
+    LATE = auto()
+    NONE = auto()
 
 
 @dataclass(frozen=True)
@@ -84,10 +94,16 @@ class Election:
         return table
 
     @cached_property
-    def _trust(self) -> list[LeaseState]:
-        """What the real lease says, by the time since the last acknowledged write was sent."""
-        ages = range(self.world.timeout + 2)
-        return [self._lease(age, age).trust(0) for age in ages]
+    def _shares(self) -> Shares:
+        """Those of the program; a proof is one write here, :mod:`model.lease` has its steps."""
+        return Shares(self.world.timeout, tick_s=2 * self.world.half_tick)
+
+    @cached_property
+    def _trust(self) -> list[Trust]:
+        """What is made of the time since the newest proof was sent."""
+        ages, shares = range(self.world.timeout + 2), self._shares
+        full = [Trust.FULL if age < shares.late_s else Trust.LATE for age in ages]
+        return [full[age] if age < shares.trusted_s else Trust.NONE for age in ages]
 
     @cached_property
     def _late_renewal(self) -> int:
@@ -96,26 +112,13 @@ class Election:
 
     @cached_property
     def _ended(self) -> int:
-        """From this time after the last acknowledged write on the lease is over."""
-        return self._trust.index(LeaseState.NONE)
+        """From this time after the newest proof on the lease is over."""
+        return self._trust.index(Trust.NONE)
 
     @cached_property
     def _renews(self) -> list[bool]:
         """Whether a renewal is due, by the time since the newest one was sent."""
-        ages = range(self.world.timeout + 2)
-        return [self._lease(age, age).renew_s <= 0 for age in ages]
-
-    def _lease(self, heard: int, sent: int) -> Lease:
-        """The real lease, at a clock that reads 0 now."""
-        return Lease(self.world.timeout, -heard, -sent)
-
-    @cached_property
-    def _acknowledged(self) -> list[list[int]]:
-        ages = range(self.world.timeout + 2)
-        return [
-            [int(-self._lease(heard, 0).acknowledged(-sent).heard_s) for sent in ages]
-            for heard in ages
-        ]
+        return [age >= self._shares.beat_s for age in range(self.world.timeout + 2)]
 
     # ---- moves ----------------------------------------------------------------------------------
 
@@ -185,7 +188,7 @@ class Election:
         for session, age in look.living:
             if all(one.session != session for one in look.candidates):
                 yield f"the session {session}, which nobody uses, ends", self._end_session, session
-            elif look.budget.expired and self.world.may_expire(age + self.world.known_after()):
+            elif look.budget.expired and self.world.may_expire(age):
                 yield f"the session {session} expires", self._expire, session
         yield "time passes", self._tick, None
         for who, one in enumerate(look.candidates):
@@ -228,9 +231,9 @@ class Election:
         if one.over:
             return Input.LEASE_OVER
         trust = self._trust[one.heard]
-        if trust is LeaseState.NONE:
+        if trust is Trust.NONE:
             return Input.LEASE_OVER
-        return Input.LATE if trust is LeaseState.LATE and one.role == _LEADING else None
+        return Input.LATE if trust is Trust.LATE and one.role == _LEADING else None
 
     def _of_connection(self, look: Draft, who: int, one: Candidate) -> Iterator[tuple[Any, ...]]:
         name = _name(who)
@@ -325,7 +328,7 @@ class Election:
             if one.term:
                 one.sent += 1
                 one.heard = min(one.heard + 1, self._ended)
-                if self._trust[one.heard] is LeaseState.NONE and self.program.looks_before_unit:
+                if self._trust[one.heard] is Trust.NONE and self.program.looks_before_unit:
                     one.close()  # a passed deadline is final: check() compares it with the clock
 
     def _older(self, request: Request) -> Request:
@@ -380,7 +383,7 @@ class Election:
             if one.busy:
                 raise Violated(f"{effect.name} follows an effect that waits")
             if effect is Effect.RESUME and signal != Input.HEARD.value:
-                raise Violated("paused work resumes without an acknowledged write")
+                raise Violated("paused work resumes without a proof")
             _EFFECTS[effect](self, draft, who)
 
     def _ask(self, draft: Draft, who: int, request: Request) -> None:
@@ -415,13 +418,8 @@ class Election:
         one.term, one.node = number, one.place
         one.heard = one.sent = age
         one.place, one.seen, one.steady = 0, (), self.world.timeout
-        one.over = one.ending = self._trust[age] is LeaseState.NONE
+        one.over = one.ending = self._trust[age] is Trust.NONE
         one.paused = False
-
-    def _renew_at_once(self, draft: Draft, who: int) -> None:
-        one = draft.candidates[who]
-        if one.linked and all(each.kind != Kind.RENEW for each in one.wire):
-            self._renew(draft, who)
 
     def _pause(self, draft: Draft, who: int) -> None:
         draft.candidates[who].paused = True
@@ -563,8 +561,8 @@ class Election:
             one.hears(Input.GONE.value)
             return
         sent = 0 if self.program.from_answer else request.age
-        one.heard = self._acknowledged[one.heard][sent]
-        if self._trust[one.heard] is LeaseState.FULL:
+        one.heard = min(one.heard, sent)
+        if self._trust[one.heard] is Trust.FULL:
             one.hears(Input.HEARD.value)
 
     # ---- the runner and the user's code ---------------------------------------------------------
@@ -577,7 +575,7 @@ class Election:
         if one.term == draft.begun or (one.term < draft.begun and self._counts(draft)):
             raise Violated("the number of a term is not higher than those before")
         if self._counts(draft) and any(
-            other.term and not other.over and self._trust[other.heard] is not LeaseState.NONE
+            other.term and not other.over and self._trust[other.heard] is not Trust.NONE
             for other in draft.candidates
             if other is not one
         ):
@@ -587,7 +585,7 @@ class Election:
 
     def _begin_unit(self, draft: Draft, who: int) -> None:
         one = draft.candidates[who]
-        if self._trust[one.heard] is LeaseState.NONE:
+        if self._trust[one.heard] is Trust.NONE:
             raise Violated("a unit begins after its lease")
         self._effect(draft, who)
 
@@ -680,7 +678,6 @@ _EFFECTS: dict[Effect, Callable[[Election, Draft, int], None]] = {
     Effect.SURVEY: Election._survey,
     Effect.CLAIM: Election._claim,
     Effect.BEGIN_TERM: Election._begin_term,
-    Effect.RENEW: Election._renew_at_once,
     Effect.PAUSE: Election._pause,
     Effect.RESUME: Election._resume,
     Effect.WIND_UP: Election._wind_up,

@@ -39,8 +39,8 @@ CARRIED: tuple[Control, ...] = (
         ),
         (
             "a longer time-out lengthens a worker's grace",
-            "self._grace_s = min(self._grace_s, self._session.timeout_s / 12)",
-            "self._grace_s = self._session.timeout_s / 12",
+            "self._grace_s = min(self._grace_s, self._session.shares.grace_s)",
+            "self._grace_s = self._session.shares.grace_s",
             "test_a_shorter_time_out_makes_a_shorter_grace_and_it_stays",
         ),
         (

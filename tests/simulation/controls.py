@@ -17,12 +17,16 @@ from leaderq import clock
 from leaderq.election import enlistment
 from leaderq.election.decision import Input
 from leaderq.election.enlistment import Enlistment, WonClaim
-from leaderq.election.tenure import Lease, Tenure
+from leaderq.election.tenure import Tenure
 from leaderq.errors import Deposed, LeaderqError
 from leaderq.running.runner import Runner
 from leaderq.running.watchdog import Intervention, Watchdog
 from leaderq.term import Reason, Term
 from leaderq.testing.nemesis.history import Kind
+from leaderq.threads import primitives
+from leaderq.zookeeper import Check
+from leaderq.zookeeper.proof import Proof, Shares
+from leaderq.zookeeper.pulse import Pulse
 from simulation.control import NegativeControl, patched
 from simulation.elections import ElectionLife, lead
 
@@ -42,7 +46,8 @@ def _lost_claim_is_a_win() -> Iterator[None]:
         if found is Input.FAILED and self.position is not None and self._owner is not None:
             record = self._next_record(self.position.name)
             path = self._layout.candidate(self.position.name)
-            self.won = WonClaim(record, path, self._owner, clock.now_s(), False, self._wishes)
+            proof = Proof(self._owner, self._session.shares, clock.now_s())
+            self.won = WonClaim(record, path, self._owner, proof, False, self._wishes)
             return Input.WON
         return found
 
@@ -51,19 +56,31 @@ def _lost_claim_is_a_win() -> Iterator[None]:
 
 
 @contextmanager
-def _a_failed_renewal_counts() -> Iterator[None]:
-    real = Tenure._renewed
+def _a_failed_proof_counts() -> Iterator[None]:
+    real = Pulse._written
 
-    def renewed(self: Tenure, reply: Any, sent_s: float) -> None:
-        if isinstance(reply.exception(), LeaderqError):
-            with self._lock:
-                self.lease = self.lease.acknowledged(clock.now_s())
-                self.term.prolong(self.lease.ends_s)
-            return
-        real(self, reply, sent_s)
+    def written(self: Pulse, wanted: Proof, future: Any, answer: Any) -> None:
+        done: Any = primitives.Future()
+        done.set_result([])
+        real(self, wanted, future, done if answer.exception() else answer)
 
-    with mock.patch.object(Tenure, "_renewed", renewed):
+    def synced(self: Pulse, wanted: Proof, future: Any, answer: Any) -> None:
+        known_s = clock.now_s() if answer.exception() else wanted.known_s
+        written(self, replace(wanted, known_s=known_s), future, answer)
+
+    with mock.patch.object(Pulse, "_written", written), mock.patch.object(Pulse, "_synced", synced):
         yield
+
+
+def _any_acknowledged_write(self: Pulse) -> Any:
+    """The lease as it was: two thirds of T from a write that is acknowledged."""
+    future: Any = primitives.Future()
+    shares = self._shares()
+    early_s = clock.now_s() - (shares.trusted_s - shares.timeout_s * 2 / 3)
+    wanted = Proof(self._session(), shares, early_s)
+    answer = self._requests.multi_async([Check("/")])
+    answer.add_done_callback(lambda done: self._written(wanted, future, done))
+    return future
 
 
 @contextmanager
@@ -129,8 +146,8 @@ def _first_record(real: Any) -> Any:
     return record
 
 
-def _ends_late(self: Lease) -> float:
-    return self.heard_s + 2 * self.timeout_s
+def _ends_late(self: Shares) -> float:
+    return 2 * self.timeout_s
 
 
 @contextmanager
@@ -156,6 +173,12 @@ def _blind_term() -> Iterator[None]:
 
 
 _ALONE = {"has_guardian": False, "polite": True}
+CUT_SERVERS = {
+    "servers": 3,
+    "ticks": 3,
+    "faults": 3,
+    "kinds": (*[Kind.STALL_AND_CUT] * 6, Kind.CUT_SERVERS, Kind.FREEZE_HEAD, Kind.FREEZE_SERVER),
+}
 _UNWATCHED = {"has_guardian": False, "fenced_only": True}
 
 CONTROLS = (
@@ -165,7 +188,7 @@ CONTROLS = (
         seed=25,
         life={**_UNWATCHED, "kinds": (Kind.FREEZE_WORKER,), "faults": 12},
     ),
-    _of("a lease lasts for 2T", patched(Lease, "ends_s", property(_ends_late)), seed=80),
+    _of("a lease lasts for 2T", patched(Shares, "trusted_s", property(_ends_late)), seed=80),
     _of(
         "a claim whose answer was lost is taken for a win",
         _lost_claim_is_a_win,
@@ -173,8 +196,8 @@ CONTROLS = (
         life={"kinds": (Kind.LOSE_CLAIM, Kind.KILL_WORKER), "faults": 10},
     ),
     _of(
-        "a failed renewal prolongs the lease",
-        _a_failed_renewal_counts,
+        "a failed proof prolongs the lease",
+        _a_failed_proof_counts,
         seed=171,
         life={"kinds": (Kind.BLACK_HOLE, Kind.RESET), "faults": 25},
     ),
@@ -182,6 +205,12 @@ CONTROLS = (
         "the place in line is given up before the code has returned",
         _released_before_the_code_has_returned,
         seed=6,
+    ),
+    _of(
+        "an acknowledged write is taken for a proof",
+        patched(Pulse, "prove", _any_acknowledged_write),
+        seed=442,
+        life=CUT_SERVERS,
     ),
     _of("whoever is in front does not matter", _nobody_in_front_matters, seed=0),
     _of("the guardian spares a worker that is overdue", _guardian_spares, seed=218),

@@ -40,20 +40,19 @@ from simulation.test_writing import TALLY, creates, lying
 
 
 @scene(timeout_s=20.0)
-def test_work_stays_paused_when_an_old_renewal_is_answered(s: Scene) -> None:
+def test_work_stays_paused_when_an_old_proof_comes(s: Scene) -> None:
     a = s.actor("a")
+    a.session._tick_s = 4.0
     term = a.lead()
-    s.run(0.1)
-    heard_s = a.candidate._campaign.tenure.lease.heard_s
+    s.run(8.0)
+    proof = a.session.pulse.proof
     s.network.cut("host-a", there=False)
-    s.until(lambda: a.candidate._campaign.tenure.lease.sent_s > heard_s)
-    s.run(0.1)
-    s.cut(a)
-    s.run(6.8)
+    s.run(proof.known_s + 15.0 - a.process.clock_s())
     assert term.paused
-    s.network.cut("host-a", back=False)
-    s.until(lambda: a.candidate._campaign.tenure.lease.heard_s > heard_s)
-    s.run(0.1)
+    s.heal(a)
+    s.until(lambda: a.session.pulse.proof.known_s > proof.known_s)
+    s.run(0.01)
+    assert a.process.clock_s() < term.deadline
     assert not a.events(WorkResumed)
 
 
@@ -137,10 +136,9 @@ def _own_watch_is_gone(self: Tenure, event: Any) -> None:
         self._say(Input.GONE)
 
 
-def _any_answer_is_heard(self: Tenure, reply: Any, sent_s: float) -> None:
-    _renewed(self, reply, sent_s)
-    if reply.exception() is None:
-        self._say(Input.HEARD)
+def _any_proof_is_heard(self: Tenure, proof: Any) -> None:
+    _proven(self, proof)
+    self._say(Input.HEARD)
 
 
 def _not_wound_up(self: Tenure, reason: Reason) -> Deposed:
@@ -174,15 +172,15 @@ def _nobody_is_foreign() -> Iterator[None]:
         yield
 
 
-_renewed, _write = Tenure._renewed, ZooKeeperOffsets._write
+_proven, _write = Tenure._proven, ZooKeeperOffsets._write
 _tenure = partial(patched, Tenure)
 
 SCENARIO_CONTROLS = (
     _of("the own watch is not set again", _tenure("_on_own", _own_watch_is_gone), deleted),
     _of(
-        "an old acknowledgement resumes paused work",
-        _tenure("_renewed", _any_answer_is_heard),
-        test_work_stays_paused_when_an_old_renewal_is_answered,
+        "an old proof resumes paused work",
+        _tenure("_proven", _any_proof_is_heard),
+        test_work_stays_paused_when_an_old_proof_comes,
     ),
     _of("a deposed term may write again", _tenure("_deposed", _not_wound_up), fenced_once),
     _of(

@@ -21,24 +21,33 @@ from leaderq.errors import (
     Reason,
     SessionExpired,
 )
+from leaderq.events import Stage
 from leaderq.zookeeper import Check, Create
+from leaderq.zookeeper.proof import Proof, Shares
 from leaderq.zookeeper.watching import WatchEvent, WatchKind
 
-T = 6.0
+T = 24.0
 NODE = "/r/c/candidates/z"
 
 
 class Session:
-    """T is 6 s; ``answers``: what a multi raises, or returns."""
+    """T is 24 s; ``answers``: what a multi raises, or returns; ``on_proof``: who holds its pulse."""
 
     def __init__(self) -> None:
         self.id: int | None = 1
         self.timeout_s = T
         self.watches: list[Any] = []
         self.watched: list[Future[Any]] = []
-        self.renewals: list[Future[Any]] = []
+        self.announced: list[Future[Any]] = []
+        self.pulse = self
+        self.shares = Shares(T)
+        self.on_proof: Any = None
         self.answers: list[Any] = []
         self.sent: list[Any] = []
+
+    def hold(self, on_proof: Any) -> Any:
+        self.on_proof = on_proof
+        return lambda: setattr(self, "on_proof", None)
 
     def children_async(self, path: str, watch: Any) -> Future[Any]:
         assert path == NODE
@@ -47,9 +56,8 @@ class Session:
         return self.watched[-1]
 
     def multi_async(self, ops: Any) -> Future[Any]:
-        self.sent.append(list(ops))
-        self.renewals.append(Future())
-        return self.renewals[-1]
+        self.announced.append(Future())
+        return self.announced[-1]
 
     def get_async(self, path: str, watch: Any) -> Future[Any]:
         return Future()
@@ -60,6 +68,10 @@ class Session:
         if isinstance(answer, Exception):
             raise answer
         return answer  # type: ignore[no-any-return]
+
+
+def proof(known_s: float, timeout_s: float = T, session: int = 1) -> Proof:
+    return Proof(session, Shares(timeout_s), known_s)
 
 
 @pytest.fixture
@@ -85,7 +97,7 @@ def tenure(session: Session, told: list[Input], at: list[float]) -> Any:
     record = TermRecord(number=7, candidate="a", id="z")
     made = Tenure(
         session,  # type: ignore[arg-type]
-        WonClaim(record, NODE, 1, 100.0, False, Wishes()),
+        WonClaim(record, NODE, 1, proof(100.0), False, Wishes()),
         Layout("/r", "c"),
         WishesDecoder("/r/c/control"),
         tell=told.append,
@@ -105,68 +117,67 @@ def is_on(tenure: Any) -> bool:
     return True
 
 
-def test_an_acknowledgement_counts_from_when_the_renewal_was_sent(
+def test_a_term_is_trusted_as_long_as_its_session_is_proven(
     tenure: Any, session: Session, told: list[Input], at: list[float]
 ) -> None:
-    assert tenure.term.deadline == 104.0
-    tenure.renew(101.0)
-    assert session.sent == [[Check(NODE)]]
+    assert tenure.term.deadline == 119.0
     at[0] = 101.5
-    session.renewals[-1].set_result([None])
-    assert (tenure.term.deadline, told) == (105.0, [Input.HEARD])
+    session.on_proof(proof(101.0))
+    assert (tenure.term.deadline, told) == (120.0, [Input.HEARD])
+    session.on_proof(proof(110.0, session=2))  # says nothing about this term
+    assert (tenure.term.deadline, told) == (120.0, [Input.HEARD])
 
 
-def test_an_old_acknowledgement_resumes_no_paused_work(
+def test_a_proof_that_came_late_resumes_no_paused_work(
     tenure: Any, session: Session, told: list[Input], at: list[float]
 ) -> None:
-    tenure.renew(101.0)
-    at[0] = 103.5  # two renewals were not answered: the work is paused
+    at[0] = 101.0 + Shares(T).late_s
     assert tenure.signal_due(at[0]) is Input.LATE
-    session.renewals[-1].set_result([None])
-    assert told == []
-    tenure.renew(103.5)
-    session.renewals[-1].set_result([None])
+    session.on_proof(proof(101.0))
+    assert (told, tenure.term.deadline) == ([], 120.0)
+    session.on_proof(proof(102.0))
     assert told == [Input.HEARD]
 
 
+def test_no_proof_brings_back_a_term_whose_deadline_has_passed(
+    tenure: Any, session: Session, at: list[float]
+) -> None:
+    at[0] = 119.0
+    session.on_proof(proof(118.0))
+    assert not is_on(tenure)
+
+
 @pytest.mark.parametrize(
-    ("error", "signal"),
-    [
-        (NoNode("gone"), Input.GONE),
-        (SessionExpired("x"), Input.LOST),
-        (ConnectionLost("x"), None),
-        (BadVersion("x"), None),
-    ],
+    ("error", "signal"), [(NoNode("gone", index=0), Input.GONE), (ConnectionLost("x"), None)]
 )
-def test_a_renewal_that_fails_prolongs_nothing(
+def test_an_announcement_that_is_fenced_tells_that_the_znode_is_gone(
     tenure: Any, session: Session, told: list[Input], error: Exception, signal: Input | None
 ) -> None:
-    tenure.renew(101.0)
-    session.renewals[-1].set_exception(error)
-    assert tenure.term.deadline == 104.0
-    assert told == ([] if signal is None else [signal])
+    tenure.announce(Stage.EXECUTION)
+    session.announced[-1].set_exception(error)
+    assert (tenure.term.deadline, told) == (119.0, [] if signal is None else [signal])
 
 
 def test_the_own_znode_is_watched_again_after_the_watch_was_lost(
-    tenure: Any, session: Session, told: list[Input]
+    tenure: Any, session: Session, told: list[Input], at: list[float]
 ) -> None:
-    tenure.renew(101.0)
+    tenure.connected()
     assert len(session.watches) == 1
     session.watches[-1](WatchEvent(WatchKind.SESSION, NODE))
-    tenure.renew(102.0)
+    tenure.connected()
     assert (len(session.watches), told) == (2, [])
     session.watched[-1].set_exception(ConnectionLost("x"))
-    tenure.renew(103.0)
+    session.on_proof(proof(101.0))
     assert len(session.watches) == 3
     session.watches[-1](WatchEvent(WatchKind.DELETED, NODE))
-    assert told == [Input.GONE]
+    assert told == [Input.HEARD, Input.GONE]
 
 
 def test_a_znode_that_is_gone_when_it_is_to_be_watched_is_told(
     tenure: Any, session: Session, told: list[Input]
 ) -> None:
     session.watches[-1](WatchEvent(WatchKind.SESSION, NODE))
-    tenure.renew(101.0)
+    tenure.connected()
     session.watched[-1].set_exception(NoNode("gone"))
     assert told == [Input.GONE]
 
@@ -174,32 +185,34 @@ def test_a_znode_that_is_gone_when_it_is_to_be_watched_is_told(
 def test_after_the_end_of_a_tenure_nothing_is_told(
     tenure: Any, session: Session, told: list[Input]
 ) -> None:
-    tenure.renew(101.0)
+    tenure.announce(Stage.EXECUTION)
     tenure.close()
     session.watches[-1](WatchEvent(WatchKind.DELETED, NODE))
-    session.renewals[-1].set_result([None])
-    assert told == []
+    session.announced[-1].set_exception(NoNode("x", index=0))
+    assert (told, session.on_proof) == ([], None)
 
 
 def test_the_clock_alone_tells_that_a_lease_is_late_or_over(tenure: Any, at: list[float]) -> None:
-    assert tenure.signal_due(101.99) is None
-    assert tenure.signal_due(102.0) is Input.LATE
-    assert tenure.signal_due(104.0) is Input.LEASE_OVER
-    at[0] = 104.0
+    late_s = 100.0 + Shares(T).late_s
+    assert tenure.signal_due(late_s - 0.01) is None
+    assert (tenure.signal_due(late_s), tenure.wake_s(100.0)) == (Input.LATE, late_s)
+    assert tenure.wake_s(late_s) == 119.0
+    at[0] = 119.0
     assert tenure.signal_due(100.0) is Input.LEASE_OVER
 
 
-def test_a_shorter_time_out_counts_at_once(tenure: Any) -> None:
-    tenure.grant(3.0)
-    assert (tenure.term.deadline, tenure.lease.ends_s) == (102.0, 102.0)
-    tenure.grant(60.0)
-    assert tenure.term.deadline == 102.0
+def test_a_shorter_time_out_counts_at_once(tenure: Any, session: Session) -> None:
+    session.on_proof(proof(100.0, 12.0))
+    assert tenure.term.deadline == 109.5
+    session.on_proof(proof(100.0, 12.0))
+    session.on_proof(proof(101.0, 12.0))
+    assert tenure.term.deadline == 110.5
 
 
 def test_a_write_is_fenced_by_the_own_znode(tenure: Any, session: Session) -> None:
     session.answers = [[None, "made"]]
     assert tenure.term.write([Create("/x")]) == ["made"]
-    assert session.sent[-1] == ([Check(NODE), Create("/x")], pytest.approx(4.0 + T / 3))
+    assert session.sent[-1] == ([Check(NODE), Create("/x")], pytest.approx(19.0 + T / 3))
 
 
 @pytest.mark.parametrize(
@@ -243,7 +256,7 @@ def test_a_write_waits_for_the_connection_as_long_as_the_lease_lasts(
     with pytest.raises(Deposed) as deposed:
         tenure.term.write([])
     assert deposed.value.reason is Reason.LEASE
-    assert at[0] == pytest.approx(104.0, abs=0.1)
+    assert at[0] == pytest.approx(119.0, abs=0.1)
 
 
 def test_an_error_of_the_callers_operation_counts_from_its_first(

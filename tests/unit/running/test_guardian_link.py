@@ -26,6 +26,7 @@ from leaderq.running.watchdog import AFTER_THAW_S, Intervention, LeaseReport, Wa
 from leaderq.term import OpenTerm, Reason
 from leaderq.testing import eventually
 from leaderq.zookeeper import Credentials, SessionState
+from leaderq.zookeeper.proof import Shares
 
 LEAVE, TERMINATE, KILL, KILL_STARTED = Intervention
 UNIT = LeaseReport(term=1, lease_until_s=100.0, grace_s=1.0)
@@ -58,7 +59,7 @@ def test_a_worker_whose_lease_runs_is_left_alone():
 def test_a_unit_that_outlives_its_lease_is_terminated_once_and_killed_before_the_next_can_lead():
     _, seen = looks(Watchdog().heard(UNIT), 99.0, 104.0)
     assert seen[TERMINATE] == [101.0]
-    assert seen[KILL][0] == 102.0  # T/6 after the lease, and the next leader begins T/3 after it
+    assert seen[KILL][0] == 103.0  # T/8 after the lease; the next leader begins 5T/24 after it
 
 
 def test_a_hand_over_past_the_lease_gets_no_sigterm_and_is_killed_before_the_next_can_lead():
@@ -71,21 +72,21 @@ def test_the_budget_of_a_planned_end_is_kept_apart_from_the_lease():
     _, seen = looks(Watchdog().heard(PLANNED), 99.0, 103.0)
     assert (seen[TERMINATE], seen[KILL][0]) == ([101.0], 102.0)
     lease_first = LeaseReport(term=1, lease_until_s=100.0, grace_s=1.0, budget_until_s=500.0)
-    _, seen = looks(Watchdog().heard(lease_first), 99.0, 103.0)
-    assert (seen[TERMINATE], seen[KILL][0]) == ([101.0], 102.0)
+    _, seen = looks(Watchdog().heard(lease_first), 99.0, 104.0)
+    assert (seen[TERMINATE], seen[KILL][0]) == ([101.0], 103.0)
 
 
 def test_a_later_verdict_on_the_same_term_sends_no_second_sigterm():
     dog, seen = looks(Watchdog().heard(PLANNED), 99.0, 101.5)
     assert len(seen[TERMINATE]) == 1
-    _, seen = looks(dog.heard(UNIT), 101.5, 103.0)
+    _, seen = looks(dog.heard(UNIT), 101.5, 104.0)
     assert not seen[TERMINATE] and seen[KILL]
 
 
 def test_a_stopped_worker_harms_nobody_and_is_left_alone_but_not_what_it_has_started():
     _, seen = looks(Watchdog().heard(UNIT), 100.0, 200.0, stopped=True)
     assert not seen[TERMINATE] and not seen[KILL]
-    assert seen[KILL_STARTED] == [102.0]
+    assert seen[KILL_STARTED] == [103.0]
 
 
 def test_a_unit_in_hand_at_a_thaw_is_killed_a_tenth_of_a_second_later():
@@ -100,15 +101,15 @@ def test_a_unit_in_hand_at_a_thaw_is_killed_a_tenth_of_a_second_later():
 def test_a_thaw_in_time_shortens_nothing():
     dog, _ = looks(Watchdog().heard(UNIT), 99.0, 100.5, stopped=True)
     dog, _ = dog.look(100.5, stopped=False)
-    _, seen = looks(dog, 100.55, 103.0)
-    assert seen[KILL][0] == 102.0
+    _, seen = looks(dog, 100.55, 104.0)
+    assert seen[KILL][0] == 103.0
 
 
 def test_a_hand_over_after_a_thaw_has_its_time():
     dog, _ = looks(Watchdog().heard(UNIT), 99.0, 110.0, stopped=True)
     dog, _ = dog.look(110.0, stopped=False)
-    _, seen = looks(dog.heard(HANDING_OVER), 110.05, 114.0)
-    assert seen[KILL][0] == 113.0
+    _, seen = looks(dog.heard(HANDING_OVER), 110.05, 117.0)
+    assert seen[KILL][0] == 116.0
 
 
 def test_a_guardian_that_did_not_run_counts_from_when_it_runs_again():
@@ -126,7 +127,7 @@ def test_it_looks_again_when_something_is_due():
         dog, intervention = dog.look(at_s, stopped=False)
         due.append((intervention, dog.due_s))
         at_s = dog.due_s
-    assert due == [(LEAVE, 101.0), (TERMINATE, 102.0), (KILL, 102.01)]
+    assert due == [(LEAVE, 101.0), (TERMINATE, 103.0), (KILL, 103.01)]
     assert dog.look(99.0, stopped=True)[0].due_s == 99.0 + AFTER_THAW_S / 2
     assert dog.heard(None).look(99.0, stopped=True)[0].due_s is None
 
@@ -142,13 +143,13 @@ def test_a_planned_end_has_two_graces_past_its_budget_of_half_a_second_at_least(
     [
         (UNIT._replace(grace_s=0.01), 100.0, 100.0 + AFTER_THAW_S),  # just when the lease ends
         (HANDING_OVER, 102.99, 102.99 + AFTER_THAW_S),  # nobody else can lead yet
-        (HANDING_OVER, 103.0, 106.0),
+        (HANDING_OVER, 103.0, 109.0),
     ],
 )
 def test_a_thaw_counts_from_the_very_end_of_the_lease(report, thawed_s, killed_s):
     dog, _ = Watchdog().heard(report).look(99.0, stopped=True)
     dog, _ = dog.look(thawed_s, stopped=False)
-    _, seen = looks(dog, thawed_s + 0.001, thawed_s + 4.0, step_s=0.001)
+    _, seen = looks(dog, thawed_s + 0.001, thawed_s + 7.0, step_s=0.001)
     assert not seen[TERMINATE]
     assert seen[KILL][0] == pytest.approx(killed_s)
 
@@ -190,7 +191,7 @@ def test_no_running_worker_outlives_its_time_and_looks_are_planned_when_they_are
         due_s = dog.due_s
         assert due_s is not None and due_s > at_s
         ran_s = ran_s + (due_s - at_s) if not stopped and at_s >= lease_s else 0.0
-        assert ran_s <= 3 * grace_s + AFTER_THAW_S + 0.05  # in a row, past the lease
+        assert ran_s <= 6 * grace_s + AFTER_THAW_S + 0.05  # in a row, past the lease
         at_s = due_s
     assert asked <= 1
 
@@ -202,11 +203,15 @@ class FakeSession:
     """What the link needs of a session."""
 
     def __init__(self) -> None:
-        self.timeout_s = 12.0
+        self.timeout_s = 24.0
         self.state = SessionState.CONNECTED
         self.credentials = Credentials(7, b"secret")
         self.resolved_servers = [("127.0.0.1", 2181)]
         self.listeners: list[Any] = []
+
+    @property
+    def shares(self) -> Shares:
+        return Shares(self.timeout_s)
 
     def add_listener(self, listener: Any) -> None:
         self.listeners.append(listener)
@@ -265,7 +270,7 @@ def test_the_session_is_told_with_its_servers_at_each_connection(guardian):
     assert told[0] | {"password": ""} == {
         "session": 7,
         "password": "",
-        "timeout_s": 12.0,
+        "timeout_s": 24.0,
         "servers": [["127.0.0.1", 2181]],
     }
 
@@ -335,9 +340,9 @@ def test_a_shorter_time_out_makes_a_shorter_grace_and_it_stays(guardian):
     led = term()
     guardian.link.watch_term(led, 10.0)
     eventually(guardian.reports)
-    guardian.session.timeout_s = 1.2
+    guardian.session.timeout_s = 2.4
     guardian.link.report(handing_over=led)
-    guardian.session.timeout_s = 12.0
+    guardian.session.timeout_s = 24.0
     guardian.link.report(handing_over=led)
     assert [r["grace_s"] for r in guardian.reports()][-2:] == pytest.approx([0.1, 0.1])
 

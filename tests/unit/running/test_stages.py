@@ -21,6 +21,7 @@ from leaderq.running.command import CommandCareer, DeadlineFile, check_command, 
 from leaderq.running.stages import AbandonableUnit, StageRunner
 from leaderq.running.supervision import Budgets
 from leaderq.term import Reason
+from leaderq.zookeeper.proof import Shares
 
 
 class Diary(LeaderCareer):
@@ -349,7 +350,7 @@ def test_a_deadline_can_be_read_by_another_process_and_is_never_later_than_it_is
     ],
 )
 def test_whoever_may_have_a_successor_already_kills_its_command_at_once(reason, kill_s):
-    command: Any = SimpleNamespace(session=SimpleNamespace(timeout_s=6.0))
+    command: Any = SimpleNamespace(session=SimpleNamespace(shares=Shares(6.0)))
     term: Any = SimpleNamespace(reason=reason, deadline=100.0)
     assert CommandCareer._kill_s(command, term, 50.0) == kill_s
-    assert CommandCareer._kill_s(command, term, 500.0) == (101.0 if kill_s else 0.0)
+    assert CommandCareer._kill_s(command, term, 500.0) == (100.5 if kill_s else 0.0)
