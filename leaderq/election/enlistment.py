@@ -18,7 +18,6 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -196,7 +195,8 @@ class Enlistment:
             self._unclean = is_lost or (self._newest.id is not None and self._newest.ended is None)
         try:
             self._session.multi([Check(path), *claim], timeout_s=self._patience_s)
-            proof = self._fresh_proof()
+            # That of the survey is known by now, unless its answers took longer than the claim's.
+            self._session.pulse.ensure(self._owner, self._patience_s)
         except (NoNode, BadVersion):
             return Input.BEATEN
         except LeaderqError as exc:
@@ -214,18 +214,11 @@ class Enlistment:
                 record.number,
             )
         self._highest = record.number
-        if proof.session != self._owner or clock.now_s() >= proof.late_s:
+        proof = self._session.pulse.proof
+        if clock.now_s() >= proof.late_s:
             return Input.FAILED  # looked for again: the claim is found in the record
         self.won = WonClaim(record, path, self._owner, proof, self._unclean, self._wishes)
         return self._succeeded(Input.WON)
-
-    def _fresh_proof(self) -> Proof:
-        """That of the survey is known by now, unless its answers took longer than the claim's."""
-        pulse = self._session.pulse
-        if clock.now_s() >= pulse.proof.late_s:
-            with suppress(primitives.FutureTimeout):
-                pulse.prove().result(self._patience_s)
-        return pulse.proof
 
     def leave(self) -> Input:
         try:

@@ -1,8 +1,8 @@
 """When a guardian stops its worker (pure).
 
 A worker that leads tells its guardian until when its lease is trusted, and when its last unit of
-work has returned. Nobody else can lead before 5T/24 after the end of the lease (T: session time-out;
-why: :mod:`leaderq.zookeeper.proof`). Code that does not return by itself is dead before that:
+work has returned. Nobody else can lead before 5T/24 after the end of the lease (T: session
+time-out; why: :mod:`leaderq.zookeeper.proof`). Code that does not return by itself is dead by then:
 
 =============================  ======================  =========================================
 what runs past its end         SIGTERM, once           SIGKILL

@@ -62,7 +62,6 @@ from leaderq.writing.groups import (
     validated,
 )
 from leaderq.zookeeper import (
-    Check,
     Create,
     Delete,
     GetData,
@@ -154,7 +153,6 @@ class SequencedWriter:
         self._owner = 0
         self._born = 0
         self._end: LeaderqError | None = None
-        self._proven_s = float("-inf")  # when the newest write that was acknowledged was sent
 
     def open(self) -> None:
         """Make the guard; groups submitted earlier wait for it. May be called again, after an error
@@ -195,29 +193,14 @@ class SequencedWriter:
     def is_over(self) -> bool:
         return self._end is not None
 
-    @property
-    def sure_until_s(self) -> float:
-        """Until then the session outlives its newest write that was acknowledged."""
-        return self._proven_s + self._session.timeout_s
-
     def surely_stands(self) -> bool:
         """Whether the session of an ephemeral guard cannot have ended unheard of, as it can while
-        the process is frozen, or cut off: then others may have what was claimed by this writer. If
-        it is not connected, or the newest proof is a session time-out old, another one is asked
-        for, and waited for a moment.
+        the process is frozen, or cut off: then others may have what was claimed by this writer. A
+        proof that grows old is asked for again, and waited for, for a moment, if there is none.
         """
-        if not self._is_sure and not self.is_over:
-            proof = self.submit([Check(self.path)], are_valid=True)
-            try:
-                proof.exception(_PROOF_S)
-            except primitives.FutureTimeout:
-                proof.cancel()
-        return self._is_sure
-
-    @property
-    def _is_sure(self) -> bool:
-        is_connected = self._session.state is SessionState.CONNECTED
-        return is_connected and clock.now_s() < self.sure_until_s and not self.is_over
+        if self.is_over or self._session.state is not SessionState.CONNECTED:
+            return False
+        return self._session.pulse.ensure(self._owner, _PROOF_S) and not self.is_over
 
     def close(self, timeout_s: float) -> bool:
         """Wait for groups under way, delete the guard; returns whether all settled in time."""
@@ -359,7 +342,6 @@ class SequencedWriter:
             sent += 1
 
     def _send(self, batch: PackedMulti) -> None:
-        sent_s = clock.now_s()
         try:
             answer = self._session.multi_async(batch.operations(self.path), are_valid=True)
         except LeaderqError as exc:
@@ -368,18 +350,14 @@ class SequencedWriter:
             answer = failed_future(
                 ConfigurationError(f"an operation cannot be written down: {exc}")
             )
-        answer.add_done_callback(partial(self._answered, batch, sent_s))
+        answer.add_done_callback(partial(self._answered, batch))
 
-    def _answered(
-        self, batch: PackedMulti, sent_s: float, answer: primitives.Future[list[Any]]
-    ) -> None:
+    def _answered(self, batch: PackedMulti, answer: primitives.Future[list[Any]]) -> None:
         with self._lock:
             if self._end is not None:  # all have been told
                 return
             batch.note_answer(answer)
-            if batch.status is MultiStatus.APPLIED:
-                self._proven_s = max(self._proven_s, sent_s)
-            else:
+            if batch.status is not MultiStatus.APPLIED:
                 self._queue.is_halted = True
             done = self._queue.take_applied()
             failed = self._queue.take_failed()

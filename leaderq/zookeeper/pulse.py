@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,23 @@ class Pulse:
         proof, session = self._proof, self._session()
         return proof if proof.session == session else Proof(session, self._shares())
 
+    def holds(self, session: int | None) -> bool:
+        """Whether this session certainly lives now, by what is proven. Asks nobody."""
+        proof = self._proof
+        is_mine = session is not None and session == proof.session == self._session()
+        return is_mine and clock.now_s() < proof.trusted_until_s
+
+    def ensure(self, session: int | None, within_s: float) -> bool:
+        """As :meth:`holds`; asks for a proof when the newest one grows old, and waits for it if
+        there is none."""
+        proof = self._proof
+        if proof.session != session or clock.now_s() >= proof.late_s:
+            proving = self.prove()
+            if not self.holds(session):
+                with suppress(primitives.FutureTimeout):
+                    proving.exception(within_s)
+        return self.holds(session)
+
     def hold(self, on_proof: OnProof) -> Callable[[], None]:
         """Prove the session again and again until the returned function is called.
 
@@ -75,6 +93,8 @@ class Pulse:
         with self._lock:
             self._holders = {**self._holders, mark: on_proof}
             on_proof(self.proof)
+            self._due_s = clock.now_s() + self._shares().beat_s
+        self.prove()
         self._service.start()
         self._service.wake()
 

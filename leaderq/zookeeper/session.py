@@ -572,8 +572,9 @@ def connect(
 
     ``timeout_s`` is the session time-out asked for; the servers may grant another
     (``session.timeout_s``). ``name`` appears in the names of threads. ``max_request_bytes`` is the
-    servers' ``jute.maxbuffer``. ``tick_s`` is their ``tickTime``, if it is known: leadership and
-    claims are then trusted longer; ``leaderq doctor`` shows it. A chroot that is missing is created with the ACL of these
+    servers' ``jute.maxbuffer``. ``tick_s`` is their ``tickTime`` in seconds, if it is known:
+    leadership and claims are then trusted longer in a silence; a shorter one than theirs is unsafe.
+    ``leaderq doctor`` shows it. A chroot that is missing is created with the ACL of these
     credentials; in the znodes above it any user may list and create children.
 
     *Guarantees:* returns or raises within ``connect_timeout_s`` and about a second; leaves no

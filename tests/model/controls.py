@@ -167,10 +167,8 @@ CONTROLS = [
         _WEDGED,
     ),
     # ---- the proof that a session lives
-    Control("the lease of before: from a write that is acknowledged", _lease(any_write=True), _LEASE),
-    Control(
-        "the same, with ticks of T/6", LeaseModel(World(12, 1, True), any_write=True), _LEASE
-    ),
+    Control("the lease of before, from an acknowledged write", _lease(any_write=True), _LEASE),
+    Control("the same, with ticks of T/6", LeaseModel(World(12, 1, True), any_write=True), _LEASE),
     Control("j is sent before half a tick is over", _lease(waits_half_a_tick=False), _LEASE),
     Control("there is no j", _lease(waits_for_j=False), _LEASE),
     Control("there is no k", _lease(needs_k=False), _LEASE),
@@ -178,8 +176,10 @@ CONTROLS = [
     Control("the lease lasts for T", _lease(trusted=12), _LEASE),
     Control("a clock that stands still", LeaseModel(AnyClock(12, 3, True)), _LEASE),
     Control("ticks longer than the client believes", _lease(tick=4), _LEASE),
-    Control("the leader of the ensemble answers before it pings", LeaseModel(LatePings(12, 3, True)), _LEASE),
     Control(
-        "a unit lives for another T/8 after 11T/12", _lease(guardian=True, trusted=11), _UNIT
+        "the leader of the ensemble answers before it pings",
+        LeaseModel(LatePings(12, 3, True)),
+        _LEASE,
     ),
+    Control("a unit lives for another T/8 after 11T/12", _lease(guardian=True, trusted=11), _UNIT),
 ]

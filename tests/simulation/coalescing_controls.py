@@ -8,14 +8,15 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from leaderq import clock
 from leaderq.coalescing.distributed import request, slots
 from leaderq.coalescing.distributed.background import Coverage, Release, SlotKeeper
 from leaderq.coalescing.distributed.coordinator import DistributedQueueCoordinator
 from leaderq.coalescing.distributed.request import SlotRequest
-from leaderq.coalescing.distributed.slots import DistributedToken, SessionLease, SlotStanding
+from leaderq.coalescing.distributed.slots import DistributedToken, SlotStanding
 from leaderq.testing.nemesis.history import Kind
 from leaderq.zookeeper import Delete
+from leaderq.zookeeper.proof import Shares
+from leaderq.zookeeper.pulse import Pulse
 from simulation.coalescing import CoalescingLife, lead
 from simulation.control import NegativeControl, patched
 
@@ -23,13 +24,12 @@ _FROZEN = {"kinds": (Kind.FREEZE_WORKER, Kind.BLACK_HOLE), "faults": 10}
 _of = partial(NegativeControl, lead=lead, make=CoalescingLife)
 
 
-def _holds(self: SessionLease, session_id: int) -> bool:
-    return bool(self._session.id == session_id)
+def _holds(self: Pulse, session: int | None) -> bool:
+    return session is not None and self._session() == session
 
 
-def _holds_for_two(self: SessionLease, session_id: int) -> bool:
-    known, heard_s = self._heard
-    return known == session_id and clock.now_s() < heard_s + 2 * self._timeout_s()
+def _for_two(self: Shares) -> float:
+    return 2 * self.timeout_s
 
 
 def _write(self: DistributedToken, operations: Sequence[Any], **more: Any) -> Any:
@@ -94,27 +94,15 @@ def _always_true(self: SlotKeeper, release: Release) -> None:
     answer.add_done_callback(answered)
 
 
-@contextmanager
-def _lease_from_the_answer() -> Iterator[None]:
-    real = SessionLease.heard
-
-    def heard(self: SessionLease, session_id: int, sent_s: float) -> None:
-        real(self, session_id, clock.now_s())
-
-    with mock.patch.object(SessionLease, "heard", heard):
-        yield
-
-
 COALESCING_CONTROLS = (
-    _of("a token does not look at the clock", patched(SessionLease, "holds", _holds), 28),
-    _of("a token's lease lasts for 2T", patched(SessionLease, "holds", _holds_for_two), 28),
-    _of("a token's lease counts from the answer", _lease_from_the_answer, 232, life=_FROZEN),
-    _of("a token's write is not fenced", patched(DistributedToken, "write", _write), 1),
-    _of("a lost release is not repeated", patched(SlotKeeper, "_answered", _forgotten), 2),
-    _of("a request whose answer was lost asks as another", _asks_anew, 8),
-    _of("nobody covers who was declined", patched(Coverage, "rely_on", lambda *_: None), 17),
-    _of("a dead waiter owes nothing", patched(Coverage, "_note_owed", Coverage._forget), 18),
-    _of("one that has begun is taken for one that waits", _waits_until_released, 129),
+    _of("a token does not look at the clock", patched(Pulse, "holds", _holds), 2, life=_FROZEN),
+    _of("a token's lease lasts for 2T", patched(Shares, "trusted_s", property(_for_two)), 86),
+    _of("a token's write is not fenced", patched(DistributedToken, "write", _write), 22),
+    _of("a lost release is not repeated", patched(SlotKeeper, "_answered", _forgotten), 5),
+    _of("a request whose answer was lost asks as another", _asks_anew, 6),
+    _of("nobody covers who was declined", patched(Coverage, "rely_on", lambda *_: None), 13),
+    _of("a dead waiter owes nothing", patched(Coverage, "_note_owed", Coverage._forget), 56),
+    _of("one that has begun is taken for one that waits", _waits_until_released, 3),
     _of("whoever has slot 0 is the head", patched(request, "judge", _first_slot_first), 0),
-    _of("a release says that the token stood", patched(SlotKeeper, "_send", _always_true), 1),
+    _of("a release says that the token stood", patched(SlotKeeper, "_send", _always_true), 6),
 )

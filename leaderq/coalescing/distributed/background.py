@@ -1,5 +1,5 @@
 """What one coordinator does in the background: release slots, however often the answer is lost,
-renew the lease on its session, and cover requests that were declined in this process. Nobody has to
+look whether its tokens stand, and cover requests that were declined in this process. Nobody has to
 wait for any of it.
 """
 
@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from leaderq import clock
-from leaderq.coalescing.distributed.slots import KeyZnodes, SessionLease, SlotHolder, has_begun
+from leaderq.coalescing.distributed.slots import KeyZnodes, SlotHolder, has_begun
 from leaderq.errors import (
     ConnectionLost,
     CoordinatorClosed,
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = 200
 _LOOK_S = 0.5
+_LEAST_S = 0.05
 _AGAIN = Retry(first_s=0.1, most_s=5.0)
 
 
@@ -60,11 +61,10 @@ Renewed = tuple[Check, Callable[[], object]]
 
 
 class SlotKeeper:
-    """Releases slots, and renews the lease on the session. May be used from any thread; blocks
+    """Releases slots, and looks after those that are held. May be used from any thread; blocks
     nowhere. One thread, started with the first head or waiter, asleep while there is nothing to do.
 
-    Every T/6 it checks all tokens that ``held`` returns in one multi: an acknowledged write that
-    proves the session, and tells which tokens were evicted.
+    Every T/7 it checks all tokens that ``held`` returns in one multi, which tells what was evicted.
 
     Who is authoritative on a release: the token's znode. Its name is never used twice, and a
     token and its slot are made and deleted in one multi; so ``Delete(token), Delete(slot)`` deletes
@@ -77,10 +77,8 @@ class SlotKeeper:
     slot still names it, the slot is deleted too. Closed: left to the end of the session.
     """
 
-    def __init__(
-        self, session: Session, lease: SessionLease, held: Callable[[], Sequence[Renewed]]
-    ) -> None:
-        self._session, self._lease, self._held = session, lease, held
+    def __init__(self, session: Session, held: Callable[[], Sequence[Renewed]]) -> None:
+        self._session, self._held = session, held
         self._lock = primitives.Lock()
         self._unanswered: list[Release] = []
         self._service = Service.repeating("leaderq-coalescing", self._step)
@@ -124,9 +122,10 @@ class SlotKeeper:
         self._is_ticking = True
         self.send_again()
         now = clock.now_s()
-        self._due_s = self._due_s or now + self._lease.renewal_s
+        look_s = max(_LEAST_S, self._session.shares.beat_s)
+        self._due_s = self._due_s or now + look_s
         if now >= self._due_s:
-            self._due_s = now + self._lease.renewal_s
+            self._due_s = now + look_s
             self._renew(self._held())
         left_s = max(0.0, self._due_s - clock.now_s())
         return min(_LOOK_S, left_s) if self._unanswered else left_s
@@ -134,26 +133,18 @@ class SlotKeeper:
     def _renew(self, held: Sequence[Renewed]) -> None:
         for begin in range(0, len(held), _AT_ONCE):
             part = held[begin : begin + _AT_ONCE]
-            session, sent_s = (
-                self._session.id,
-                clock.now_s(),
-            )  # before: the lease counts from the sending
             answer = self._session.multi_async([check for check, _ in part])
-            answer.add_done_callback(partial(self._renewed, part, session, sent_s))
+            answer.add_done_callback(partial(self._renewed, part, self._session.id))
 
     def _renewed(
         self,
         part: Sequence[Renewed],
         session: int | None,
-        sent_s: float,
         answer: primitives.Future[list[Any]],
     ) -> None:
         error = answer.exception()
         if session is None or session != self._session.id:
             return
-        if not (error is None or isinstance(error, NoNode)):
-            return
-        self._lease.heard(session, sent_s)
         if isinstance(error, NoNode) and error.index is not None:
             part[error.index][1]()
             self._renew([*part[: error.index], *part[error.index + 1 :]])

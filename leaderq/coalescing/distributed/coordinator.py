@@ -33,7 +33,6 @@ from leaderq.coalescing.distributed.slots import (
     DistributedToken,
     KeyView,
     KeyZnodes,
-    SessionLease,
     SlotHolder,
     SlotStanding,
     TokenEnding,
@@ -48,6 +47,8 @@ from leaderq.zookeeper import AnyClient, Delete, GetData, Session, SessionState,
 
 log = logging.getLogger(__name__)
 
+_PROOF_S = 0.5
+"""How long a token is held back for the proof that its session lives; then it is in doubt."""
 DEFAULT_TIMEOUT_S = 30.0
 
 
@@ -93,12 +94,10 @@ class DistributedQueueCoordinator:
         self._waiting: dict[str, SlotRequest] = {}
         self._held: dict[str, DistributedToken] = {}
         self._is_closed = False
-        self._lease = SessionLease(self._session)
-        self._token = partial(
-            DistributedToken, self._session, lease=self._lease, dequeue=self.dequeue
-        )
+        self._token = partial(DistributedToken, self._session, dequeue=self.dequeue)
+        self._let_go: Callable[[], None] | None = None  # of the session's pulse
         self._coverage = Coverage(self._session, partial(self._cover, cover)) if cover else None
-        self._keeper = SlotKeeper(self._session, self._lease, self._renewed)
+        self._keeper = SlotKeeper(self._session, self._renewed)
         self._session.add_listener(self._heard)
 
     def __enter__(self) -> DistributedQueueCoordinator:
@@ -129,7 +128,7 @@ class DistributedQueueCoordinator:
         :raises ConfigurationError: the key or the time-out cannot be used.
         """
         znodes = KeyZnodes.of(self.root, key)
-        request = SlotRequest(self._session, znodes, self._lease, self._limit_s(timeout_s))
+        request = SlotRequest(self._session, znodes, self._limit_s(timeout_s))
         with self._lock:
             self._check_open()
             # Whoever waits here returns to its caller only after leaving this set, under
@@ -137,6 +136,9 @@ class DistributedQueueCoordinator:
             waiter = self._waiting.get(znodes.name)
             if waiter is None:
                 self._requests[request] = None
+                # A token is worth what is proven of its session; the first proof is on its way
+                # before the slot is asked for.
+                self._let_go = self._let_go or self._session.pulse.hold(lambda _proof: None)
         if waiter is not None:
             return self._declined(znodes, waiter.fence.path)
         try:
@@ -233,6 +235,8 @@ class DistributedQueueCoordinator:
         if self._coverage is not None:
             self._coverage.stop(deadline.remaining_s or 0.1)
         self._session.remove_listener(self._heard)
+        if self._let_go is not None:
+            self._let_go()
         self._keeper.stop(deadline.remaining_s or 0.1)
         return is_clean
 
@@ -279,6 +283,7 @@ class DistributedQueueCoordinator:
 
     def _begun(self, token: DistributedToken) -> DistributedToken:
         assert token.holder is not None  # it was not declined
+        self._session.pulse.ensure(token.holder.session, _PROOF_S)
         with self._lock:
             self._check_open()
             self._held[token.holder.token] = token

@@ -30,7 +30,6 @@ from leaderq import clock, host
 from leaderq.coalescing.distributed.background import Release
 from leaderq.coalescing.distributed.slots import (
     KeyZnodes,
-    SessionLease,
     SlotHolder,
     SlotStanding,
     described,
@@ -70,12 +69,9 @@ class SlotRequest:
     ``timeout_s`` bounds it from now on (but see :data:`ASKING_S`); ``None``: nothing does.
     """
 
-    def __init__(
-        self, session: Session, znodes: KeyZnodes, lease: SessionLease, timeout_s: float | None
-    ) -> None:
+    def __init__(self, session: Session, znodes: KeyZnodes, timeout_s: float | None) -> None:
         self._session = session
         self._znodes = znodes
-        self._lease = lease
         self.is_closed = False
         """Whether its coordinator is."""
         self._began_s = clock.now_s()
@@ -136,7 +132,6 @@ class SlotRequest:
         znodes, session = self._znodes, self._session
         token = self._token
         who = self._who()
-        sent_s = clock.now_s()
         self._slot = slot
         taking = session.multi_async(
             [
@@ -152,8 +147,6 @@ class SlotRequest:
             if isinstance(made, (ConnectionLost, SessionExpired, NoNode)):
                 return made, None
             raise made
-        if self._session_id is not None:
-            self._lease.heard(self._session_id, sent_s)
         read = self._answer(reading)
         if isinstance(read, LeaderqError):
             if isinstance(read, (ConnectionLost, SessionExpired)):
@@ -201,14 +194,13 @@ class SlotRequest:
         """
         if self._is_evicted:
             raise TokenOver(self._znodes.key, number=mine.number, reason=_EVICTED)
-        return self._is_vacant and self._lease.holds(mine.session)
+        return self._is_vacant and self._session.pulse.holds(mine.session)
 
     def _is_head(self, mine: SlotHolder) -> bool:
         """Look once, and set the watches; a write in the same round trip proves that our token
-        stands, and renews the lease.
+        stands.
         """
         self._changed.clear()
-        sent_s = clock.now_s()
         own, other = self._znodes.token(mine.token), self._znodes.slot(1 - mine.slot)
         checking = self._session.multi_async([self.fence])
         # not exists: that would leave a watch on a znode that is not there
@@ -219,7 +211,6 @@ class SlotRequest:
             raise TokenOver(self._znodes.key, number=mine.number, reason=_EVICTED)
         if isinstance(checked, LeaderqError):
             return self._is_unknown(checked)
-        self._lease.heard(mine.session, sent_s)
         if isinstance(seen, LeaderqError):
             return isinstance(seen, NoNode) or self._is_unknown(seen)
         _, stat = seen

@@ -26,7 +26,7 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import quote_from_bytes
 
-from leaderq import chance, clock
+from leaderq import chance
 from leaderq.coalescing.automaton import EnqueueOutcome, TrafficAutomaton, TrafficState
 from leaderq.errors import (
     ConfigurationError,
@@ -38,7 +38,7 @@ from leaderq.errors import (
     ZooKeeperError,
 )
 from leaderq.threads import primitives
-from leaderq.zookeeper import Check, Operation, Session, SessionState
+from leaderq.zookeeper import Check, Operation, Session
 from leaderq.zookeeper.paths import join, validated_path
 
 LONGEST = 160
@@ -211,54 +211,6 @@ class TokenEnding(Enum):
     CLOSED = "its coordinator was closed"
 
 
-class SessionLease:
-    """How long this process may believe, without asking, that its session stands, and so nobody
-    else has its slots. May be used from any thread.
-
-    The rule of a leader's lease: only an *acknowledged write* proves that the session lives, as of
-    when the write was **sent**. The servers end a session no earlier than T after they last heard
-    of it, and hear of it at most half a tick late; so nobody else can be the head before 2T/3 after
-    the sending (Z6 and Z7 in docs/design/facts.md). A process that was frozen finds the lease over
-    at its first look at the clock.
-    """
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._lock = primitives.Lock()
-        self._heard: tuple[int, float] = (0, 0.0)
-
-    def heard(self, session_id: int, sent_s: float) -> None:
-        """A write sent at ``sent_s`` was answered by the leader in this session."""
-        # news of a session that is over says nothing about the next
-        if session_id != self._session.id:
-            return
-        with self._lock:
-            known, before_s = self._heard
-            self._heard = (session_id, max(sent_s, before_s) if known == session_id else sent_s)
-
-    def holds(self, session_id: int) -> bool:
-        session = self._session
-        heard_id, heard_s = self._heard
-        if (
-            session.state is SessionState.CLOSED
-            or session.id != session_id
-            or heard_id != session_id
-        ):
-            return False
-        return clock.now_s() < heard_s + self._timeout_s() * 2 / 3
-
-    @property
-    def renewal_s(self) -> float:
-        """Seconds from one renewal to the next: T/6, so that two may be lost."""
-        return max(0.05, self._timeout_s() / 6)
-
-    def _timeout_s(self) -> float:
-        try:
-            return self._session.timeout_s
-        except LeaderqError:
-            return 0.0
-
-
 class DistributedToken:
     """The right to work on one key, if and as long as it is true: ``if token:``. Returned
     by ``enqueue``.
@@ -283,7 +235,6 @@ class DistributedToken:
         holder: SlotHolder | None,
         outcome: EnqueueOutcome,
         *,
-        lease: SessionLease,
         dequeue: Callable[[DistributedToken], object],
     ) -> None:
         self.key = znodes.key
@@ -295,7 +246,6 @@ class DistributedToken:
         """The thread that asked."""
         self.znodes = znodes
         self._session = session
-        self._lease = lease
         self._dequeue = dequeue
         self._ending: TokenEnding | None = None
         self._lock = primitives.Lock()
@@ -320,7 +270,9 @@ class DistributedToken:
         """Whether this process is certainly the head; asks nobody. May be true again after it was
         false, unless :attr:`is_over`."""
         holder = self.holder
-        return self._ending is None and holder is not None and self._lease.holds(holder.session)
+        if self._ending is not None or holder is None:
+            return False
+        return self._session.pulse.holds(holder.session)
 
     @property
     def is_over(self) -> bool:
@@ -361,7 +313,6 @@ class DistributedToken:
         holder = self.holder
         if self._ending is not None or holder is None:
             raise self._over(self._ending or TokenEnding.DECLINED)
-        sent_s = clock.now_s()
         try:
             results = self._session.multi([self.fence, *operations], timeout_s=timeout_s)
         except (SessionExpired, SessionClosed) as exc:
@@ -372,7 +323,6 @@ class DistributedToken:
             if exc.index is not None:
                 exc.index -= 1  # the caller does not count our check
             raise
-        self._lease.heard(holder.session, sent_s)
         return results[1:]
 
     def confirm(self, *, timeout_s: float | None = None) -> None:

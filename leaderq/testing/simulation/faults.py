@@ -208,8 +208,7 @@ def _stall_and_cut(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callab
     (ensemble.stall if world.faults() < 0.7 else ensemble.cut)(*way)
     world.at(stall_s, lambda: ensemble.heal(*way))
     world.at(stall_s + gap_s, cut)
-    world.at(stall_s + 1.6 * cluster.timeout_s, heal)
-    return _nothing
+    return heal
 
 
 def _restart_server(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:

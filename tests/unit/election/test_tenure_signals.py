@@ -31,7 +31,7 @@ NODE = "/r/c/candidates/z"
 
 
 class Session:
-    """T is 24 s; ``answers``: what a multi raises, or returns; ``on_proof``: who holds its pulse."""
+    """T is 24 s; ``answers``: what a multi raises, or returns; ``on_proof`` holds its pulse."""
 
     def __init__(self) -> None:
         self.id: int | None = 1

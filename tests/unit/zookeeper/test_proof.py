@@ -19,7 +19,11 @@ T = 24.0
 
 @pytest.mark.parametrize(
     ("tick_s", "known_s", "late_s"),
-    [(None, 6.25, 6.25 + T * 2 / 7 + 4), (2.0, 25 / 24, 25 / 24 + T * 2 / 7 + 4), (24.0, 12.5, 18.0)],
+    [
+        (None, 6.25, 6.25 + T * 2 / 7 + 4),
+        (2.0, 25 / 24, 25 / 24 + T * 2 / 7 + 4),
+        (24.0, 12.5, 18.0),
+    ],
 )
 def test_shares_of_the_time_out(tick_s: float | None, known_s: float, late_s: float) -> None:
     shares = Shares(T, tick_s)
@@ -60,6 +64,23 @@ def test_what_is_sent_while_an_answer_is_awaited_is_no_sample_of_its_own() -> No
     echoes.sent(104.0)
     echoes.read(105.0, outstanding=0)
     assert echoes.newest_s(200.0) == 104.0
+
+
+def test_of_samples_within_a_24th_the_first_and_the_last_are_kept_for_one_time_out() -> None:
+    def heard(began_s: float, *sent: float) -> Echoes:
+        echoes = Echoes(began_s, T)
+        echoes.read(began_s, outstanding=0)  # an event that nobody asked for
+        for sent_s in sent:
+            echoes.sent(sent_s)
+            echoes.read(sent_s + 0.3, outstanding=0)
+        return echoes
+
+    assert [sent for sent, _ in heard(9.5, 9.7, 10.0)._heard] == [9.5, 10.0]
+    echoes = heard(8.0, 10.0, 10.5, 10.99, 11.0)
+    assert [sent for sent, _ in echoes._heard] == [8.0, 10.0, 10.99, 11.0]
+    echoes.sent(20.0)
+    echoes.read(10.0 + T, outstanding=0)
+    assert [sent for sent, _ in echoes._heard] == [10.99, 11.0, 20.0]
 
 
 def test_samples_are_few_and_lie_close_enough() -> None:
