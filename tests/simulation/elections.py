@@ -43,6 +43,8 @@ class ElectionLife:
     ticks: int = 5
     """How many ticks of the servers T has."""
     polite: bool = False
+    busy: bool = False
+    """The career acts twenty times a second, for seconds, and so at every moment."""
     has_guardian: bool = True
     fenced_only: bool = False
     """Judge fenced writes only: all that is promised of a career that looks at nothing, and that no
@@ -54,11 +56,11 @@ class ElectionLife:
 class RudeCareer(LeaderCareer):
     """Acts without looking at its term, for as long as it likes; and writes what it does."""
 
-    def __init__(self, chronicle: Chronicle, world: World, *, polite: bool) -> None:
+    def __init__(self, chronicle: Chronicle, world: World, life: ElectionLife) -> None:
         self._chronicle = chronicle
         self._world = world
-        self._polite = polite
-        self.atomic = polite
+        self._polite, self._busy = life.polite, life.busy
+        self.atomic = life.polite
 
     def _note(self, what: What, term: Term, **values: Any) -> None:
         task = self._world.current
@@ -73,9 +75,9 @@ class RudeCareer(LeaderCareer):
     def execute(self, term: Term) -> None:
         self._note(What.UNIT, term)
         drawn = self._world.faults()
-        for _ in range(1 + int(drawn * 3)):
+        for _ in range(1 + int(drawn * (100 if self._busy else 3))):
             self._act(term)
-            length_s = 0.02 + 1.5 * drawn * drawn
+            length_s = 0.05 if self._busy else 0.02 + 1.5 * drawn * drawn
             if self._polite:
                 if not term.wait(length_s):
                     return
@@ -115,7 +117,7 @@ def lead(life: ElectionLife) -> LifeVerdict:
         for number in range(life.candidates):
             cluster.worker(
                 f"c{number}",
-                lambda: RudeCareer(chronicle, world, polite=life.polite),
+                lambda: RudeCareer(chronicle, world, life),
                 has_guardian=life.has_guardian,
                 career="life",
                 handover_budget_s=2.0,

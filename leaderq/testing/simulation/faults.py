@@ -171,9 +171,15 @@ def _freeze_head(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable
 
 
 def _way_to_head(cluster: SimulatedCluster, worker: SimulatedWorker) -> tuple[int, int] | None:
-    """The server of the worker's session, and the one that leads the servers."""
+    """The server that leads the servers, and the one of the worker's session, if it is another; a
+    worker beside the leader is sent away, for the next time."""
     head, server = cluster.ensemble.leader, cluster.network.server_of(worker.process)
-    return None if head is None or server is None or head == server else (head, server)
+    if head is None or server is None:
+        return None
+    if head == server:
+        cluster.network.reset(worker.process)
+        return None
+    return head, server
 
 
 def _cut_servers(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
@@ -185,8 +191,8 @@ def _cut_servers(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable
 
 
 def _stall_and_cut(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
-    """The way of a lease that is longer than it may be: what was held back is answered at once, and
-    the answer to a ping does not arrive any more."""
+    """What was held back comes at once, late acknowledgements among it; then the worker and its
+    server are cut off from all others, before the server has told whom it has heard."""
     way = _way_to_head(cluster, worker)
     if way is None:
         return _nothing
@@ -197,13 +203,19 @@ def _stall_and_cut(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callab
     is_over = False
 
     def cut() -> None:
-        if not is_over:
-            ensemble.cut(*way)
+        if is_over:
+            return
+        for one in cluster.network.servers:
+            if one != way[1]:  # one switch is between both and the rest
+                ensemble.cut(way[1], one)
+                cluster.network.cut(worker.process.host, one)
 
     def heal() -> None:
         nonlocal is_over
         is_over = True
-        ensemble.heal(*way)
+        for one in cluster.network.servers:
+            ensemble.heal(way[1], one)
+        cluster.network.heal(worker.process.host)
 
     (ensemble.stall if world.faults() < 0.7 else ensemble.cut)(*way)
     world.at(stall_s, lambda: ensemble.heal(*way))

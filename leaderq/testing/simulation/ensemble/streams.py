@@ -50,8 +50,10 @@ class Stream:
         self._is_cut = False
         overtaken, self._overtaken = self._overtaken, deque()
         held, self._held = self._held, deque()
-        for arrival in overtaken:
-            self._put("again", arrival)
+        # In front of what is under way still: each timer takes the first.
+        self._under_way.extendleft(reversed(overtaken))
+        for _ in overtaken:
+            self._time("again")
         for what, arrival in held:
             self._put(what, arrival)
 
@@ -59,9 +61,12 @@ class Stream:
         if self._is_cut:  # all that is under way was sent before
             self._held.append((what, arrival))
             return
+        self._under_way.append(arrival)
+        self._time(what)
+
+    def _time(self, what: str) -> None:
         now_s = self._settings.now()
         self._last_due_s = max(self._last_due_s, now_s + self._settings.delay(what))
-        self._under_way.append(arrival)
         self._settings.at(self._last_due_s - now_s, self._arrive)
 
     def _arrive(self) -> None:
