@@ -56,6 +56,7 @@ class Campaign:
         inbox: Callable[[Input | Request], None],
         publish: Callable[[Event], None],
         won: Callable[[OpenTerm], None],
+        ending: Callable[[OpenTerm], None],
     ) -> None:
         self.role = Role.IDLE
         self.tenure: Tenure | None = None
@@ -67,6 +68,7 @@ class Campaign:
         self._inbox = inbox
         self._publish = publish
         self._won = won
+        self._ending = ending
         self._decoder = WishesDecoder(layout.control)
         self._enlistment = Enlistment(
             session, layout, candidate, self._decoder, changed=lambda: inbox(Input.CHANGED)
@@ -171,6 +173,8 @@ class Campaign:
             term.wind_up(reason)
             if reason.deposes:
                 self._enlistment.take_new_mark()
+            # Not by the event: an observer that fails, or blocks, must not keep it from being done.
+            self._ending(term)
             self._publish(TermEnding(self._career, self._id, term.number, term.reason or reason))
 
     def _release(self) -> Input:

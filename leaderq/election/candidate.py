@@ -47,13 +47,14 @@ class Candidate:
 
     ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; ``id`` is
     shown to operators and must differ between candidates; ``root`` is the parent znode of all
-    careers. Events are logged as ``leaderq.events``. A term is won with :meth:`stand` and
+    careers. Events are logged as ``leaderq.events``. ``ending(term)`` is called when a term begins to
+    end, on a thread that must not be blocked. A term is won with :meth:`stand` and
     :meth:`await_term`, and must be released with :meth:`conclude` once no code works on it any
     more, however it ended: until then nobody else is let in after a planned end.
 
     Guarantees: at no instant do two candidates of one ensemble hold a term that passes ``check()``,
-    whatever the network, processes and sessions do, as long as their clocks run at rates within a
-    few per cent of each other. Not guaranteed: that there is a leader: without a quorum there is
+    whatever the network, processes, servers and sessions do, as long as their clocks run at rates
+    within 4 % of each other. Not guaranteed: that there is a leader: without a quorum there is
     none.
     """
 
@@ -65,6 +66,7 @@ class Candidate:
         id: str,
         root: str = "/leaderq",
         events: EventBus | None = None,
+        ending: Callable[[OpenTerm], None] = lambda _term: None,
     ) -> None:
         self.session = as_session(session)
         self.career = career
@@ -80,6 +82,7 @@ class Candidate:
             inbox=self._inbox.put,
             publish=self._events.publish,
             won=self._has_won,
+            ending=ending,
         )
         # guards the following, and is notified after each signal
         self._changed = primitives.Condition()

@@ -24,7 +24,7 @@ from leaderq import clock, host
 from leaderq.config import Settings, new_candidate_id
 from leaderq.election import Candidate, EndDetails
 from leaderq.errors import Deposed, NotElected, SessionClosed, WouldDeadlock, told
-from leaderq.events import CoolingOff, EventBus, Stage, StageBegan, TermEnding
+from leaderq.events import CoolingOff, EventBus, Stage, StageBegan
 from leaderq.running.supervision import CoolOff, after_term
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads import Retry, primitives
@@ -152,7 +152,12 @@ class _Standing:
         self._career, self._id = str(settings.career), settings.id
         self._events = EventBus() if events is None else events
         self._candidate = Candidate(
-            session, self._career, id=self._id, root=settings.root, events=self._events
+            session,
+            self._career,
+            id=self._id,
+            root=settings.root,
+            events=self._events,
+            ending=self._ending,
         )
         self._record = CoolOff()
         self._term: OpenTerm | None = None
@@ -173,7 +178,6 @@ class _Standing:
         self._places.add(place)
         self._forget = [
             lambda: self._places.discard(place),
-            self._events.subscribe(TermEnding, self._ending),
             lambda: self._session.remove_listener(self._session_changed),
         ]
         self._session.add_listener(self._session_changed)
@@ -248,9 +252,8 @@ class _Standing:
         self._candidate.announce(term, stage)
         self._events.publish(StageBegan(self._career, self._id, term.number, stage))
 
-    def _ending(self, event: TermEnding) -> None:
-        term = self._term
-        if term is not None and (event.candidate, event.term) == (self._id, term.number):
+    def _ending(self, term: OpenTerm) -> None:
+        if term is self._term:
             self._say(term, Stage.HANDOVER)
 
     def _session_changed(self, state: SessionState) -> None:

@@ -32,7 +32,7 @@ from leaderq.career import ILeaderCareer, LeaderCareer, career_name, check_caree
 from leaderq.config import Settings
 from leaderq.election import Candidate, EndDetails
 from leaderq.errors import CareerFailed, LeaderqError, told
-from leaderq.events import BudgetMissed, CoolingOff, EventBus, Stage, TermEnding
+from leaderq.events import BudgetMissed, CoolingOff, EventBus, Stage
 from leaderq.exits import ExitCode
 from leaderq.observability.health import RunnerState
 from leaderq.running.descendants import StartedInTerm
@@ -88,6 +88,7 @@ class Runner:
             id=self.candidate_id,
             root=self.settings.root,
             events=self.events,
+            ending=self._term_ending,
         )
         self._guardian = guardian
         self._leave = leave
@@ -114,7 +115,6 @@ class Runner:
         Raises :class:`CareerFailed`, or the ``LeaderqError`` itself, when ``prepare`` or ``retire``
         raised, or the career failed in the term in which it finished.
         """
-        unsubscribe = self.events.subscribe(TermEnding, self._term_ending)
         if self._guardian is not None:
             self._guardian.attach(
                 self._session,
@@ -132,7 +132,6 @@ class Runner:
             while (missed := self._budgets.next_missed()) is not None:
                 self._budget_missed(missed)
         finally:
-            unsubscribe()
             self._stopper.stop(0)
         thread.join()
         if self._failure is not None:
@@ -192,12 +191,12 @@ class Runner:
         elif self._leave is not None:
             self._leave(ExitCode.HANDOVER_MISSED)
 
-    def _term_ending(self, event: TermEnding) -> None:
+    def _term_ending(self, term: OpenTerm) -> None:
         """On the candidate's thread: time the hand-over, and abandon the unit if it is atomic."""
-        stages, term = self._stages, self._term
-        if stages is not None and term is not None and term.number == event.term:
+        stages = self._stages
+        if stages is not None and term is self._term:
             self._time_hand_over(term)
-            if event.reason not in (Reason.RESIGNED, Reason.FINISHED):  # by the unit itself
+            if term.reason not in (Reason.RESIGNED, Reason.FINISHED):  # by the unit itself
                 stages.abandon()
         if self._guardian is not None:
             self._guardian.report()

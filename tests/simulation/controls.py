@@ -28,7 +28,7 @@ from leaderq.zookeeper import Check
 from leaderq.zookeeper.proof import Proof, Shares
 from leaderq.zookeeper.pulse import Pulse
 from simulation.control import NegativeControl, patched
-from simulation.elections import ElectionLife, lead
+from simulation.elections import CUT_OFF, ElectionLife, lead
 
 _of = partial(NegativeControl, lead=lead, make=ElectionLife)
 
@@ -87,10 +87,9 @@ def _any_acknowledged_write(self: Pulse) -> Any:
 def _released_before_the_code_has_returned() -> Iterator[None]:
     real = Runner._term_ending
 
-    def ending(self: Runner, event: Any) -> None:
-        real(self, event)
-        term = self._term
-        if term is not None:
+    def ending(self: Runner, term: Any) -> None:
+        real(self, term)
+        if term is self._term:
             self._candidate.step_down(term.reason, term=term)
             node = self._candidate._campaign.tenure
             if node is not None:
@@ -173,12 +172,6 @@ def _blind_term() -> Iterator[None]:
 
 
 _ALONE = {"has_guardian": False, "polite": True}
-CUT_SERVERS = {
-    "servers": 3,
-    "ticks": 3,
-    "faults": 3,
-    "kinds": (*[Kind.STALL_AND_CUT] * 6, Kind.CUT_SERVERS, Kind.FREEZE_HEAD, Kind.FREEZE_SERVER),
-}
 _UNWATCHED = {"has_guardian": False, "fenced_only": True}
 
 CONTROLS = (
@@ -209,8 +202,8 @@ CONTROLS = (
     _of(
         "an acknowledged write is taken for a proof",
         patched(Pulse, "prove", _any_acknowledged_write),
-        seed=442,
-        life=CUT_SERVERS,
+        seed=11,
+        life={**CUT_OFF, "ticks": 6, "kinds": (Kind.STALL_AND_CUT,)},
     ),
     _of("whoever is in front does not matter", _nobody_in_front_matters, seed=0),
     _of("the guardian spares a worker that is overdue", _guardian_spares, seed=218),

@@ -53,6 +53,21 @@ class ElectionLife:
     """The faults to draw from; by default all that a simulation knows."""
 
 
+CUT_OFF: dict[str, Any] = {
+    "servers": 3,
+    "busy": True,
+    "faults": 6,
+    "kinds": (
+        *[Kind.STALL_AND_CUT] * 6,
+        Kind.CUT_SERVERS,
+        Kind.FREEZE_HEAD,
+        Kind.FREEZE_SERVER,
+        Kind.BLACK_HOLE,
+    ),
+}
+"""A life in which servers are cut off from each other."""
+
+
 class RudeCareer(LeaderCareer):
     """Acts without looking at its term, for as long as it likes; and writes what it does."""
 

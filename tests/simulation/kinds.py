@@ -21,6 +21,13 @@ def _elections(**life: Any) -> Lead:
     return lead_one
 
 
+def _cut_off(seed: int) -> LifeVerdict:
+    """The servers are stalled, cut off from each other and paused, with ticks of T/3 to T/12."""
+    from simulation.elections import CUT_OFF, ElectionLife, lead
+
+    return lead(ElectionLife(seed, ticks=(3, 6, 12)[seed % 3], **CUT_OFF))
+
+
 def _drains(store: str) -> Lead:
     """Every fifth is one of deposed leaders that do not know it."""
 
@@ -46,6 +53,7 @@ KINDS: dict[str, Lead] = {
     "elections of polite careers": _elections(polite=True, faults=8),
     "elections without guardians": _elections(polite=True, has_guardian=False, faults=8),
     "elections on three servers": _elections(servers=3, faults=8),
+    "elections with servers that are cut off": _cut_off,
     "elections of rude careers that nobody watches": _elections(
         has_guardian=False, fenced_only=True, faults=8
     ),

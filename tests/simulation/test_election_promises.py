@@ -14,7 +14,7 @@ import pytest
 from leaderq import Deposed, LeaderCareer, clock
 from leaderq.election import Operator
 from leaderq.errors import LeaderqError, NotElected, SessionClosed, WouldDeadlock
-from leaderq.events import TermBegan, WorkPaused
+from leaderq.events import TermBegan, TermEnding, WorkPaused
 from leaderq.term import Reason, Term
 from leaderq.testing.simulation.cluster import SimulatedWorker
 from leaderq.zookeeper import SessionState, SetData
@@ -149,6 +149,22 @@ def test_a_deposed_leader_has_an_eighth_of_its_time_out_whatever_the_budget(s: S
     s.take(*s.line())
     s.until(lambda: not process.alive, within_s=2.0)
     assert [line for line in s.world.lines() if "stage=hand-over budget_s=0.75" in line]
+
+
+class Observed(Slow):
+    """Whoever observes the end of its term never comes back from it."""
+
+    def prepare(self) -> None:
+        self.events.subscribe(TermEnding, lambda _event: clock.sleep(1000.0))
+
+
+@scene(3)
+def test_an_observer_that_blocks_keeps_no_budget_from_beginning(s: Scene) -> None:
+    a, b = workers(s, "ab", Observed, handover_budget_s=1.0)
+    s.ask(lambda beside: Operator(beside, "c").step_down())
+    s.until(lambda: not a.process.alive, within_s=2.0)
+    s.until(lambda: seen(s, "unit", "b"), within_s=1.0)
+    assert b.process.alive
 
 
 @scene()

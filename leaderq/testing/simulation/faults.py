@@ -197,7 +197,10 @@ def _stall_and_cut(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callab
     if way is None:
         return _nothing
     world, ensemble = cluster.world, cluster.ensemble
-    stall_s = cluster.timeout_s * (0.3 + 0.4 * world.faults())
+    narrow = world.faults() < 0.6  # around the longest silence that a lease survives
+    stall_s = cluster.timeout_s * (
+        (0.45 if narrow else 0.1) + (0.25 if narrow else 0.7) * world.faults()
+    )
     # Mostly among the messages that follow: an acknowledgement is heard, and what it rests on not.
     gap_s = world.faults() * (0.002 if world.faults() < 0.8 else 0.7 * cluster.tick_s)
     is_over = False
