@@ -235,6 +235,9 @@ class Settings:
     settle_s: float = setting(
         0.0, kinds.seconds(0, 86400), _TERM,
         "pause before leading after a term that ended uncleanly")
+    strict: bool = setting(
+        False, kinds.SWITCH, _TERM,
+        "after a term that ended uncleanly, wait half a session time-out before leading")
     cool_off_s: float = setting(
         1.0, kinds.seconds(0, 86400), _TERM, "pause before standing again after a failed term")
     max_failures: int = setting(

@@ -47,8 +47,8 @@ class Candidate:
 
     ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; ``id`` is
     shown to operators and must differ between candidates; ``root`` is the parent znode of all
-    careers. Events are logged as ``leaderq.events``. ``ending(term)`` is called when a term begins to
-    end, on a thread that must not be blocked. A term is won with :meth:`stand` and
+    careers. Events are logged as ``leaderq.events``. ``ending(term)`` is called when a term begins
+    to end, on a thread that must not be blocked. A term is won with :meth:`stand` and
     :meth:`await_term`, and must be released with :meth:`conclude` once no code works on it any
     more, however it ended: until then nobody else is let in after a planned end.
 

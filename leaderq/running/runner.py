@@ -283,15 +283,17 @@ class Runner:
             self._guardian.watch_term(term, self.settings.handover_budget_s)
             # Of several careers nobody can tell which of them has started a process.
             started = None if self._guardian.is_shared else StartedInTerm(self._guardian.pid)
+        strict_s = self._session.shares.strict_s if self.settings.strict else 0.0
         stages = StageRunner(
             self._career,
             term,
             budgets=self._budgets,
             inaugurate_budget_s=self.settings.inaugurate_budget_s,
-            settle_s=self.settings.settle_s,
+            settle_s=max(self.settings.settle_s, strict_s),
             events=self.events,
             tell_stage=lambda stage: self._tell_stage(term, stage),
             step_down=lambda: self._candidate.step_down(Reason.FAILED, term=term),
+            is_heard_out=lambda: self._session.is_heard_out,
         )
         stages.units = self._units
         self._budgets.open_term(term)

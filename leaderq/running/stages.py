@@ -30,13 +30,16 @@ from leaderq.threads import primitives
 log = logging.getLogger(__name__)
 
 _PAUSED_LOOK_S = 0.02
+_UNREAD_LOOK_S = 0.001
 
 
 class StageRunner:
     """Serves one term of ``career``.
 
     ``tell_stage`` publishes a stage to observers. ``step_down`` winds the term up because the
-    career failed. Not thread-safe, except for :meth:`abandon`.
+    career failed. ``is_heard_out``: whether nothing that ZooKeeper has said waits to be read; no
+    unit begins before, because a host that stood still with its clocks learns of it only so. Not
+    thread-safe, except for :meth:`abandon`.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class StageRunner:
         events: EventBus,
         tell_stage: Callable[[Stage], None],
         step_down: Callable[[], None],
+        is_heard_out: Callable[[], bool],
     ) -> None:
         self._career = career
         self._term = term
@@ -60,6 +64,7 @@ class StageRunner:
         self._events = events
         self._tell_stage = tell_stage
         self._step_down = step_down
+        self._is_heard_out = is_heard_out
         self._unit = AbandonableUnit()
         self._error: CareerFailed | None = None
         self.units = 0
@@ -117,6 +122,8 @@ class StageRunner:
         while not self._term.ending.is_set() and self._error is None:
             if self._term.paused:
                 self._term.wait(_PAUSED_LOOK_S)
+            elif not self._is_heard_out():
+                self._term.wait(_UNREAD_LOOK_S)
             else:
                 self._unit.run(lambda: self._call(Stage.EXECUTION, self._career.execute))
                 self.units += 1

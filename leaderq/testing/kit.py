@@ -171,6 +171,7 @@ def drive(
         budgets=Budgets(),
         inaugurate_budget_s=_LONG_S,
         settle_s=0.0,
+        is_heard_out=lambda: True,
         events=EventBus(),
         tell_stage=lambda _stage: None,
         step_down=lambda: None,

@@ -148,6 +148,11 @@ class Client(KazooClient):
         return self.connection.echoes
 
     @property
+    def has_unread(self) -> bool:
+        """Whether something has come from the server that was not read yet."""
+        return self.connection.has_unread()
+
+    @property
     def attempts(self) -> int:
         """Grows with every attempt to connect."""
         return self.connection.attempts

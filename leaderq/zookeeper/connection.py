@@ -433,6 +433,15 @@ class ServerConnection(ConnectionHandler):
 
     # -- from any thread ---------------------------------------------------------------------------
 
+    def has_unread(self) -> bool:
+        """Whether something has come that the loop has not read yet, such as the server's farewell
+        to a host that stood still with its clocks."""
+        sock = private_api.server_socket(self)
+        try:
+            return sock is not None and bool(self.handler.select([sock], [], [], 0)[0])
+        except (OSError, ValueError):  # it is being closed
+            return True
+
     def drop(self) -> None:
         """Break the connection; the loop notices, and connects again with the same session."""
         sock = private_api.server_socket(self)

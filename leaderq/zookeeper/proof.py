@@ -93,6 +93,12 @@ class Shares:
         return self.gone_s - self.trusted_s
 
     @property
+    def strict_s(self) -> float:
+        """How long a leader waits after an unclean end that wants more than the proof: as if clocks
+        ran at rates that differ by half."""
+        return self.timeout_s / 2
+
+    @property
     def grace_s(self) -> float:
         """The step in which the guardian intervenes."""
         return self.timeout_s / 24

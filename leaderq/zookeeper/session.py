@@ -199,6 +199,11 @@ class Session(Requests):
         """The last state heard of."""
         return self._state
 
+    @property
+    def is_heard_out(self) -> bool:
+        """Whether there is a connection on which nothing waits to be read. Cheap; asks nobody."""
+        return self._state is SessionState.CONNECTED and not self._client.has_unread
+
     def add_listener(self, listener: Listener) -> None:
         """Call ``listener(state)`` at every change of state, on a thread that must not be blocked:
         set an event, and return; wait for no request. One that raises is logged, and stays."""

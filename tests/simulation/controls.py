@@ -27,7 +27,7 @@ from leaderq.threads import primitives
 from leaderq.zookeeper import Check
 from leaderq.zookeeper.proof import Proof, Shares
 from leaderq.zookeeper.pulse import Pulse
-from simulation.control import NegativeControl, patched
+from simulation.control import NegativeControl, patched, together
 from simulation.elections import CUT_OFF, ElectionLife, lead
 
 _of = partial(NegativeControl, lead=lead, make=ElectionLife)
@@ -206,7 +206,11 @@ CONTROLS = (
         life={**CUT_OFF, "ticks": 6, "kinds": (Kind.STALL_AND_CUT,)},
     ),
     _of("whoever is in front does not matter", _nobody_in_front_matters, seed=0),
-    _of("the guardian spares a worker that is overdue", _guardian_spares, seed=218),
+    _of(
+        "neither the guardian nor the worker itself ends what is overdue",
+        together(_guardian_spares, patched(Shares, "handover_s", property(_ends_late))),
+        seed=25,
+    ),
     _of("a claim does not count the term", _claims_ignore_the_record, seed=0),
     _of("nobody looks again at who is in front", _nobody_looks_again, seed=201),
     _of(

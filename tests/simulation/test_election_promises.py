@@ -517,6 +517,21 @@ def test_a_first_lease_behind_a_follower_that_is_lost_has_the_margin_of_the_guar
     assert min(margins) > 0.0
 
 
+@scene(40)
+def test_a_host_paused_with_its_clock_begins_no_unit_once_its_server_has_hung_up(s: Scene) -> None:
+    a, _ = workers(s, "ab")
+    s.run(1.0)
+    paused = [a.process, a.guardian.process]
+    for one in paused:
+        one.freeze_with_clock()
+    s.until(lambda: seen(s, "unit", "b"), within_s=20.0)
+    thawed_s = s.now_s
+    for one in paused:
+        one.thaw()
+    s.run(1.0)
+    assert not seen(s, "unit", "a", thawed_s)
+
+
 def test_known_a_host_paused_with_its_clock_works_on_for_the_rest_of_its_lease() -> None:
     """1.3: only fenced writes are refused; no user of Python can see such a pause."""
 

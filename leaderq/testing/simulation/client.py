@@ -192,6 +192,10 @@ class SimulatedClient:
         return self.live.is_set()
 
     @property
+    def has_unread(self) -> bool:
+        return not self.inbox.empty()
+
+    @property
     def credentials(self) -> Credentials | None:
         return self._session
 

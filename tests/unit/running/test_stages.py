@@ -45,7 +45,7 @@ class Diary(LeaderCareer):
         self._do("handOver", term)
 
 
-def serve(career, term, *, settle_s=0.0, step_down=lambda: None):
+def serve(career, term, *, settle_s=0.0, step_down=lambda: None, is_heard_out=lambda: True):
     events: list[Event] = []
     bus = EventBus()
     bus.subscribe(Event, events.append)
@@ -61,6 +61,7 @@ def serve(career, term, *, settle_s=0.0, step_down=lambda: None):
         events=bus,
         tell_stage=stages.append,
         step_down=step_down,
+        is_heard_out=is_heard_out,
     )
     return service.serve(), events, stages
 
@@ -158,6 +159,13 @@ def test_after_an_unclean_end_the_settle_time_is_waited_out_unless_the_term_ends
     serve(career, term, settle_s=600)
     ender.join()
     assert career.calls == ["handOver"]
+
+
+def test_no_unit_begins_while_something_waits_to_be_read():
+    heard = iter([False, False, True])
+    career = Diary(execute=lambda term: term.wind_up(Reason.STEP_DOWN))
+    serve(career, open_term(), is_heard_out=lambda: next(heard))
+    assert (career.calls, list(heard)) == (["inaugurate", "execute", "handOver"], [])
 
 
 def test_a_clean_end_never_waits():
