@@ -12,9 +12,9 @@ under one lock. A service that compares first and acts later lets an older term 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from leaderq.errors import ConfigurationError
 from leaderq.fencing.fencing_token import FencingToken, TermLike, refused, token_text
@@ -59,6 +59,12 @@ class Judgement(NamedTuple):
         return {} if self.is_accepted or self.newest is None else term_header(self.newest)
 
 
+class Headers(Protocol):
+    """The headers of an answer: a mapping, or what ``http.client`` has."""
+
+    def items(self) -> Iterable[tuple[str, Any]]: ...
+
+
 def term_header(term: TermLike) -> dict[str, str]:
     """The header to send with each request: its name and its value.
 
@@ -90,7 +96,7 @@ def judge_header(value: str | None, newest: FencingToken | None) -> Judgement:
 
 
 def check_response(
-    term: TermLike, status: int, headers: Mapping[str, str], *, where: str = "the service"
+    term: TermLike, status: int, headers: Headers, *, where: str = "the service"
 ) -> None:
     """Return unless the answer to a request says that a newer term has written.
 

@@ -4,17 +4,17 @@ fence, or not in one step, is told what it let through.
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from object_store import Bucket, ClientError
 
 from leaderq.errors import ConfigurationError, Deposed, Reason
 from leaderq.fencing import (
@@ -135,63 +135,30 @@ def test_a_fence_that_is_committed_before_the_write_is_found_out(tmp_path: Path)
     assert WriteOrder.AFTER not in problems
 
 
-# -- S3, as it answers conditional puts
-
-
-class Refused(Exception):
-    def __init__(self, status: int) -> None:
-        self.status = status
-
-
-class Bucket:
-    """Objects whose ETag is the digest of their bytes, as in S3."""
-
-    def __init__(self, *, ignores_conditions: bool = False) -> None:
-        self._objects: dict[str, tuple[bytes, Mapping[str, str]]] = {}
-        self._lock = threading.Lock()
-        self._ignores = ignores_conditions
-
-    def head(self, key: str) -> dict[str, Any] | None:
-        with self._lock:
-            return self._head(key)
-
-    def _head(self, key: str) -> dict[str, Any] | None:
-        if key not in self._objects:
-            return None
-        body, metadata = self._objects[key]
-        return {"ETag": f'"{hashlib.md5(body).hexdigest()}"', "Metadata": metadata}
-
-    def put(self, key: str, body: bytes, **given: Any) -> None:
-        with self._lock:
-            found = self._head(key)
-            holds = found and found["ETag"] == given.get("IfMatch")
-            if "IfNoneMatch" in given:
-                holds = found is None
-            if not holds and not self._ignores:
-                raise Refused(412)
-            self._objects[key] = body, given["Metadata"]
-
-    def body(self, key: str) -> bytes:
-        return self._objects[key][0]
+# -- objects in S3
 
 
 def objects(bucket: Bucket, *, names_its_term: bool = True) -> tuple[Any, Any]:
+    def condition(key: str, term: FencingToken) -> dict[str, Any]:
+        try:
+            return conditional_put(term, bucket.head_object(Key=key))
+        except ClientError:
+            return conditional_put(term, None)
+
     @contextmanager
     def write(key: str, term: FencingToken, value: str) -> Iterator[None]:
-        head = bucket.head(key)
-        condition = conditional_put(term, head)
+        holds = condition(key, term)
         yield
-        first = f"{term.number} " if names_its_term else ""
+        body = f"{term.number if names_its_term else ''}|{value}".encode()
         while True:
             try:
-                bucket.put(key, f"{first}|{value}".encode(), **condition)
-                return
-            except Refused as exc:
-                assert read_again(exc.status)
-                condition = conditional_put(term, bucket.head(key))
+                return bucket.put_object(Key=key, Body=body, **holds)
+            except ClientError as exc:
+                assert read_again(exc.response["ResponseMetadata"]["HTTPStatusCode"])
+                holds = condition(key, term)
 
-    def read(key: str) -> str | None:
-        return None if bucket.head(key) is None else bucket.body(key).decode().partition("|")[2]
+    def read(key: str) -> str:
+        return bucket.objects.get(key, (b"", {}))[0].decode().partition("|")[2]
 
     return write, read
 
@@ -239,7 +206,7 @@ def service(lock: Callable[[], Any]) -> Iterator[tuple[Any, Any]]:
             with closing(http.client.HTTPConnection(*server.server_address[:2], timeout=20)) as to:
                 to.request("PUT", f"/{path}", value, term_header(term))
                 with to.getresponse() as answer:
-                    check_response(term, answer.status, dict(answer.headers))
+                    check_response(term, answer.status, answer.headers)
                     assert answer.status == 200
 
         yield write, lambda path: stored.get(f"/{path}", (None, None))[1]
