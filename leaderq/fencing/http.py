@@ -86,11 +86,9 @@ def judge_header(value: str | None, newest: FencingToken | None) -> Judgement:
         token = FencingToken.read(value)
     except ConfigurationError:
         return Judgement(Ruling.UNREADABLE, newest)
-    if newest is None or newest == token:
-        return Judgement(Ruling.ACCEPTED, token)
-    if newest.career != token.career:
+    if newest is not None and newest.career != token.career:
         return Judgement(Ruling.OTHER_CAREER, newest)
-    if newest.number > token.number:
+    if newest is not None and newest.number > token.number:
         return Judgement(Ruling.OLDER, newest)
     return Judgement(Ruling.ACCEPTED, token)
 
@@ -107,7 +105,7 @@ def check_response(
     :raises Deposed: it says so. The term is over from now on.
     """
     value = next((text for name, text in headers.items() if name.lower() == HEADER.lower()), None)
-    if status != Ruling.OLDER.status or value is None:
+    if status != Ruling.OLDER.status:
         return
     try:
         newest = FencingToken.read(value)

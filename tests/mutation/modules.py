@@ -51,7 +51,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.fencing.fencing_token": _tests("fencing/test_fencing_token.py"),
     "leaderq.fencing.http": _tests("fencing/test_http_and_s3.py"),
     "leaderq.fencing.s3": _tests("fencing/test_http_and_s3.py"),
-    "leaderq.fencing.sql": _tests("fencing/test_sql_fence.py"),
     "leaderq.arguments": _tests("test_arguments.py"),
     "leaderq.config.kinds": _tests("config/test_kinds_of_values.py"),
 }

@@ -20,7 +20,7 @@ from leaderq.fencing import (
 )
 
 NINE, TEN = FencingToken("c", 9), FencingToken("c", 10)
-OTHER = FencingToken("other", 1)
+OTHER = FencingToken("other", 12)
 
 
 def test_the_header_of_a_term() -> None:
@@ -54,7 +54,7 @@ def test_what_a_service_says_and_stores(
 def test_a_leader_that_is_answered_with_a_newer_term_is_deposed() -> None:
     term = open_term(9)
     answer = judge_header('9;career="c"', TEN)
-    lower = {name.lower(): value for name, value in answer.headers.items()}
+    lower = {"age": "1"} | {name.lower(): value for name, value in answer.headers.items()}
     with pytest.raises(Deposed, match="https://bills has seen term 10") as refused:
         check_response(term, answer.ruling.status, lower, where="https://bills")
     assert refused.value.newest == 10
@@ -91,8 +91,9 @@ def test_an_object_that_is_not_there_is_put_only_if_nobody_creates_it() -> None:
 def test_an_object_of_this_or_an_older_term_or_of_none_is_put_only_if_it_is_unchanged(
     text: str | None,
 ) -> None:
-    put = conditional_put(TEN, head(text))
-    assert put == {"IfMatch": '"e"', "Metadata": {"leaderq-term": '10;career="c"'}}
+    put = conditional_put(TEN, head(text), metadata={"a": "b"})
+    assert put == {"IfMatch": '"e"', "Metadata": {"a": "b", "leaderq-term": '10;career="c"'}}
+    assert conditional_put(TEN, {"ETag": '"e"'})["IfMatch"] == '"e"'
 
 
 @pytest.mark.parametrize("name", ["leaderq-term", "Leaderq-Term"])
@@ -110,6 +111,7 @@ def test_an_object_of_a_newer_term_is_not_put(name: str) -> None:
         (head('1;career="other"'), "belongs to career 'other'"),
         (head("nonsense"), "'nonsense' is not a number and a career"),
         ({"Metadata": {}}, r"head has no ETag, but \['Metadata'\]"),
+        ({"ETag": 3}, "head has no ETag"),
         ({"ETag": ""}, "give what head_object returned"),
         ("head", "head='head': give Mapping"),
     ],

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -121,16 +122,36 @@ def test_what_is_not_a_connection_is_refused(given: object) -> None:
         FENCE.hold(given, token(1))
 
 
-def test_an_unknown_driver_and_an_asynchronous_one_are_told_what_to_do() -> None:
-    class Unknown:
-        def cursor(self) -> None: ...
+async def work() -> None: ...
 
-    class Asynchronous(Unknown):
-        async def commit(self) -> None: ...
 
-    for given in (Unknown(), Asynchronous()):
-        with pytest.raises(ConfigurationError, match=r"statement\(\) and\s+stored\(\)"):
-            FENCE.hold(given, token(1))
+@pytest.mark.parametrize(
+    ("methods", "told"),
+    [
+        ({}, "it is not known how"),
+        ({"commit": work}, "is asynchronous"),
+        ({"execute": work}, "is asynchronous"),
+    ],
+)
+def test_an_unknown_driver_and_an_asynchronous_one_are_told_what_to_do(
+    methods: Any, told: str
+) -> None:
+    given = SimpleNamespace(cursor=lambda: closing(None), **methods)
+    with pytest.raises(ConfigurationError, match=rf"{told}.* statement\(\) and stored\(\) return"):
+        FENCE.hold(given, token(1))
+
+
+@pytest.mark.parametrize("number", ["7", True, 0, -1, 2**63, None])
+def test_only_a_number_of_a_term_reaches_the_database(connect: Connect, number: Any) -> None:
+    term = SimpleNamespace(career="c", number=number)
+    connection = connect()
+    for write in (
+        lambda: FENCE.hold(connection, term),
+        lambda: ROWS.put(connection, term, {"name": "a"}),
+    ):
+        with pytest.raises(ConfigurationError, match="give the number of a term, 1 to 9223372036"):
+            write()
+    assert not connection.in_transaction
 
 
 @pytest.mark.parametrize("row", [None, ("c", 4)])
@@ -230,6 +251,26 @@ def test_a_row_of_a_key_alone_is_enough(connect: Connect) -> None:
     ROWS.put(connection, token(2), {"name": "a"})
     with pytest.raises(Deposed):
         ROWS.put(connection, token(1), {"name": "a"})
+
+
+@pytest.mark.parametrize("stored", ["", "INSERT INTO reports VALUES ('a', '', NULL)",
+                                    "INSERT INTO reports VALUES ('a', '', 8)"])  # fmt: skip
+def test_a_row_that_is_not_kept_is_not_taken_for_written(connect: Connect, stored: str) -> None:
+    connection = connect()
+    connection.execute(stored)
+    connection.execute("CREATE TRIGGER t BEFORE INSERT ON reports BEGIN SELECT RAISE(IGNORE); END")
+    with pytest.raises(ConfigurationError, match="does not keep what was written to it"):
+        ROWS.put(connection, token(9), {"name": "a"})
+
+
+def test_a_row_is_one_statement_with_each_column_once() -> None:
+    rows = FencedRows("s.t", key=["a", "b"], column="epoch")
+    assert rows.statement(token(7), {"a": 1, "c": 3, "b": 2}, "qmark") == (
+        "INSERT INTO s.t AS kept (a, b, c, epoch) VALUES (?, ?, ?, ?) ON CONFLICT (a, b) DO UPDATE"
+        " SET c = excluded.c, epoch = excluded.epoch WHERE COALESCE(kept.epoch, 0) <="
+        " excluded.epoch",
+        (1, 2, 3, 7),
+    )
 
 
 def test_a_row_without_its_key_or_with_a_term_of_its_own_is_refused(connect: Connect) -> None:
