@@ -50,9 +50,7 @@ CONNECT_FLOOR_S = 0.5
 
 def connect_limit_s(timeout_s: float, addresses: int) -> float:
     """How long one server may take for each step of connecting; all are tried within about T/3."""
-    return max(
-        CONNECT_FLOOR_S, min(CONNECT_CEILING_S, Shares(timeout_s).answer_s / max(1, addresses))
-    )
+    return max(CONNECT_FLOOR_S, min(CONNECT_CEILING_S, Shares(timeout_s).answer_s / max(1, addresses)))
 
 
 @dataclass(slots=True)
