@@ -59,7 +59,7 @@ class Judgement(NamedTuple):
         return {} if self.is_accepted or self.newest is None else term_header(self.newest)
 
 
-class Headers(Protocol):
+class AnswerHeaders(Protocol):
     """The headers of an answer: a mapping, or what ``http.client`` has."""
 
     def items(self) -> Iterable[tuple[str, Any]]: ...
@@ -94,7 +94,7 @@ def judge_header(value: str | None, newest: FencingToken | None) -> Judgement:
 
 
 def check_response(
-    term: TermLike, status: int, headers: Headers, *, where: str = "the service"
+    term: TermLike, status: int, headers: AnswerHeaders, *, where: str = "the service"
 ) -> None:
     """Return unless the answer to a request says that a newer term has written.
 

@@ -17,6 +17,7 @@ from leaderq.testing.fencing import WriteOrder
 FENCE = SqlFence("bills")
 NINE, TEN = FencingToken("c", 9), FencingToken("c", 10)
 QUICK: Any = {"threads": 2, "writes": 5, "blocked_after_s": 0.2}
+UNHURRIED = {**QUICK, "blocked_after_s": 1.0}
 LEVELS = ["read committed", "repeatable read", "serializable"]
 
 
@@ -92,7 +93,7 @@ def test_an_older_term_is_refused_or_blocked_in_every_order(
 
 
 def test_a_comparison_without_a_lock_is_found_out(connect: Callable[..., Any]) -> None:
-    report = check_fencing(*stores(connect, LEVELS[0], compared_without_a_lock), **QUICK)
+    report = check_fencing(*stores(connect, LEVELS[0], compared_without_a_lock), **UNHURRIED)
     assert {WriteOrder.FIRST_NEWER, WriteOrder.NEWER_OPEN} <= set(report.problems), report
 
 

@@ -236,7 +236,7 @@ def test_a_store_that_hangs_or_never_writes_is_told_and_waited_for_no_longer_tha
 
     report = check_fencing(hangs, lambda _: "older", timeout_s=0.05, blocked_after_s=0.01)
     assert "hangs: nothing for 0.05 s" in report.problems[WriteOrder.EQUAL]
-    report = check_fencing(fails, lambda _: None, timeout_s=0.5, blocked_after_s=0.01)
+    report = check_fencing(fails, lambda _: None, timeout_s=2, blocked_after_s=0.01)
     assert "is not let in: OSError: no disk" in report.problems[WriteOrder.AFTER]
 
 
