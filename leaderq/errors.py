@@ -117,12 +117,19 @@ class CommandFailed(LeaderqError):
 
 
 class Deposed(LeaderqError):
-    """Work was attempted on a term that is over; ``term`` is its number."""
+    """Work was attempted on a term that is over; ``term`` is its number.
 
-    def __init__(self, *, term: int, reason: Reason) -> None:
+    ``newest``: the higher number that a store had seen, where a store refused it; else ``None``.
+    """
+
+    def __init__(
+        self, *, term: int, reason: Reason, newest: int | None = None, where: str = ""
+    ) -> None:
         self.term = term
         self.reason = reason
-        super().__init__(f"term {term} is over ({reason.sentence}); its work must stop")
+        self.newest = newest
+        detail = f": {where}" if where else ""
+        super().__init__(f"term {term} is over ({reason.sentence}); its work must stop{detail}")
 
 
 class ZooKeeperError(LeaderqError):

@@ -36,9 +36,9 @@ class Term:
     """What a career sees of its leadership.
 
     ``number`` is the fencing token: dense, and never lower than that of an earlier leader; store it
-    beside the data and refuse lower ones. ``id`` is unique for ever. ``unclean`` says that the term
-    before ended without a hand-over: its last unit of work may be half done. ``ending`` is a
-    :class:`threading.Event`, set as soon as the term should wind up.
+    beside the data and refuse lower ones (:mod:`leaderq.fencing`). ``id`` is unique for ever.
+    ``unclean`` says that the term before ended without a hand-over: its last unit of work may be
+    half done. ``ending`` is a :class:`threading.Event`, set as soon as the term should wind up.
 
     Guarantees: once :meth:`check` or :meth:`write` has raised :class:`Deposed` they always will; no
     write passes after another leader was inaugurated. Not guaranteed: that leadership still stands

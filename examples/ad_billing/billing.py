@@ -7,13 +7,12 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-from leaderq import Deposed, KafkaLeaderCareer, Term
+from leaderq import KafkaLeaderCareer, Term
 from leaderq.errors import ConfigurationError
 from leaderq.kafka import Record
-from leaderq.term import Reason
 
 from .clicks import parse
-from .ledger import Bill, Ledger, TermRefused
+from .ledger import Bill, Ledger
 from .prices import charge
 
 TOPIC = "clicks"
@@ -40,18 +39,11 @@ class AdBilling(KafkaLeaderCareer):
 
     def inaugurate(self, term: Term) -> None:
         """Shut the ledger for all leaders before this one."""
-        try:
-            self._ledger.take_office(term.number, term.candidate, term.check)
-        except TermRefused as exc:
-            raise Deposed(term=term.number, reason=Reason.FENCED) from exc
+        self._ledger.take_office(term)
 
     def handle(self, records: Sequence[Record], term: Term) -> None:
         """Bill one batch in one transaction."""
-        bills = [bill_for(record) for record in records]
-        try:
-            self._ledger.post(bills, term.number, term.candidate, term.check)
-        except TermRefused as exc:
-            raise Deposed(term=term.number, reason=Reason.FENCED) from exc
+        self._ledger.post([bill_for(record) for record in records], term)
 
     def retire(self) -> None:
         """Close what :meth:`prepare` opened."""

@@ -1,9 +1,9 @@
 """The ledger: what was billed, in which order, by whom and in which term, in a SQLite file.
 
-Who is authoritative: the row of table ``office``. It holds the newest term that has taken office
-here, and every transaction begins by comparing its own term with it, in the same transaction as the
-bills. So a leader that was deposed without noticing (it was frozen, say) cannot add anything: its
-transaction is refused as a whole.
+Who is authoritative: the row of table ``fences`` (:class:`leaderq.fencing.SqlFence`). It holds the
+newest term that has taken office here, and every transaction begins by comparing its own term with
+it, in the same transaction as the bills. So a leader that was deposed without noticing (it was
+frozen, say) cannot add anything: its transaction is refused as a whole.
 
 Why nothing is billed twice: a bill is stored together with the place of its record (topic,
 partition, offset), and that place is the primary key. If a batch is handed out again after a change
@@ -19,22 +19,25 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from leaderq import Term
+from leaderq.fencing import SqlFence
+
+FENCE = SqlFence("ledger", table="fences")
 LOCK_WAIT_S = 30.0
 _LOCK_SLICE_S = 0.2
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS office (
+_SCHEMA = f"""
+{FENCE.definition};
+CREATE TABLE IF NOT EXISTS deliveries (
     one         INTEGER PRIMARY KEY CHECK (one = 1),
-    term        INTEGER NOT NULL,
-    candidate   TEXT    NOT NULL,
     redelivered INTEGER NOT NULL DEFAULT 0
 );
-INSERT OR IGNORE INTO office (one, term, candidate) VALUES (1, 0, '');
+INSERT OR IGNORE INTO deliveries (one) VALUES (1);
 CREATE TABLE IF NOT EXISTS billed (
     topic     TEXT    NOT NULL,
     partition INTEGER NOT NULL,
@@ -77,16 +80,6 @@ class Bill(NamedTuple):
     charge: int
 
 
-class TermRefused(Exception):
-    """A newer term has taken office in this ledger; nothing was written."""
-
-    def __init__(self, term: int, newest: int, candidate: str) -> None:
-        super().__init__(
-            f"term {term} may not bill any more: term {newest} of {candidate!r} has taken office in"
-            " the ledger"
-        )
-
-
 class Ledger:
     """The ledger in ``path``, made if it is not there; for one thread. Raises ``sqlite3.Error`` if
     it cannot be opened.
@@ -110,32 +103,30 @@ class Ledger:
         # it still leads.
         self._connection.execute(f"PRAGMA busy_timeout = {int(_LOCK_SLICE_S * 1000)}")
 
-    def take_office(self, term: int, candidate: str, check: Callable[[], None]) -> None:
-        """Refuse all terms before ``term`` from now on. ``check`` and errors: see :meth:`post`."""
-        with self._transaction(term, candidate, check):
+    def take_office(self, term: Term) -> None:
+        """Refuse all terms before ``term`` from now on. Errors: see :meth:`post`."""
+        with self._transaction(term):
             pass
 
-    def post(
-        self, bills: Sequence[Bill], term: int, candidate: str, check: Callable[[], None]
-    ) -> int:
+    def post(self, bills: Sequence[Bill], term: Term) -> int:
         """Add ``bills`` in one transaction, in their order; return how many were new. On disk when
         it returns.
 
-        ``check`` is called while another process locks the ledger, and ends the wait by
-        raising. Raises :class:`TermRefused` if a newer term has taken office, ``sqlite3.Error`` if
-        the file cannot be written; nothing was added then.
+        While another process locks the ledger it waits, at most until the term is over. Raises
+        :class:`~leaderq.errors.Deposed` then, and if a newer term has taken office;
+        ``sqlite3.Error`` if the file cannot be written; nothing was added then.
         """
-        with self._transaction(term, candidate, check) as connection:
+        with self._transaction(term) as connection:
             now = time.time()
             before = connection.total_changes
             connection.executemany(
                 "INSERT INTO billed VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                [(*bill, term, candidate, now) for bill in bills],
+                [(*bill, term.number, term.candidate, now) for bill in bills],
             )
             added = connection.total_changes - before
             if added < len(bills):
                 connection.execute(
-                    "UPDATE office SET redelivered = redelivered + ?", (len(bills) - added,)
+                    "UPDATE deliveries SET redelivered = redelivered + ?", (len(bills) - added,)
                 )
         return added
 
@@ -144,13 +135,11 @@ class Ledger:
         self._connection.close()
 
     @contextmanager
-    def _transaction(
-        self, term: int, candidate: str, check: Callable[[], None]
-    ) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, term: Term) -> Iterator[sqlite3.Connection]:
         connection = self._connection
-        self._lock(check)
+        self._lock(term)
         try:
-            self._hold_office(term, candidate)
+            FENCE.hold(connection, term)
             yield connection
             connection.execute("COMMIT")
         except BaseException:
@@ -158,20 +147,10 @@ class Ledger:
                 connection.execute("ROLLBACK")
             raise
 
-    def _hold_office(self, term: int, candidate: str) -> None:
-        guarded = self._connection.execute(
-            "UPDATE office SET term = ?, candidate = ? WHERE term <= ?", (term, candidate, term)
-        )
-        if guarded.rowcount == 0:
-            newest, holder = self._connection.execute(
-                "SELECT term, candidate FROM office"
-            ).fetchone()
-            raise TermRefused(term, newest, holder)
-
-    def _lock(self, check: Callable[[], None]) -> None:
+    def _lock(self, term: Term) -> None:
         end = time.monotonic() + LOCK_WAIT_S
         while True:
-            check()
+            term.check()
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 return

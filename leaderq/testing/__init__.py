@@ -13,6 +13,8 @@ from leaderq.lazy import exported
 
 if TYPE_CHECKING:
     from leaderq.testing.fault_proxy import FaultProxy as FaultProxy
+    from leaderq.testing.fencing import FencingReport as FencingReport
+    from leaderq.testing.fencing import check_fencing as check_fencing
     from leaderq.testing.kafka_server import KafkaBroker as KafkaBroker
     from leaderq.testing.kafka_server import KafkaCluster as KafkaCluster
     from leaderq.testing.kit import Driven as Driven
@@ -29,6 +31,7 @@ __getattr__, __all__ = exported(
     __name__,
     {
         "fault_proxy": "FaultProxy",
+        "fencing": "FencingReport check_fencing",
         "kafka_server": "KafkaBroker KafkaCluster",
         "kit": "Driven FakeTerm drive records term",
         "provision": "ServerPair",

@@ -348,7 +348,7 @@ def _outcome(acts: Acts, records: int) -> Outcome:
     ledger = acts.stage.ledger
     entries = list(entries_of(ledger))
     with closing(reading(ledger)) as connection:
-        redelivered = connection.execute("SELECT redelivered FROM office").fetchone()[0]
+        redelivered = connection.execute("SELECT redelivered FROM deliveries").fetchone()[0]
     return Outcome(
         changes=acts.changes,
         billed=spans(entries),

@@ -27,30 +27,26 @@ are sent as statements; in SQLite ``BEGIN IMMEDIATE``, which waits for the write
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, Protocol
 
 from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
+from leaderq.fencing import FencingToken, ParamStyle
+from leaderq.fencing.fencing_token import judge
+from leaderq.fencing.sql import checked_table, is_in_transaction, is_sqlite, upsert, written
 from leaderq.kafka.record import Offset, Partition, Record, after, epoch_of
-from leaderq.term import OpenTerm, Reason, Term
+from leaderq.term import Term
 
 log = logging.getLogger(__name__)
-
-_TABLE_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$")
-_MARK = re.compile(r":([a-z_]+)")
 
 CREATE_TABLE = (
     "CREATE TABLE IF NOT EXISTS {table} (career VARCHAR(255) NOT NULL, topic VARCHAR(249) NOT NULL,"
     " partition INTEGER NOT NULL, next_offset BIGINT NOT NULL, leader_epoch INTEGER NOT NULL,"
     " term BIGINT NOT NULL, PRIMARY KEY (career, topic, partition))"
 )
-PUT_ROW = (
-    "INSERT INTO {table} AS kept (career, topic, partition, next_offset, leader_epoch, term)"
-    " VALUES (:career, :topic, :partition, :next_offset, :leader_epoch, :term)"
-    " ON CONFLICT (career, topic, partition) DO UPDATE SET next_offset = excluded.next_offset,"
-    " leader_epoch = excluded.leader_epoch, term = excluded.term WHERE kept.term <= excluded.term"
+PUT_ROW = upsert(
+    "{table}", key=["career", "topic", "partition"], values=["next_offset", "leader_epoch"]
 )
 ALL_OFFSETS = (
     "SELECT topic, partition, next_offset, leader_epoch FROM {table} WHERE career = :career"
@@ -60,6 +56,7 @@ ONE_OFFSET = (
     "SELECT next_offset FROM {table} WHERE career = :career AND topic = :topic AND partition ="
     " :partition"
 )
+ONE_TERM = ONE_OFFSET.replace("next_offset", "term")
 _TERM_ROW = Partition("", -1)
 
 
@@ -146,23 +143,18 @@ class DatabaseOffsets:
             self._execute(cursor, CREATE_TABLE)
 
     def _put(self, cursor: DatabaseCursor, term: Term, where: Partition, offset: int) -> None:
-        row = {"topic": where.topic, "partition": where.number}
-        row |= {"next_offset": int(offset), "leader_epoch": epoch_of(offset)}
-        # 0 rows: a newer term's row. -1: the driver cannot tell.
-        if self._execute(cursor, PUT_ROW, term=term.number, **row).rowcount != 0:
+        place = {"topic": where.topic, "partition": where.number}
+        row = {"next_offset": int(offset), "leader_epoch": epoch_of(offset), "term": term.number}
+        if self._execute(cursor, PUT_ROW, **place, **row).rowcount > 0:
             return
-        log.warning(
-            "table of offsets refuses a term that is not the newest, if ZooKeeper was set up again,"
-            " raise the floor of its term numbers table=%s career=%s term=%d",
-            *(self._table, self._career, term.number),
-        )
-        if isinstance(term, OpenTerm):
-            term.wind_up(Reason.FENCED)
-        raise Deposed(term=term.number, reason=Reason.FENCED)
+        # No row is changed: a newer term's. -1: the driver cannot tell; the row itself does.
+        (newest,) = self._execute(cursor, ONE_TERM, **place).fetchone()
+        judge(term, FencingToken(term.career, int(newest)), f"table {self._table}")
 
     def _execute(self, cursor: DatabaseCursor, statement: str, **values: Any) -> DatabaseCursor:
-        text = self._database.written(statement.replace("{table}", self._table))
-        cursor.execute(text, {"career": self._career, **values})
+        text = statement.replace("{table}", self._table)
+        style = self._database.style
+        cursor.execute(*written(text, style, {"career": self._career, **values}))
         return cursor
 
     @contextmanager
@@ -225,15 +217,15 @@ class Database:
         self._connection = connection
         return self._connection
 
-    def written(self, statement: str) -> str:
-        """``statement``, whose parameters are written ``:name``, as the driver wants it."""
-        return statement if self._is_sqlite() else _MARK.sub(r"%(\1)s", statement)
+    @property
+    def style(self) -> ParamStyle:
+        return ParamStyle.NAMED if is_sqlite(self.connection) else ParamStyle.PYFORMAT
 
     def renew(self) -> None:
         """Open the connection again, if we opened it; else end a transaction left open on it."""
         if self._connect is not None:
             self.close()
-        elif self._begin is None or self._is_in_transaction():
+        elif self._begin is None or is_in_transaction(self.connection):
             self._end("ROLLBACK")
 
     def close(self) -> None:
@@ -249,7 +241,7 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[DatabaseCursor]:
         """Begin, yield a cursor, and commit; roll back on any error."""
-        if self._begin is not None and self._is_in_transaction():
+        if self._begin is not None and is_in_transaction(self.connection):
             raise ConfigurationError(
                 "a transaction is open on the database connection already; commit or roll it back"
                 " before this one is begun"
@@ -265,7 +257,7 @@ class Database:
                 raise
 
     def check_still_open(self) -> None:
-        if self._is_in_transaction() is False:
+        if is_in_transaction(self.connection) is False:
             raise ConfigurationError(
                 "the transaction was committed or rolled back inside the 'with' block; leave that"
                 " to the block's end"
@@ -275,7 +267,7 @@ class Database:
     def _begin(self) -> str | None:
         """The statement that begins a transaction; ``None``: any first statement does."""
         autocommit = getattr(self.connection, "autocommit", None)
-        if self._is_sqlite():
+        if is_sqlite(self.connection):
             return None if autocommit is False else "BEGIN IMMEDIATE"
         return "BEGIN" if autocommit is True else None
 
@@ -294,28 +286,9 @@ class Database:
 
     def _abandon(self) -> None:
         try:
-            if self._begin is None or self._is_in_transaction() is not False:
+            if self._begin is None or is_in_transaction(self.connection) is not False:
                 self._end("ROLLBACK")
         except Exception as exc:  # noqa: BLE001  (the first error is the one to raise; the server rolls a lost session back itself)
             what = "database transaction not rolled back, its connection is given up error=%r"
             log.warning(what, exc)
             self.close()
-
-    def _is_in_transaction(self) -> bool | None:
-        """Whether a transaction is open; ``None`` where the driver cannot tell."""
-        if self._is_sqlite():
-            return bool(self.connection.in_transaction)
-        status = getattr(getattr(self.connection, "info", None), "transaction_status", None)
-        return None if status is None else int(status) != 0
-
-    def _is_sqlite(self) -> bool:
-        return any(base.__module__ == "sqlite3" for base in type(self.connection).__mro__)
-
-
-def checked_table(name: str) -> str:
-    if not _TABLE_NAME.match(name):
-        raise ConfigurationError(
-            f"{name!r} cannot be the table of offsets; use letters, digits and '_', such as"
-            " 'leaderq_offsets' or 'billing.offsets'"
-        )
-    return name

@@ -8,15 +8,19 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from following_readmes import Reader
+from object_store import Bucket
 from snippets import GIVEN, PAGES, commands, python
 
+from leaderq.errors import Deposed
 from leaderq.kafka.topics import create_topics, produce
-from leaderq.testing import KafkaBroker, ZooKeeperServer, eventually
+from leaderq.testing import KafkaBroker, ZooKeeperServer, eventually, term
 
 Read = Callable[[Path], Reader]
 SERVERS = "127.0.0.1:2181"
@@ -61,6 +65,45 @@ def test_a_queue_and_messages(
     assert run("dyno", python("dyno")[0], **{"timeout_s=30": "timeout_s=0", "pop(10,": "pop(1,"})[
         "allocated"
     ] == [b"seat 12"]
+
+
+def test_the_page_about_fencing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[dict[str, Any]] = [{} for _ in python("fencing")]
+    for snippet, found in zip(python("fencing"), names, strict=True):
+        exec(snippet, found)
+    database, column, client, service, s3, check = names
+    older, newer, bucket = term(1), term(2), Bucket()
+    monkeypatch.chdir(tmp_path)
+    with closing(sqlite3.connect("reports.sqlite3")) as connection, connection:
+        database["fence"].create_table(connection)
+        connection.execute("CREATE TABLE invoices (amount)")
+        connection.execute("CREATE TABLE reports (day PRIMARY KEY, text, term)")
+        answers: list[Any] = []
+
+        class Service:
+            def request(self, _method: str, path: str, what: bytes, headers: Any) -> None:
+                answers.append(service["receive"](path, headers["Leaderq-Term"], what))
+
+            def getresponse(self) -> Any:
+                status, headers = answers[-1]
+                return nullcontext(SimpleNamespace(status=status, headers=headers))
+
+        acts: list[Callable[[Any], None]] = [
+            lambda term: database["bill"](connection, term, 7),
+            lambda term: column["save"](connection, term, "today", "all is well"),
+            lambda term: client["order"](Service(), term, b"one"),
+            lambda term: s3["publish"](bucket, term, "all is well"),
+        ]
+        for act in acts:
+            for one in (older, newer):
+                act(one)
+            with pytest.raises(Deposed, match="has seen term 2"):
+                act(term(1))
+    assert [status for status, _ in answers] == [200, 200, 412]
+    with closing(sqlite3.connect("reports.sqlite3")) as connection, connection:
+        connection.execute("DROP TABLE reports")
+        connection.execute("CREATE TABLE reports (name, value)")
+    check["test_an_older_term_is_refused"]()
 
 
 def test_the_helpers(

@@ -16,7 +16,7 @@ from terms import open_term
 from leaderq.errors import AlreadyStored, ConfigurationError, ConnectionLost, Deposed, NoNode
 from leaderq.kafka.clients.consumer import ConsumerClient, KafkaAway
 from leaderq.kafka.record import Partition, Record
-from leaderq.kafka.stores.database_offsets import DatabaseOffsets, checked_table
+from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.kafka.stores.offset_store import ExternalOffsets, checked_offsets
 from leaderq.kafka.stores.zookeeper_offsets import TopicOffsets, ZooKeeperOffsets
 from leaderq.term import OpenTerm, Reason
@@ -309,6 +309,6 @@ def test_a_block_that_commits_by_itself_is_told_so(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "1t", "a b", "a;drop", "a.b.c", "a'", 'a"b"', "tä"])
 def test_a_table_name_that_would_need_quoting_is_refused_with_its_value(name: str) -> None:
-    with pytest.raises(ConfigurationError, match="table of offsets") as refused:
-        checked_table(name)
+    with pytest.raises(ConfigurationError, match="cannot be a table") as refused:
+        DatabaseOffsets(lambda: None, career="c", table=name)
     assert repr(name) in str(refused.value)

@@ -1,0 +1,278 @@
+"""The fence in SQLite: what is refused, in which kinds of connection, and what is not executed."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from terms import open_term
+
+from leaderq.errors import ConfigurationError, Deposed
+from leaderq.fencing import FencedRows, FencingToken, ParamStyle, SqlFence
+
+FENCE = SqlFence("bills")
+ROWS = FencedRows("reports", key="name")
+Connect = Callable[..., Any]
+
+
+def token(number: int, career: str = "c") -> FencingToken:
+    return FencingToken(career, number)
+
+
+@pytest.fixture
+def connect(tmp_path: Path) -> Iterator[Connect]:
+    opened = []
+
+    def connect(**options: Any) -> sqlite3.Connection:
+        opened.append(sqlite3.connect(tmp_path / "store", timeout=0.1, **options))
+        return opened[-1]
+
+    with closing(connect()) as connection, connection:
+        FENCE.create_table(connection)
+        FENCE.create_table(connection)
+        connection.execute("CREATE TABLE bills (amount)")
+        connection.execute("CREATE TABLE reports (name PRIMARY KEY, text, term BIGINT)")
+    yield connect
+    for one in opened:
+        one.close()
+
+
+def bills(connection: sqlite3.Connection) -> list[int]:
+    return [row["amount"] if isinstance(row, dict) else row[0]
+            for row in connection.execute("SELECT amount FROM bills")]  # fmt: skip
+
+
+def as_dict(cursor: sqlite3.Cursor, row: Any) -> dict[str, Any]:
+    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+
+
+@pytest.mark.parametrize("row_factory", [None, sqlite3.Row, as_dict])
+@pytest.mark.parametrize("through", ["connection", "cursor"])
+def test_an_older_term_is_refused_and_an_equal_one_is_not(
+    connect: Connect, row_factory: Any, through: str
+) -> None:
+    connection, term = connect(), open_term(9)
+    connection.row_factory = row_factory
+    given = connection if through == "connection" else connection.cursor()
+    for number in (9, 9, 10, 10):
+        with connection:
+            FENCE.hold(given, token(number))
+            connection.execute("INSERT INTO bills VALUES (?)", (number,))
+    with (
+        pytest.raises(Deposed, match="resource 'bills' in table leaderq_fences") as refused,
+        connection,
+    ):
+        connection.execute("INSERT INTO bills VALUES (99)")
+        FENCE.hold(given, term)
+    assert refused.value.newest == 10
+    with pytest.raises(Deposed):
+        term.check()
+    assert bills(connection) == [9, 9, 10, 10]
+
+
+def test_a_transaction_that_is_rolled_back_leaves_the_fence_as_it_was(connect: Connect) -> None:
+    connection = connect()
+    with pytest.raises(ZeroDivisionError), connection:
+        FENCE.hold(connection, token(2))
+        raise ZeroDivisionError
+    with connection:
+        FENCE.hold(connection, token(1))
+
+
+def test_a_resource_belongs_to_one_career(connect: Connect) -> None:
+    connection = connect()
+    FENCE.hold(connection, token(1))
+    with pytest.raises(ConfigurationError, match="belongs to career 'c'"):
+        FENCE.hold(connection, token(2, "other"))
+    SqlFence("others").hold(connection, token(2, "other"))
+
+
+@pytest.mark.parametrize("isolation_level", ["", "DEFERRED", "IMMEDIATE", "EXCLUSIVE"])
+def test_the_drivers_own_transaction_is_used_and_not_ended(
+    connect: Connect, isolation_level: str
+) -> None:
+    connection, other = connect(isolation_level=isolation_level), connect()
+    FENCE.hold(connection, token(1))
+    with pytest.raises(sqlite3.OperationalError, match="locked"):  # what the driver says passes
+        FENCE.hold(other, token(2))
+    connection.rollback()
+    FENCE.hold(other, token(2))
+
+
+def test_a_connection_that_commits_each_statement_is_refused_unless_a_transaction_was_begun(
+    connect: Connect,
+) -> None:
+    connection = connect(isolation_level=None)
+    with pytest.raises(ConfigurationError, match="begin a transaction first"):
+        FENCE.hold(connection, token(1))
+    connection.execute("BEGIN IMMEDIATE")
+    FENCE.hold(connection, token(1))
+    connection.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("given", [None, "file.sqlite3", 3, object(), lambda: None])
+def test_what_is_not_a_connection_is_refused(given: object) -> None:
+    with pytest.raises(ConfigurationError, match="is not a database connection"):
+        FENCE.hold(given, token(1))
+
+
+async def work() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("methods", "told"),
+    [
+        ({}, "it is not known how"),
+        ({"commit": work}, "is asynchronous"),
+        ({"execute": work}, "is asynchronous"),
+    ],
+)
+def test_an_unknown_driver_and_an_asynchronous_one_are_told_what_to_do(
+    methods: Any, told: str
+) -> None:
+    given = SimpleNamespace(cursor=lambda: closing(None), **methods)
+    with pytest.raises(ConfigurationError, match=rf"{told}.* statement\(\) and stored\(\) return"):
+        FENCE.hold(given, token(1))
+
+
+@pytest.mark.parametrize("number", ["7", True, 0, -1, 2**63, None])
+def test_only_a_number_of_a_term_reaches_the_database(connect: Connect, number: Any) -> None:
+    term = SimpleNamespace(career="c", number=number)
+    connection = connect()
+    for write in (
+        lambda: FENCE.hold(connection, term),
+        lambda: ROWS.put(connection, term, {"name": "a"}),
+    ):
+        with pytest.raises(ConfigurationError, match="give the number of a term, 1 to 9223372036"):
+            write()
+    assert not connection.in_transaction
+
+
+@pytest.mark.parametrize("row", [None, ("c", 4)])
+def test_a_table_that_keeps_nothing_lets_nothing_through(row: Any) -> None:
+    with pytest.raises(ConfigurationError, match="does not keep what was written"):
+        FENCE.judge(token(5), row)
+
+
+def test_a_trigger_that_drops_the_row_lets_nothing_through(connect: Connect) -> None:
+    connection = connect()
+    connection.execute(
+        "CREATE TRIGGER t BEFORE INSERT ON leaderq_fences BEGIN SELECT RAISE(IGNORE); END"
+    )
+    with pytest.raises(ConfigurationError, match="is there a trigger"):
+        FENCE.hold(connection, token(1))
+
+
+def test_the_statements_are_written_in_each_style() -> None:
+    texts = {style: FENCE.stored(style.value) for style in ParamStyle}
+    assert {style.name: text.text.rpartition("= ")[2] for style, text in texts.items()} == {
+        "QMARK": "?", "FORMAT": "%s", "NAMED": ":resource", "PYFORMAT": "%(resource)s",
+    }  # fmt: skip
+    assert texts[ParamStyle.QMARK].parameters == ("bills",)
+    assert texts[ParamStyle.NAMED].parameters == {"resource": "bills"}
+    assert FENCE.statement(token(7), "qmark").parameters == ("bills", "c", 7)
+    with pytest.raises(ConfigurationError, match="give one of 'qmark', 'format', 'named'"):
+        FENCE.stored("numeric")
+
+
+def test_the_statements_can_be_executed_by_hand_in_an_event_loop(connect: Connect) -> None:
+    async def hold(connection: Any, number: int) -> None:
+        run = asyncio.to_thread
+        await run(connection.execute, *FENCE.statement(token(number), "named"))
+        row = (await run(connection.execute, *FENCE.stored("named"))).fetchone()
+        FENCE.judge(token(number), row)
+
+    connection = connect(check_same_thread=False)
+    asyncio.run(hold(connection, 2))
+    with pytest.raises(Deposed):
+        asyncio.run(hold(connection, 1))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "a b", 'a"b', "a;DROP TABLE bills", "a.b.c", ".a", "1a", "täble", "a\n", None, 3, "a--"],
+)
+def test_a_name_that_could_be_more_than_a_name_is_refused(name: Any) -> None:
+    for make in (
+        lambda: SqlFence("r", table=name),
+        lambda: FencedRows(name, key="id"),
+        lambda: FencedRows("t", key="id", column=name),
+        lambda: FencedRows("t", key=[name]),
+        lambda: FencedRows("t", key="id").statement(token(1), {"id": 1, name: 2}, "named"),
+    ):
+        with pytest.raises(ConfigurationError, match="cannot be a"):
+            make()
+
+
+@pytest.mark.parametrize("resource", ["", None, 3, "a\0", "x" * 256])
+def test_a_resource_is_a_name(resource: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"resource=.*give a text of 1 to 255"):
+        SqlFence(resource)
+
+
+def test_a_resource_may_be_any_text_as_it_is_a_parameter(connect: Connect) -> None:
+    connection = connect()
+    fence = SqlFence("'; DROP TABLE bills; -- %s :term")
+    fence.hold(connection, token(2))
+    with pytest.raises(Deposed):
+        fence.hold(connection, token(1))
+    assert bills(connection) == []
+
+
+# -- a column beside the data
+
+
+def reports(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    return connection.execute("SELECT name, text, term FROM reports").fetchall()
+
+
+@pytest.mark.parametrize("isolation_level", ["", None])
+def test_a_row_is_written_unless_a_newer_term_has_written_it(
+    connect: Connect, isolation_level: str | None
+) -> None:
+    connection = connect(isolation_level=isolation_level)
+    connection.execute("INSERT INTO reports VALUES ('a', 'from before there were terms', NULL)")
+    for number, text in ((9, "x"), (9, "y"), (10, "z")):
+        ROWS.put(connection, token(number), {"name": "a", "text": text})
+    with pytest.raises(Deposed, match=r"row \['a'\] of table reports has seen term 10"):
+        ROWS.put(connection, token(9), {"text": "late", "name": "a"})
+    ROWS.put(connection, token(9), {"name": "b", "text": "its own fence"})
+    assert reports(connection) == [("a", "z", 10), ("b", "its own fence", 9)]
+
+
+def test_a_row_of_a_key_alone_is_enough(connect: Connect) -> None:
+    connection = connect()
+    ROWS.put(connection, token(2), {"name": "a"})
+    with pytest.raises(Deposed):
+        ROWS.put(connection, token(1), {"name": "a"})
+
+
+@pytest.mark.parametrize("stored", ["", "INSERT INTO reports VALUES ('a', '', NULL)",
+                                    "INSERT INTO reports VALUES ('a', '', 8)"])  # fmt: skip
+def test_a_row_that_is_not_kept_is_not_taken_for_written(connect: Connect, stored: str) -> None:
+    connection = connect()
+    connection.execute(stored)
+    connection.execute("CREATE TRIGGER t BEFORE INSERT ON reports BEGIN SELECT RAISE(IGNORE); END")
+    with pytest.raises(ConfigurationError, match="does not keep what was written to it"):
+        ROWS.put(connection, token(9), {"name": "a"})
+
+
+def test_a_row_is_one_statement_with_each_column_once() -> None:
+    rows = FencedRows("s.t", key=["a", "b"], column="epoch")
+    assert rows.statement(token(7), {"a": 1, "c": 3, "b": 2}, "qmark") == (
+        "INSERT INTO s.t AS kept (a, b, c, epoch) VALUES (?, ?, ?, ?) ON CONFLICT (a, b) DO UPDATE"
+        " SET c = excluded.c, epoch = excluded.epoch WHERE COALESCE(kept.epoch, 0) <="
+        " excluded.epoch",
+        (1, 2, 3, 7),
+    )
+
+
+def test_a_row_without_its_key_or_with_a_term_of_its_own_is_refused(connect: Connect) -> None:
+    with pytest.raises(ConfigurationError, match="row has no 'name'; row has 'term', which"):
+        ROWS.put(connect(), token(1), {"text": "x", "term": 4})

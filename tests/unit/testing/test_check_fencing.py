@@ -1,0 +1,245 @@
+"""The check of a store that compares terms: what we ship passes it, and each store that does not
+fence, or not in one step, is told what it let through.
+"""
+
+from __future__ import annotations
+
+import http.client
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from object_store import Bucket, ClientError
+
+from leaderq.errors import ConfigurationError, Deposed, Reason
+from leaderq.fencing import (
+    FencedRows,
+    FencingToken,
+    SqlFence,
+    check_response,
+    conditional_put,
+    judge_header,
+    read_again,
+    term_header,
+)
+from leaderq.testing import check_fencing
+from leaderq.testing.fencing import WriteOrder
+
+QUICK: Any = {"threads": 2, "writes": 3, "blocked_after_s": 0.2}
+# Where nobody waits for anybody: a write is done, or hangs.
+UNHURRIED = {**QUICK, "blocked_after_s": 10.0}
+LATE = {
+    WriteOrder.AFTER, WriteOrder.FIRST_OLDER, WriteOrder.OLDER_OPEN, WriteOrder.SAME_VALUE,
+}  # fmt: skip
+
+
+class Database:
+    """A register in SQLite; ``hold`` is what fences a transaction."""
+
+    def __init__(self, path: Path, hold: Callable[..., object] | None = None) -> None:
+        self._path = path / "store"
+        self._hold = hold or (lambda connection, name, term: SqlFence(name).hold(connection, term))
+        with closing(self._connection()) as connection, connection:
+            SqlFence("-").create_table(connection)
+            connection.execute("CREATE TABLE register (name PRIMARY KEY, value, term BIGINT)")
+
+    def _connection(self, **options: Any) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, timeout=30, **options)
+
+    @contextmanager
+    def write(self, name: str, term: FencingToken, value: str) -> Iterator[None]:
+        with closing(self._connection()) as connection, connection:
+            self._hold(connection, name, term)
+            connection.execute("INSERT OR REPLACE INTO register VALUES (?, ?, 0)", (name, value))
+            yield
+
+    def read(self, name: str) -> object:
+        with closing(self._connection()) as connection:
+            row = connection.execute("SELECT value FROM register WHERE name = ?", (name,))
+            return next(iter(row.fetchall()), (None,))[0]
+
+
+class Rows(Database):
+    @contextmanager
+    def write(self, name: str, term: FencingToken, value: str) -> Iterator[None]:
+        with closing(self._connection()) as connection, connection:
+            yield
+            FencedRows("register", key="name").put(connection, term, {"name": name, "value": value})
+
+
+@pytest.mark.parametrize("kind", [Database, Rows])
+def test_a_fenced_database_passes(tmp_path: Path, kind: type[Database]) -> None:
+    store = kind(tmp_path)
+    report = check_fencing(store.write, store.read, **QUICK)
+    assert report.holds, report
+    assert str(report).splitlines() == [f"{order.value}: as it must be" for order in WriteOrder]
+
+
+def in_a_transaction_of_its_own(connection: sqlite3.Connection, *what: Any) -> None:
+    SqlFence(what[0]).hold(connection, what[1])
+    connection.commit()
+
+
+def compared_as_text(connection: sqlite3.Connection, name: str, term: FencingToken) -> None:
+    SqlFence(name).hold(connection, FencingToken(term.career, 1))
+    row = connection.execute("SELECT term FROM leaderq_fences WHERE resource = ?", (name,))
+    if str(row.fetchone()[0]) > str(term.number):
+        raise Deposed(term=term.number, reason=Reason.FENCED)
+    connection.execute("UPDATE leaderq_fences SET term = ?", (term.number,))
+
+
+def equal_is_refused(connection: sqlite3.Connection, name: str, term: FencingToken) -> None:
+    SqlFence(name).hold(connection, FencingToken(term.career, term.number))
+    SqlFence(name).hold(connection, FencingToken(term.career, term.number + 1))
+
+
+@pytest.mark.parametrize(
+    ("hold", "orders"),
+    [
+        (lambda *_: None, {WriteOrder.AFTER}),
+        (compared_as_text, {WriteOrder.AFTER}),
+        (equal_is_refused, {WriteOrder.EQUAL}),
+    ],
+)
+def test_a_database_that_does_not_fence_is_found_out(
+    tmp_path: Path, hold: Any, orders: set[WriteOrder]
+) -> None:
+    store = Database(tmp_path, hold)
+    report = check_fencing(store.write, store.read, **QUICK)
+    assert orders <= set(report.problems)
+    assert not report.holds
+
+
+def test_a_fence_that_is_committed_before_the_write_is_found_out(tmp_path: Path) -> None:
+    class TwoSteps(Database):
+        @contextmanager
+        def write(self, name: str, term: FencingToken, value: str) -> Iterator[None]:
+            with closing(self._connection()) as connection:
+                in_a_transaction_of_its_own(connection, name, term)
+                yield
+                sql = "INSERT OR REPLACE INTO register VALUES (?, ?, 0)"
+                with connection:
+                    connection.execute(sql, (name, value))
+
+    store = TwoSteps(tmp_path)
+    problems = check_fencing(store.write, store.read, **UNHURRIED).problems
+    assert {WriteOrder.FIRST_OLDER, WriteOrder.OLDER_OPEN} <= set(problems)
+    assert problems[WriteOrder.OLDER_OPEN] == (
+        "LET THROUGH: 'older' stands in the store, and must be 'newer'"
+    )
+    assert WriteOrder.AFTER not in problems
+
+
+# -- objects in S3
+
+
+def objects(bucket: Bucket, *, names_its_term: bool = True) -> tuple[Any, Any]:
+    def condition(key: str, term: FencingToken) -> dict[str, Any]:
+        try:
+            return conditional_put(term, bucket.head_object(Key=key))
+        except ClientError:
+            return conditional_put(term, None)
+
+    @contextmanager
+    def write(key: str, term: FencingToken, value: str) -> Iterator[None]:
+        holds = condition(key, term)
+        yield
+        body = f"{term.number if names_its_term else ''}|{value}".encode()
+        while True:
+            try:
+                return bucket.put_object(Key=key, Body=body, **holds)
+            except ClientError as exc:
+                assert read_again(exc.response["ResponseMetadata"]["HTTPStatusCode"])
+                holds = condition(key, term)
+
+    def read(key: str) -> str:
+        return bucket.objects.get(key, (b"", {}))[0].decode().partition("|")[2]
+
+    return write, read
+
+
+def test_a_conditional_put_passes() -> None:
+    report = check_fencing(*objects(Bucket()), **UNHURRIED)
+    assert report.holds, report
+
+
+def test_objects_that_do_not_name_their_term_and_stores_without_conditions_are_found_out() -> None:
+    same = check_fencing(*objects(Bucket(), names_its_term=False), **UNHURRIED).problems
+    assert set(same) == {WriteOrder.SAME_VALUE}
+    ignored = check_fencing(*objects(Bucket(ignores_conditions=True)), **UNHURRIED).problems
+    assert LATE - {WriteOrder.AFTER} <= set(ignored)
+
+
+# -- a service
+
+
+@contextmanager
+def service(lock: Callable[[], Any]) -> Iterator[tuple[Any, Any]]:
+    stored: dict[str, tuple[FencingToken | None, str]] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            value = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            with lock():
+                newest, _ = stored.get(self.path, (None, ""))
+                judged = judge_header(self.headers["Leaderq-Term"], newest)
+                if judged.is_accepted:
+                    stored[self.path] = judged.newest, value
+            self.send_response(judged.ruling.status)
+            for header in [*judged.headers.items(), ("Content-Length", "0")]:
+                self.send_header(*header)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+
+        @contextmanager
+        def write(path: str, term: FencingToken, value: str) -> Iterator[None]:
+            yield
+            with closing(http.client.HTTPConnection(*server.server_address[:2], timeout=20)) as to:
+                to.request("PUT", f"/{path}", value, term_header(term))
+                with to.getresponse() as answer:
+                    check_response(term, answer.status, answer.headers)
+                    assert answer.status == 200
+
+        yield write, lambda path: stored.get(f"/{path}", (None, None))[1]
+        server.shutdown()
+
+
+def test_a_service_that_compares_under_one_lock_passes() -> None:
+    one = threading.Lock()
+    with service(lambda: one) as (write, read):
+        report = check_fencing(write, read, **UNHURRIED)
+    assert report.holds, report
+
+
+# -- stores that hang, fail, or keep the newer term out
+
+
+def test_a_store_that_hangs_or_never_writes_is_told_and_waited_for_no_longer_than_asked() -> None:
+    @contextmanager
+    def hangs(_name: str, term: FencingToken, _value: str) -> Iterator[None]:
+        threading.Event().wait(None if term.number == 10 else 0)
+        yield
+
+    @contextmanager
+    def fails(*_: object) -> Iterator[None]:
+        yield
+        raise OSError("no disk")
+
+    report = check_fencing(hangs, lambda _: "older", timeout_s=0.05, blocked_after_s=0.01)
+    assert "hangs: nothing for 0.05 s" in report.problems[WriteOrder.EQUAL]
+    report = check_fencing(fails, lambda _: None, timeout_s=2, blocked_after_s=0.01)
+    assert "is not let in: OSError: no disk" in report.problems[WriteOrder.AFTER]
+
+
+def test_arguments_that_cannot_be_used_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"read is None.*timeout_s=0.*threads=0"):
+        check_fencing(nullcontext, None, timeout_s=0, threads=0)  # type: ignore[arg-type]
