@@ -320,9 +320,11 @@ def _work(careers: Careers, link: GuardianLink | None) -> int:
 
 def _stand(careers: Careers, link: GuardianLink | None, endpoint: HttpEndpoint | None) -> int:
     from leaderq.running import Runner
-    from leaderq.running.descendants import end_all
+    from leaderq.running.descendants import end_started, watch_orphans
     from leaderq.running.runner import handling
 
+    if link is not None:
+        watch_orphans(link.pid)
     session = open_session(careers[0][0])
     try:
         runners = [
@@ -342,7 +344,7 @@ def _stand(careers: Careers, link: GuardianLink | None, endpoint: HttpEndpoint |
             log_failure(error)
         raise
     finally:
-        end_all(os.getpid(), within_s=1.0)
+        end_started(within_s=1.0)
         if session.close() and link is not None:
             link.forget_session()
 
@@ -388,8 +390,8 @@ def _leave(code: int) -> None:
     if code == ExitCode.FORCED and sys.stderr is not None and sys.stderr.isatty():
         # Past the log: this is a signal handler, and the interrupted code may hold its lock.
         os.write(sys.stderr.fileno(), b"leaderq: left at the second signal, without a hand-over\n")
-    from leaderq.running.descendants import end_all
+    from leaderq.running.descendants import end_started
 
-    end_all(os.getpid(), within_s=0.2)
+    end_started(within_s=0.2)
     logging.shutdown()  # bounded: see BackgroundHandler
     os._exit(code)
