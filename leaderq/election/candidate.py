@@ -99,10 +99,12 @@ class Candidate:
     def stand(self) -> None:
         """Join the line, or stay in it. Returns at once, with or without a connection.
 
-        Does nothing after :meth:`close`.
+        Does nothing after :meth:`close`. Raises :class:`SessionClosed` if the session is closed, or
+        belongs to another process, which has forked; so does :meth:`await_term`.
         """
         if self._closed:
             return  # a release may still be under way, and nobody would mind the new znode
+        self.session.check_open()
         if self._thread is None:
             self._thread = primitives.Thread(
                 target=self._run, name=f"leaderq-candidate-{self.career}", daemon=True
@@ -113,6 +115,7 @@ class Candidate:
 
     def await_term(self, timeout_s: float | None = None) -> OpenTerm | None:
         """The term this candidate has won; ``None`` if it wins none within ``timeout_s``."""
+        self.session.check_open()
         with self._changed:
             self._changed.wait_for(lambda: self._won or self._broken or self._woken, timeout_s)
             self._woken = False

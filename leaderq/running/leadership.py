@@ -23,7 +23,7 @@ from typing import Any, ClassVar, TypeVar
 from leaderq import clock, host
 from leaderq.config import Settings, new_candidate_id
 from leaderq.election import Candidate, EndDetails
-from leaderq.errors import Deposed, NotElected, SessionClosed, WouldDeadlock, told
+from leaderq.errors import Deposed, NotElected, WouldDeadlock, told
 from leaderq.events import CoolingOff, EventBus, Stage, StageBegan, TermEnding
 from leaderq.running.supervision import CoolOff, after_term
 from leaderq.term import OpenTerm, Reason, Term
@@ -165,6 +165,7 @@ class _Standing:
 
         Raises :class:`WouldDeadlock` if this thread, or task, stands for the same career already.
         """
+        self._session.check_open()
         who = (primitives.get_ident(), id(_task()))
         place = (self._session.address, self._settings.root, self._career, *who)
         if place in self._places:
@@ -230,8 +231,7 @@ class _Standing:
             forget()
 
     def _check(self, until_s: float, timeout_s: float | None) -> None:
-        if self._session.state is SessionState.CLOSED:
-            raise SessionClosed("the session was closed by its owner")
+        self._session.check_open()
         if self._given_up.is_set():
             raise asyncio.CancelledError
         if timeout_s is not None and clock.now_s() >= until_s:

@@ -76,7 +76,7 @@ class SessionState(enum.Enum):
     LOST = "lost"
     """This session id is over, and its ephemeral znodes. ``CONNECTED`` is a new session."""
     CLOSED = "closed"
-    """Closed by its owner, for good."""
+    """Closed by its owner, for good; or this process is a fork of the one that opened it."""
 
 
 Listener = Callable[[SessionState], object]
@@ -196,8 +196,15 @@ class Session(Requests):
 
     @property
     def state(self) -> SessionState:
-        """The last state heard of."""
-        return self._state
+        """The last state heard of. In a process that was forked: ``CLOSED``."""
+        return self._state if host.pid() == self._pid else SessionState.CLOSED
+
+    def check_open(self, path: str | None = None) -> None:
+        """Raise :class:`~leaderq.errors.SessionClosed`, with the reason, if this session cannot be
+        used any more: it was closed, or it belongs to another process, which has forked.
+        """
+        if (refusal := self._refusal(path)) is not None:
+            raise refusal
 
     def add_listener(self, listener: Listener) -> None:
         """Call ``listener(state)`` at every change of state, on a thread that must not be blocked:
@@ -383,8 +390,7 @@ class Session(Requests):
         """Break the connection and connect again, with the same session: for one that seems dead
         although nothing says so. Never blocks. Does nothing unless connected.
         """
-        if (refusal := self._refusal(None)) is not None:
-            raise refusal
+        self.check_open()
         if self._state is SessionState.CONNECTED:
             self._client.connection.drop()
             self._supervisor.expect_attempt()
@@ -393,8 +399,7 @@ class Session(Requests):
         """Begin a new session with a new client: ``LOST``, then ``CONNECTED``. The old one is ended
         on the servers if that takes no longer than a second or two; otherwise it expires after T.
         """
-        if (refusal := self._refusal(None)) is not None:
-            raise refusal
+        self.check_open()
         with self._replacing:
             with self._lock:
                 if self._state is SessionState.CLOSED:
