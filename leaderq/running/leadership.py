@@ -28,7 +28,7 @@ from leaderq.events import CoolingOff, EventBus, Stage, StageBegan, TermEnding
 from leaderq.running.supervision import CoolOff, after_term
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads import Retry, primitives
-from leaderq.zookeeper import Session, SessionState
+from leaderq.zookeeper import Session
 
 _PAUSED_LOOK_S = 0.02
 _RELEASE_S = 5.0
@@ -175,9 +175,7 @@ class _Standing:
         self._forget = [
             lambda: self._places.discard(place),
             self._events.subscribe(TermEnding, self._ending),
-            lambda: self._session.remove_listener(self._session_changed),
         ]
-        self._session.add_listener(self._session_changed)
 
     def next_term(self, timeout_s: float | None = None) -> OpenTerm:
         """Wait for a term that is on and not paused, and take it into execution."""
@@ -252,10 +250,6 @@ class _Standing:
         term = self._term
         if term is not None and (event.candidate, event.term) == (self._id, term.number):
             self._say(term, Stage.HANDOVER)
-
-    def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.CLOSED:
-            self._candidate.wake()
 
 
 def _settings(career: str, id: str | None, root: str, **more: Any) -> Settings:
