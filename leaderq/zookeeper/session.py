@@ -197,7 +197,7 @@ class Session(Requests):
     @property
     def state(self) -> SessionState:
         """The last state heard of. In a process that was forked: ``CLOSED``."""
-        return self._state if host.pid() == self._pid else SessionState.CLOSED
+        return SessionState.CLOSED if host.has_forked_from(self._pid) else self._state
 
     def check_open(self, path: str | None = None) -> None:
         """Raise :class:`~leaderq.errors.SessionClosed`, with the reason, if this session cannot be
@@ -430,7 +430,7 @@ class Session(Requests):
         return self._close(timeout_s)
 
     def _close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        if host.pid() != self._pid:
+        if host.has_forked_from(self._pid):
             return False
         with self._lock:
             is_first = self._state is not SessionState.CLOSED
@@ -549,7 +549,7 @@ class Session(Requests):
 
     def _refusal(self, path: str | None) -> errors.SessionClosed | None:
         """The error for every use of the session, if it cannot be used."""
-        if host.pid() != self._pid:
+        if host.has_forked_from(self._pid):
             what = f"this session belongs to process {self._pid}; connect again after the fork"
             return errors.SessionClosed(what, path=path)
         if self._state is SessionState.CLOSED:
