@@ -11,4 +11,9 @@ from __future__ import annotations
 from os import getpid as pid
 from socket import gethostname as name
 
-__all__ = ["name", "pid"]
+__all__ = ["has_forked_from", "name", "pid"]
+
+
+def has_forked_from(owner: int) -> bool:
+    """Whether this is not the process ``owner``, whose object it uses, but a fork of it."""
+    return pid() != owner

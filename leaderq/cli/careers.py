@@ -36,7 +36,7 @@ from leaderq.cli.output import (
     write_table,
 )
 from leaderq.config import Section, Settings
-from leaderq.errors import CorruptRecord, NoNode
+from leaderq.errors import ConfigurationError, CorruptRecord, NoNode
 from leaderq.exits import ExitCode
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def status(given: Given) -> ExitCode:
     unreachable. The leader reports them every 5 s; an older report, or one of an earlier term, is
     shown with its age. A narrow terminal shows fewer columns.
 
-    Exit codes: 5 if --career is given and nobody leads it now; else 0.
+    Exit codes: 5 if --career is given and nobody leads it now; else 0, also while that is not known
+    because the term record was repaired.
 
     \b
     Examples:
@@ -121,7 +122,7 @@ def status(given: Given) -> ExitCode:
         found = redrawn(look, show) if given.watch else look()
         if not given.watch:
             show(found)
-    leads = settings.career is None or found[0][0].leader is not None
+    leads = settings.career is None or found[0][0].leader is not None or found[0][0].repaired
     return ExitCode.OK if leads else ExitCode.NO_LEADER
 
 
@@ -162,7 +163,9 @@ def history(given: Given) -> None:
     write_rows(
         view.history,
         given.as_json,
-        f"nobody has led {career} yet",
+        f"the terms before {view.term + 1} of {career} are lost: its record was repaired"
+        if view.term
+        else f"nobody has led {career} yet",
         said=lambda each: {key: value for key, value in asdict(each).items() if key != "past"},
         columns=("TERM", "LEADER", "HOST", "PID", "BEGAN", "LASTED", "END"),
         row=lambda each: _past(each, view),
@@ -232,7 +235,7 @@ def pause(given: Given) -> None:
     with operator(given) as requests:
         already = " already" if requests.view().paused else ""
         view = requests.pause()
-    say(f"{view.career} is paused{already}; {view.leader or 'nobody'} leads")
+    say(f"{view.career} is paused{already}; {_who_leads(view)}")
 
 
 @verb(*_ONE)
@@ -246,25 +249,37 @@ def resume(given: Given) -> None:
     with operator(given) as requests:
         what = "resumes" if requests.view().paused else "was not paused"
         view = requests.resume()
-    say(f"{view.career} {what}; {view.leader or 'nobody'} leads")
+    say(f"{view.career} {what}; {_who_leads(view)}")
 
 
-@verb(click.Argument(["number"], type=click.IntRange(min=1)), *_ONE)
+@verb(
+    click.Argument(["number"], type=click.IntRange(1, 2**63 - 1)),
+    switch("--new", help="also for a career that nobody has ever stood for"),
+    switch("--yes", help="also if NUMBER is more than a million above the highest one known"),
+    *_ONE,
+)
 def raise_floor(given: Given) -> None:
     """Number the next term of a career NUMBER or higher; the present term continues.
 
     For an ensemble that was rebuilt and has forgotten earlier terms: resources refuse lower numbers
     than they have seen. It also repairs an unreadable term record, because of which nobody can
-    lead.
+    lead. Nothing but leaderq forget lowers the number again. After that, and on an ensemble that
+    was rebuilt, the career is not known: give --new.
 
     \b
-    Example:
+    Examples:
       leaderq raise-floor 1200 --career ad-billing
+      leaderq raise-floor 1200 --career ad-billing --new
     """
-    # After leaderq forget, or on a rebuilt ensemble, nobody has stood for it.
-    with operator(given, must_be_known=False) as requests:
-        requests.raise_floor(given.number)
-    say(f"the next term is numbered {given.number} or higher")
+    with operator(given, must_be_known=not given.new) as requests:
+        try:
+            number = requests.raise_floor(given.number, far=given.yes)
+        except ConfigurationError as error:
+            if not given.yes:
+                raise ConfigurationError(f"{error}; give --yes if that is what you want") from error
+            raise
+    asked = "" if number <= given.number else f", as it was before: that is above {given.number}"
+    say(f"the next term is numbered {number} or higher{asked}")
 
 
 @verb(YES, *_ONE)
@@ -273,7 +288,7 @@ def forget(given: Given) -> None:
 
     Refused while a candidate stands or cools off, or while a process that waited is alive. Offsets
     kept in ZooKeeper are lost. If the career is ever run again, its terms are numbered from 1;
-    where resources compare term numbers, run leaderq raise-floor afterwards.
+    where resources compare term numbers, run leaderq raise-floor --new afterwards.
 
     \b
     Example:
@@ -315,8 +330,8 @@ def _report(session: Session, root: str, view: View, now: float) -> ShownReport 
 
 
 def _members(view: View) -> Iterator[dict[str, Any]]:
-    turns = enumerate(view.members, 1 if view.leader else 2)
-    roles = {1: "leader", 2: "next"}
+    turns = enumerate(view.members, 1 if view.leader or view.repaired else 2)
+    roles = {1: "not known" if view.repaired else "leader", 2: "next"}
     line = [(roles.get(turn, "waiting"), one) for turn, one in turns]
     line += [("cooling off", one) for one in view.cooling_off]
     for turn, (role, one) in enumerate(line, 1):
@@ -357,7 +372,8 @@ def _write_overview(found: Found, settings: Settings) -> None:
 
 
 def _leading(view: View, now: float) -> tuple[Any, ...]:
-    stage = f"{view.stage or 'no leader'} (paused)" if view.paused else view.stage
+    stage = view.stage or ("not known" if view.repaired else None)
+    stage = f"{stage or 'no leader'} (paused)" if view.paused else stage
     led = view.began if view.leader else view.ended
     return (
         view.career,
@@ -373,6 +389,12 @@ def _leading(view: View, now: float) -> tuple[Any, ...]:
 
 def _why_nobody_leads(view: View, now: float) -> Iterator[str]:
     """One fact a line, for a career without a leader."""
+    if view.repaired:
+        first, *others = map(_named, view.members)
+        yield f"{view.career}: its term record was repaired; it is not known whether {first} leads"
+        if others:
+            yield f"{view.career}: {', '.join(others)} may lead next"
+        return
     if view.history:
         last = view.history[0]
         end = f"ended uncleanly: it was {_UNCLEAN}"
@@ -389,6 +411,10 @@ def _why_nobody_leads(view: View, now: float) -> Iterator[str]:
         yield f"{view.career}: {', '.join(map(_named, view.members))} may lead next"
     elif not view.cooling_off:
         yield f"{view.career}: no candidate stands"
+
+
+def _who_leads(view: View) -> str:
+    return "who leads is not known" if view.repaired else f"{view.leader or 'nobody'} leads"
 
 
 def _named(one: Member | TermRecord) -> str:

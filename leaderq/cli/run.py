@@ -25,7 +25,7 @@ from leaderq.arguments import require
 from leaderq.career import ILeaderCareer, LeaderCareer, career_name, kebab_case
 from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.connecting import ONE_CAREER, named_career, open_session, zookeeper_security
-from leaderq.cli.options import Given, switch, verb
+from leaderq.cli.options import Given, number, switch, verb
 from leaderq.cli.signals import stop_early
 from leaderq.config import (
     DEFAULT,
@@ -146,8 +146,9 @@ def lead(given: Given) -> int:
       LEADERQ_TERM_UNCLEAN        1 if the term before ended without a hand-over, else 0
       LEADERQ_TERM_LEASE_S        how long a term lasts when ZooKeeper is silent
       LEADERQ_TERM_BUDGET_S       the hand-over budget
-      LEADERQ_TERM_DEADLINE_FILE  a file with the end of the lease, on the clock of /proc/uptime;
-                                  renewed all the time; if it is gone, the term is over
+      LEADERQ_TERM_DEADLINE_FILE  a file with the end of the lease, in seconds on CLOCK_BOOTTIME;
+                                  renewed all the time; if it is gone, the term is over; leaderq
+                                  deadline reads it
 
     Exit codes: with --on-exit stop, those of COMMAND: 128+n if signal n ended it, 126 if it cannot
     be executed, 127 if it was not found. Else 0 stopped as asked, 2 bad usage or configuration, 3
@@ -186,9 +187,40 @@ def lead(given: Given) -> int:
     assert link is not None  # just looked for
     link.use_servers(settings.zookeeper, zookeeper_security(settings))
     career = CommandCareer(given.command, OnExit(given.on_exit))
-    for number in (signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, lambda got, _frame: career.pass_on(got))
+    for passed_on in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(passed_on, lambda got, _frame: career.pass_on(got))
     return _work([(settings, career)], link) or career.exit_code
+
+
+@verb(
+    number(
+        "--least",
+        "fail also if fewer seconds than this are left",
+        least=0.0,
+        default=0.0,
+        metavar="SECONDS",
+    )
+)
+def deadline(given: Given) -> ExitCode:
+    """Write how many seconds are left of the lease, in a command that leaderq lead has started.
+
+    For the last look before an effect that cannot be fenced: fail, and do nothing, if the term is
+    over or about to be. The lease is renewed all the time, so what is left grows again.
+
+    Exit codes: 0 the term is on, 1 it is over or too little is left, 2 not within leaderq lead.
+
+    \b
+    Example:
+      leaderq deadline --least 2 && mail -s report boss@example.com < report.txt
+    """
+    from leaderq.running.command import VARIABLES, DeadlineFile
+
+    if (path := os.environ.get(VARIABLES + "DEADLINE_FILE")) is None:
+        what = f"{VARIABLES}DEADLINE_FILE is not set"
+        raise ConfigurationError(f"{what}; it is in a command that leaderq lead has started")
+    left_s = DeadlineFile.left_s(path)
+    click.echo(f"{max(0.0, left_s):.3f}")
+    return ExitCode.OK if left_s > 0 and left_s >= given.least else ExitCode.FAILED
 
 
 def _of_file(given: Given) -> list[Wanted]:
@@ -320,9 +352,11 @@ def _work(careers: Careers, link: GuardianLink | None) -> int:
 
 def _stand(careers: Careers, link: GuardianLink | None, endpoint: HttpEndpoint | None) -> int:
     from leaderq.running import Runner
-    from leaderq.running.descendants import end_all
+    from leaderq.running.descendants import end_started, watch_orphans
     from leaderq.running.runner import handling
 
+    if link is not None:
+        watch_orphans(link.pid)
     session = open_session(careers[0][0])
     try:
         runners = [
@@ -342,7 +376,7 @@ def _stand(careers: Careers, link: GuardianLink | None, endpoint: HttpEndpoint |
             log_failure(error)
         raise
     finally:
-        end_all(os.getpid(), within_s=1.0)
+        end_started(within_s=1.0)
         if session.close() and link is not None:
             link.forget_session()
 
@@ -388,8 +422,8 @@ def _leave(code: int) -> None:
     if code == ExitCode.FORCED and sys.stderr is not None and sys.stderr.isatty():
         # Past the log: this is a signal handler, and the interrupted code may hold its lock.
         os.write(sys.stderr.fileno(), b"leaderq: left at the second signal, without a hand-over\n")
-    from leaderq.running.descendants import end_all
+    from leaderq.running.descendants import end_started
 
-    end_all(os.getpid(), within_s=0.2)
+    end_started(within_s=0.2)
     logging.shutdown()  # bounded: see BackgroundHandler
     os._exit(code)

@@ -134,6 +134,7 @@ _SERVERS = Verbs(
     verbs={
         "run": ("run", "Stand for election, and lead when elected."),
         "lead": ("run", "Run a command while leading."),
+        "deadline": ("run", "In such a command: tell how long the lease lasts."),
         "status": ("careers", "Show who leads, or why nobody does."),
         "members": ("careers", "List candidates in the order of their turns."),
         "history": ("careers", "Show the last terms, and why they ended."),

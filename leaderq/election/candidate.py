@@ -8,9 +8,10 @@ end of the lease.
 
 On each failure: ZooKeeper silent, or refusing (a login too): the term pauses, then ends with its
 lease, and the candidate tries for ever to stand again once the runner asks it to. The session
-expires: a new one enlists. This thread itself fails (a bug): the term ends,
-:meth:`Candidate.await_term` raises, and the znode is taken out of the line as soon as no code can
-work on the term any more.
+expires: a new one enlists. It is closed by its owner: the candidate stands no more, and
+:meth:`Candidate.await_term` returns, and raises from then on. This thread itself fails (a bug): the
+term ends, :meth:`Candidate.await_term` raises, and the znode is taken out of the line as soon as no
+code can work on the term any more.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from weakref import WeakSet
 
 from leaderq import clock
 from leaderq.election.campaign import Campaign, Request
@@ -29,7 +31,7 @@ from leaderq.events import EventBus, SessionChanged, Stage
 from leaderq.observability.logging import log_events
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads import primitives
-from leaderq.zookeeper import AnyClient, SessionState, as_session
+from leaderq.zookeeper import AnyClient, Session, SessionState, as_session
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ _session_inputs = {
     SessionState.CLOSED: Input.LOST,
 }
 _LEAVE_AGAIN_S = 0.5
+_told: WeakSet[Session] = WeakSet()
 
 
 class Candidate:
@@ -102,10 +105,12 @@ class Candidate:
     def stand(self) -> None:
         """Join the line, or stay in it. Returns at once, with or without a connection.
 
-        Does nothing after :meth:`close`.
+        Does nothing after :meth:`close`. Raises :class:`SessionClosed` if the session is closed, or
+        belongs to another process, which has forked; so does :meth:`await_term`.
         """
         if self._closed:
             return  # a release may still be under way, and nobody would mind the new znode
+        self.session.check_open()
         if self._thread is None:
             self._thread = primitives.Thread(
                 target=self._run, name=f"leaderq-candidate-{self.career}", daemon=True
@@ -116,6 +121,7 @@ class Candidate:
 
     def await_term(self, timeout_s: float | None = None) -> OpenTerm | None:
         """The term this candidate has won; ``None`` if it wins none within ``timeout_s``."""
+        self.session.check_open()
         with self._changed:
             self._changed.wait_for(lambda: self._won or self._broken or self._woken, timeout_s)
             self._woken = False
@@ -308,4 +314,13 @@ class Candidate:
             # closed is ended the moment after this returns, and then another candidate may lead.
             tenure.term.wind_up(Reason.SESSION)
         self._inbox.put(_session_inputs[state])
+        if state is SessionState.CLOSED:
+            self._inbox.put(self._withdraw)  # else it would try to enlist again for ever
+            self.wake()
+            if self.session not in _told:  # once for all its candidates
+                _told.add(self.session)
+                log.warning(
+                    "session closed while candidates stand, they leave the election address=%s",
+                    self.session.address,
+                )
         self._events.publish(SessionChanged(self.career, self.id, state.name.lower()))

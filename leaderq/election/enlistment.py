@@ -407,10 +407,11 @@ class Enlistment:
         return signal
 
     def _failed(self, what: str, exc: LeaderqError) -> Input:
-        # Without a connection this repeats until there is one, and the session says so itself;
-        # other errors are logged whenever they change.
+        # Without a connection this repeats until there is one, and the session says so itself, as
+        # the candidate does when it was closed; other errors are logged whenever they change.
         failure = f"{what}: {exc}"
-        known = failure == self._last_failure or isinstance(exc, (ConnectionLost, SessionExpired))
+        told = (ConnectionLost, SessionExpired, SessionClosed)
+        known = failure == self._last_failure or isinstance(exc, told)
         self._last_failure = failure
         log.log(
             logging.DEBUG if known else logging.ERROR,

@@ -27,6 +27,7 @@ from leaderq.election.layout import (
     decode,
     encode,
     in_line,
+    next_number,
     terms_before,
 )
 from leaderq.errors import (
@@ -53,6 +54,12 @@ from leaderq.zookeeper.paths import join
 
 _SESSION = re.compile(r"-?[0-9a-f]+")
 _FORGET_TRIES = 3
+HIGHEST_TERM = 2**63 - 1
+"""No term gets a higher number: it would not fit the columns in which resources keep it."""
+FAR = 10**6
+"""A floor is raised by no more than this unless it is meant: nothing lowers it again."""
+REPAIRED = "unknown"
+"""The ``id`` of a record that an operator has repaired: nobody's znode has that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,10 @@ class View:
 
     ``members`` are the same candidates with their places; ``cooling_off`` those that do not stand
     now and will; ``history`` the newest term and some before it.
+
+    ``repaired``: the term record was unreadable and an operator has written it again. It names
+    nobody, although the first of ``candidates`` may be in a term that began before that; the next
+    stage of that term, its end, or a new term makes the record complete.
     """
 
     career: str
@@ -96,6 +107,7 @@ class View:
     members: tuple[Member, ...] = ()
     cooling_off: tuple[Member, ...] = ()
     history: tuple[TermRecord, ...] = ()
+    repaired: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; without ``history``."""
@@ -155,6 +167,7 @@ def view_of(
         history=()
         if record.candidate is None
         else (replace(record, past=()), *terms_before(record)),
+        repaired=record.id == REPAIRED and bool(standing),
     )
 
 
@@ -314,32 +327,48 @@ class Operator(Observer):
         self._change(lambda wishes: replace(wishes, paused=False))
         return self.view()
 
-    def raise_floor(self, number: int) -> None:
+    def raise_floor(self, number: int, *, far: bool = False) -> int:
         """Number the next term at least ``number``: for an ensemble that forgot the terms before,
         and for a damaged ``term`` record, which is written again as if its term had ended
-        uncleanly.
+        uncleanly. Returns the number of the next term, unless a candidate knows of a higher one.
 
-        :raises ConfigurationError: ``number`` is not positive.
+        :raises ConfigurationError: ``number`` is not positive, is more than ``HIGHEST_TERM``, or,
+            without ``far``, more than ``FAR`` above the numbers that are known.
         """
-        if number < 1:
-            remedy = "give one above every term that was ever given out"
-            raise ConfigurationError(f"term number {number!r} is not positive; {remedy}")
-        self._change(lambda wishes: replace(wishes, floor=max(wishes.floor, number)))
-        path = self._layout.term
+        if not 1 <= number <= HIGHEST_TERM:
+            remedy = f"give one above every term that was ever given out, {HIGHEST_TERM} at most"
+            raise ConfigurationError(f"term number {number!r} is out of range; {remedy}")
+
+        def raised(wishes: Wishes) -> Wishes:
+            known = max(wishes.floor, self._newest_term().number)
+            if number > known + FAR and not far:
+                what = f"term number {number} is far above {known}, the highest known"
+                raise ConfigurationError(f"{what}, and nothing lowers it again")
+            return replace(wishes, floor=max(wishes.floor, number))
+
+        self._change(raised)
         while True:
             try:
-                data, stat = self._session.get(path)
-                decode(TermRecord, data, path=path)
-                return
+                data, stat = self._session.get(self._layout.term)
+                newest = decode(TermRecord, data, path=self._layout.term)
             except NoNode:
-                return
+                newest = TermRecord()
             except CorruptRecord:
+                newest = TermRecord(number=number - 1, id=REPAIRED)
                 try:
-                    self._session.set(
-                        path, encode(TermRecord(number=number - 1, id="unknown")), stat.version
-                    )
+                    self._session.set(self._layout.term, encode(newest), stat.version)
                 except (BadVersion, NoNode):
                     continue  # somebody else has repaired it meanwhile
+            assert self._control is not None  # just written
+            return next_number(newest, self._control[0])
+
+    def _newest_term(self) -> TermRecord:
+        """The newest term; an empty record if there is none, or none that can be read."""
+        try:
+            data, _ = self._session.get(self._layout.term)
+            return decode(TermRecord, data, path=self._layout.term)
+        except (NoNode, CorruptRecord):
+            return TermRecord()
 
     def forget(self) -> int:
         """Delete everything stored for the career, its offsets in ZooKeeper too; returns how many
@@ -377,6 +406,11 @@ class Operator(Observer):
     def _led(self) -> View:
         # A moment without a leader lies between any two terms.
         view = self.wait_until(lambda seen: seen.leader is not None, timeout_s=2.0)
+        if view.leader is None and view.repaired:
+            raise RequestRefused(
+                f"the term record of {self._career!r} was repaired, so it is not known whether"
+                f" {view.candidates[0]!r} leads; to end its term, stop that process"
+            )
         if view.leader is None:
             problem = f"nobody leads {self._career!r} now, so there is no term to end"
             raise RequestRefused(f"{problem}; candidates that stand: {len(view.candidates)}")

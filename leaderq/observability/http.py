@@ -307,12 +307,19 @@ class _Exchange(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET  # noqa: N815  (the library's name)
 
-    def reply(self, reply: HttpReply) -> None:
+    def do_POST(self) -> None:
+        self.reply(HttpReply(405, "405 only GET and HEAD are answered\n"), Allow="GET, HEAD")
+
+    do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_POST  # noqa: N815
+
+    def reply(self, reply: HttpReply, **headers: str) -> None:
         body = reply.body.encode() if isinstance(reply.body, str) else reply.body
         self.send_response(reply.status)
         self.send_header("Content-Type", reply.kind)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)

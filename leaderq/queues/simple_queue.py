@@ -30,7 +30,6 @@ from leaderq.errors import (
     PutsFailed,
     QueueClosed,
     QueueEmpty,
-    SessionClosed,
 )
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import Consumption, Item
@@ -205,8 +204,7 @@ class SimpleDistributedQueue:
     def _guard(self) -> None:
         if self._is_closed:
             raise QueueClosed(f"queue {self.path} was closed")
-        if self._session.state is SessionState.CLOSED:
-            raise SessionClosed("the session was closed by its owner", path=self.path)
+        self._session.check_open(self.path)
 
     def _begin(self, deadline: float) -> None:
         """Begin to take, trying again until there is a connection.

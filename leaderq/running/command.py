@@ -79,8 +79,7 @@ class CommandCareer(LeaderCareer):
         try:
             process = self._start(term, self._deadline.path)
         except OSError as exc:
-            code = NOT_FOUND if isinstance(exc, FileNotFoundError) else CANNOT_BE_RUN
-            self._ended(CommandFailed(self._command[0], f"cannot be run: {exc.strerror}", code))
+            self._ended(_not_started(self._command[0], exc))
             return
         while term.wait(_LOOK_S):
             self._deadline.tell(term.deadline)
@@ -169,7 +168,9 @@ class CommandCareer(LeaderCareer):
 
 
 class DeadlineFile:
-    """A file in memory that holds the end of the lease: seconds on the clock of ``/proc/uptime``.
+    """A file in memory that holds the end of the lease: seconds on ``CLOCK_BOOTTIME``, the clock of
+    the kernel. ``/proc/uptime`` shows the same, but not in a container whose own uptime is shown
+    there (LXCFS); so commands ask with ``leaderq deadline``.
 
     ``path`` can be read by processes of the same user while this process lives: a file that is not
     there means that the term is over. It is replaced as a whole.
@@ -196,6 +197,16 @@ class DeadlineFile:
 
     def close(self) -> None:
         os.close(self._number)
+
+    @staticmethod
+    def left_s(path: str) -> float:
+        """The seconds until the end of the lease that the file at ``path`` holds; 0 or less: the
+        term is over, as it is when the file is gone.
+        """
+        try:
+            return float(Path(path).read_text(encoding="ascii")) - clock.now_s()
+        except (OSError, ValueError):
+            return 0.0
 
 
 def variables(term: Term, *, lease_s: float, budget_s: float, deadline: str) -> Mapping[str, str]:
@@ -224,8 +235,13 @@ def failure(name: str, status: int) -> CommandFailed | None:
 
 def check_command(name: str) -> None:
     """Return if the program ``name`` can be started; raise :class:`CommandFailed` if not."""
-    if shutil.which(name) is not None:
+    if (path := shutil.which(name)) is not None:
+        if (interpreter := _missing_interpreter(path)) is not None:
+            what = f"cannot be run: its first line names {interpreter!r}, which is not there"
+            raise CommandFailed(name, what, CANNOT_BE_RUN)
         return
+    if not name:
+        raise CommandFailed(name, "was not found: its name is empty", NOT_FOUND)
     if Path(name).is_dir():
         raise CommandFailed(name, "cannot be run: it is a folder; name a program", CANNOT_BE_RUN)
     if shutil.which(name, mode=os.F_OK) is not None:
@@ -233,3 +249,24 @@ def check_command(name: str) -> None:
         raise CommandFailed(name, f"cannot be run: it is not executable; {remedy}", CANNOT_BE_RUN)
     where = "there is no such file" if "/" in name else "it is in no folder of PATH"
     raise CommandFailed(name, f"was not found: {where}", NOT_FOUND)
+
+
+def _missing_interpreter(path: str) -> str | None:
+    """The interpreter that the script at ``path`` names, if it is not there."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123  (one line of what may be any program)
+            first = file.readline(256)
+    except OSError:
+        return None  # it may be run, and not be read
+    words = first[2:].split(maxsplit=1) if first.startswith(b"#!") else []
+    interpreter = os.fsdecode(words[0]) if words else ""
+    return interpreter if interpreter and not Path(interpreter).exists() else None
+
+
+def _not_started(name: str, error: OSError) -> CommandFailed:
+    if not isinstance(error, FileNotFoundError):
+        return CommandFailed(name, f"cannot be run: {error.strerror}", CANNOT_BE_RUN)
+    if shutil.which(name) is None:
+        return CommandFailed(name, "was not found any more", NOT_FOUND)
+    what = "cannot be run: the interpreter or loader that it names was not found"
+    return CommandFailed(name, what, CANNOT_BE_RUN)

@@ -6,6 +6,11 @@ number and the time at which it began, since numbers are used again.
 To look takes a file descriptor. Where the system has none left, or no memory, the functions here
 raise ``OSError``: nothing may be taken for gone that cannot be looked for. Only :func:`end_all`
 tries again instead.
+
+What a worker starts and orphans belongs to its guardian, which reaps it. A guardian that is killed
+leaves it to process 1, where nothing tells whose it is: :class:`Orphans` knows it again. The worker
+adopts nothing while its guardian lives, because it could not tell an orphan that has ended from a
+child that the career is about to wait for.
 """
 
 from __future__ import annotations
@@ -15,14 +20,18 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from leaderq import clock
+from leaderq.threads import Service
 
+MARK = "LEADERQ_GUARDIAN_MARK"
+"""The variable in which everything below a guardian has a value of its own."""
 _PR_SET_CHILD_SUBREAPER = 36
+_NOTE_S = 0.25
 _NOT_THERE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
@@ -115,10 +124,19 @@ def end_all(root: int, *, within_s: float, but: int = 0) -> bool:
     """Do as :func:`kill_below` until nothing is left; returns whether that is so. What cannot be
     looked for is looked for again.
     """
+    return _ended(lambda: kill_below(root, but=but), within_s)
+
+
+def end_started(*, within_s: float) -> bool:
+    """Do as :func:`end_all` below this process, orphans of a guardian that is dead included."""
+    return _ended(lambda: kill_below(os.getpid()) | kill(_orphans()), within_s)
+
+
+def _ended(kill_some: Callable[[], set[Started]], within_s: float) -> bool:
     end_s = clock.now_s() + within_s
     while True:
         with suppress(OSError):
-            if not kill_below(root, but=but):
+            if not kill_some():
                 return True
         if clock.now_s() >= end_s:
             return False
@@ -133,10 +151,71 @@ def signal_name(number: int) -> str:
         return f"SIG{number}"
 
 
+class Orphans:
+    """What this process, the worker of ``guardian``, has started and the guardian had adopted when
+    it died. Two traits tell it: it was below the guardian at the last :meth:`note`, or has the
+    guardian's :data:`MARK` in its environment.
+
+    Not guaranteed: one that became an orphan after the last note is missed if it has also got rid
+    of its environment.
+    """
+
+    def __init__(self, guardian: int, mark: str) -> None:
+        self._guardian = guardian
+        self._mark = f"{MARK}={mark}".encode() if mark else None
+        self._noted: set[Started] = set()
+
+    def note(self) -> float | None:
+        """Look once; returns after how many seconds to look again, ``None``: the guardian is dead.
+        From then on this process adopts what becomes an orphan.
+        """
+        with suppress(OSError):  # it cannot be looked now
+            living = {_living(pid) for pid in children_of(self._guardian) - {os.getpid()}}
+            if os.getppid() == self._guardian:
+                self._noted = {one for one in living if one is not None}
+        if os.getppid() == self._guardian:
+            return _NOTE_S
+        adopt_orphans()
+        return None
+
+    def left(self) -> set[Started]:
+        """Those alive, with what they have started; none while the guardian lives."""
+        if os.getppid() == self._guardian:
+            return set()
+        found = {one for one in self._noted if _living(one.pid) == one} | self._marked()
+        return found | descendants_of(*(one.pid for one in found))
+
+    def _marked(self) -> set[Started]:
+        if self._mark is None:
+            return set()
+        found = set()
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdecimal() and int(folder.name) != os.getpid():
+                with suppress(*_NOT_THERE):
+                    environment = (folder / "environ").read_bytes()
+                    if self._mark in environment.split(b"\0"):
+                        found.add(_living(int(folder.name)))
+        return {one for one in found if one is not None}
+
+
+_watched: Orphans | None = None
+
+
+def watch_orphans(guardian: int) -> None:
+    """Know the orphans of this process, the worker of ``guardian``, if the guardian is killed."""
+    global _watched
+    _watched = Orphans(guardian, os.environ.get(MARK, ""))
+    Service.repeating("leaderq-orphans", _watched.note).start()
+
+
+def _orphans() -> set[Started]:
+    return set() if _watched is None else _watched.left()
+
+
 class StartedInTerm:
     """What this process, the worker of ``guardian``, starts while one term lasts, orphans that the
-    guardian has adopted included; not the helpers that ``multiprocessing`` keeps for the life of
-    the process (its resource tracker and fork server).
+    guardian has adopted included, dead or alive; not the helpers that ``multiprocessing`` keeps for
+    the life of the process (its resource tracker and fork server).
     """
 
     def __init__(self, guardian: int) -> None:
@@ -149,7 +228,7 @@ class StartedInTerm:
         if os.getppid() == self._guardian:  # else it is dead, and its number perhaps another's
             roots.add(self._guardian)
         kept = {os.getpid(), *_multiprocessing_helpers()}
-        found = descendants_of(*roots)
+        found = descendants_of(*roots) | _orphans()
         return kill({one for one in found if one.began >= self._since and one.pid not in kept})
 
 

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 from leaderq import clock
 from leaderq.exits import ExitCode
 from leaderq.running.descendants import (
+    MARK,
     Started,
     adopt_orphans,
     children_of,
@@ -105,9 +106,10 @@ class Guardian:
         try:
             adopt_orphans()
             link = theirs.fileno()
+            told = {GUARDIAN_FD: str(link), MARK: f"{os.getpid()}-{clock.now_s():.6f}"}
             worker = subprocess.Popen(
                 command,
-                env={**os.environ, GUARDIAN_FD: str(link)},
+                env={**os.environ, **told},
                 pass_fds=(link,),
                 start_new_session=True,
             )

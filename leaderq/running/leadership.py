@@ -23,12 +23,12 @@ from typing import Any, ClassVar, TypeVar
 from leaderq import clock, host
 from leaderq.config import Settings, new_candidate_id
 from leaderq.election import Candidate, EndDetails
-from leaderq.errors import Deposed, NotElected, SessionClosed, WouldDeadlock, told
+from leaderq.errors import Deposed, NotElected, WouldDeadlock, told
 from leaderq.events import CoolingOff, EventBus, Stage, StageBegan
 from leaderq.running.supervision import CoolOff, after_term
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads import Retry, primitives
-from leaderq.zookeeper import Session, SessionState
+from leaderq.zookeeper import Session
 
 _PAUSED_LOOK_S = 0.02
 _RELEASE_S = 5.0
@@ -170,6 +170,7 @@ class _Standing:
 
         Raises :class:`WouldDeadlock` if this thread, or task, stands for the same career already.
         """
+        self._session.check_open()
         who = (primitives.get_ident(), id(_task()))
         place = (self._session.address, self._settings.root, self._career, *who)
         if place in self._places:
@@ -178,9 +179,7 @@ class _Standing:
         self._places.add(place)
         self._forget = [
             lambda: self._places.discard(place),
-            lambda: self._session.remove_listener(self._session_changed),
         ]
-        self._session.add_listener(self._session_changed)
 
     def next_term(self, timeout_s: float | None = None) -> OpenTerm:
         """Wait for a term that is on and not paused, and take it into execution."""
@@ -234,8 +233,7 @@ class _Standing:
             forget()
 
     def _check(self, until_s: float, timeout_s: float | None) -> None:
-        if self._session.state is SessionState.CLOSED:
-            raise SessionClosed("the session was closed by its owner")
+        self._session.check_open()
         if self._given_up.is_set():
             raise asyncio.CancelledError
         if timeout_s is not None and clock.now_s() >= until_s:
@@ -255,10 +253,6 @@ class _Standing:
     def _ending(self, term: OpenTerm) -> None:
         if term is self._term:
             self._say(term, Stage.HANDOVER)
-
-    def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.CLOSED:
-            self._candidate.wake()
 
 
 def _settings(career: str, id: str | None, root: str, **more: Any) -> Settings:

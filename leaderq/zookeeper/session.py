@@ -76,7 +76,7 @@ class SessionState(enum.Enum):
     LOST = "lost"
     """This session id is over, and its ephemeral znodes. ``CONNECTED`` is a new session."""
     CLOSED = "closed"
-    """Closed by its owner, for good."""
+    """Closed by its owner, for good; or this process is a fork of the one that opened it."""
 
 
 Listener = Callable[[SessionState], object]
@@ -196,8 +196,15 @@ class Session(Requests):
 
     @property
     def state(self) -> SessionState:
-        """The last state heard of."""
-        return self._state
+        """The last state heard of. In a process that was forked: ``CLOSED``."""
+        return SessionState.CLOSED if host.has_forked_from(self._pid) else self._state
+
+    def check_open(self, path: str | None = None) -> None:
+        """Raise :class:`~leaderq.errors.SessionClosed`, with the reason, if this session cannot be
+        used any more: it was closed, or it belongs to another process, which has forked.
+        """
+        if (refusal := self._refusal(path)) is not None:
+            raise refusal
 
     @property
     def is_heard_out(self) -> bool:
@@ -388,8 +395,7 @@ class Session(Requests):
         """Break the connection and connect again, with the same session: for one that seems dead
         although nothing says so. Never blocks. Does nothing unless connected.
         """
-        if (refusal := self._refusal(None)) is not None:
-            raise refusal
+        self.check_open()
         if self._state is SessionState.CONNECTED:
             self._client.connection.drop()
             self._supervisor.expect_attempt()
@@ -398,8 +404,7 @@ class Session(Requests):
         """Begin a new session with a new client: ``LOST``, then ``CONNECTED``. The old one is ended
         on the servers if that takes no longer than a second or two; otherwise it expires after T.
         """
-        if (refusal := self._refusal(None)) is not None:
-            raise refusal
+        self.check_open()
         with self._replacing:
             with self._lock:
                 if self._state is SessionState.CLOSED:
@@ -430,7 +435,7 @@ class Session(Requests):
         return self._close(timeout_s)
 
     def _close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        if host.pid() != self._pid:
+        if host.has_forked_from(self._pid):
             return False
         with self._lock:
             is_first = self._state is not SessionState.CLOSED
@@ -549,7 +554,7 @@ class Session(Requests):
 
     def _refusal(self, path: str | None) -> errors.SessionClosed | None:
         """The error for every use of the session, if it cannot be used."""
-        if host.pid() != self._pid:
+        if host.has_forked_from(self._pid):
             what = f"this session belongs to process {self._pid}; connect again after the fork"
             return errors.SessionClosed(what, path=path)
         if self._state is SessionState.CLOSED:

@@ -13,7 +13,7 @@ import pytest
 
 from leaderq import Deposed, LeaderCareer, clock
 from leaderq.election import Operator
-from leaderq.errors import LeaderqError, NotElected, SessionClosed, WouldDeadlock
+from leaderq.errors import LeaderqError, SessionClosed, WouldDeadlock
 from leaderq.events import TermBegan, TermEnding, WorkPaused
 from leaderq.term import Reason, Term
 from leaderq.testing.simulation.cluster import SimulatedWorker
@@ -552,15 +552,15 @@ def test_known_a_host_paused_with_its_clock_works_on_for_the_rest_of_its_lease()
 
 
 @scene(5)
-def test_known_a_session_of_the_parent_never_leads_in_a_child(s: Scene) -> None:
-    """1.6: it waits for its time, and says *not elected* rather than why."""
+def test_a_session_of_the_parent_is_refused_in_a_child_at_once(s: Scene) -> None:
     a, child = s.actor("a"), s.actor("b")
 
     def lead() -> None:
+        assert a.session.state is SessionState.CLOSED
         with a.session.leadership("x", timeout_s=5.0):
             pass
 
-    with pytest.raises(NotElected):
+    with pytest.raises(SessionClosed, match="after the fork"):
         child.do(lead)
     assert a.session.state is SessionState.CONNECTED
 

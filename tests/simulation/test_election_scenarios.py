@@ -26,7 +26,7 @@ import pytest
 
 from leaderq import Deposed, clock
 from leaderq.election import Operator
-from leaderq.errors import LeaderqError
+from leaderq.errors import LeaderqError, SessionClosed
 from leaderq.events import SessionChanged, Standing, TermBegan, TermEnding, WorkPaused
 from leaderq.term import Reason
 from leaderq.testing.simulation.ensemble.tree import OPEN
@@ -262,7 +262,8 @@ def test_bug_07_a_closed_session_breaks_no_candidate(s: Scene) -> None:
     a.do(lambda: a.candidate.conclude(term, Reason.WITHDRAWN, timeout_s=0.1))
     for one in (a, b):
         assert one.do(lambda one=one: one.candidate.withdraw(timeout_s=10.0))
-    assert a.do(lambda: a.candidate.await_term(0)) is None
+    with pytest.raises(SessionClosed):
+        a.do(lambda: a.candidate.await_term(0))
 
 
 @scene()

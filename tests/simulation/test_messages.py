@@ -13,10 +13,10 @@ from simulation.kinds import KINDS
 from simulation.message_controls import MESSAGE_CONTROLS
 from simulation.messages import Did, MessageLife, Step, judge, lead, undone
 
-_CHUNK = int(100 * SHARE)
+_CHUNK = int(25 * SHARE)
 
 
-@pytest.mark.parametrize("chunk", range(10))
+@pytest.mark.parametrize("chunk", range(40))
 def test_what_was_pushed_is_acknowledged_once_whoever_dies(
     chunk: int, lived: Callable[..., None]
 ) -> None:

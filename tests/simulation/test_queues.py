@@ -30,12 +30,12 @@ from simulation.queues import (
     nothing_lost,
 )
 
-_CHUNK = int(100 * SHARE)
+_CHUNK = int(25 * SHARE)
 PUTTING, PUT, BEGUN, DONE = Step.PUTTING, Step.PUT, Step.BEGUN, Step.DONE
 LOCKING, WITHOUT = Rules(), Rules(is_locking=False)
 
 
-@pytest.mark.parametrize("chunk", range(5))
+@pytest.mark.parametrize("chunk", range(20))
 @pytest.mark.parametrize("consumers", [1, 3])
 def test_nothing_is_lost_held_by_two_early_or_out_of_order(
     consumers: int, chunk: int, lived: Callable[..., None]

@@ -44,7 +44,6 @@ from leaderq.errors import (
     LeaderqError,
     NodeExists,
     NoNode,
-    SessionClosed,
     SessionExpired,
     TokenOver,
     WaitTimedOut,
@@ -266,7 +265,6 @@ class SlotRequest:
             and self._left_s() > 0
             and not self.is_closed
         ):
-            if self._session.state is SessionState.CLOSED:
-                raise SessionClosed("the session was closed by its owner", path=self._znodes.root)
+            self._session.check_open(self._znodes.root)
             self._changed.wait(min(_LOOK_S, self._left_s()))
             self._changed.clear()

@@ -223,6 +223,8 @@ def _put_in(seams: _Seams, world: World, network: Network | None) -> None:
     seams.put_all(chance, {name: getattr(drawn, name) for name in dir(drawn) if name[0] != "_"})
     seams.put(host, "name", lambda: _process(world, "host", "host"))
     seams.put(host, "pid", lambda: _process(world, "pid", 1))
+    # Whoever looks from outside all processes sees what the owner does.
+    seams.put(host, "has_forked_from", lambda owner: _process(world, "pid", owner) != owner)
     seams.put_object(futures, "threading", _FuturesThreading(seams.only_here))
     if network is not None:
         seams.put(transport, "new_client", partial(SimulatedClient, network))

@@ -111,6 +111,35 @@ def test_work_is_paused_and_resumed_without_a_change_of_leader(
     assert (view["leader"], view["term"], view["paused"]) == ("a", 1, False)
 
 
+def test_the_next_number_is_told_and_a_typing_error_in_it_is_refused(
+    shell, stand, root, zookeeper_server
+):
+    given = {"zookeeper": zookeeper_server.address, "root": root, "career": "ad-billing"}
+
+    def told(*arguments, **more):
+        done = shell("raise-floor", *arguments, **{**given, **more})
+        return done.returncode, done.stderr
+
+    assert told("5")[0] == 2  # nobody has ever stood for it
+    assert told("5", "--new") == (0, "the next term is numbered 5 or higher\n")
+    leader = stand("a")
+    leader.wait_for("stage_began", stage="execution", term=5)
+    above = ", as it was before: that is above 3"
+    assert told("3") == (0, f"the next term is numbered 6 or higher{above}\n")
+    assert told(str(2**63), "--yes")[0] == 2
+    code, said = told("1000006")
+    assert (code, "is far above 5, the highest known" in said) == (2, True)
+    with connect(zookeeper_server.address) as session:
+        session.set(Layout(root, "ad-billing").term, b"{")
+    assert told("1000007", "--yes") == (0, "the next term is numbered 1000007 or higher\n")
+    done = shell("status", **given)
+    assert (done.returncode, "not known whether a leads" in done.stdout) == (0, True)
+    (member,) = lines(shell("members", "--json", **given))
+    assert member["role"] == "not known"
+    assert shell("pause", **given).stderr == "ad-billing is paused; who leads is not known\n"
+    assert "are lost" in shell("history", **given).stderr
+
+
 def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(
     folder, environment, root, zookeeper_server
 ):

@@ -125,6 +125,24 @@ def test_a_daemon_of_a_command_is_dead_before_the_next_one_begins_though_the_gua
     assert_one_after_the_other(journal)
 
 
+ASKING = """
+leaderq=$1
+$leaderq deadline --least 0.1 >"$0" && ! $leaderq deadline --least 600 >/dev/null
+echo $? >>"$0"
+LEADERQ_TERM_DEADLINE_FILE=/no/such/file $leaderq deadline >>"$0"; echo $? >>"$0"
+unset LEADERQ_TERM_DEADLINE_FILE; $leaderq deadline 2>>"$0"; echo $? >>"$0"
+"""
+
+
+def test_a_command_may_ask_how_long_its_term_lasts_without_arithmetic(lead, journal):
+    a = lead("sh", "-c", ASKING, str(journal), f"{sys.executable} -m leaderq")
+    assert a.wait() == 0
+    left, *rest = text(journal).splitlines()
+    assert 0.1 < float(left) < 60.0
+    assert [*rest[:3], rest[-1]] == ["0", "0.000", "1", "2"]
+    assert "LEADERQ_TERM_DEADLINE_FILE is not set" in rest[3]
+
+
 def test_what_a_command_leaves_running_when_it_ends_is_dead_when_its_leader_is(lead, journal):
     a = lead("sh", "-c", LEAVING, str(journal), arguments=["--handover-budget-s", "2"])
     assert a.wait() == 0

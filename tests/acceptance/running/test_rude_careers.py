@@ -199,6 +199,8 @@ def test_what_was_started_in_a_term_ends_before_the_next_inauguration(change_lea
         Kind("kill -9 of the guardian, a unit of 12 s", "LongUnits", kill_guardian, arguments=SOON),
         Kind("kill -9 of the guardian, units of 1 ms", "TinyUnits", kill_guardian),
         Kind("kill -9 of the guardian, children", "Children", kill_guardian, arguments=SOON),
+        Kind("kill -9 of the guardian, a daemon", "Daemonizing", kill_guardian, arguments=SOON),
+        Kind("kill -9 of the guardian, children left behind", "LeavingChildren", kill_guardian),
         Kind("znode deleted, a unit of 12 s", "LongUnits", delete_znode, KILLED, **taken_away),
         Kind("znode deleted, children", "Children", delete_znode, KILLED, **taken_away),
         Kind("session closed, a unit of 12 s", "LongUnits", close_session, KILLED, **taken_away),

@@ -4,9 +4,13 @@ refused by the server.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from leaderq import Deposed, Observer
+from leaderq.election.decision import Role
+from leaderq.errors import SessionClosed
 from leaderq.events import Stage, TermBegan, TermEnded
 from leaderq.term import Reason
 from leaderq.testing import eventually
@@ -69,3 +73,22 @@ def test_two_candidates_under_one_id_are_told_of(electorate, caplog):
     electorate.lead(a)
     electorate.wait_in_line(double)
     eventually(lambda: "give each its own --id career=c id=a znodes=" in caplog.text)
+
+
+def test_a_session_closed_under_its_candidates_is_said_once_and_none_waits_on(electorate, caplog):
+    session = electorate.session()
+    standing = [electorate.candidate(name, session) for name in "abcdef"]
+    electorate.lead(standing[0])
+    for one in standing[1:]:
+        one.stand()
+    eventually(lambda: all(one.role is Role.WAITING for one in standing[1:]))
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(standing[1].await_term, 600.0)
+        session.close()
+        assert waiting.result(30) is None
+    eventually(lambda: all(one.role is Role.IDLE for one in standing[1:]))
+    with pytest.raises(SessionClosed):
+        standing[1].await_term()
+    told = [r.getMessage() for r in caplog.records if r.levelname in ("WARNING", "ERROR")]
+    assert len([line for line in told if "session closed while candidates stand" in line]) == 1
+    assert not [line for line in told if "kept from the election" in line]

@@ -6,7 +6,7 @@ import pytest
 
 from leaderq import Candidate, connect
 from leaderq.election import Operator
-from leaderq.errors import AccessRefused, ConfigurationError, NoPermission
+from leaderq.errors import AccessRefused, ConfigurationError, NoPermission, RequestRefused
 from leaderq.term import Reason
 from leaderq.testing import eventually
 from leaderq.zookeeper import Security
@@ -83,14 +83,37 @@ def test_a_spoilt_term_record_is_said_once_and_raise_floor_repairs_it(electorate
     a.stand()
     eventually(lambda: "leaderq raise-floor" in caplog.text)
     operator = Operator(session, "c", root=electorate.root)
-    with pytest.raises(ConfigurationError):
-        operator.raise_floor(0)
+    for number in (0, 2**63, 10**6 + 1):
+        with pytest.raises(ConfigurationError):
+            operator.raise_floor(number)
     assert a.await_term(2.0) is None
     said = [r for r in caplog.records if r.levelname == "ERROR" and "raise-floor" in r.getMessage()]
     assert len(said) == 1  # though it was tried several times a second
-    operator.raise_floor(1200)
+    assert operator.raise_floor(1200) == 1200
     term = won(a)
     assert (term.number, term.unclean) == (1200, True)
+    assert operator.raise_floor(3) == 1201
+    assert operator.raise_floor(2 * 10**6, far=True) == 2 * 10**6
+    assert not operator.view().repaired
+
+
+def test_a_record_repaired_while_its_leader_leads_does_not_say_that_nobody_does(electorate, won):
+    session = electorate.session()
+    a, b = electorate.candidate("a"), electorate.candidate("b")
+    term = electorate.lead(a)
+    b.stand()
+    operator = Operator(session, "c", root=electorate.root)
+    eventually(lambda: operator.view().candidates == ("a", "b"))
+    session.set(electorate.path("term"), b"{")
+    assert operator.raise_floor(7) == 7
+    view = operator.view()
+    assert (view.leader, view.repaired, view.candidates) == (None, True, ("a", "b"))
+    with pytest.raises(RequestRefused, match="not known whether 'a' leads"):
+        operator.step_down()
+    term.check()
+    assert a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
+    assert won(b).number == 7
+    assert (operator.view().leader, operator.view().repaired) == ("b", False)
 
 
 def test_users_with_credentials_of_their_own_stand_below_one_root(

@@ -113,7 +113,7 @@ def test_the_lease_follows_the_time_out_of_our_own_session(
         candidate.stand()
         term = candidate.await_term(60)
         assert term is not None
-        assert term.remaining_s() <= session.timeout_s * 2 / 3
+        assert term.remaining_s() <= session.shares.trusted_s
         candidate.conclude(term, Reason.WITHDRAWN)
 
 

@@ -33,8 +33,8 @@ from leaderq.errors import (
 from leaderq.exits import ExitCode
 
 VERBS = (
-    "run lead status members history step-down transfer pause resume raise-floor forget dead "
-    "queue analyze journal config doctor topics servers completion version"
+    "run lead deadline status members history step-down transfer pause resume raise-floor forget "
+    "dead queue analyze journal config doctor topics servers completion version"
 )
 LEAVES_OF = {
     "dead": "ls show replay",
@@ -166,7 +166,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     ("arguments", "said"),
     [
         (["stauts"], "no such verb: 'stauts'; did you mean 'status'?"),
-        (["xyzzy"], "choose one of run, lead, status"),
+        (["xyzzy"], "choose one of run, lead, deadline, status"),
         (["config", "shw"], "did you mean 'show'? see leaderq config --help"),
         (["topics", "create", "a b"], "'a b' cannot be the name of a topic; use up to 249 letters"),
         (

@@ -86,7 +86,9 @@ def test_a_route_that_raises_is_answered_and_logged_and_no_more(endpoint, caplog
         (b"GET /ok HTTP/1.1\r\nHost: a\r\n\r\n", b"200"),
         (b"GET /ok HTTP/1.0\n\n", b"200"),
         (b"GET /ok HTTP/1.1\r\nConnection: keep-alive\r\n\r\nGET /ok HTTP/1.1\r\n\r\n", b"200"),
-        (b"POST /ok HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", b"501"),
+        (b"POST /ok HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", b"405"),
+        (b"DELETE /ok HTTP/1.1\r\n\r\n", b"405"),
+        (b"BREW /ok HTTP/1.1\r\n\r\n", b"501"),
         (b"GET /ok HTTP/9.9\r\n\r\n", b"505"),
         (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"400"),
         (b"GET /" + b"a" * MOST_BYTES, b"431"),
@@ -98,6 +100,7 @@ def test_garbage_and_giants_are_refused_with_a_status(endpoint, request_bytes, s
     answer = sent(endpoint, request_bytes)
     assert status in answer.partition(b"\r\n")[0]
     assert answer.count(b"HTTP/1.0") <= 1
+    assert (b"\r\nAllow: GET, HEAD\r\n" in answer) == (status == b"405")
     assert asked(endpoint) == (200, b"fine\n")
 
 

@@ -1,0 +1,83 @@
+"""A session that was made before a fork refuses the child at once, and says why."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from forks import in_child
+
+from leaderq import Candidate, LeaderCareer, Runner, Term
+from leaderq.coalescing import DistributedQueueCoordinator
+from leaderq.config import Settings
+from leaderq.dyno import DynoQueue
+from leaderq.election import Observer
+from leaderq.errors import SessionClosed
+from leaderq.queues import DistributedQueue, SimpleDistributedQueue
+from leaderq.zookeeper import Session, SessionState
+
+
+class Idle(LeaderCareer):
+    def execute(self, term: Term) -> None:
+        term.wait(60)
+
+
+def leads(session: Session) -> None:
+    with session.leadership("c"):
+        pass
+
+
+def leads_in_time(session: Session) -> None:
+    with session.leadership("c", timeout_s=2.0):
+        pass
+
+
+def leads_in_a_task(session: Session) -> None:
+    async def lead() -> None:
+        async with session.leadership("c"):
+            pass
+
+    asyncio.run(lead())
+
+
+USES: dict[str, Callable[[Session], Any]] = {
+    "leadership": leads,
+    "leadership in time": leads_in_time,
+    "leadership in a task": leads_in_a_task,
+    "terms": lambda session: next(session.terms("c")),
+    "stand": lambda session: Candidate(session, "c", id="child").stand(),
+    "await_term": lambda session: Candidate(session, "c", id="child").await_term(),
+    "run": lambda session: Runner(Idle(), session, settings=Settings(career="c")).run(),
+    "view": lambda session: Observer(session, "c").wait_until(lambda _: False, timeout_s=60),
+    "take": lambda session: DistributedQueue(session, "/q").__enter__().take(),
+    "simple take": lambda session: SimpleDistributedQueue(session, "/q").take(),
+    "receive": lambda session: DynoQueue(session, "/d").pop(timeout_s=None),
+    "enqueue": lambda session: DistributedQueueCoordinator(session, "/k").enqueue("k", None),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_child_is_refused_at_once_with_the_reason(opened, use):
+    session = opened()
+
+    def refused() -> None:
+        assert session.state is SessionState.CLOSED
+        began_s = time.monotonic()
+        with pytest.raises(SessionClosed, match="connect again after the fork"):
+            USES[use](session)
+        assert time.monotonic() - began_s < 2.0
+
+    in_child(refused)
+    assert session.state is SessionState.CONNECTED
+    leads(session)
+
+
+@pytest.mark.parametrize("use", ["leadership", "terms", "stand", "await_term", "run"])
+def test_a_session_that_its_owner_has_closed_is_refused_at_once(opened, use):
+    session = opened()
+    session.close()
+    with pytest.raises(SessionClosed, match="closed by its owner"):
+        USES[use](session)
