@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
@@ -19,10 +20,12 @@ from electorate import Electorate, is_believed, term_of
 from leaderq import Candidate, Session, connect
 from leaderq.clock import now_s
 from leaderq.term import OpenTerm
-from leaderq.testing import ZooKeeperEnsemble, ZooKeeperServer, eventually
+from leaderq.testing import FaultProxy, ZooKeeperEnsemble, ZooKeeperServer, eventually
 from leaderq.testing.candidate_process import CandidateProcess
+from leaderq.testing.fault_proxy import LaneDecision, Rule
 from leaderq.testing.nemesis.careers import CAREER
-from leaderq.testing.nemesis.history import FOLDER, What, read
+from leaderq.testing.nemesis.faults import REQUESTS
+from leaderq.testing.nemesis.history import FOLDER, Kind, What, read
 from leaderq.testing.server import all_at_once
 from leaderq.zookeeper import Check
 
@@ -35,7 +38,6 @@ class Loss(Enum):
     """How a follower is lost after a stall."""
 
     DEAF_HEAD = "the servers' leader hears nothing more of it when it goes on"
-    CUT_OFF = "it is cut off when it has answered"
     STOPPED = "it was stopped itself, and is again when it has answered"
 
 
@@ -44,9 +46,9 @@ class Servers:
 
     def __init__(self, ticks: int) -> None:
         # Who is cut off serves its clients for longer than any session lives.
-        tick_ms = int(TIMEOUT_S * 1000 / ticks)
+        self.tick_s = TIMEOUT_S / ticks
         limits = {"initLimit": "60", "syncLimit": "60", "forceSync": "no"}
-        settings = {"tickTime": str(tick_ms), **limits}
+        settings = {"tickTime": f"{self.tick_s * 1000:.0f}", **limits}
         self.ticks = ticks
         self.ensemble = ZooKeeperEnsemble(linked=True, settings=settings)
 
@@ -87,6 +89,26 @@ class Servers:
         follower.thaw() if is_stop else way.release()
         late.result(5)
         follower.freeze() if is_stop else way.cut()
+
+
+class AfterClaims(Rule):
+    """Holds the answer to a claim until all claims of ``all_claimed`` are answered."""
+
+    def __init__(self, all_claimed: threading.Barrier) -> None:
+        self._all_claimed = all_claimed
+        self._claim = b""
+
+    def request(self, connection: object, body: bytes) -> LaneDecision:
+        if REQUESTS[Kind.LOSE_CLAIM](body):
+            self._claim = body[:4]
+        return LaneDecision.PASS
+
+    def reply(self, connection: object, body: bytes) -> LaneDecision:
+        if body[:4] == self._claim:
+            self._claim = b""
+            with contextlib.suppress(threading.BrokenBarrierError):
+                self._all_claimed.wait(5)
+        return LaneDecision.PASS
 
 
 class Believer:
@@ -152,12 +174,12 @@ def won_s(candidate: Candidate) -> float:
 class Worker(CandidateProcess):
     """A worker whose units never ask, under a guardian."""
 
-    def __init__(self, id: str, server: ZooKeeperServer, folder: Path) -> None:
+    def __init__(self, id: str, address: str, folder: Path) -> None:
         arguments = ["--root", f"/{folder.parent.name}-{folder.name}", "--career", "c"]
         super().__init__(
             "leaderq.testing.nemesis.careers:Recorded",
             id=id,
-            zookeeper=server.address,
+            zookeeper=address,
             cwd=CAREERS,
             session_timeout_s=TIMEOUT_S,
             arguments=[*arguments, "--handover-budget-s", "0.5"],
@@ -178,13 +200,13 @@ class Contest:
         self._folder = folder
         self.workers: list[Worker] = []
 
-    def start(self, id: str, server: ZooKeeperServer, *, leads: bool = False) -> Worker:
-        """One more worker, which stands when this returns, or leads."""
-        worker = Worker(id, server, self._folder)
+    def start(self, id: str, address: str) -> Worker:
+        """One more worker; the first one leads when this returns, the others stand."""
+        worker = Worker(id, address, self._folder)
         self.workers.append(worker)
         worker.start()
         worker.wait_for("standing")
-        if leads:
+        if worker is self.workers[0]:
             worker.wait_for("stage_began", stage="execution")
         return worker
 
@@ -208,12 +230,12 @@ def contests(folder: Path, careers: int) -> Iterator[list[Contest]]:
         all_at_once(Worker.stop, [worker for one in made for worker in one.workers])
 
 
-def each(
-    stand: list[Contest], id: str, server: ZooKeeperServer, *, leads: bool = False
-) -> list[Worker]:
-    """A worker more in each career."""
+def each(stand: list[Contest], id: str, addresses: Iterable[str]) -> list[Worker]:
+    """A worker more in each career, with the servers at its address."""
     with ThreadPoolExecutor(len(stand)) as pool:
-        return list(pool.map(lambda one: one.start(id, server, leads=leads), stand))
+        return list(
+            pool.map(Contest.start, stand, itertools.repeat(id), itertools.cycle(addresses))
+        )
 
 
 def effects_beside(stand: list[Contest], successors: list[Worker]) -> list[int]:
@@ -227,8 +249,8 @@ def effects_after_stall(servers: Servers, folder: Path, loss: Loss, careers: int
     """One stall and loss; the effects of each old term beside the new one."""
     head, follower, _ = servers.choose()
     with contests(folder, careers) as stand, servers.healed():
-        each(stand, "a", follower, leads=True)
-        successors = each(stand, "b", head)
+        each(stand, "a", [follower.address])
+        successors = each(stand, "b", [head.address])
         with connect(follower.address, timeout_s=30) as beside:
             servers.lose(loss, beside)
             return effects_beside(stand, successors)
@@ -239,13 +261,55 @@ def effects_after_claim(servers: Servers, folder: Path, careers: int) -> list[in
     ones.
     """
     head, follower, other = servers.choose()
-    with contests(folder, careers) as stand, servers.healed():
-        leaders = each(stand, "a", other, leads=True)
-        next_ones = each(stand, "b", follower)
-        successors = each(stand, "c", head)
+    later_s = random.choice((0.0, random.uniform(0.0, servers.tick_s)))
+    has_gone = threading.Event()
+
+    def lose() -> None:
+        time.sleep(later_s)
+        servers.ensemble.isolate(follower)
+        has_gone.set()
+
+    with contextlib.ExitStack() as stack:
+        stand = stack.enter_context(contests(folder, careers))
+        stack.enter_context(servers.healed())
+        leaders = each(stand, "a", [other.address])
+        all_claimed = threading.Barrier(careers, action=lose)
+        ways = [stack.enter_context(FaultProxy(follower.address)) for _ in stand]
+        for way in ways:
+            way.add_rule(AfterClaims(all_claimed))
+        each(stand, "b", [way.address for way in ways])
+        successors = each(stand, "c", [head.address])
         time.sleep(random.uniform(0, TIMEOUT_S / 2))
         for one in leaders:
             os.kill(one.worker_pid, signal.SIGKILL)
-        eventually(lambda: all(one.leads for one in next_ones), interval_s=0.001)
-        servers.ensemble.isolate(follower)
+        assert has_gone.wait(30), "the next ones have not claimed"
         return effects_beside(stand, successors)
+
+
+def least_left(servers: Servers, root: str, timeout_s: float, tick_s: float | None) -> list[float]:
+    """A way between servers stalls for 0.3 T at any moment; what was left of each term's lease at
+    the least, as a share of T, and 0 if it was lost.
+    """
+    head, follower, _ = servers.choose()
+    ways = [servers.ensemble.link(head, follower), servers.ensemble.link(follower, head)]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(servers.healed())
+        terms = []
+        for number in range(5):
+            electorate = Electorate(follower.address, f"{root}/{number}")
+            stack.callback(electorate.close)
+            terms.append(
+                electorate.lead(electorate.candidate("a", timeout_s=timeout_s, tick_s=tick_s))
+            )
+        time.sleep(random.uniform(1.0, 1.5) * timeout_s)
+        for way in random.choice((ways, ways[:1], ways[1:])):
+            way.stall()
+        least = [1.0] * len(terms)
+        began_s = now_s()
+        while (passed_s := now_s() - began_s) < 1.3 * timeout_s:
+            if passed_s > 0.3 * timeout_s:
+                for way in ways:
+                    way.release()
+            least = [min(one, term.remaining_s()) for one, term in zip(least, terms, strict=True)]
+            time.sleep(0.005)
+        return [one / timeout_s for one in least]

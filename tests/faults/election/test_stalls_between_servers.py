@@ -10,18 +10,35 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 from uuid import uuid4
 
 import pytest
-from contests import Loss, Servers, effects_after_claim, effects_after_stall, overlaps
+from contests import (
+    Loss,
+    Servers,
+    effects_after_claim,
+    effects_after_stall,
+    least_left,
+    overlaps,
+)
 
 CAREERS = int(os.environ.get("LEADERQ_TEST_FAULTS", "1"))
 AT_ONCE = 5
-LOSSES = pytest.mark.parametrize("loss", Loss, ids=lambda loss: loss.name.lower())
+
+
+def in_long(*values: object) -> Any:
+    """A case that only ``make test-long`` runs, or all tests of this file."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
+LOSSES = pytest.mark.parametrize(
+    "loss", [Loss.DEAF_HEAD, in_long(Loss.STOPPED)], ids=lambda loss: loss.name.lower()
+)
 pytestmark = pytest.mark.timeout(120 + 20 * CAREERS)
 
 
-@pytest.fixture(scope="module", params=[3, 6, 12], ids="T of {} ticks".format)
+@pytest.fixture(scope="module", params=[6, in_long(3), in_long(12)], ids="T of {} ticks".format)
 def servers(request) -> Iterator[Servers]:
     with Servers(request.param) as made:
         yield made
@@ -64,3 +81,16 @@ def test_a_term_that_has_just_begun_is_over_before_the_next_one_begins(servers, 
         lambda careers: effects_after_claim(servers, tmp_path, careers),
     )
     assert not any(found), f"effects beside the next leader: {found}"
+
+
+@pytest.mark.parametrize("timeout_s", [4.0, 10.0])
+@pytest.mark.parametrize("is_known", [False, True], ids=["tick unknown", "tick known"])
+def test_a_stall_of_three_tenths_of_the_time_out_costs_no_term(
+    servers, timeout_s, is_known
+) -> None:
+    found: list[float] = []
+    while len(found) < CAREERS:
+        tick_s = servers.tick_s if is_known else None
+        found += least_left(servers, f"/t-{uuid4().hex}", timeout_s, tick_s)
+        print(f"stall, T {timeout_s:g}, tick {tick_s}: {min(found):.2f} T of {len(found)} left")
+    assert min(found) > 0, f"terms were lost; left of T: {found}"
