@@ -16,6 +16,7 @@ import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from leaderq.cli.finding import Finding, Verdict
@@ -190,8 +191,14 @@ def judge_tick(
 
 
 def spare_s(shares: Shares) -> float:
-    """How long the servers may stall, in seconds, and no term is lost by it, at the least."""
-    return shares.trusted_s - shares.known_s - 2 * shares.beat_s
+    """How long the servers may stall, in seconds, and no term is lost by it.
+
+    Beats come at even distances, so what is proven at one was sent ``beats`` of them before. What
+    was proven last before the stall is up to a beat old then, and the next proof comes up to a beat
+    after it.
+    """
+    beats = ceil(shares.known_s / shares.beat_s)
+    return shares.trusted_s - (beats + 1) * shares.beat_s
 
 
 def _of_unknown_tick(timeout_s: float, configured_s: float | None) -> Finding:

@@ -24,10 +24,10 @@ def servers(*ticks: float | None) -> list[ServerView]:
 @pytest.mark.parametrize(
     ("ticks", "timeout_s", "configured_s", "verdict", "said"),
     [
-        ([2.0], 10, None, OK, "T is 10 s, 5 ticks; minSessionTimeout is 4 s; a stall of 2.5 s"),
-        ([2.0], 10, None, OK, "with tick_s = 2 it would be 4.0 s"),
-        ([2.0], 10, 2.0, OK, "a stall of 4.0 s between servers costs no term"),
-        ([2.0], 10, 5.0, OK, "with tick_s = 2 it would be 4.0 s"),
+        ([2.0], 10, None, OK, "T is 10 s, 5 ticks; minSessionTimeout is 4 s; a stall of 3.6 s"),
+        ([2.0], 10, None, OK, "with tick_s = 2 it would be 5.1 s"),
+        ([2.0], 10, 2.0, OK, "a stall of 5.1 s between servers costs no term"),
+        ([2.0], 10, 5.0, OK, "with tick_s = 2 it would be 5.1 s"),
         (
             [2.0],
             10,
