@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
@@ -91,11 +90,11 @@ class Servers:
         follower.freeze() if is_stop else way.cut()
 
 
-class AfterClaims(Rule):
-    """Holds the answer to a claim until all claims of ``all_claimed`` are answered."""
+class AtClaim(Rule):
+    """Calls ``act`` when a claim is answered, before anybody hears of that."""
 
-    def __init__(self, all_claimed: threading.Barrier) -> None:
-        self._all_claimed = all_claimed
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
         self._claim = b""
 
     def request(self, connection: object, body: bytes) -> LaneDecision:
@@ -106,8 +105,7 @@ class AfterClaims(Rule):
     def reply(self, connection: object, body: bytes) -> LaneDecision:
         if body[:4] == self._claim:
             self._claim = b""
-            with contextlib.suppress(threading.BrokenBarrierError):
-                self._all_claimed.wait(5)
+            self._act()
         return LaneDecision.PASS
 
 
@@ -249,41 +247,38 @@ def effects_after_stall(servers: Servers, folder: Path, loss: Loss, careers: int
     """One stall and loss; the effects of each old term beside the new one."""
     head, follower, _ = servers.choose()
     with contests(folder, careers) as stand, servers.healed():
-        each(stand, "a", [follower.address])
-        successors = each(stand, "b", [head.address])
+        each(stand, "a", follower.address)
+        successors = each(stand, "b", head.address)
         with connect(follower.address, timeout_s=30) as beside:
             servers.lose(loss, beside)
             return effects_beside(stand, successors)
 
 
-def effects_after_claim(servers: Servers, folder: Path, careers: int) -> list[int]:
-    """A follower is lost when it has passed the claims of leaders on; their effects beside the next
-    ones.
+def effects_after_claim(servers: Servers, folder: Path) -> int:
+    """A follower is lost when it has passed the claim of a leader on, or soon after; effects of
+    that leader beside the next one.
     """
     head, follower, other = servers.choose()
-    later_s = random.choice((0.0, random.uniform(0.0, servers.tick_s)))
+    later_s = random.choice((0.0, random.uniform(0.0, servers.tick_s / 2)))
     has_gone = threading.Event()
 
     def lose() -> None:
-        time.sleep(later_s)
         servers.ensemble.isolate(follower)
         has_gone.set()
 
     with contextlib.ExitStack() as stack:
-        stand = stack.enter_context(contests(folder, careers))
+        (one,) = stack.enter_context(contests(folder, 1))
         stack.enter_context(servers.healed())
-        leaders = each(stand, "a", [other.address])
-        all_claimed = threading.Barrier(careers, action=lose)
-        ways = [stack.enter_context(FaultProxy(follower.address)) for _ in stand]
-        for way in ways:
-            way.add_rule(AfterClaims(all_claimed))
-        each(stand, "b", [way.address for way in ways])
-        successors = each(stand, "c", [head.address])
+        way = stack.enter_context(FaultProxy(follower.address))
+        way.add_rule(AtClaim(threading.Timer(later_s, lose).start if later_s else lose))
+        a = one.start("a", other.address)
+        one.start("b", way.address)
+        c = one.start("c", head.address)
         time.sleep(random.uniform(0, TIMEOUT_S / 2))
-        for one in leaders:
-            os.kill(one.worker_pid, signal.SIGKILL)
-        assert has_gone.wait(30), "the next ones have not claimed"
-        return effects_beside(stand, successors)
+        os.kill(a.worker_pid, signal.SIGKILL)
+        assert has_gone.wait(30), "the next one has not claimed"
+        (effects,) = effects_beside([one], [c])
+        return effects
 
 
 def least_left(servers: Servers, root: str, timeout_s: float, tick_s: float | None) -> list[float]:

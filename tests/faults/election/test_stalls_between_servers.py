@@ -3,7 +3,7 @@
 The leader stands beside a follower, the next one beside the servers' leader. Before leases rested
 on proofs (``leaderq/zookeeper/proof.py``), most of these rounds failed.
 
-``LEADERQ_TEST_FAULTS`` is the number of careers of each case, five at a time.
+``LEADERQ_TEST_FAULTS`` is the number of careers of each case, five at a time where that will do.
 """
 
 from __future__ import annotations
@@ -77,8 +77,7 @@ def test_work_that_never_asks_is_dead_before_the_next_leader_begins(
 def test_a_term_that_has_just_begun_is_over_before_the_next_one_begins(servers, tmp_path) -> None:
     """Its leader has waited beside a follower, which is lost when it has passed the claim on."""
     found = in_rounds(
-        f"claim, {servers.ticks} ticks",
-        lambda careers: effects_after_claim(servers, tmp_path, careers),
+        f"claim, {servers.ticks} ticks", lambda _: [effects_after_claim(servers, tmp_path)]
     )
     assert not any(found), f"effects beside the next leader: {found}"
 
