@@ -228,12 +228,10 @@ def contests(folder: Path, careers: int) -> Iterator[list[Contest]]:
         all_at_once(Worker.stop, [worker for one in made for worker in one.workers])
 
 
-def each(stand: list[Contest], id: str, addresses: Iterable[str]) -> list[Worker]:
-    """A worker more in each career, with the servers at its address."""
+def each(stand: list[Contest], id: str, address: str) -> list[Worker]:
+    """A worker more in each career."""
     with ThreadPoolExecutor(len(stand)) as pool:
-        return list(
-            pool.map(Contest.start, stand, itertools.repeat(id), itertools.cycle(addresses))
-        )
+        return list(pool.map(lambda one: one.start(id, address), stand))
 
 
 def effects_beside(stand: list[Contest], successors: list[Worker]) -> list[int]:
