@@ -291,18 +291,22 @@ def least_left(servers: Servers, root: str, timeout_s: float, tick_s: float | No
         for number in range(5):
             electorate = Electorate(follower.address, f"{root}/{number}")
             stack.callback(electorate.close)
-            terms.append(
-                electorate.lead(electorate.candidate("a", timeout_s=timeout_s, tick_s=tick_s))
-            )
+            a = electorate.candidate("a", timeout_s=timeout_s, tick_s=tick_s)
+            terms.append(electorate.lead(a))
         time.sleep(random.uniform(1.0, 1.5) * timeout_s)
+        least = [1.0] * len(terms)
+
+        def look_for(seconds: float) -> None:
+            until_s = now_s() + seconds
+            while now_s() < until_s:
+                left = [term.remaining_s() / timeout_s for term in terms]
+                least[:] = map(min, least, left)
+                time.sleep(0.005)
+
         for way in random.choice((ways, ways[:1], ways[1:])):
             way.stall()
-        least = [1.0] * len(terms)
-        began_s = now_s()
-        while (passed_s := now_s() - began_s) < 1.3 * timeout_s:
-            if passed_s > 0.3 * timeout_s:
-                for way in ways:
-                    way.release()
-            least = [min(one, term.remaining_s()) for one, term in zip(least, terms, strict=True)]
-            time.sleep(0.005)
-        return [one / timeout_s for one in least]
+        look_for(0.3 * timeout_s)
+        for way in ways:
+            way.release()
+        look_for(0.8 * timeout_s)
+        return least
