@@ -260,7 +260,8 @@ def _group(address: str, group: str, topic: str, access: Access) -> Finding:
 )
 def doctor(given: Given) -> int:
     """Check Python, packages, configuration, ZooKeeper, Kafka and Java, and say what to do about
-    each fault; with --career, whether that career could be run.
+    each fault; with --career, whether that career could be run. Of ZooKeeper's servers it tells who
+    leads them, and whether their tick and the session time-out are such that leases hold.
 
     Exit codes: 0 nothing failed (there may be advice), 2 configuration or credentials, 3 a server
     did not answer, 1 anything else. Nothing is left behind on any server.
