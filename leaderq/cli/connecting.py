@@ -45,6 +45,7 @@ def open_session(settings: Settings) -> Session:
         timeout_s=settings.session_timeout_s,
         connect_timeout_s=settings.connect_timeout_s,
         security=zookeeper_security(settings),
+        tick_s=settings.tick_s,
     )
 
 

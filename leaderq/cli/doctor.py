@@ -9,8 +9,6 @@ import platform
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from statistics import median
 from typing import TYPE_CHECKING
@@ -20,8 +18,10 @@ import click
 from leaderq import chance, clock
 from leaderq.career import ILeaderCareer, career_name
 from leaderq.cli.career_loading import find_career, make_career
-from leaderq.cli.connecting import open_session
+from leaderq.cli.connecting import open_session, zookeeper_security
+from leaderq.cli.ensemble import ensemble_of, judge_servers, judge_tick, roles_of
 from leaderq.cli.entry import exit_code
+from leaderq.cli.finding import Finding, Verdict
 from leaderq.cli.options import CONNECTION, JSON, Given, switch, verb
 from leaderq.cli.output import Shade, quiet, shaded, write_json
 from leaderq.config import Section, Settings, current_folder
@@ -36,14 +36,6 @@ if TYPE_CHECKING:
 _PROBES = 9
 
 
-class Verdict(str, Enum):
-    """The result of a check; the value is the word shown."""
-
-    OK = "ok"
-    ADVICE = "advice"
-    FAILED = "failed"
-
-
 _OK, _ADVICE, _FAILED = Verdict
 _SHADES = {_OK: Shade.GOOD, _ADVICE: Shade.WARNING, _FAILED: Shade.BAD}
 _PACKAGES = {
@@ -53,16 +45,6 @@ _PACKAGES = {
     "confluent-kafka": (_OK, "; if you want it: pip install 'leaderq[confluent]'"),
     "prometheus-client": (_OK, "; if you want it: pip install 'leaderq[metrics]'"),
 }
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The result of one check. ``error``: what a failed check raised; decides the exit code."""
-
-    check: str
-    verdict: Verdict
-    detail: str
-    error: LeaderqError | None = None
 
 
 def _python() -> Iterator[Finding]:
@@ -100,9 +82,21 @@ def _zookeeper(settings: Settings) -> Iterator[Finding]:
             took = f"a round trip takes {_round_trip_ms(session):.1f} ms"
             yield Finding("zookeeper", _OK, f"{settings.zookeeper} answers; {took}")
             yield _session_timeout(session, settings)
+            yield from _ensemble(session, settings)
             yield _root(session, settings.root)
     except LeaderqError as error:
         yield Finding("zookeeper", _FAILED, str(error), error)
+
+
+def _ensemble(session: Session, settings: Settings) -> Iterator[Finding]:
+    """Who leads the servers, and whether their tick is such that leases hold."""
+    security = zookeeper_security(settings)
+    tls = None if security is None else security.ssl_context()
+    if tls is not None:
+        tls.check_hostname = False  # they are asked by number; nothing secret is told
+    views = ensemble_of(session, tls)
+    yield from judge_servers(views, roles_of(session))
+    yield from judge_tick(views, session.timeout_s, settings.tick_s)
 
 
 def _round_trip_ms(session: Session) -> float:
@@ -266,7 +260,8 @@ def _group(address: str, group: str, topic: str, access: Access) -> Finding:
 )
 def doctor(given: Given) -> int:
     """Check Python, packages, configuration, ZooKeeper, Kafka and Java, and say what to do about
-    each fault; with --career, whether that career could be run.
+    each fault; with --career, whether that career could be run. Of ZooKeeper's servers it tells who
+    leads them, and whether their tick and the session time-out are such that leases hold.
 
     Exit codes: 0 nothing failed (there may be advice), 2 configuration or credentials, 3 a server
     did not answer, 1 anything else. Nothing is left behind on any server.

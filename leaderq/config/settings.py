@@ -151,6 +151,9 @@ class Settings:
     session_timeout_s: float = setting(
         10.0, kinds.seconds(0.2, 600), _CONNECTION,
         "session time-out to ask ZooKeeper for; after it the leadership of a dead host is free")
+    tick_s: float | None = setting(
+        None, kinds.seconds(0.001, 300), _CONNECTION,
+        "tickTime of ZooKeeper's servers, where it is known; never less than it is (see doctor)")
     connect_timeout_s: float = setting(
         10.0, kinds.seconds(0.1, 600), _CONNECTION,
         "how long to wait for the first answer of a server")

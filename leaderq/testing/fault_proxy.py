@@ -210,6 +210,7 @@ class Lane:
 _READ_SIZE: Final = 1 << 16
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 _CONNECT_TIMEOUT_S: Final = 2.0  # the server is near, and answers or refuses at once
+_RETRY_S: Final = 0.02
 _LOSSES: Final = (LaneDecision.LOSE, LaneDecision.LOSE_AND_CUT)
 
 
@@ -239,9 +240,16 @@ class Link:
     """
 
     def __init__(
-        self, client: socket.socket, upstream: tuple[str, int], to_server: Lane, to_client: Lane
+        self,
+        client: socket.socket,
+        upstream: tuple[str, int],
+        to_server: Lane,
+        to_client: Lane,
+        wait_until_s: float,
     ) -> None:
         self._upstream = upstream
+        self._wait_until_s = wait_until_s
+        self._retry_at_s = 0.0
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.client = Side(client, feeds=to_server, drains=to_client)
@@ -261,8 +269,8 @@ class Link:
         # cut by an order of this very round: nothing may be opened for it any more
         if self.is_over:
             return
-        if self.server is None and not self._lanes[0].weather.is_swallowed:
-            self._connect()
+        if self._may_connect(now):
+            self._connect(now)
         for side in self._sides:
             if not side.is_gone and ready.get(side.sock, 0) & selectors.EVENT_READ:
                 self._read(side, now=now)
@@ -283,6 +291,7 @@ class Link:
     def next_due(self, *, now: float) -> float | None:
         """When delayed bytes become due. Bytes that are due wait for their socket only."""
         times = [lane.next_due for lane in self._lanes]
+        times += [self._retry_at_s] if self.server is None else []
         return min((time for time in times if time is not None and time > now), default=None)
 
     def cut(self, *, reset: bool = True) -> None:
@@ -296,11 +305,17 @@ class Link:
         if any(lane.has_lost for lane in self._lanes) or self.client.is_gone:
             self.cut()
 
-    def _connect(self) -> None:
+    def _may_connect(self, now: float) -> bool:
+        is_due = self.server is None and now >= self._retry_at_s
+        return is_due and not self._lanes[0].weather.is_swallowed
+
+    def _connect(self, now: float) -> None:
         try:
             sock = socket.create_connection(self._upstream, _CONNECT_TIMEOUT_S)
         except OSError:
-            self.cut()
+            self._retry_at_s = now + _RETRY_S
+            if now >= self._wait_until_s:
+                self.cut()
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -370,11 +385,17 @@ class FaultProxy:
 
     ``address`` stays the same until ``stop``; ``port`` fixes it, by number or as a lease that the
     caller keeps. ``framed`` is false for traffic that is not in the frames of ZooKeeper's or
-    Kafka's clients, such as that between servers: no rule finds a reply in it.
+    Kafka's clients, such as that between servers: no rule finds a reply in it. ``wait_s``: how long
+    a client that has connected waits for somebody to listen upstream, before it is reset.
     """
 
     def __init__(
-        self, upstream: str, *, port: int | LeasedPort | None = None, framed: bool = True
+        self,
+        upstream: str,
+        *,
+        port: int | LeasedPort | None = None,
+        framed: bool = True,
+        wait_s: float = 0.0,
     ) -> None:
         host, _, number = upstream.rpartition(":")
         if not host or "," in upstream or not number.isdigit():
@@ -384,6 +405,7 @@ class FaultProxy:
         self._upstream = (host, int(number))
         self._wanted_port = port
         self._framed = framed
+        self._wait_s = wait_s
         self._port: LeasedPort | None = None
         self._listener: socket.socket | None = None
         self._links: list[Link] = []
@@ -457,6 +479,10 @@ class FaultProxy:
     def freeze_direction(self, direction: Direction) -> None:
         """Hold the bytes of one direction until ``heal``, which delivers them, late."""
         self._order(lambda: setattr(self._weather[direction], "is_held", True))
+
+    def release_direction(self, direction: Direction) -> None:
+        """Deliver what :meth:`freeze_direction` has held; other faults go on."""
+        self._order(lambda: setattr(self._weather[direction], "is_held", False))
 
     def swallow_direction(self, direction: Direction) -> None:
         """Swallow the bytes of one direction only; see :meth:`black_hole`."""
@@ -577,7 +603,8 @@ class FaultProxy:
             requests = partial(self._judge, client, is_reply=False)
             replies = partial(self._judge, client, is_reply=True)
             lanes = Lane(to_server, requests, self._framed), Lane(to_client, replies, self._framed)
-            self._links.append(Link(client, self._upstream, *lanes))
+            wait_until_s = time.monotonic() + self._wait_s
+            self._links.append(Link(client, self._upstream, *lanes, wait_until_s))
 
     def _judge(self, client: object, body: bytes, *, is_reply: bool) -> LaneDecision | bytes:
         for rule in self._rules.values():

@@ -9,12 +9,13 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaderq.errors import ServerFailed
 from leaderq.testing.java_server import JavaServer, JavaServerOptions, write_properties
 from leaderq.testing.ports import HOST
 from leaderq.testing.server import OwnServer, PeerGroup
+from leaderq.testing.server_links import ServerLink, ServerLinks
 from leaderq.testing.waiting import eventually
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ A = TypeVar("A", bound=AskedServer)
 
 class LedGroup(PeerGroup[A]):
     """ZooKeeper servers that elect a leader among them."""
+
+    is_linked = False
+    """Whether the ways between them can be stalled and cut."""
 
     @property
     def leader(self) -> A:
@@ -110,6 +114,7 @@ class ZooKeeperServer(AskedServer, JavaServer):
         super().__init__(options)
         self.settings = dict(settings or {})
         self.jaas = jaas
+        self.links: ServerLinks | None = None
 
     def _prepare(self, folder: Path) -> list[str]:
         data = folder / "data"
@@ -129,7 +134,7 @@ class ZooKeeperServer(AskedServer, JavaServer):
             lines |= {"initLimit": "20", "syncLimit": "10"}
             for member in self.peers:
                 election = member.address_of("election").rpartition(":")[2]
-                lines[f"server.{member.number}"] = f"{member.address_of('peer')}:{election}"
+                lines[f"server.{member.number}"] = f"{self._way_to(member)}:{election}"
         options = ["-Dzookeeper.jmx.log4j.disable=true"]
         if self.jaas is not None:
             users = folder / "jaas.conf"
@@ -140,10 +145,63 @@ class ZooKeeperServer(AskedServer, JavaServer):
         file = write_properties(folder / "zoo.cfg", lines | self.settings)
         return [*options, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(file)]
 
+    def _way_to(self, peer: ZooKeeperServer) -> str:
+        """Where this server reaches the peer port of ``peer``, which may be itself."""
+        if self.links is None or peer is self:
+            return peer.address_of("peer")
+        return self.links.address(self.number - 1, peer.number - 1)
+
 
 class ZooKeeperEnsemble(LedGroup[ZooKeeperServer]):
-    """``size`` servers, serving when each opens sessions. ``options`` are those of each."""
+    """``size`` servers, serving when each opens sessions. ``options`` are those of each.
+
+    ``linked``: fault proxies stand between the servers, so that :meth:`link` can be used. They cost
+    a thread for each pair and direction, and nothing else.
+    """
 
     what = "a ZooKeeper ensemble"
     kind = ZooKeeperServer
     usual_options = {"heap_mb": 192}  # noqa: RUF012 - never changed
+
+    def __init__(
+        self, size: int = 3, *, name: str | None = None, linked: bool = False, **options: Any
+    ) -> None:
+        super().__init__(size, name=name, **options)
+        self.is_linked = linked
+        self._links: ServerLinks | None = None
+
+    def prepare(self) -> None:
+        super().prepare()
+        if self.is_linked and self._links is None:
+            self._links = ServerLinks([one.address_of("peer") for one in self.members]).start()
+        for member in self.members:
+            member.links = self._links
+
+    def link(self, one: ZooKeeperServer, other: ZooKeeperServer) -> ServerLink:
+        """The way from ``one`` to ``other``.
+
+        :raises ServerFailed: the ensemble was not made with ``linked``, or not started.
+        """
+        if self._links is None:
+            raise ServerFailed(f"{self.name} has no links; make it with linked=True and start it")
+        return self._links.between(self.members.index(one), self.members.index(other))
+
+    def isolate(self, member: ZooKeeperServer) -> None:
+        """Cut ``member`` off from the others until :meth:`heal`; its clients still reach it.
+
+        It goes on answering their pings and reads until ``syncLimit`` ticks have passed.
+        """
+        for other in self.members:
+            if other is not member:
+                self.link(member, other).cut()
+
+    def heal(self) -> None:
+        if self._links is not None:
+            self._links.heal()
+        super().heal()
+
+    def stop(self, *, keep_data: bool = False) -> None:
+        super().stop(keep_data=keep_data)
+        if self._links is not None and not keep_data:
+            self._links.stop()
+            self._links = None

@@ -42,8 +42,10 @@ class Bounds:
 
     @property
     def guardian_s(self) -> float:
-        """How long a guardian that was frozen itself may take to end an overdue worker."""
-        return self.timeout_s / 3 * self.patience
+        """How long a guardian that was frozen itself may take to end an overdue worker: a quarter
+        of T is ``handOver``'s, and a tenth of a second the unit's that was about to end.
+        """
+        return (self.timeout_s / 4 + 0.1) * self.patience
 
     @property
     def leader_s(self) -> float:
@@ -248,7 +250,7 @@ class _Excuses:
     * Frozen: until it goes on, and 100 ms more; one unit may have been about to begin. Children of
       a worker that was frozen alone were not frozen.
     * Without its guardian, killed or frozen: nobody stops a unit that runs, nor children; no unit
-      may begin. A guardian that goes on has T/3.
+      may begin. A guardian that goes on has T/4 and 100 ms.
     * Its session or its znode ended from outside: it learns of it within T.
     """
 

@@ -10,7 +10,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -48,9 +48,14 @@ _PLACES: Final = {
     Kind.LOSE_CLAIM: 1,
 }
 """Faults that concern the leader only, or the next one."""
-_LONG: Final = {Kind.LOSE_QUORUM: 1.0, Kind.PAUSE: 1.0, Kind.DELETE_ZNODE: 0.0}
+_LONG: Final = {
+    **dict.fromkeys((Kind.LOSE_QUORUM, Kind.PAUSE, Kind.STALL_AND_CUT), 1.0),
+    Kind.DELETE_ZNODE: 0.0,
+}
 """How likely a fault outlives a session, where that is not left to chance."""
 _TO_GUARDIAN: Final = frozenset(kind for kind in Kind if "guardian" in kind.value)
+BETWEEN_SERVERS: Final = frozenset({Kind.CUT_SERVERS, Kind.STALL_AND_CUT})
+"""Faults that need servers with links between them."""
 _HOLES: Final[dict[Kind, tuple[Direction, ...]]] = {
     Kind.BLACK_HOLE: ("to_server", "to_client"),
     Kind.BLACK_HOLE_TO_SERVER: ("to_server",),
@@ -73,21 +78,24 @@ class Fault:
     place: int
 
 
-def schedule(seed: int, timeout_s: float) -> Iterator[list[Fault]]:
+def schedule(
+    seed: int, timeout_s: float, *, without: Collection[Kind] = ()
+) -> Iterator[list[Fault]]:
     """Rounds of faults, without end (pure).
 
-    Every kind comes, those that change the leader more often. Half of the faults are over before a
-    lease is, and half outlive a session; of the freezes, three and seven tenths. The quorum is
-    always lost for longer than a lease, and every pause outlives a session, so that new leaders
-    find it.
+    Every kind but those in ``without`` comes, those that change the leader more often. Half of the
+    faults are over before a lease is, and half outlive a session; of the freezes, three and seven
+    tenths. The quorum is always lost for longer than a lease, and every pause outlives a session,
+    so that new leaders find it; so does every cut that follows a stall.
     """
     dice = random.Random(seed)
+    possible = [kind for kind in _KINDS if kind not in without]
     kinds: list[Kind] = []
     number = 0
     while True:
         at_s, faults = 0.0, []
         while (at_s := at_s + dice.uniform(0.05, 0.35) * timeout_s) < _ROUND_T * timeout_s:
-            kinds = kinds or dice.sample(_KINDS, len(_KINDS))
+            kinds = kinds or dice.sample(possible, len(possible))
             kind = kinds.pop()
             brief, long = dice.uniform(0.05, 0.5), dice.uniform(1.0, 1.7)
             share = _LONG.get(kind, 0.7 if kind in FREEZES else 0.5)
@@ -204,7 +212,11 @@ class Nemesis:
             Part.PROCESS: lambda: self._to_process(fault.kind, who, worker),
             Part.NETWORK: lambda: self._to_network(fault.kind, who),
             Part.SESSION: lambda: self._end_session(who),
-            Part.SERVERS: lambda: self._to_servers(fault),
+            Part.SERVERS: lambda: (
+                self._between_servers(fault)
+                if fault.kind in BETWEEN_SERVERS
+                else self._to_servers(fault)
+            ),
             Part.PAUSE: self._pause,
             Part.WISH: lambda: self._wish(fault),
         }
@@ -287,7 +299,10 @@ class Nemesis:
         members, kind = self._cluster.ensemble.members, fault.kind
         first = fault.number % len(members)
         struck = [members[first], *([members[first - 1]] if kind is Kind.LOSE_QUORUM else [])]
-        if kind in (Kind.RESTART_SERVER, Kind.ROLLING_RESTART):
+        if kind is Kind.FREEZE_HEAD:
+            struck = [self._cluster.ensemble.leader]
+            struck[0].freeze()
+        elif kind in (Kind.RESTART_SERVER, Kind.ROLLING_RESTART):
             for member in members if kind is Kind.ROLLING_RESTART else struck:
                 member.restart()
         elif kind is Kind.FREEZE_SERVER or (kind is Kind.LOSE_QUORUM and fault.number % 2):
@@ -298,6 +313,43 @@ class Nemesis:
             yield
         finally:
             all_at_once(lambda member: member.heal(), struck)
+
+    @contextmanager
+    def _between_servers(self, fault: Fault) -> Iterator[None]:
+        """Cut the server that our leader is connected to off from the servers' leader."""
+        ensemble, dice = self._cluster.ensemble, random.Random(fault.number)
+        head, followers = ensemble.leader, ensemble.followers
+        if not followers:
+            raise ServerFailed("no server follows now")
+        sid = self._session_of_leader()
+        follower = next(
+            (one for one in followers if sid and f"sid={sid:#x}," in one.ask("cons")),
+            dice.choice(followers),
+        )
+        way, back = ensemble.link(head, follower), ensemble.link(follower, head)
+        try:
+            if fault.kind is Kind.STALL_AND_CUT:
+                for stalled in (way, back) if dice.random() < 0.3 else (way,):
+                    stalled.stall()
+                time.sleep(dice.uniform(0.3, 0.7) * self._timeout_s)
+                # What was held back is answered at once. Mostly nothing that the follower says
+                # later arrives: an acknowledgement is heard, and what it rests on is not.
+                if dice.random() < 0.5:
+                    back.lose()
+                for stalled in (way, back):
+                    stalled.release()
+                time.sleep(dice.uniform(0, 0.01 if dice.random() < 0.8 else 0.3))
+            way.cut()
+            yield
+        finally:
+            way.heal()
+
+    def _session_of_leader(self) -> int | None:
+        view = self._cluster.view
+        if view is None or view.leader is None:
+            return None
+        told = json.loads(session_file(self._options.folder, view.leader).read_text())
+        return int(told["id"])
 
     @contextmanager
     def _pause(self) -> Iterator[None]:
@@ -361,8 +413,8 @@ def run(
 ) -> NemesisReport:
     """Let the career of ``options`` suffer; returns the results.
 
-    ``ensemble``: three running servers to do harm to; by default they are started. ``say`` is told
-    a line of progress after each round.
+    ``ensemble``: three running servers to do harm to, between which nothing is cut unless they are
+    linked; by default such are started. ``say`` is told a line of progress after each round.
 
     :raises ConfigurationError: the folder holds a history already.
     :raises ServerFailed: the candidates do not even stand when all is well; the message has their
@@ -370,8 +422,11 @@ def run(
     """
     timeout_s = options.session_timeout_s
     with contextlib.ExitStack() as stack:
-        small = ZooKeeperEnsemble(3, settings={"forceSync": "no"}, name=NAME)
+        small = ZooKeeperEnsemble(3, settings={"forceSync": "no"}, name=NAME, linked=True)
         servers = ensemble or stack.enter_context(small)
+        without = frozenset() if servers.is_linked else BETWEEN_SERVERS
+        if without:
+            say(f"left out, for servers without links: {', '.join(sorted(without))}")
         cluster = stack.enter_context(Cluster(options, servers))
         say("waiting until all candidates stand")
         held_within(lambda: cluster.has_ended() or cluster.all_stand(), 60)
@@ -384,7 +439,7 @@ def run(
         nemesis = Nemesis(cluster)
         nemesis.settle()
         began_s, done = clock.now_s(), 0
-        for faults in schedule(options.seed, timeout_s):
+        for faults in schedule(options.seed, timeout_s, without=without):
             if clock.now_s() - began_s > options.minutes * 60 - _ROUND_T * timeout_s / 2:
                 break
             nemesis.round(faults)

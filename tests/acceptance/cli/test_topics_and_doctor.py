@@ -102,3 +102,16 @@ def test_a_topic_config_that_is_none_is_refused_before_anything_is_made(shell, t
     assert done.returncode == 2
     assert "'retention' is not KEY=VALUE" in done.stderr
     assert "is created" in shell("topics", "create", topic, **given).stderr
+
+
+def test_doctor_says_what_the_servers_tick_is_and_refuses_one_that_is_set_too_low(
+    shell, zookeeper_server
+):
+    given = {"zookeeper": zookeeper_server.address}
+    found = findings(shell("doctor", "--quick", "--json", **given))
+    assert found["ensemble"] == ("ok", f"{zookeeper_server.address} is alone")
+    assert found["tick"][1].startswith("0.5 s; T is 10 s, 20 ticks; minSessionTimeout is 1 s;")
+    done = shell("doctor", "--quick", "--json", "--tick-s", "0.4", **given)
+    verdict, detail = findings(done)["tick"]
+    assert (done.returncode, verdict) == (2, "failed")
+    assert "set tick_s = 0.5" in detail

@@ -13,24 +13,24 @@ from contextlib import closing
 import pytest
 from electorate import Electorate, is_believed
 from electorate import term_of as won
-from isolable import IsolableEnsemble
 
 from leaderq.term import Reason
-from leaderq.testing import eventually
+from leaderq.testing import ZooKeeperEnsemble, eventually
 from leaderq.zookeeper import SessionState
 
 
 @pytest.fixture(scope="module")
-def isolable() -> Iterator[IsolableEnsemble]:
-    """Three servers; the first serves its clients for 20 s after it was isolated."""
-    with IsolableEnsemble(settings={"syncLimit": "40"}) as ensemble:
+def isolable() -> Iterator[ZooKeeperEnsemble]:
+    """Three servers; one that is isolated serves its clients for 20 s more."""
+    with ZooKeeperEnsemble(linked=True, settings={"syncLimit": "40"}) as ensemble:
         yield ensemble
 
 
 def test_bug_27_a_leader_beside_an_isolated_follower_steps_down_before_the_next_one_leads(
     isolable, znode_root
 ):
-    isolated, *others = isolable.members
+    isolated = isolable.followers[0]
+    others = [member for member in isolable.members if member is not isolated]
     elsewhere = ",".join(member.address for member in others)
     with closing(Electorate(elsewhere, znode_root)) as electorate:
         a = electorate.candidate("a", address=isolated.address, timeout_s=3.0)
@@ -38,7 +38,7 @@ def test_bug_27_a_leader_beside_an_isolated_follower_steps_down_before_the_next_
         witness = electorate.session(address=isolated.address, timeout_s=3.0)
         term = electorate.lead(a)
         electorate.wait_in_line(b)
-        isolable.isolate()
+        isolable.isolate(isolated)
         won(b)
         assert not is_believed(term)
         # The situation: beside that follower all is well, and the old leader's znode still stands.

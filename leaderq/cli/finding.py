@@ -1,0 +1,26 @@
+"""What a check of ``leaderq doctor`` finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from leaderq.errors import LeaderqError
+
+
+class Verdict(str, Enum):
+    """The result of a check; the value is the word shown."""
+
+    OK = "ok"
+    ADVICE = "advice"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check. ``error``: what a failed check raised; decides the exit code."""
+
+    check: str
+    verdict: Verdict
+    detail: str
+    error: LeaderqError | None = None

@@ -1,0 +1,88 @@
+"""The ways between the servers of an ensemble, each of which a test can stall, cut and heal.
+
+A server that follows connects to the one that leads, at its *peer* port. Where ways are wanted,
+each server knows that port of each other one by the address of a fault proxy of its own, so that
+two proxies make up the way between two servers: that of either, whichever follows. Elections go
+directly: nobody is kept from noticing that another one is gone, only from hearing it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+from typing import Final
+
+from leaderq.testing.fault_proxy import FaultProxy
+
+WAIT_S: Final = 3.0
+"""How long who follows waits for the one elected to listen: as long as it would try again itself.
+A proxy that did not wait would end the election, because it accepts before anybody listens."""
+
+
+class ServerLink:
+    """The way from one server to the other, in this order; *back* is the other order's.
+
+    Guarantees: when a method returns, its fault is in force. What is stalled arrives late and in
+    its order; what is lost ends the connection at :meth:`heal`, not before.
+    Not guaranteed: that either server notices. One that hears nothing for ``syncLimit`` ticks
+    gives up.
+    """
+
+    def __init__(self, there: FaultProxy, back: FaultProxy) -> None:
+        self._there = there
+        self._back = back
+
+    def stall(self) -> None:
+        """Hold what the one sends to the other, until :meth:`release` or :meth:`heal`."""
+        self._there.freeze_direction("to_server")
+        self._back.freeze_direction("to_client")
+
+    def release(self) -> None:
+        """Deliver what is held of what the one sends to the other; nothing else is healed."""
+        self._there.release_direction("to_server")
+        self._back.release_direction("to_client")
+
+    def lose(self) -> None:
+        """Lose what the one sends to the other from now on, until :meth:`heal`."""
+        self._there.swallow_direction("to_server")
+        self._back.swallow_direction("to_client")
+
+    def cut(self) -> None:
+        """Lose what either sends to the other from now on, until :meth:`heal`."""
+        self._there.black_hole()
+        self._back.black_hole()
+
+    def heal(self) -> None:
+        """End all faults both ways: held bytes arrive; a connection that lost some is reset."""
+        self._there.heal()
+        self._back.heal()
+
+
+class ServerLinks:
+    """The ways between servers whose peer ports are at ``addresses``."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._ways = {
+            (one, other): FaultProxy(addresses[other], framed=False, wait_s=WAIT_S)
+            for one, other in permutations(range(len(addresses)), 2)
+        }
+
+    def start(self) -> ServerLinks:
+        for way in self._ways.values():
+            way.start()
+        return self
+
+    def address(self, one: int, other: int) -> str:
+        """Where the one, by its place, reaches the peer port of the other."""
+        return self._ways[one, other].address
+
+    def between(self, one: int, other: int) -> ServerLink:
+        return ServerLink(self._ways[one, other], self._ways[other, one])
+
+    def heal(self) -> None:
+        for way in self._ways.values():
+            way.heal()
+
+    def stop(self) -> None:
+        for way in self._ways.values():
+            way.stop()

@@ -1,0 +1,95 @@
+"""Nobody acts beside the next leader, whatever a server has not yet told the servers' leader.
+
+The leader stands beside a follower, the next one beside the servers' leader. Before leases rested
+on proofs (``leaderq/zookeeper/proof.py``), most of these rounds failed.
+
+``LEADERQ_TEST_FAULTS`` is the number of careers of each case, five at a time where that will do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from contests import (
+    Loss,
+    Servers,
+    effects_after_claim,
+    effects_after_stall,
+    least_left,
+    overlaps,
+)
+
+CAREERS = int(os.environ.get("LEADERQ_TEST_FAULTS", "1"))
+AT_ONCE = 5
+
+
+def in_long(*values: object) -> Any:
+    """A case that only ``make test-long`` runs, or all tests of this file."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
+LOSSES = pytest.mark.parametrize(
+    "loss", [Loss.DEAF_HEAD, in_long(Loss.STOPPED)], ids=lambda loss: loss.name.lower()
+)
+pytestmark = pytest.mark.timeout(120 + 20 * CAREERS)
+
+
+@pytest.fixture(scope="module", params=[6, in_long(3), in_long(12)], ids="T of {} ticks".format)
+def servers(request) -> Iterator[Servers]:
+    with Servers(request.param) as made:
+        yield made
+
+
+def in_rounds(what: str, one_round: Callable[[int], Sequence[float]]) -> list[float]:
+    """What all careers gave, printed as well; ``one_round`` is given how many it has."""
+    found: list[float] = []
+    while len(found) < CAREERS:
+        found += one_round(min(CAREERS - len(found), AT_ONCE))
+        late = [f"{one:.3g}" for one in found if one]
+        print(f"{what}: {len(late)} of {len(found)} late {' '.join(late)}", flush=True)
+    return found
+
+
+@LOSSES
+def test_check_does_not_pass_beside_the_next_leader(servers, loss) -> None:
+    found = in_rounds(
+        f"check, {servers.ticks} ticks, {loss.name}",
+        lambda careers: overlaps(servers, f"/t-{uuid4().hex}", loss, careers),
+    )
+    assert not any(found), f"check() passed beside the next leader, seconds: {found}"
+
+
+@LOSSES
+def test_work_that_never_asks_is_dead_before_the_next_leader_begins(
+    servers, loss, tmp_path
+) -> None:
+    found = in_rounds(
+        f"work, {servers.ticks} ticks, {loss.name}",
+        lambda careers: effects_after_stall(servers, tmp_path, loss, careers),
+    )
+    assert not any(found), f"effects beside the next leader: {found}"
+
+
+def test_a_term_that_has_just_begun_is_over_before_the_next_one_begins(servers, tmp_path) -> None:
+    """Its leader has waited beside a follower, which is lost when it has passed the claim on."""
+    found = in_rounds(
+        f"claim, {servers.ticks} ticks", lambda _: [effects_after_claim(servers, tmp_path)]
+    )
+    assert not any(found), f"effects beside the next leader: {found}"
+
+
+@pytest.mark.parametrize("timeout_s", [4.0, 10.0])
+@pytest.mark.parametrize("is_known", [False, True], ids=["tick unknown", "tick known"])
+def test_a_stall_of_three_tenths_of_the_time_out_costs_no_term(
+    servers, timeout_s, is_known
+) -> None:
+    found: list[float] = []
+    while len(found) < CAREERS:
+        tick_s = servers.tick_s if is_known else None
+        found += least_left(servers, f"/t-{uuid4().hex}", timeout_s, tick_s)
+        print(f"stall, T {timeout_s:g}, tick {tick_s}: {min(found):.2f} T of {len(found)} left")
+    assert min(found) > 0, f"terms were lost; left of T: {found}"
