@@ -13,7 +13,7 @@ if sys.version_info[:2] < (3, 10) or os.name != "posix":
     _HERE = f"Python {sys.version_info[0]}.{sys.version_info[1]} on {sys.platform}"
     raise ImportError(f"leaderq needs Python 3.10 or newer, on Linux; this is {_HERE}")
 
-from leaderq.lazy import exported
+from leaderq.lazy import exported, provide
 
 if TYPE_CHECKING:
     from leaderq.career import ILeaderCareer as ILeaderCareer
@@ -49,3 +49,12 @@ __getattr__, __all__ = exported(
         "zookeeper": "Session connect",
     },
 )
+
+
+def _leadership() -> object:
+    from leaderq.running import leadership
+
+    return leadership
+
+
+provide("leadership", _leadership)  # to sessions, which it is built on

@@ -1,4 +1,6 @@
-"""Packages whose public names are loaded when first used, so that importing them costs nothing."""
+"""Packages whose public names are loaded when first used, so that importing them costs nothing; and
+what a package gets of those that are built on it, without importing them.
+"""
 
 from __future__ import annotations
 
@@ -22,3 +24,18 @@ def exported(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], An
         return getattr(import_module(f"{package}.{home_of[name]}"), name)
 
     return load, sorted(home_of)
+
+
+_from_above: dict[str, Callable[[], Any]] = {}
+
+
+def provide(name: str, load: Callable[[], Any]) -> None:
+    """Let :func:`provided` return what ``load`` does; it imports, so whoever calls this is above
+    what is imported.
+    """
+    _from_above[name] = load
+
+
+def provided(name: str) -> Any:
+    """What was provided as ``name``, loaded now."""
+    return _from_above[name]()

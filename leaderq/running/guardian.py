@@ -28,13 +28,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from leaderq import clock
 from leaderq.exits import ExitCode
+from leaderq.running.alarm import Alarm
 from leaderq.running.descendants import (
     MARK,
     Started,
@@ -146,16 +147,19 @@ class Guardian:
     # ---- the loop ---------------------------------------------------------------------------
 
     def _stay(self, worker: subprocess.Popen[bytes], wake: socket.socket) -> None:
-        with selectors.DefaultSelector() as selector:
+        with selectors.DefaultSelector() as selector, closing(Alarm()) as alarm:
             selector.register(self._link, selectors.EVENT_READ)
             selector.register(wake, selectors.EVENT_READ)
+            if alarm.fileno is not None:
+                selector.register(alarm.fileno, selectors.EVENT_READ)
             while self._exit_status is None:
                 due_s = self._watchdog.due_s
+                alarm.set(due_s)  # the selector's own clock stands still in a suspended host
                 ready = selector.select(None if due_s is None else max(0.0, due_s - clock.now_s()))
                 for key, _ in ready:
                     if key.fileobj is wake:
                         self._pass_on(wake.recv(256), worker)
-                    elif not self._read():
+                    elif key.fileobj is self._link and not self._read():
                         selector.unregister(self._link)  # closed; SIGCHLD tells of the death
                 self._reap(worker)
                 self._look(worker)

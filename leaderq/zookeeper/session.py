@@ -29,12 +29,12 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable, Generator, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kazoo.protocol.states import KeeperState
 
 from leaderq import clock, errors, host
+from leaderq.lazy import provided
 from leaderq.threads import Listeners, primitives
 from leaderq.zookeeper import transport
 from leaderq.zookeeper.client import Client, ClientSupervisor
@@ -295,7 +295,7 @@ class Session(Requests):
         :raises WouldDeadlock: this thread leads or waits for the same career in a block around this
             one, or it runs an event loop.
         """
-        made: LeadershipBlock = _upwards().Leadership(
+        made: LeadershipBlock = provided("leadership").Leadership(
             self, career, id=id, root=root, timeout_s=timeout_s, events=events
         )
         return made
@@ -325,7 +325,7 @@ class Session(Requests):
         both. In a program that keeps the iterator, the last term lasts until it is closed
         (``contextlib.closing``).
         """
-        made: Generator[Term, None, None] = _upwards().terms(
+        made: Generator[Term, None, None] = provided("leadership").terms(
             self, career, id=id, root=root, cool_off_s=cool_off_s, events=events
         )
         return made
@@ -560,11 +560,6 @@ class Session(Requests):
         if self._state is SessionState.CLOSED:
             return errors.SessionClosed("the session was closed by its owner", path=path)
         return None
-
-
-def _upwards() -> Any:
-    """Objects that lead with a session: loaded by name, because they are built on sessions."""
-    return import_module("leaderq.running.leadership")
 
 
 def connect(

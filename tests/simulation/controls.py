@@ -178,8 +178,8 @@ CONTROLS = (
     _of(
         "a leader's write is not fenced",
         patched(Tenure, "write", _write_unfenced),
-        seed=25,
-        life={**_UNWATCHED, "kinds": (Kind.FREEZE_WORKER,), "faults": 12},
+        seed=32,
+        life={**_UNWATCHED, "kinds": (Kind.FREEZE_WORKER, Kind.END_SESSION), "faults": 12},
     ),
     _of("a lease lasts for 2T", patched(Shares, "trusted_s", property(_ends_late)), seed=136),
     _of(

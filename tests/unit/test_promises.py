@@ -14,6 +14,7 @@ from standing import TESTS, is_long, stands
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.rst"
 
 CHANGES = "tests/acceptance/running/test_change_of_leadership.py::test_"
+GUARDIAN = "tests/acceptance/running/test_guardian.py::test_"
 RUDE = "tests/acceptance/running/test_rude_careers.py::test_"
 POLICIES = "tests/integration/kafka/test_policies.py::test_"
 MESSAGES = "tests/integration/dyno/test_messages.py::test_"
@@ -29,6 +30,16 @@ PROMISES = {
     "worker killed (``kill -9``, out of memory)": [
         f"{LIVES}worker_killed_and_the_next_is_inaugurated_within_100_ms",
         f"{CHANGES}a_killed_workers_session_is_closed_by_its_guardian_and_the_next_leads",
+    ],
+    "worker and guardian killed together": [
+        f"{LIVES}host_lost_and_the_next_follows_within_its_time",
+        f"{GUARDIAN}worker_and_guardian_killed_together_cost_no_more_than_a_session_time_out",
+    ],
+    "guardian killed": [
+        f"{RUDE}what_was_started_in_a_term_ends_before_the_next_inauguration[some]",
+        f"{GUARDIAN}what_a_worker_has_started_is_gone_when_it_leaves_without_a_guardian",
+        "tests/unit/running/test_orphans.py"
+        "::test_the_daemon_of_a_worker_whose_guardian_was_killed_is_ended",
     ],
     "host or network lost": [
         f"{LIVES}host_lost_and_the_next_follows_within_its_time",
@@ -47,8 +58,7 @@ PROMISES = {
         f"{LIVES}a_unit_that_outlives_the_lease_ends_with_its_worker_before_another_leads",
         f"{CHANGES}a_worker_that_outlives_its_lease_without_noticing_is_stopped_before_the_next_one_leads",
         f"{RUDE}what_was_started_in_a_term_ends_before_the_next_inauguration[some]",
-        "tests/acceptance/running/test_guardian.py"
-        "::test_what_a_stopped_worker_has_started_is_gone_before_the_next_one_leads",
+        f"{GUARDIAN}what_a_stopped_worker_has_started_is_gone_before_the_next_one_leads",
     ],
     "planned stop or transfer": [
         f"{LIVES}planned_stop_under_50_ms_after_the_unit_in_hand",

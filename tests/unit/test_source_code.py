@@ -17,6 +17,8 @@ import pytest
 
 import leaderq
 
+PACKAGE = Path(leaderq.__file__).parent
+
 
 def cycles(graph: grimp.ImportGraph) -> set[frozenset[str]]:
     """The sets of modules that import each other, directly or not."""
@@ -33,9 +35,23 @@ def test_no_module_imports_itself_by_a_detour() -> None:
     assert [sorted(cycle) for cycle in cycles(graph)] == []
 
 
-# -- one word, one idea: no public class name is defined twice
+def test_what_is_imported_by_its_name_is_an_edge_that_the_import_linter_sees() -> None:
+    for path in Path(leaderq.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        seen = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        named = {
+            node.args[0].value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+            and getattr(node.func, "attr", getattr(node.func, "id", "")) == "import_module"
+            and isinstance(node.args[0], ast.Constant)
+        }
+        own = ".".join(("leaderq", *path.relative_to(PACKAGE).parent.parts))
+        hidden = {name for name in named if name.startswith("leaderq.")} - seen
+        assert {name for name in hidden if not name.startswith(own)} == set(), path
 
-PACKAGE = Path(__file__).parents[2] / "leaderq"
+
+# -- one word, one idea: no public class name is defined twice
 
 
 def test_no_public_class_name_is_defined_twice() -> None:

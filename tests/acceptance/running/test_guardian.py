@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from leaderq.clock import now_s
 from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
+from leaderq.testing.waiting import patience
 
 TINY = "rude:TinyUnits"
 
@@ -106,6 +108,20 @@ def test_a_session_that_its_worker_could_not_close_is_closed_by_the_guardian(
     proxy.heal()
     leading(b, timeout_s=15)  # a quarter of the session time-out
     assert a.wait() == 0
+
+
+def test_worker_and_guardian_killed_together_cost_no_more_than_a_session_time_out(start):
+    a = start(TINY, id="a", session_timeout_s=4)
+    leading(a)
+    b = start(TINY, id="b", session_timeout_s=4)
+    b.wait_for("standing")
+    worker = a.worker_pid
+    freeze(a.pid)  # so that neither outlives the other, as where a whole container is killed
+    for pid in (worker, a.pid):
+        os.kill(pid, signal.SIGKILL)
+    killed_s = now_s()
+    leading(b)
+    assert 4 / 2 < now_s() - killed_s < 1.1 * 4 + patience()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may become somebody else")
