@@ -37,6 +37,11 @@ print(daemon({environment}), flush=True)
 if {noted}:
     assert orphans.note() > 0
 assert orphans.left() == set()  # the guardian sees to them
+try:
+    os.waitpid(-1, os.WNOHANG)  # as a career does that knows all its children
+    raise SystemExit("a stranger among the children")
+except ChildProcessError:
+    pass
 print(flush=True)
 while os.getppid() == guardian:
     time.sleep(0.01)
