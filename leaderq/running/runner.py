@@ -7,7 +7,7 @@ the user's code. A term is released only when the user's code has returned, beca
 must not start while this one's code runs. On each failure:
 
 * a stage raises: the term winds up as *failed*, ``handOver`` follows, then a cool-off;
-* deposed: the same, at once; if the code does not return within T/4 (T: session time-out), the
+* deposed: the same, at once; if the code does not return within T/6 (T: session time-out), the
   process exits, because another candidate may lead;
 * ``inaugurate`` overruns its budget: the term winds up as *budget*;
 * the code of a planned end does not return within ``handover_budget_s``: the process exits;

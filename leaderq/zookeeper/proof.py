@@ -89,8 +89,9 @@ class Shares:
 
     @property
     def handover_s(self) -> float:
-        """How long ``handOver`` may take once the leadership is lost."""
-        return self.gone_s - self.trusted_s
+        """How long a process without a guardian goes on once its leadership is lost: less than the
+        5T/24 that are left to T, more than the T/8 that a guardian waits."""
+        return self.timeout_s / 6
 
     @property
     def strict_s(self) -> float:

@@ -46,7 +46,7 @@ def test_nothing_is_lost_held_by_two_early_or_out_of_order(
     lived(one, range(chunk * _CHUNK, (chunk + 1) * _CHUNK))
 
 
-@pytest.mark.parametrize("seed", [529, 552, 1537])
+@pytest.mark.parametrize("seed", [60, 79, 130])
 def test_an_item_whose_acknowledgement_was_refused_comes_again_to_the_only_consumer(
     seed: int,
 ) -> None:

@@ -30,7 +30,7 @@ def test_shares_of_the_time_out(tick_s: float | None, known_s: float, late_s: fl
     assert shares.known_s == pytest.approx(known_s)
     assert shares.late_s == pytest.approx(late_s)
     given = (shares.trusted_s, shares.gone_s, shares.grace_s, shares.handover_s, shares.beat_s)
-    assert given == pytest.approx((19.0, 22.0, 1.0, 3.0, T / 7))
+    assert given == pytest.approx((19.0, 22.0, 1.0, 4.0, T / 7))
     assert (shares.answer_s, shares.silent_s) == (8.0, 16.0)
 
 
