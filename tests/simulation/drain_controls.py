@@ -126,7 +126,7 @@ DRAIN_CONTROLS = (
         8,
         life=_TRANSACTION,
     ),
-    _of("a transaction in doubt is committed again", _LINES_OF_DOUBT, 689, life=_TRANSACTION),
+    _of("a transaction in doubt is committed again", _LINES_OF_DOUBT, 539, life=_TRANSACTION),
     _of(
         "offsets in ZooKeeper are not fenced",
         patched(Tenure, "write", _unfenced),
