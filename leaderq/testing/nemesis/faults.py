@@ -41,7 +41,11 @@ _ROUND_T: Final = 7.0
 _AT_ONCE: Final = 3
 """How many faults candidates suffer at a time; those of servers and operators come on top."""
 _CALM_S: Final = 1.5
-_DEPOSING: Final = [*[Kind.BLACK_HOLE] * 3, Kind.END_SESSION, Kind.STEP_DOWN, Kind.TRANSFER]
+_DEPOSING: Final = [
+    *[Kind.BLACK_HOLE] * 3,
+    *[Kind.STALL_AND_CUT] * 2,
+    *(Kind.END_SESSION, Kind.STEP_DOWN, Kind.TRANSFER),
+]
 _KINDS: Final = [*Kind, *_DEPOSING, *(kind for kind in Kind if kind.part is Part.PROCESS)]
 _PLACES: Final = {
     **dict.fromkeys((Kind.HOLD_GIL, Kind.LOSE_RENEWAL, Kind.LOSE_RELEASE), 0),
