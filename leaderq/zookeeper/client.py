@@ -184,7 +184,7 @@ class Client(KazooClient):
         elif is_first:  # else the connection thread is awake, and looks until the queue is empty
             self.handler.wake()
 
-    def finish(self, *, timeout_s: float) -> bool:
+    def finish(self, *, timeout_s: float, ends_session: bool = True) -> bool:
         """Close the session, and release all threads and sockets, within ``timeout_s``.
 
         Returns whether a server confirmed the end. May be called more than once, from any thread.
@@ -193,7 +193,8 @@ class Client(KazooClient):
         with self._accepting:
             was_connected, self._accepts_requests = self._accepts_requests, False
         private_api.stop_flag(self).set()
-        if was_connected and not self.ended.is_set() and not self.is_connection_thread():
+        can_be_told = was_connected and not self.ended.is_set()
+        if ends_session and can_be_told and not self.is_connection_thread():
             self.connection.close_session()
             self.ended.wait(max(0.0, deadline - clock.awake_s()))
         if not self.ended.is_set():
@@ -284,9 +285,6 @@ class TimeWithoutAttempt:
         self._attempt, self._was_connected = attempt, is_connected
         return now_s - self._since_s
 
-    def has_tried(self, client: object, attempts: int) -> bool:
-        return (client, attempts) != self._attempt
-
 
 class ClientSupervisor:
     """Watches a session's client, and has it replaced when it is beyond repair.
@@ -308,7 +306,8 @@ class ClientSupervisor:
         self._replace = replace
         self._service = Service.repeating(f"leaderq-{name}-supervisor", self._step)
         self.start, self.wake = self._service.start, self._service.wake
-        self._expects_attempt = False
+        self._dropped: tuple[object, int] | None = None
+        """Whose connection was dropped, and how many attempts it had made by then."""
         self._idle = TimeWithoutAttempt()
         self._replaced: list[float] = []
         self._next_at = 0.0  # no replacement before
@@ -317,9 +316,9 @@ class ClientSupervisor:
         """Stop watching; does not wait, because the supervisor itself may call it."""
         self._service.stop(0)
 
-    def expect_attempt(self) -> None:
-        """The connection was dropped: a client that does not try to connect is stuck."""
-        self._expects_attempt = True
+    def expect_attempt(self, client: Client) -> None:
+        """Its connection is about to be dropped: if it does not try to connect, it is stuck."""
+        self._dropped = (client, client.attempts)
         self.wake()
 
     def _step(self) -> float | None:
@@ -328,9 +327,9 @@ class ClientSupervisor:
             self.stop()
             return None
         attempts = client.attempts
-        if self._idle.has_tried(client, attempts):
-            self._expects_attempt = False
-        is_connected = client.connected and not self._expects_attempt
+        if self._dropped != (client, attempts):
+            self._dropped = None
+        is_connected = client.connected and self._dropped is None
         reason = replacement_reason(
             has_ended=client.ended.is_set(),
             is_refused=client.auth_failed,
@@ -349,7 +348,7 @@ class ClientSupervisor:
         now = clock.awake_s()
         self._replaced = [at for at in self._replaced if now - at < CALM_S] + [now]
         self._next_at = now + REPLACEMENTS.delay_s(len(self._replaced))
-        self._expects_attempt = False
+        self._dropped = None
         try:
             self._replace(reason)
         except Exception:

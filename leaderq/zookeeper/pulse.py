@@ -36,7 +36,8 @@ class Pulse:
     """The proofs of one session. May be used from any thread; blocks nowhere.
 
     ``requests`` sends them; ``session`` returns the session's id now, ``None`` without one;
-    ``shares`` those of the newest connection, ``echoes`` what was heard on it.
+    ``shares`` those of the newest connection, ``echoes`` what was heard on it. ``let_go`` is called
+    when somebody has let go of the pulse.
     """
 
     def __init__(
@@ -47,11 +48,13 @@ class Pulse:
         session: Callable[[], int | None],
         shares: Callable[[], Shares],
         echoes: Callable[[], Echoes],
+        let_go: Callable[[], object],
     ) -> None:
         self._requests = requests
         self._session = session
         self._shares = shares
         self._echoes = echoes
+        self._let_go = let_go
         # Held while proofs are told, so that all hear them in one order.
         self._lock = primitives.RLock()
         self._proof = Proof(None, shares())
@@ -101,8 +104,14 @@ class Pulse:
         def release() -> None:
             with self._lock:
                 self._holders = {one: call for one, call in self._holders.items() if one != mark}
+            self._let_go()
 
         return release
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody relies on the session."""
+        return bool(self._holders)
 
     def prove(self) -> primitives.Future[Proof]:
         """Begin a proof, or join the one under way; the future fails like any request's."""

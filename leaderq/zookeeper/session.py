@@ -146,6 +146,7 @@ class Session(Requests):
             session=lambda: self.id,
             shares=lambda: self.shares,
             echoes=lambda: self._client.echoes,
+            let_go=self._supervisor.wake,
         )
         """Proves that the session lives, which no acknowledged write does."""
 
@@ -396,13 +397,15 @@ class Session(Requests):
         although nothing says so. Never blocks. Does nothing unless connected.
         """
         self.check_open()
+        client = self._client
         if self._state is SessionState.CONNECTED:
-            self._client.connection.drop()
-            self._supervisor.expect_attempt()
+            self._supervisor.expect_attempt(client)
+            client.connection.drop()
 
     def replace(self, reason: str) -> None:
         """Begin a new session with a new client: ``LOST``, then ``CONNECTED``. The old one is ended
         on the servers if that takes no longer than a second or two; otherwise it expires after T.
+        While somebody relies on it (holds its pulse) it is not ended: a leader's code may still run.
         """
         self.check_open()
         with self._replacing:
@@ -418,7 +421,9 @@ class Session(Requests):
                 self._former = credentials
             log.warning("ZooKeeper client replaced client=%s reason=%s", self._label(old), reason)
             self._listeners.deliver()
-            if self._end(old, credentials, REPLACE_TIMEOUT_S):
+            if self.pulse.is_held:
+                old.finish(timeout_s=REPLACE_TIMEOUT_S, ends_session=False)
+            elif self._end(old, credentials, REPLACE_TIMEOUT_S):
                 self._former = None
             with self._lock:
                 is_wanted = self._state is not SessionState.CLOSED
@@ -494,7 +499,8 @@ class Session(Requests):
         )
 
     def _client_to_watch(self) -> Client | None:
-        if self._state is SessionState.CONNECTED and self._former is not None:
+        is_over = self._former is not None and not self.pulse.is_held
+        if self._state is SessionState.CONNECTED and is_over:
             self._end_former()
         return None if self._state is SessionState.CLOSED else self._client
 

@@ -458,15 +458,29 @@ def test_closing_a_session_returns_whatever_has_become_of_it(what: str) -> None:
 @scene(timeout_s=20.0)
 def test_a_replaced_session_that_nobody_could_end_is_ended_when_a_server_answers(s: Scene) -> None:
     a, b = s.actors("ab")
-    a.lead()
+    term = a.lead()
     b.wait_in_line()
     s.cut(a)
     s.reset(a)
     s.replace(a)
     s.run(3.0)
+    a.conclude(term)
     assert len(s.line()) == 2
     s.heal(a)
     b.await_term(12.0)
+
+
+@scene(timeout_s=20.0)
+def test_a_replaced_session_is_not_ended_while_its_leaders_code_runs(s: Scene) -> None:
+    a, b = s.actors("ab")
+    term = a.lead()
+    b.wait_in_line()
+    s.replace(a)
+    s.run(10.0)
+    assert a.refuses(term)
+    assert len(s.line()) == 2
+    a.conclude(term)
+    b.await_term(2.0)
 
 
 # -- what a review found ---------------------------------------------------------------------------

@@ -219,13 +219,13 @@ class SimulatedClient:
         if len(self._queue) == 1:
             self.inbox.put(_Wake.WAKE)
 
-    def finish(self, *, timeout_s: float) -> bool:
+    def finish(self, *, timeout_s: float, ends_session: bool = True) -> bool:
         """Close the session and end the tasks; returns whether a server confirmed the end."""
         until_s = self._now_s() + timeout_s
         was_accepting, self._accepts = self._accepts, False
         self._stopping = True
         is_outside = not self.is_connection_thread()
-        if was_accepting and not self.ended.is_set() and is_outside:
+        if ends_session and was_accepting and not self.ended.is_set() and is_outside:
             self._queue.append((CloseInstance, None))
             self.inbox.put(_Wake.WAKE)
             self.ended.wait(max(0.0, until_s - self._now_s()))

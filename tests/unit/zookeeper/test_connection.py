@@ -101,6 +101,19 @@ def test_the_time_of_a_new_client_starts_at_zero() -> None:
     assert idle.look(9.0, another, 1, is_connected=False) == 0.0
 
 
+def test_a_client_that_was_dropped_has_tried_however_early_that_came() -> None:
+    client: Any = SimpleNamespace(
+        attempts=3, connected=True, ended=threading.Event(), auth_failed=False, timeout_s=10.0
+    )
+    supervisor = ClientSupervisor("x", lambda: client, lambda _reason: None)
+    assert supervisor._step() is None
+    supervisor.expect_attempt(client)
+    assert supervisor._step() == STUCK_S / 5
+    supervisor.expect_attempt(client)
+    client.attempts = 4
+    assert supervisor._step() is None
+
+
 def test_a_client_that_keeps_ending_is_replaced_at_growing_intervals_however_often_woken() -> None:
     ended = threading.Event()
     ended.set()

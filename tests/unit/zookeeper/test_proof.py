@@ -108,6 +108,7 @@ class Requests:
             session=lambda: self.id,
             shares=lambda: Shares(self.timeout_s),
             echoes=lambda: self.echoes,
+            let_go=lambda: None,
         )
 
     def sync_async(self, path: str) -> Future[Any]:
