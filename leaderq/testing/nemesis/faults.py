@@ -321,8 +321,9 @@ class Nemesis:
 
     @contextmanager
     def _between_servers(self, fault: Fault) -> Iterator[None]:
-        """Cut the server that our leader is connected to off from the servers' leader; every other
-        time our leader can reach no other server meanwhile, or it would go there.
+        """Cut the server that our leader is connected to off from the servers' leader; after a
+        stall, and every other time without, our leader can reach no other server meanwhile, or it
+        would go there.
         """
         ensemble, dice = self._cluster.ensemble, random.Random(fault.number)
         head, followers = ensemble.leader, ensemble.followers
@@ -333,7 +334,7 @@ class Nemesis:
         theirs = [one for one in followers if sid and f"sid={sid:#x}," in one.ask("cons")]
         follower = theirs[0] if theirs else dice.choice(followers)
         with contextlib.ExitStack() as healing:
-            if who and theirs and fault.number % 2:
+            if who and theirs and (fault.kind is Kind.STALL_AND_CUT or fault.number % 2):
                 self._keep_to(follower, who, healing)
             way = ensemble.link(head, follower)
             healing.callback(way.heal)
@@ -365,7 +366,7 @@ class Nemesis:
         for stalled in (way, back) if dice.random() < 0.3 else (way,):
             stalled.stall()
         time.sleep(dice.uniform(0.3, 0.7) * self._timeout_s)
-        if dice.random() < 0.5:
+        if dice.random() < 0.7:
             back.lose()
         for stalled in (way, back):
             stalled.release()
