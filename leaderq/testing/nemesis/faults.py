@@ -32,8 +32,9 @@ from leaderq.testing.nemesis.cluster import (
 )
 from leaderq.testing.nemesis.history import Kind, Part, What, read
 from leaderq.testing.server import all_at_once
+from leaderq.testing.server_links import ServerLink
 from leaderq.testing.waiting import eventually, patience
-from leaderq.testing.zookeeper_server import ZooKeeperEnsemble
+from leaderq.testing.zookeeper_server import ZooKeeperEnsemble, ZooKeeperServer
 from leaderq.zookeeper import Credentials, end_session
 
 _ROUND_T: Final = 7.0
@@ -320,40 +321,56 @@ class Nemesis:
 
     @contextmanager
     def _between_servers(self, fault: Fault) -> Iterator[None]:
-        """Cut the server that our leader is connected to off from the servers' leader."""
+        """Cut the server that our leader is connected to off from the servers' leader; after a
+        stall, and every other time without, our leader can reach no other server meanwhile, or it
+        would go there.
+        """
         ensemble, dice = self._cluster.ensemble, random.Random(fault.number)
         head, followers = ensemble.leader, ensemble.followers
         if not followers:
             raise ServerFailed("no server follows now")
-        sid = self._session_of_leader()
-        follower = next(
-            (one for one in followers if sid and f"sid={sid:#x}," in one.ask("cons")),
-            dice.choice(followers),
-        )
-        way, back = ensemble.link(head, follower), ensemble.link(follower, head)
-        try:
+        who = self._cluster.view.leader if self._cluster.view else None
+        sid = self._session_of(who) if who else 0
+        theirs = [one for one in followers if sid and f"sid={sid:#x}," in one.ask("cons")]
+        follower = theirs[0] if theirs else dice.choice(followers)
+        with contextlib.ExitStack() as healing:
+            if who and theirs and (fault.kind is Kind.STALL_AND_CUT or fault.number % 2):
+                self._keep_to(follower, who, healing)
+            way = ensemble.link(head, follower)
+            healing.callback(way.heal)
             if fault.kind is Kind.STALL_AND_CUT:
-                for stalled in (way, back) if dice.random() < 0.3 else (way,):
-                    stalled.stall()
-                time.sleep(dice.uniform(0.3, 0.7) * self._timeout_s)
-                # What was held back is answered at once. Mostly nothing that the follower says
-                # later arrives: an acknowledgement is heard, and what it rests on is not.
-                if dice.random() < 0.5:
-                    back.lose()
-                for stalled in (way, back):
-                    stalled.release()
-                time.sleep(dice.uniform(0, 0.01 if dice.random() < 0.8 else 0.3))
+                self._stall(way, ensemble.link(follower, head), dice)
             way.cut()
             yield
-        finally:
-            way.heal()
 
-    def _session_of_leader(self) -> int | None:
-        view = self._cluster.view
-        if view is None or view.leader is None:
-            return None
-        told = json.loads(session_file(self._options.folder, view.leader).read_text())
-        return int(told["id"])
+    def _session_of(self, who: str) -> int:
+        return int(json.loads(session_file(self._options.folder, who).read_text())["id"])
+
+    def _keep_to(self, server: ZooKeeperServer, who: str, healing: contextlib.ExitStack) -> None:
+        """Let ``who`` reach ``server`` only, unless its network suffers something already."""
+        lock = self._busy[Part.NETWORK, who]
+        if not lock.acquire(blocking=False):
+            return
+        healing.callback(lock.release)
+        for proxy, other in zip(
+            self._cluster.proxies[who], self._cluster.ensemble.members, strict=True
+        ):
+            if other is not server:
+                proxy.black_hole()
+                healing.callback(proxy.heal)
+
+    def _stall(self, way: ServerLink, back: ServerLink, dice: random.Random) -> None:
+        """What was held back is answered at once. Mostly nothing that the follower says later
+        arrives: an acknowledgement is heard, and what it rests on is not.
+        """
+        for stalled in (way, back) if dice.random() < 0.3 else (way,):
+            stalled.stall()
+        time.sleep(dice.uniform(0.3, 0.7) * self._timeout_s)
+        if dice.random() < 0.7:
+            back.lose()
+        for stalled in (way, back):
+            stalled.release()
+        time.sleep(dice.uniform(0, 0.01 if dice.random() < 0.8 else 0.3))
 
     @contextmanager
     def _pause(self) -> Iterator[None]:

@@ -1,9 +1,9 @@
 """Nobody acts beside the next leader, whatever a server has not yet told the servers' leader.
 
 The leader stands beside a follower, the next one beside the servers' leader. Before leases rested
-on proofs (``leaderq/zookeeper/proof.py``), most of these rounds failed.
+on proofs (``leaderq/zookeeper/proof.py``), half of these rounds failed.
 
-``LEADERQ_TEST_FAULTS`` is the number of careers of each case, five at a time where that will do.
+``LEADERQ_TEST_CHANGES`` is the number of careers of each case, five at a time where that will do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from contests import (
     overlaps,
 )
 
-CAREERS = int(os.environ.get("LEADERQ_TEST_FAULTS", "1"))
+CAREERS = int(os.environ.get("LEADERQ_TEST_CHANGES", "1"))
 AT_ONCE = 5
 
 
