@@ -113,6 +113,8 @@ class Transport(SequentialThreadingHandler):
         self._tls = tls
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
+        self.is_waiting = False
+        """Whether the connection thread waits for the server, with nothing in its hands."""
 
     @property
     def running(self) -> bool:
@@ -184,14 +186,11 @@ class Transport(SequentialThreadingHandler):
         self, readers: list[Any], writers: list[Any], _: list[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """As kazoo's, which creates an epoll instance at each call, three times a request."""
-        poll = select.poll()
-        for one in readers:
-            poll.register(one, select.POLLIN)
-        for one in writers:
-            poll.register(one, select.POLLOUT)
-        ready = dict(poll.poll(None if timeout is None else max(0.0, timeout * 1000)))
-        readable = [one for one in readers if one.fileno() in ready]
-        return readable, [one for one in writers if one.fileno() in ready], []
+        self.is_waiting = bool(readers)
+        try:
+            return _selected(readers, writers, timeout)
+        finally:
+            self.is_waiting = False
 
     def create_connection(
         self,
@@ -210,6 +209,19 @@ class Transport(SequentialThreadingHandler):
         except BaseException:
             sock.close()
             raise
+
+
+def _selected(
+    readers: list[Any], writers: list[Any], timeout: float | None
+) -> tuple[list[Any], list[Any], list[Any]]:
+    poll = select.poll()
+    for one in readers:
+        poll.register(one, select.POLLIN)
+    for one in writers:
+        poll.register(one, select.POLLOUT)
+    ready = dict(poll.poll(None if timeout is None else max(0.0, timeout * 1000)))
+    readable = [one for one in readers if one.fileno() in ready]
+    return readable, [one for one in writers if one.fileno() in ready], []
 
 
 def _run_jobs(jobs: queue.SimpleQueue[Callable[[], object] | None]) -> None:
@@ -434,11 +446,13 @@ class ServerConnection(ConnectionHandler):
     # -- from any thread ---------------------------------------------------------------------------
 
     def has_unread(self) -> bool:
-        """Whether something has come that the loop has not read yet, such as the server's farewell
-        to a host that stood still with its clocks."""
+        """Whether something has come that the loop has not dealt with yet, such as the server's
+        farewell to a host that stood still with its clocks."""
+        if not self.handler.is_waiting:
+            return True
         sock = private_api.server_socket(self)
         try:
-            return sock is not None and bool(self.handler.select([sock], [], [], 0)[0])
+            return sock is not None and bool(_selected([sock], [], 0)[0])
         except (OSError, ValueError):  # it is being closed
             return True
 

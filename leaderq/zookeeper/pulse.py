@@ -146,6 +146,8 @@ class Pulse:
             return None
         now_s = clock.now_s()
         if now_s >= self._due_s:
+            if self._open is not None and not self._open.done():
+                return None  # its end wakes us: after a silence the next one follows at once
             self._due_s = now_s + self._shares().beat_s
             self.prove()
         return max(0.0, self._due_s - clock.now_s())
@@ -154,7 +156,7 @@ class Pulse:
         self, wanted: Proof, future: primitives.Future[Proof], answer: primitives.Future[None]
     ) -> None:
         if (error := answer.exception()) is not None:
-            _settle(future, error)
+            self._fail(future, error)
             return
         written = self._requests.multi_async(_NO_CHANGE)
         written.add_done_callback(partial(self._written, wanted, future))
@@ -165,7 +167,7 @@ class Pulse:
         error = answer.exception()
         # A refusal is agreed on by a quorum like any other outcome.
         if error is not None and not isinstance(error, (NoNode, NoPermission)):
-            _settle(future, error)
+            self._fail(future, error)
             return
         with self._lock:
             is_first = self._proof.session != wanted.session
@@ -174,6 +176,7 @@ class Pulse:
                 self._proof = wanted.granted(self._shares())
                 self._tell()
         future.set_result(wanted)
+        self._service.wake()
 
     def _tell(self) -> None:
         for on_proof in self._holders.values():
@@ -182,6 +185,7 @@ class Pulse:
             except Exception:
                 log.exception("listener of a proof failed session=%s", self._proof.session)
 
-
-def _settle(future: primitives.Future[Proof], error: BaseException) -> None:
-    future.set_exception(error if isinstance(error, LeaderqError) else LeaderqError(repr(error)))
+    def _fail(self, future: primitives.Future[Proof], error: BaseException) -> None:
+        is_ours = isinstance(error, LeaderqError)
+        future.set_exception(error if is_ours else LeaderqError(repr(error)))
+        self._service.wake()

@@ -405,7 +405,7 @@ class Session(Requests):
     def replace(self, reason: str) -> None:
         """Begin a new session with a new client: ``LOST``, then ``CONNECTED``. The old one is ended
         on the servers if that takes no longer than a second or two; otherwise it expires after T.
-        While somebody relies on it (holds its pulse) it is not ended: a leader's code may still run.
+        While somebody relies on it (holds its pulse) it is not ended: a leader's code may run.
         """
         self.check_open()
         with self._replacing:

@@ -176,6 +176,7 @@ class SimulatedClient:
         self._xid = 0
         self._liveness = Liveness(timeout_s, self._now_s())
         self._is_pinging = False
+        self._is_waiting = False
         self.echoes = Echoes(NEVER, timeout_s)
         self._last_sent_s = 0.0
         self._wire: Connection | None = None
@@ -193,7 +194,7 @@ class SimulatedClient:
 
     @property
     def has_unread(self) -> bool:
-        return not self.inbox.empty()
+        return not self._is_waiting or not self.inbox.empty()
 
     @property
     def credentials(self) -> Credentials | None:
@@ -327,10 +328,13 @@ class SimulatedClient:
         """The next message or wake-up within ``timeout_s``; else ``None``."""
         if timeout_s <= 0 and self.inbox.empty():
             return None
+        self._is_waiting = True
         try:
             return self.inbox.get(timeout=max(timeout_s, 0.0))
         except queue.Empty:
             return None
+        finally:
+            self._is_waiting = False
 
     def _converse(self, wire: Connection) -> None:
         read_s, now_s = self.timeout_s * 2 / 3, self._now_s
