@@ -546,7 +546,7 @@ def test_a_host_paused_with_its_clock_begins_no_unit_once_its_server_has_hung_up
     assert not seen(s, "unit", "a", thawed_s)
 
 
-def test_known_a_host_paused_with_its_clock_works_on_for_the_rest_of_its_lease() -> None:
+def test_a_host_paused_with_its_clock_in_a_silent_network_works_on_for_its_lease() -> None:
     """1.3: only fenced writes are refused; no user of Python can see such a pause."""
 
     def pause(s: Scene) -> None:

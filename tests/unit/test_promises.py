@@ -54,6 +54,10 @@ PROMISES = {
         "tests/integration/kafka/test_kafka_faults.py"
         "::test_a_leader_frozen_and_thawed_is_fenced_and_fences_nobody",
     ],
+    "host paused with its clocks": [
+        f"{LIVES}a_host_paused_with_its_clock_begins_no_unit_once_its_server_has_hung_up",
+        f"{LIVES}a_host_paused_with_its_clock_in_a_silent_network_works_on_for_its_lease",
+    ],
     "a unit of work outlives the lease": [
         f"{LIVES}a_unit_that_outlives_the_lease_ends_with_its_worker_before_another_leads",
         f"{CHANGES}a_worker_that_outlives_its_lease_without_noticing_is_stopped_before_the_next_one_leads",
