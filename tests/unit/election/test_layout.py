@@ -27,6 +27,7 @@ from leaderq.election.layout import (
     position_of,
     sequence,
     terms_before,
+    unknown_in,
 )
 from leaderq.election.observer import CandidateNode, Member, view_of
 from leaderq.errors import CorruptRecord
@@ -142,8 +143,31 @@ def test_what_is_written_is_read_again(record):
     assert decode(type(record), encode(record), path="/p") == record
 
 
-def test_fields_of_a_newer_version_are_ignored():
-    assert decode(Wishes, b'{"paused": true, "colour": "red"}', path="/p") == Wishes(paused=True)
+def test_fields_of_a_newer_version_are_kept_where_a_record_is_written_again():
+    wishes = decode(Wishes, b'{"paused": true, "colour": "red", "other": 1}', path="/p")
+    assert wishes == Wishes(paused=True, other={"colour": "red", "other": 1})
+    written = json.loads(encode(replace(wishes, floor=3)))
+    assert (written["colour"], written["other"], written["floor"]) == ("red", 1, 3)
+    record = decode(TermRecord, b'{"number": 3, "candidate": "a", "mood": ["calm"]}', path="/p")
+    assert json.loads(encode(closed(record, ended=1.0, reason="r")))["mood"] == ["calm"]
+    (former,) = past_with(record)
+    assert former == {"number": 3, "candidate": "a", "mood": ["calm"]}
+    (again,) = terms_before(TermRecord(4, past=(former,)))
+    assert again.other == {"mood": ["calm"]}
+
+
+@pytest.mark.parametrize(
+    ("data", "kept"),
+    [(b'{"number":"x","mood":1}', {"mood": 1}), (b"[1]", {}), (b"{", {}), (b"[" * 100_000, {})],
+)
+def test_of_a_damaged_record_what_only_newer_versions_know_is_kept(data, kept):
+    assert unknown_in(data) == kept
+
+
+@pytest.mark.parametrize("value", [3, ["1"], {"a": 1}, "9" * 10_000, None])
+def test_what_cannot_be_a_version_spoils_no_record(value):
+    data = json.dumps({"number": 3, "version": value, "career_class": value}).encode()
+    assert decode(TermRecord, data, path="/p") == TermRecord(3)
 
 
 def test_numbers_are_dense_and_never_below_an_operators_floor():
