@@ -186,7 +186,7 @@ class Enlistment:
                 self._look_for_doubles(names)
                 self._compare_classes()
                 if self._prefers_newest:
-                    self._learn(names)
+                    self._learn(names, again=True)
                 return self._succeeded(watched)
             passed_over = self._is_passed_over(names)
             return self._succeeded(Input.PASSED_OVER if passed_over else Input.FIRST)
@@ -355,7 +355,7 @@ class Enlistment:
         times = times if after == self._newest.number else 0
         if self._newest.id == self.position.name or times >= _MOST_GIVING_WAY:
             return False  # our claim was carried out already, or it has been enough
-        self._learn([name for name in names if name not in self._known])
+        self._learn(names, again=False)
         line = [self._known.get(name, Software()) for name in in_line(names)[1:]]
         terms = (self._newest, *terms_before(self._newest))
         if newer_in(line, self._software, terms) is None:
@@ -363,14 +363,14 @@ class Enlistment:
         self._gave_way = (self._newest.number, times + 1)
         return True
 
-    def _learn(self, names: list[str]) -> None:
-        """Read what the candidates ``names`` run, except those of which it is known."""
+    def _learn(self, names: list[str], *, again: bool) -> None:
+        """Read what those in the line run who have not been looked at; ``again``: those who had not
+        said it, too.
+        """
         assert self.position is not None
-        unknown = [
-            name
-            for name in in_line(names)
-            if name != self.position.name and self._known.get(name, Software()) == Software()
-        ]
+        self._known = {name: self._known[name] for name in names if name in self._known}
+        said = {name for name, each in self._known.items() if not again or each != Software()}
+        unknown = [name for name in in_line(names) if name not in {*said, self.position.name}]
         if not unknown:
             return
         steps = reading(self._layout, unknown)

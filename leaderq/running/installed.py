@@ -35,11 +35,11 @@ def _version_of(career: ILeaderCareer, module: str, shown: str) -> str | None:
     usable = usable_version(said)
     if usable is None and said is not None and not (isinstance(said, str) and not said):
         log.warning(
-            "version of the career is not used, it is not one line of text of up to %d characters"
-            " class=%s version=%s",
-            LONGEST_VERSION,
+            "version of the career is not used, it must be one short line of text"
+            " class=%s version=%s most=%d",
             shown,
             f"{said!r:.{LONGEST_VERSION}}" if isinstance(said, str) else type(said).__name__,
+            LONGEST_VERSION,
         )
     return usable or installed_version(module.partition(".")[0])
 

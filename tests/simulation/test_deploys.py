@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 
+from leaderq import clock
 from leaderq.election import Operator, enlistment
 from leaderq.term import Term
 from leaderq.testing.simulation.cluster import SimulatedWorker
@@ -23,11 +24,16 @@ class Fleet:
     """Workers of one career, each with a version of its own when it is started."""
 
     def __init__(
-        self, s: Scene, names: str = NAMES, version: Any = "1.0", prefer: str = "newest"
+        self,
+        s: Scene,
+        names: str = NAMES,
+        version: Any = "1.0",
+        prefer: str = "newest",
+        career: type[Watched] = Watched,
     ) -> None:
         self.scene = s
         self.versions: dict[str, Any] = {}
-        self.career: type[Watched] = Watched
+        self.career = career
         self.workers: dict[str, SimulatedWorker] = {}
         for name in names:
             self.versions[name] = version
@@ -160,6 +166,35 @@ def test_those_in_front_of_the_newer_one_give_up_their_places(s: Scene) -> None:
     fleet.settle()
     assert [each["candidate"] for each in fleet.terms[::2]] == ["d", "d"]
     assert set(s.line()).isdisjoint(names)
+
+
+class Slow(Watched):
+    """Takes its time to get into office."""
+
+    def inaugurate(self, term: Term) -> None:
+        clock.sleep(5.0)
+        super().inaugurate(term)
+
+
+@scene(5)
+def test_nobody_gives_way_before_it_is_inaugurated(s: Scene) -> None:
+    fleet = Fleet(s, "abc", career=Slow)
+    fleet.workers["a"].terminate()
+    s.until(lambda: fleet.leader == "b")
+    fleet.start("a", "2.0")
+    newest, second, _ = fleet.terms
+    assert (newest["candidate"], second["reason"]) == ("a", "superseded")
+    assert len(seen(s, "inaugurated", "b")) == 1
+    assert second["ended"] - second["began"] > 5.0
+
+
+@scene(5)
+def test_those_who_give_way_to_each_other_stop_doing_so(s: Scene) -> None:
+    """Whatever a later leaderq takes for newer."""
+    fleet = Fleet(s, "abc")
+    with mock.patch.object(enlistment, "newer_in", lambda line, *_: next(iter(line), None)):
+        fleet.workers["a"].terminate()
+        s.until(lambda: len(seen(s, "inaugurated")) == 2, within_s=5.0)
 
 
 class Broken(Watched):
