@@ -62,7 +62,8 @@ class LeaderCareer(ILeaderCareer):
     the unit in hand is finished within ``handover_budget_s`` and the next leader waits for it.
     ``True``: a unit is all or nothing by itself (a database transaction, say), so it may be
     abandoned: :class:`~leaderq.running.UnitAbandoned` is raised inside it at once, unless it was
-    the unit that resigned.
+    the unit that resigned. ``version``: what operators are shown, and what ``prefer = "newest"``
+    compares; default that of the distribution which the class's top-level module belongs to.
 
     Set before :meth:`prepare`: ``session``, ``settings``, ``events``, ``candidate_id``, and
     ``options``: your own values, from ``[careers.NAME.options]`` of ``leaderq.toml``.
@@ -70,6 +71,7 @@ class LeaderCareer(ILeaderCareer):
 
     name: ClassVar[str | None] = None
     atomic: ClassVar[bool] = False
+    version: ClassVar[str] = ""
 
     session: Session
     settings: Settings

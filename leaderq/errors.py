@@ -39,6 +39,7 @@ class Reason(Enum):
     BUDGET = "budget", "a stage overran its budget"
     STEP_DOWN = "step-down", "an operator asked it to step down"
     TRANSFER = "transfer", "an operator transferred the leadership"
+    SUPERSEDED = "superseded", "a candidate of a newer version stands"
     WITHDRAWN = "withdrawn", "the candidate withdrew"
     RESIGNED = "resigned", "the career resigned"
     FINISHED = "finished", "the career has finished its work"

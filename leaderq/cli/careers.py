@@ -46,9 +46,19 @@ if TYPE_CHECKING:
 
 _ONE = (ONE_CAREER, Section.CAREER, *CONNECTION)
 _ANY = (SOME_CAREER, Section.CAREER, *CONNECTION)
-_COLUMNS = ("CAREER", "LEADER", "TERM", "STAGE", "SINCE", "HOST", "PID", "CANDIDATES")
+_COLUMNS = ("CAREER", "LEADER", "TERM", "STAGE", "SINCE", "HOST", "PID", "VERSION", "CANDIDATES")
 _DRAIN_COLUMNS = ("LAG", "RATE", "CATCH-UP")
-_SPARE = {"RATE": 5, "PID": 4, "HOST": 3, "CANDIDATES": 2, "CATCH-UP": 1, "SINCE": 1}
+_SPARE = {
+    "CAREER CLASS": 7,
+    "LEADERQ": 6,
+    "RATE": 5,
+    "PID": 4,
+    "HOST": 3,
+    "VERSION": 2,
+    "CANDIDATES": 2,
+    "CATCH-UP": 1,
+    "SINCE": 1,
+}
 _FRESH_FOR_S = 15.0  # a leader reports every 5 s; an older report was missed twice
 _UNCLEAN = "killed, or cut off from ZooKeeper"
 
@@ -143,7 +153,8 @@ def members(given: Given) -> None:
         now = clock.calendar_s()
         found = [{**each, "stands_again": _until(each["stands_again"], now)} for each in found]
     which = settings.career or "any career"
-    write_rows(found, given.as_json, f"no candidate stands for {which} below {settings.root}")
+    nobody = f"no candidate stands for {which} below {settings.root}"
+    write_rows(found, given.as_json, nobody, spare=_SPARE)
 
 
 @verb(JSON, *_ONE)
@@ -166,8 +177,11 @@ def history(given: Given) -> None:
         f"the terms before {view.term + 1} of {career} are lost: its record was repaired"
         if view.term
         else f"nobody has led {career} yet",
-        said=lambda each: {key: value for key, value in asdict(each).items() if key != "past"},
-        columns=("TERM", "LEADER", "HOST", "PID", "BEGAN", "LASTED", "END"),
+        said=lambda each: {
+            key: value for key, value in asdict(each).items() if key not in ("past", "other")
+        },
+        columns=("TERM", "LEADER", "VERSION", "HOST", "PID", "BEGAN", "LASTED", "END"),
+        spare=_SPARE,
         row=lambda each: _past(each, view),
     )
 
@@ -343,6 +357,9 @@ def _members(view: View) -> Iterator[dict[str, Any]]:
             "host": one.host,
             "pid": one.pid,
             "stands_again": one.stands_again,
+            "version": one.version,
+            "leaderq": one.leaderq,
+            "career_class": one.career_class,
         }
 
 
@@ -383,6 +400,7 @@ def _leading(view: View, now: float) -> tuple[Any, ...]:
         None if led is None else duration(now - led),
         view.host,
         view.pid,
+        view.members[0].version if view.leader and view.members else None,
         ", ".join(view.candidates) or None,
     )
 
@@ -441,7 +459,8 @@ def _past(record: TermRecord, view: View) -> tuple[Any, ...]:
     began = None
     if record.began is not None:
         began = f"{local(int(record.began * 1000))} ({duration(now - record.began)})"
-    return record.number, record.candidate, record.host, record.pid, began, lasted, end
+    where = record.host, record.pid
+    return record.number, record.candidate, record.version, *where, began, lasted, end
 
 
 def _draining(report: ShownReport | None) -> tuple[str | None, str | None, str | None]:

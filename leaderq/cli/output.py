@@ -74,6 +74,7 @@ def write_rows(
     said: Callable[[Any], Mapping[str, Any]] = dict,
     columns: Sequence[str] = (),
     row: Callable[[Any], Sequence[Any]] | None = None,
+    spare: Mapping[str, int] = {},
 ) -> None:
     """Write results: each as JSON, ``said`` as it comes; or all as a table, and ``nothing`` to
     people if there are none. Without ``columns`` the table is that of the objects.
@@ -88,7 +89,7 @@ def write_rows(
         rows: Iterable[Sequence[Any]] = [list(each.values()) for each in objects]
     else:
         rows = map(row, found)
-    if not write_table(columns, rows) and nothing:
+    if not write_table(columns, rows, spare) and nothing:
         say(nothing)
 
 

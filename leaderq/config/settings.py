@@ -206,6 +206,9 @@ class Settings:
     id: str = setting(
         "<host>-<pid>-<random>", kinds.TEXT, _CANDIDATE,
         "name of this candidate", make=new_candidate_id)
+    prefer: str = setting(
+        "any", kinds.choice("any", "newest"), _CANDIDATE,
+        "newest: older candidates let newer ones lead, so that a deploy changes the leader once")
     group: str | None = setting(None, kinds.TEXT, _DRAIN, "consumer group")
     client: str | None = setting(
         None, kinds.choice("kafka-python", "confluent"), _DRAIN, "client library")

@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from leaderq import clock
 from leaderq.election.decision import Effect, Input, Role, step
 from leaderq.election.enlistment import Enlistment
-from leaderq.election.layout import EndDetails, Layout, Wishes, WishesDecoder
+from leaderq.election.layout import EndDetails, Layout, Wishes, WishesDecoder, terms_before
+from leaderq.election.software import Software, newer_in
 from leaderq.election.tenure import Tenure
 from leaderq.errors import SessionClosed
 from leaderq.events import (
@@ -57,6 +58,8 @@ class Campaign:
         publish: Callable[[Event], None],
         won: Callable[[OpenTerm], None],
         ending: Callable[[OpenTerm], None],
+        software: Software,
+        prefers_newest: bool,
     ) -> None:
         self.role = Role.IDLE
         self.tenure: Tenure | None = None
@@ -71,8 +74,17 @@ class Campaign:
         self._ending = ending
         self._decoder = WishesDecoder(layout.control)
         self._enlistment = Enlistment(
-            session, layout, candidate, self._decoder, changed=lambda: inbox(Input.CHANGED)
+            session,
+            layout,
+            candidate,
+            self._decoder,
+            changed=lambda: inbox(Input.CHANGED),
+            software=software,
+            prefers_newest=prefers_newest,
         )
+        self._software = software
+        self._prefers_newest = prefers_newest
+        self._gave_way_to: set[tuple[str | None, str | None]] = set()  # as a leader
         self._silent = False
         self._operator_paused = False
         self._released = False
@@ -143,6 +155,7 @@ class Campaign:
             self._decoder,
             tell=self._inbox,
             hear_wishes=lambda wishes: self._inbox(lambda: self._apply_wishes(wishes)),
+            hear_line=lambda *heard: self._inbox(lambda: self._apply_line(*heard)),
             tell_end=lambda term, reason: self._inbox(lambda: self.tell_to_end(reason, term)),
         )
         self._silent = self._released = False
@@ -222,6 +235,20 @@ class Campaign:
         if wishes.step_down == self.tenure.term.number:
             self.tell_to_end(Reason.TRANSFER if wishes.successor else Reason.STEP_DOWN)
 
+    def _apply_line(self, term: Term, line: Sequence[Software]) -> None:
+        """Give way to a newer version that stands behind ``term``, once to each."""
+        if self.tenure is None or self.tenure.term is not term:
+            return
+        newer = newer_in(line, self._software, terms_before(self.tenure.record))
+        if newer is not None and newer.release not in self._gave_way_to:
+            self._gave_way_to.add(newer.release)
+            log.info(
+                "a candidate of a newer version stands, the term ends career=%s id=%s version=%s"
+                " leaderq=%s newer=%s newer_leaderq=%s",
+                *(self._career, self._id, *self._software.release, *newer.release),
+            )
+            self.tell_to_end(Reason.SUPERSEDED)
+
     def tell_to_end(self, reason: Reason, term: Term | None = None) -> None:
         """Wind up the term in hand, if it is ``term`` or no term is given, for ``reason``."""
         if self.tenure is None or term not in (None, self.tenure.term):
@@ -235,8 +262,10 @@ class Campaign:
             return
         if stage is Stage.HANDOVER:
             self._announce_at_s = clock.now_s() + _HANDOVER_SHOWN_AFTER_S
-        else:
-            self.tenure.announce(stage)
+            return
+        self.tenure.announce(stage)
+        if stage is Stage.EXECUTION and self._prefers_newest:
+            self.tenure.watch_line()
 
     def leave(self) -> bool:
         """Leave the line, whatever the role; returns whether that is done."""

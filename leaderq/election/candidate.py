@@ -26,6 +26,7 @@ from leaderq.election.campaign import Campaign, Request
 from leaderq.election.decision import Input, Role
 from leaderq.election.layout import EndDetails, Layout
 from leaderq.election.observer import Operator
+from leaderq.election.software import Software
 from leaderq.errors import LeaderqError, RequestRefused
 from leaderq.events import EventBus, SessionChanged, Stage
 from leaderq.observability.logging import log_events
@@ -51,9 +52,12 @@ class Candidate:
     ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; ``id`` is
     shown to operators and must differ between candidates; ``root`` is the parent znode of all
     careers. Events are logged as ``leaderq.events``. ``ending(term)`` is called when a term begins
-    to end, on a thread that must not be blocked. A term is won with :meth:`stand` and
-    :meth:`await_term`, and must be released with :meth:`conclude` once no code works on it any
-    more, however it ended: until then nobody else is let in after a planned end.
+    to end, on a thread that must not be blocked. ``software`` is what operators are shown; with
+    ``prefers_newest`` this candidate lets newer ones lead instead.
+
+    A term is won with :meth:`stand` and :meth:`await_term`, and must be released with
+    :meth:`conclude` once no code works on it any more, however it ended: until then nobody else is
+    let in after a planned end.
 
     Guarantees: at no instant do two candidates of one ensemble hold a term that passes ``check()``,
     whatever the network, processes, servers and sessions do, as long as their clocks run at rates
@@ -70,6 +74,8 @@ class Candidate:
         root: str = "/leaderq",
         events: EventBus | None = None,
         ending: Callable[[OpenTerm], None] = lambda _term: None,
+        software: Software | None = None,
+        prefers_newest: bool = False,
     ) -> None:
         self.session = as_session(session)
         self.career = career
@@ -86,6 +92,8 @@ class Candidate:
             publish=self._events.publish,
             won=self._has_won,
             ending=ending,
+            software=software or Software(),
+            prefers_newest=prefers_newest,
         )
         # guards the following, and is notified after each signal
         self._changed = primitives.Condition()

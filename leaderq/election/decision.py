@@ -58,7 +58,7 @@ class Input(Enum):
     BEHIND = auto()
     FIRST = auto()
     ABSENT = auto()  # own znode is not there
-    PASSED_OVER = auto()  # an operator wants a candidate behind us to lead
+    PASSED_OVER = auto()  # a candidate behind us should lead: an operator wants it, or it is newer
     WON = auto()
     BEATEN = auto()
     HEARD = auto()  # the session is proven to live

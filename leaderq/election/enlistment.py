@@ -39,7 +39,9 @@ from leaderq.election.layout import (
     next_number,
     past_with,
     position_of,
+    terms_before,
 )
+from leaderq.election.software import Software, newer_in, reading
 from leaderq.errors import (
     BadVersion,
     ConnectionLost,
@@ -68,12 +70,15 @@ from leaderq.zookeeper.proof import Proof
 
 log = logging.getLogger(__name__)
 
+_MOST_GIVING_WAY = 3
+
 
 @dataclass(frozen=True, slots=True)
 class WonClaim:
     """A claim that was acknowledged; ``proof`` is what the lease starts with.
 
-    ``wishes``: the operators' at the instant of the claim.
+    ``wishes``: the operators' at the instant of the claim. ``is_chosen``: one of them has
+    transferred the leadership here.
     """
 
     record: TermRecord
@@ -82,6 +87,7 @@ class WonClaim:
     proof: Proof
     unclean: bool
     wishes: Wishes
+    is_chosen: bool = False
 
 
 class Enlistment:
@@ -95,12 +101,19 @@ class Enlistment:
         decoder: WishesDecoder,
         *,
         changed: Callable[[], None],
+        software: Software,
+        prefers_newest: bool,
     ) -> None:
         self._session = session
         self._decoder = decoder
         self._layout = layout
         self._candidate = candidate
         self._changed = changed  # called on a ZooKeeper thread
+        self._software = software
+        self._prefers_newest = prefers_newest
+        self._known: dict[str, Software] = {}  # of the names in the line that were looked at
+        self._gave_way = (0, 0)  # after which term, and how often
+        self._other_classes: set[str] = set()  # that were warned of
         self._guid = new_guid()
         # Marks of earlier candidacies: a server that lags behind may show their znodes only later.
         self._left: deque[str] = deque(maxlen=8)
@@ -133,6 +146,9 @@ class Enlistment:
             names = self._session.children(self._layout.candidates, timeout_s=self._patience_s)
             self._sweep(names)
             if position_of(self._guid, names) is None:
+                if self._prefers_newest:
+                    # Sent first, and so carried out first: whoever sees us knows what we run.
+                    self._say_what_runs(self._session.id)
                 prefix = self._layout.candidate(name_prefix(self._guid))
                 self._session.create(
                     prefix,
@@ -166,8 +182,11 @@ class Enlistment:
             if self.position.ahead is not None:
                 watched = self._watch(self.position.ahead)
                 # Behind the watch, where nobody waits for them:
-                self._say_where_this_runs()
+                self._say_what_runs(self._owner)
                 self._look_for_doubles(names)
+                self._compare_classes()
+                if self._prefers_newest:
+                    self._learn(names, again=True)
                 return self._succeeded(watched)
             passed_over = self._is_passed_over(names)
             return self._succeeded(Input.PASSED_OVER if passed_over else Input.FIRST)
@@ -214,10 +233,15 @@ class Enlistment:
                 record.number,
             )
         self._highest = record.number
+        wished = self._wishes.successor == self._candidate
+        former = record.past[0].get("number") if record.past else None
+        is_chosen = wished and former is not None and self._wishes.step_down == former
         proof = self._session.pulse.proof
         if clock.now_s() >= proof.late_s:
             return Input.FAILED  # looked for again: the claim is found in the record
-        self.won = WonClaim(record, path, self._owner, proof, self._unclean, self._wishes)
+        self.won = WonClaim(
+            record, path, self._owner, proof, self._unclean, self._wishes, is_chosen
+        )
         return self._succeeded(Input.WON)
 
     def leave(self) -> Input:
@@ -308,13 +332,54 @@ class Enlistment:
         return data, stat.version
 
     def _is_passed_over(self, names: list[str]) -> bool:
-        """Whether an operator wants somebody behind us to lead after the term that has ended."""
+        """Whether somebody behind us should lead after the term that has ended: an operator wants
+        it, or it is newer. An operator's choice counts more.
+        """
         wanted = self._wishes.successor
-        if not wanted or wanted == self._candidate or self._wishes.step_down != self._newest.number:
+        if wanted and self._wishes.step_down == self._newest.number:
+            if wanted == self._candidate:
+                return False
+            behind = [GetData(self._layout.candidate(name)) for name in in_line(names)[1:]]
+            found = self._session.multi_read(behind, timeout_s=self._patience_s)
+            if any(isinstance(read, tuple) and read[0] == wanted.encode() for read in found):
+                return True
+        return self._prefers_newest and self._gives_way(names)
+
+    def _gives_way(self, names: list[str]) -> bool:
+        """Whether somebody behind us is newer. What was learned while we waited is not read again.
+
+        At most so often between two terms: whatever the others do, somebody leads.
+        """
+        assert self.position is not None
+        after, times = self._gave_way
+        times = times if after == self._newest.number else 0
+        if self._newest.id == self.position.name or times >= _MOST_GIVING_WAY:
+            return False  # our claim was carried out already, or it has been enough
+        self._learn(names, again=False)
+        line = [self._known.get(name, Software()) for name in in_line(names)[1:]]
+        terms = (self._newest, *terms_before(self._newest))
+        if newer_in(line, self._software, terms) is None:
             return False
-        behind = [GetData(self._layout.candidate(name)) for name in in_line(names)[1:]]
-        found = self._session.multi_read(behind, timeout_s=self._patience_s)
-        return any(isinstance(read, tuple) and read[0] == wanted.encode() for read in found)
+        self._gave_way = (self._newest.number, times + 1)
+        return True
+
+    def _learn(self, names: list[str], *, again: bool) -> None:
+        """Read what those in the line run who have not been looked at; ``again``: those who had not
+        said it, too.
+        """
+        assert self.position is not None
+        self._known = {name: self._known[name] for name in names if name in self._known}
+        said = {name for name, each in self._known.items() if not again or each != Software()}
+        unknown = [name for name in in_line(names) if name not in {*said, self.position.name}]
+        if not unknown:
+            return
+        steps = reading(self._layout, unknown)
+        reads = next(steps)
+        try:
+            while True:
+                reads = steps.send(self._session.multi_read(reads, timeout_s=self._patience_s))
+        except StopIteration as end:
+            self._known.update(end.value)
 
     def _next_record(self, name: str) -> TermRecord:
         return TermRecord(
@@ -326,6 +391,9 @@ class Enlistment:
             stage=Stage.INAUGURATION.value,
             began=clock.calendar_s(),
             past=past_with(self._newest),
+            version=self._software.version,
+            leaderq=self._software.leaderq,
+            career_class=self._software.career_class,
         )
 
     def _watch(self, ahead: str) -> Input:
@@ -359,9 +427,10 @@ class Enlistment:
         except NoNode:
             pass  # its session ended in between
 
-    def _say_where_this_runs(self) -> None:
-        """Write where this process runs, once a session; a leader's is in the ``term`` record."""
-        owner = self._owner
+    def _say_what_runs(self, owner: int | None) -> None:
+        """Write where this process runs, and what, once in session ``owner``; a leader's is in the
+        ``term`` record.
+        """
         if owner is None or self._introduced == owner:
             return
 
@@ -369,11 +438,27 @@ class Enlistment:
             if reply.exception() is None or isinstance(reply.exception(), NodeExists):
                 self._introduced = owner  # another candidate of this process may have written it
 
-        place = json.dumps({"host": host.name(), "pid": host.pid()}).encode()
+        where = {"host": host.name(), "pid": host.pid(), **self._software.as_told()}
+        place = json.dumps(where).encode()
         # sent first, and so carried out first
         self._session.create_async(self._layout.processes, b"")
         reply = self._session.create_async(self._layout.process(owner), place, ephemeral=True)
         reply.add_done_callback(said)
+
+    def _compare_classes(self) -> None:
+        """Warn once of a leader whose career is another class: it shares no more than the name."""
+        own, other = self._software.career_class, self._newest.career_class
+        is_led = self._newest.id is not None and self._newest.ended is None
+        if not (is_led and own and other and own != other) or other in self._other_classes:
+            return
+        self._other_classes.add(other)
+        career = self._layout.career
+        log.warning(
+            "two classes stand under one name of a career, give each its own career=%s id=%s"
+            " class=%s leader=%s leader_class=%s",
+            *(career, self._candidate, own, self._newest.candidate, other),
+            extra={"event": "different_classes", "career": career, "candidate": self._candidate},
+        )
 
     def _look_for_doubles(self, names: list[str]) -> None:
         """Warn once of another candidate under our id, when the third look finds it: one that has

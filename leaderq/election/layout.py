@@ -5,8 +5,8 @@ that a Java latch can stand in the same line. The sequence is ZooKeeper's signed
 past 2147483647 it goes on at -2147483648, so names are compared as numbers modulo 2^32, never as
 text.
 
-The ``term`` and ``control`` znodes hold JSON objects, readable and repairable by hand. Unknown
-fields of a newer version are ignored.
+The ``term`` and ``control`` znodes hold JSON objects, readable and repairable by hand. Fields that
+this version does not know are ignored, and kept where a record is written again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from leaderq import chance
@@ -29,6 +29,7 @@ _COUNTER = 1 << 32
 # The record is read at each survey and written at each claim: it stays well below 4 KB.
 _KEPT_TERMS = 10
 _LONGEST_ERROR = 240
+_LONGEST_ID = 200
 _SHOWN_COOL_OFF_S = 0.5
 
 
@@ -116,7 +117,9 @@ class TermRecord:
     although the znode is gone, the end was unclean. ``error`` is the career's error;
     ``stands_again`` is when the candidate, which cools off, joins the line again. ``past`` are the
     terms before, the newest first, as they are in the JSON: they are written again at every claim
-    and release, where each millisecond is one without a leader.
+    and release, where each millisecond is one without a leader. ``version`` (of the career's
+    package), ``leaderq`` and ``career_class`` are what the candidate runs; ``other``: fields that
+    only newer versions know.
     """
 
     number: int = 0
@@ -131,6 +134,10 @@ class TermRecord:
     error: str | None = None
     stands_again: float | None = None
     past: tuple[Mapping[str, Any], ...] = ()
+    version: str | None = None
+    leaderq: str | None = None
+    career_class: str | None = None
+    other: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +146,21 @@ class Wishes:
 
     ``paused``: the leader begins no new unit of work. ``step_down``: the number of the term that
     should end; ``successor``: who should follow it. ``floor``: the least number of the next term.
+    ``other``: fields that only newer versions know.
     """
 
     paused: bool = False
     step_down: int | None = None
     successor: str | None = None
     floor: int = 0
+    other: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
-_NAMES = {kind: tuple(each.name for each in fields(kind)) for kind in (TermRecord, Wishes)}
+_NAMES = {
+    kind: tuple(each.name for each in fields(kind) if each.name != "other")
+    for kind in (TermRecord, Wishes)
+}
+_RARE = ("error", "stands_again", "past", "version", "leaderq", "career_class")
 _REMEDIES = {
     "TermRecord": "nobody can lead until it is repaired: leaderq raise-floor NUMBER "
     "--career CAREER, with a number above every term that was ever given out",
@@ -158,9 +171,8 @@ _REMEDIES = {
 def encode(record: TermRecord | Wishes) -> bytes:
     """The bytes that :func:`decode` reads."""
     values = _values(record)
-    rare = ("error", "stands_again", "past")
-    values = {name: value for name, value in values.items() if value or name not in rare}
-    return json.dumps(values, separators=(",", ":")).encode()
+    values = {name: value for name, value in values.items() if value or name not in _RARE}
+    return json.dumps({**values, **record.other}, separators=(",", ":")).encode()
 
 
 def _values(record: TermRecord | Wishes) -> dict[str, Any]:
@@ -187,7 +199,23 @@ def _made(kind: type[R], found: object) -> R:
         raise ValueError(f"{number!r} is not a term number")
     if "past" in known:
         known["past"] = tuple(known["past"]) if isinstance(known["past"], list) else ()
-    return kind(**known)
+    for name in ("version", "leaderq", "career_class"):  # for people: they spoil no record
+        if name in known and not (isinstance(known[name], str) and len(known[name]) <= _LONGEST_ID):
+            del known[name]
+    return kind(**known, other=_unknown(kind, found))
+
+
+def _unknown(kind: type[TermRecord | Wishes], found: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name not in _NAMES[kind]}
+
+
+def unknown_in(data: bytes) -> Mapping[str, Any]:
+    """The fields in a damaged ``term`` record that only newer versions know, if they are there."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return _unknown(TermRecord, found) if isinstance(found, Mapping) else {}
 
 
 def terms_before(record: TermRecord) -> tuple[TermRecord, ...]:
@@ -230,9 +258,9 @@ def past_with(newest: TermRecord) -> tuple[Mapping[str, Any], ...]:
     values = {
         name: value
         for name, value in _values(newest).items()
-        if value is not None and name != "past"
+        if value is not None and name not in ("past", "career_class")
     }
-    return (values, *newest.past)[:_KEPT_TERMS]
+    return ({**values, **newest.other}, *newest.past)[:_KEPT_TERMS]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,9 @@ from leaderq.election.layout import (
     in_line,
     next_number,
     terms_before,
+    unknown_in,
 )
+from leaderq.election.software import Software, software_of_process
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -67,12 +69,16 @@ class Member:
     """A candidate, and where its process runs, if that is known (not of a Java latch).
 
     ``stands_again``: it cools off until then (seconds since the epoch), unless it was stopped.
+    ``version`` is that of the career's package, ``career_class`` ``module:Class``.
     """
 
     candidate: str
     host: str | None = None
     pid: int | None = None
     stands_again: float | None = None
+    version: str | None = None
+    leaderq: str | None = None
+    career_class: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +136,8 @@ class CandidateNode:
 
 Places = Mapping[int, tuple[str | None, int | None]]
 """Host and pid of the processes of sessions."""
+Programs = Mapping[int, Software]
+"""What the processes of sessions run."""
 
 
 def view_of(
@@ -139,13 +147,16 @@ def view_of(
     standing: Sequence[CandidateNode],
     *,
     places: Places | None = None,
+    programs: Programs | None = None,
     now: float = 0.0,
 ) -> View:
     """The view that follows from these readings at ``now`` (pure); ``standing``: in line."""
     leads = record.ended is None and any(one.name == record.id for one in standing)
     places = places or {}
-    known = {record.id: (record.host, record.pid)} if leads else {}
-    nowhere = (None, None)
+    programs = programs or {}
+    of_leader = Member(
+        str(record.candidate), record.host, record.pid, None, *_said_by(record).fields
+    )
     return View(
         career=career,
         leader=record.candidate if leads else None,
@@ -160,7 +171,14 @@ def view_of(
         candidates=tuple(one.candidate for one in standing),
         error=record.error,
         members=tuple(
-            Member(one.candidate, *(known.get(one.name) or places.get(one.session, nowhere)))
+            of_leader
+            if leads and one.name == record.id
+            else Member(
+                one.candidate,
+                *places.get(one.session, (None, None)),
+                None,
+                *programs.get(one.session, Software()).fields,
+            )
             for one in standing
         ),
         cooling_off=_cooling_off(record, {one.candidate for one in standing}, now),
@@ -177,13 +195,20 @@ def _cooling_off(record: TermRecord, standing: set[str], now: float) -> tuple[Me
     for each in (record, *terms_before(record)):
         if each.candidate is None or each.candidate in found:
             continue  # its earlier terms do not count any more
-        found[each.candidate] = Member(each.candidate, each.host, each.pid, each.stands_again)
+        found[each.candidate] = Member(
+            each.candidate, each.host, each.pid, each.stands_again, *_said_by(each).fields
+        )
     waiting = [
         one
         for one in found.values()
         if one.candidate not in standing and one.stands_again and one.stands_again > now
     ]
     return tuple(sorted(waiting, key=lambda one: one.stands_again or 0.0))
+
+
+def _said_by(record: TermRecord) -> Software:
+    """What the leader of that term ran."""
+    return Software(record.version, record.leaderq, record.career_class)
 
 
 class Observer:
@@ -197,9 +222,12 @@ class Observer:
 
     def view(self) -> View:
         """The career as it stands; one that nobody ever stood for has term 0 and no candidates."""
-        record, wishes, standing, places = self._look()
+        record, wishes, standing, places, programs = self._look()
         return view_of(
-            self._career, record, wishes, standing, places=places, now=clock.calendar_s()
+            *(self._career, record, wishes, standing),
+            places=places,
+            programs=programs,
+            now=clock.calendar_s(),
         )
 
     def wait_until(self, fact: Callable[[View], bool], *, timeout_s: float) -> View:
@@ -231,7 +259,7 @@ class Observer:
         except NoNode:
             return []
 
-    def _look(self) -> tuple[TermRecord, Wishes, list[CandidateNode], Places]:
+    def _look(self) -> tuple[TermRecord, Wishes, list[CandidateNode], Places, Programs]:
         """Two requests, whatever exists."""
         layout = self._layout
         term, control, names, sessions = self._session.multi_read(
@@ -255,12 +283,14 @@ class Observer:
             for name, each in zip(line, read, strict=False)
             if each is not None
         ]
-        places = {
-            int(name, 16): _place(each[0])
+        said = {
+            int(name, 16): each[0]
             for name, each in zip(running, read[len(line) :], strict=True)
             if each is not None
         }
-        return record, wishes or Wishes(), standing, places
+        places = {session: _place(data) for session, data in said.items()}
+        programs = {session: software_of_process(data) for session, data in said.items()}
+        return record, wishes or Wishes(), standing, places, programs
 
 
 def _there(read: Any) -> Any:
@@ -354,7 +384,7 @@ class Operator(Observer):
             except NoNode:
                 newest = TermRecord()
             except CorruptRecord:
-                newest = TermRecord(number=number - 1, id=REPAIRED)
+                newest = TermRecord(number=number - 1, id=REPAIRED, other=unknown_in(data))
                 try:
                     self._session.set(self._layout.term, encode(newest), stat.version)
                 except (BadVersion, NoNode):
@@ -377,7 +407,7 @@ class Operator(Observer):
         :raises RequestRefused: a candidate stands or cools off, or a process that stood is alive.
         """
         for _ in range(_FORGET_TRIES):
-            record, wishes, standing, places = self._look()
+            record, wishes, standing, places, _ = self._look()
             view = view_of(self._career, record, wishes, standing, now=clock.calendar_s())
             who = [f"candidate {one.candidate!r}" for one in (*view.members, *view.cooling_off)]
             who += [f"process {pid} on {host}" for host, pid in places.values()]

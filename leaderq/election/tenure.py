@@ -20,7 +20,8 @@ from typing import Any
 from leaderq import clock
 from leaderq.election.decision import Input
 from leaderq.election.enlistment import WonClaim
-from leaderq.election.layout import Layout, Wishes, WishesDecoder, encode
+from leaderq.election.layout import Layout, Wishes, WishesDecoder, encode, in_line
+from leaderq.election.software import Reading, Software, reading
 from leaderq.errors import (
     Deposed,
     NoNode,
@@ -54,6 +55,7 @@ class Tenure:
         *,
         tell: Tell,
         hear_wishes: Callable[[Wishes], None],
+        hear_line: Callable[[Term, Sequence[Software]], None],
         tell_end: Callable[[Term, Reason], None],
     ) -> None:
         self._session = session
@@ -64,6 +66,9 @@ class Tenure:
         self._decoder = decoder
         self._tell = tell
         self._hear_wishes = hear_wishes
+        self._hear_line = hear_line
+        self._is_chosen = won.is_chosen
+        self._line_due_s: float | None = None  # when to look again; None: nobody is looked at
         self._proof = won.proof
         self._closed = False
         self._let_go: Callable[[], None] = lambda: None
@@ -106,6 +111,8 @@ class Tenure:
         if not self._own_watch_set:
             self._watch_own()
         self.read_wishes()
+        if self._line_due_s is not None:
+            self._look_at_line(self._on_line)
 
     def announce(self, stage: Stage) -> None:
         """Publish the stage in the ``term`` record, fenced."""
@@ -119,6 +126,11 @@ class Tenure:
         """Read the operators' wishes, and watch for changes."""
         reply = self._session.get_async(self._layout.control, watch=self._on_control)
         reply.add_done_callback(self._wishes_read)
+
+    def watch_line(self) -> None:
+        """Read what those behind run, and watch who comes, unless an operator has chosen us."""
+        if not self._is_chosen:
+            self._look_at_line(self._on_line)
 
     def write(self, term: Term, ops: Sequence[Operation]) -> list[Any]:
         """See :meth:`leaderq.term.Term.write`. Called on the career's thread."""
@@ -163,6 +175,8 @@ class Tenure:
         self.term.prolong(proof.trusted_until_s)
         if not self._own_watch_set:
             self._watch_own()
+        if self._line_due_s is not None and clock.now_s() >= self._line_due_s:
+            self._look_at_line()  # one may have said only later what it runs
         if clock.now_s() < proof.late_s:
             self._say(Input.HEARD)
 
@@ -195,6 +209,34 @@ class Tenure:
         wishes = self._decoder.decoded(reply.result()[0])
         if wishes is not None:  # else those known before stand
             self._hear_wishes(wishes)
+
+    def _look_at_line(self, watch: Callable[[WatchEvent], None] | None = None) -> None:
+        self._line_due_s = clock.now_s() + self._session.timeout_s
+        reply = self._session.children_async(self._layout.candidates, watch=watch)
+        reply.add_done_callback(self._line_listed)
+
+    def _on_line(self, event: WatchEvent) -> None:
+        if event.kind is not WatchKind.SESSION and not self._closed:
+            self._look_at_line(self._on_line)
+
+    def _line_listed(self, reply: primitives.Future[list[str]]) -> None:
+        if not self._closed and reply.exception() is None:
+            behind = [name for name in in_line(reply.result()) if name != self.record.id]
+            self._read_on(reading(self._layout, behind))
+
+    def _read_on(self, steps: Reading, answer: list[Any] | None = None) -> None:
+        try:
+            reads = next(steps) if answer is None else steps.send(answer)
+        except StopIteration as end:
+            if not self._closed:
+                self._hear_line(self.term, [*end.value.values()])
+            return
+
+        def answered(reply: primitives.Future[list[Any]]) -> None:
+            if reply.exception() is None:  # else it is read again when connected
+                self._read_on(steps, reply.result())
+
+        self._session.multi_read_async(reads).add_done_callback(answered)
 
     def _say(self, signal: Input) -> None:
         if not self._closed:

@@ -25,6 +25,7 @@ from leaderq.config import Settings, new_candidate_id
 from leaderq.election import Candidate, EndDetails
 from leaderq.errors import Deposed, NotElected, WouldDeadlock, told
 from leaderq.events import CoolingOff, EventBus, Stage, StageBegan
+from leaderq.running.installed import software_of
 from leaderq.running.supervision import CoolOff, after_term
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads import Retry, primitives
@@ -158,6 +159,7 @@ class _Standing:
             root=settings.root,
             events=self._events,
             ending=self._ending,
+            software=software_of(),
         )
         self._record = CoolOff()
         self._term: OpenTerm | None = None

@@ -38,6 +38,7 @@ from leaderq.observability.health import RunnerState
 from leaderq.running.descendants import StartedInTerm
 from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.running.guardian_link import GuardianLink
+from leaderq.running.installed import software_of
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import (
     Allowance,
@@ -89,6 +90,8 @@ class Runner:
             root=self.settings.root,
             events=self.events,
             ending=self._term_ending,
+            software=software_of(career),
+            prefers_newest=self.settings.prefer == "newest",
         )
         self._guardian = guardian
         self._leave = leave

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 
 from leaderq import connect
 from leaderq.election.layout import Layout
@@ -65,6 +66,7 @@ def test_status_and_members_show_who_leads_and_who_waits(shell, stand, root, zoo
         "SINCE",
         "HOST",
         "PID",
+        "VERSION",
         "CANDIDATES",
     ]
     assert table[1].split()[:4] == ["ad-billing", "a", "1", "execution"]
@@ -72,6 +74,8 @@ def test_status_and_members_show_who_leads_and_who_waits(shell, stand, root, zoo
     assert {name: each["role"] for name, each in found.items()} == {"a": "leader", "b": "next"}
     assert found["a"]["pid"] == first.worker_pid
     assert found["b"]["pid"] == second.worker_pid
+    told = {(each["version"], each["leaderq"], each["career_class"]) for each in found.values()}
+    assert told == {(None, version("leaderq"), "billing:AdBilling")}
     assert found["b"]["host"] == view["host"] == socket.gethostname()
 
 

@@ -27,8 +27,10 @@ from leaderq.election.layout import (
     position_of,
     sequence,
     terms_before,
+    unknown_in,
 )
 from leaderq.election.observer import CandidateNode, Member, view_of
+from leaderq.election.software import Software
 from leaderq.errors import CorruptRecord
 
 A, B = "0b0fd1c6-0000-4000-8000-000000000001", "0b0fd1c6-0000-4000-8000-000000000002"
@@ -142,8 +144,31 @@ def test_what_is_written_is_read_again(record):
     assert decode(type(record), encode(record), path="/p") == record
 
 
-def test_fields_of_a_newer_version_are_ignored():
-    assert decode(Wishes, b'{"paused": true, "colour": "red"}', path="/p") == Wishes(paused=True)
+def test_fields_of_a_newer_version_are_kept_where_a_record_is_written_again():
+    wishes = decode(Wishes, b'{"paused": true, "colour": "red", "other": 1}', path="/p")
+    assert wishes == Wishes(paused=True, other={"colour": "red", "other": 1})
+    written = json.loads(encode(replace(wishes, floor=3)))
+    assert (written["colour"], written["other"], written["floor"]) == ("red", 1, 3)
+    record = decode(TermRecord, b'{"number": 3, "candidate": "a", "mood": ["calm"]}', path="/p")
+    assert json.loads(encode(closed(record, ended=1.0, reason="r")))["mood"] == ["calm"]
+    (former,) = past_with(record)
+    assert former == {"number": 3, "candidate": "a", "mood": ["calm"]}
+    (again,) = terms_before(TermRecord(4, past=(former,)))
+    assert again.other == {"mood": ["calm"]}
+
+
+@pytest.mark.parametrize(
+    ("data", "kept"),
+    [(b'{"number":"x","mood":1}', {"mood": 1}), (b"[1]", {}), (b"{", {}), (b"[" * 100_000, {})],
+)
+def test_of_a_damaged_record_what_only_newer_versions_know_is_kept(data, kept):
+    assert unknown_in(data) == kept
+
+
+@pytest.mark.parametrize("value", [3, ["1"], {"a": 1}, "9" * 10_000, None])
+def test_what_cannot_be_a_version_spoils_no_record(value):
+    data = json.dumps({"number": 3, "version": value, "career_class": value}).encode()
+    assert decode(TermRecord, data, path="/p") == TermRecord(3)
 
 
 def test_numbers_are_dense_and_never_below_an_operators_floor():
@@ -201,6 +226,17 @@ def test_members_have_the_places_that_their_sessions_say():
     latch = CandidateNode("_c_z-latch-0000000003", "java", 9)
     view = view_of("c", RECORD, Wishes(), [A_STANDS, B_STANDS, latch], places={2: ("h2", 8)})
     assert view.members == (Member("a", "h", 7), Member("b", "h2", 8), Member("java"))
+
+
+def test_members_tell_what_they_run_and_the_record_what_its_leader_ran():
+    record = replace(RECORD, version="2", leaderq="0.1", career_class="m:C")
+    programs = {1: Software("9"), 2: Software("1", "0.2", "m:D")}
+    view = view_of("c", record, Wishes(), [A_STANDS, B_STANDS], programs=programs)
+    leader, other = view.members
+    assert (leader.version, leader.leaderq, leader.career_class) == ("2", "0.1", "m:C")
+    assert (other.version, other.leaderq, other.career_class) == ("1", "0.2", "m:D")
+    later = TermRecord(4, "b", past=past_with(closed(record, ended=1.0, reason="r")))
+    assert [each.version for each in view_of("c", later, Wishes(), []).history] == [None, "2"]
 
 
 def test_records_have_defaults_and_an_empty_znode_holds_them() -> None:

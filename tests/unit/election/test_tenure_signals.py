@@ -102,6 +102,7 @@ def tenure(session: Session, told: list[Input], at: list[float]) -> Any:
         WishesDecoder("/r/c/control"),
         tell=told.append,
         hear_wishes=lambda wishes: None,
+        hear_line=lambda term, line: None,
         tell_end=lambda term, reason: None,
     )
     made.open()

@@ -1,0 +1,172 @@
+"""What a candidate runs, and whether that is newer than what another runs (pure).
+
+A candidate says it in ``processes/<session>``, a leader in the ``term`` record. Whatever stands
+there was written by others: what is not a short line of text counts as unknown, and so does a
+version that PEP 440 does not know. What is unknown is never newer, nor older, than anything.
+So *newer* is a strict partial order: candidates cannot give way to each other in a circle.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from leaderq.election.layout import Layout, TermRecord
+from leaderq.errors import Reason
+from leaderq.zookeeper import GetData, Read
+
+LONGEST_VERSION = 64
+"""Longer versions count as unknown: they would stand in eleven terms of the record."""
+_LONGEST_CLASS = 120
+_PEP_440 = re.compile(
+    r"v?(?:(\d+)!)?(\d+(?:\.\d+)*)"
+    r"(?:[-_.]?(a|b|c|rc|alpha|beta|pre|preview)[-_.]?(\d*))?"
+    r"(?:-(\d+)|[-_.]?(post|rev|r)[-_.]?(\d*))?"
+    r"(?:[-_.]?(dev)[-_.]?(\d*))?"
+    r"(?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?",
+    re.IGNORECASE | re.ASCII,
+)
+_PHASES = {"a": 0, "alpha": 0, "b": 1, "beta": 1, "c": 2, "rc": 2, "pre": 2, "preview": 2}
+_FAILING = frozenset({Reason.FAILED.value, Reason.BUDGET.value, Reason.HEALTH.value})
+
+VersionOrder = tuple[int, tuple[int, ...], tuple[int, int], int, float]
+"""What versions are compared by: epoch, release, phase, post-release, development release."""
+
+
+@dataclass(frozen=True, slots=True)
+class Software:
+    """What a candidate runs; ``None``: not known, as of a Java latch.
+
+    ``version`` is that of the user's package, ``leaderq`` that of leaderq; ``career_class`` is
+    ``module:Class``.
+    """
+
+    version: str | None = None
+    leaderq: str | None = None
+    career_class: str | None = None
+
+    @property
+    def release(self) -> tuple[str | None, str | None]:
+        """What two candidates of one deploy have in common."""
+        return self.version, self.leaderq
+
+    def as_told(self) -> dict[str, str]:
+        """What is known, for a znode."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @property
+    def fields(self) -> tuple[str | None, str | None, str | None]:
+        """All of it."""
+        return self.version, self.leaderq, self.career_class
+
+
+def software_in(found: object) -> Software:
+    """What an object in a znode says; what cannot be used is unknown."""
+    if not isinstance(found, Mapping):
+        return Software()
+    kind = found.get("career_class")
+    return Software(
+        usable_version(found.get("version")),
+        usable_version(found.get("leaderq")),
+        class_shown(kind) if isinstance(kind, str) else None,
+    )
+
+
+def software_of_process(data: bytes) -> Software:
+    """What the znode of a process says."""
+    try:
+        return software_in(json.loads(data))
+    except (ValueError, RecursionError):
+        return Software()
+
+
+def usable_version(value: object) -> str | None:
+    """``value`` if it is a short line of text, else ``None``."""
+    is_usable = isinstance(value, str) and 0 < len(value) <= LONGEST_VERSION
+    return str(value) if is_usable and str(value).isprintable() else None
+
+
+def class_shown(name: str) -> str:
+    """``name``, and of a very long one the end."""
+    return name if len(name) <= _LONGEST_CLASS else "…" + name[1 - _LONGEST_CLASS :]
+
+
+def order_of(version: str | None) -> VersionOrder | None:
+    """What ``version`` is compared by; ``None`` if it cannot be compared. As PEP 440 says, except
+    that what follows a ``+`` is not looked at: it is mostly a hash, which has no order.
+    """
+    match = _PEP_440.fullmatch(version) if version and len(version) <= LONGEST_VERSION else None
+    if match is None:
+        return None
+    epoch, release, phase, phased, dashed, post, posted, dev, developed = match.groups()
+    numbers = [int(each) for each in release.split(".")]
+    while len(numbers) > 1 and not numbers[-1]:
+        numbers.pop()
+    is_post = dashed is not None or post is not None
+    if phase is not None:
+        stage = (_PHASES[phase.lower()], int(phased or 0))
+    else:
+        stage = (3, 0) if is_post or dev is None else (-1, 0)
+    return (
+        int(epoch or 0),
+        tuple(numbers),
+        stage,
+        int(dashed or posted or 0) if is_post else -1,
+        int(developed or 0) if dev is not None else math.inf,
+    )
+
+
+def is_newer(one: Software, other: Software) -> bool:
+    """Whether ``one`` is newer: the versions of the user's package decide, and where they are the
+    same, or both unknown, those of leaderq.
+    """
+    ours, theirs = order_of(one.version), order_of(other.version)
+    if ours != theirs:
+        return ours is not None and theirs is not None and ours > theirs
+    ours, theirs = order_of(one.leaderq), order_of(other.leaderq)
+    return ours is not None and theirs is not None and ours > theirs
+
+
+def has_failed(software: Software, terms: Iterable[TermRecord]) -> bool:
+    """Whether the version is not preferred, because of how its terms ended: the last one failed, or
+    each of the last two failed or ended uncleanly. ``terms``, the newest first, are over.
+    """
+    own = [each for each in terms if (each.version, each.leaderq) == software.release][:2]
+    failed = [each.ended is not None and each.reason in _FAILING for each in own]
+    unclean = [each.ended is None for each in own]
+    both_bad = all(bad or cut for bad, cut in zip(failed, unclean, strict=True))
+    return failed[:1] == [True] or (len(own) == 2 and both_bad)
+
+
+def newer_in(
+    line: Iterable[Software], own: Software, terms: Sequence[TermRecord]
+) -> Software | None:
+    """The first in ``line`` that should lead instead of one that runs ``own``."""
+    return next((one for one in line if is_newer(one, own) and not has_failed(one, terms)), None)
+
+
+Reading = Generator[list[Read], list[Any], dict[str, Software]]
+
+
+def reading(layout: Layout, names: Sequence[str]) -> Reading:
+    """What the candidates ``names`` run, in this order: yields what is to be read and is sent what
+    was. Those that have left meanwhile are left out.
+    """
+    nodes = yield [GetData(layout.candidate(name)) for name in names]
+    owners = {
+        name: int(node[1].ephemeral_owner)
+        for name, node in zip(names, nodes, strict=True)
+        if isinstance(node, tuple)
+    }
+    sessions = sorted(set(owners.values()))
+    said = yield [GetData(layout.process(session)) for session in sessions]
+    told = {
+        session: software_of_process(each[0])
+        for session, each in zip(sessions, said, strict=True)
+        if isinstance(each, tuple)
+    }
+    return {name: told.get(owner, Software()) for name, owner in owners.items()}

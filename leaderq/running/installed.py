@@ -1,0 +1,87 @@
+"""What this process runs: the versions of leaderq and of the career's package, and its class."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+from collections.abc import Iterable
+from pathlib import Path, PurePath
+
+from leaderq.career import ILeaderCareer
+from leaderq.election.software import LONGEST_VERSION, Software, class_shown, usable_version
+
+log = logging.getLogger(__name__)
+
+
+def software_of(career: ILeaderCareer | None = None) -> Software:
+    """What a candidate with this career tells. The version is the career's own attribute
+    ``version``, else that of the distribution which its top-level module belongs to.
+    """
+    own = installed_version("leaderq")
+    if career is None:
+        return Software(leaderq=own)
+    kind = type(career)
+    module = _module_name(kind)
+    shown = class_shown(f"{module}:{kind.__qualname__}")
+    return Software(_version_of(career, module, shown), own, shown)
+
+
+def _version_of(career: ILeaderCareer, module: str, shown: str) -> str | None:
+    try:
+        said = getattr(career, "version", None)
+    except Exception as exc:  # noqa: BLE001  (a property of the user's)
+        said = exc
+    usable = usable_version(said)
+    if usable is None and said is not None and not (isinstance(said, str) and not said):
+        log.warning(
+            "version of the career is not used, it must be one short line of text"
+            " class=%s version=%s most=%d",
+            shown,
+            f"{said!r:.{LONGEST_VERSION}}" if isinstance(said, str) else type(said).__name__,
+            LONGEST_VERSION,
+        )
+    return usable or installed_version(module.partition(".")[0])
+
+
+def _module_name(kind: type) -> str:
+    """The module of ``kind``; the true name of one that runs as a program, where it has one."""
+    if kind.__module__ != "__main__":
+        return kind.__module__
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return "__main__" if spec is None else str(spec.name).removesuffix(".__main__")
+
+
+@functools.cache
+def installed_version(module: str) -> str | None:
+    """The version of the distribution to which the top-level ``module`` belongs, if it is known:
+    one of the same name, else the one beside the module that lists it.
+    """
+    # Slow to import, and needed only where somebody stands.
+    from importlib import metadata
+
+    try:
+        return usable_version(metadata.version(module))
+    except Exception:  # noqa: BLE001, S110  (PackageNotFoundError, or metadata that are damaged)
+        pass
+    try:
+        # Not in all of sys.path, which takes a quarter of a second: most have been found by now.
+        listed = {
+            each.version
+            for each in metadata.distributions(path=_folders(module))
+            if module in _top_level(each.read_text("top_level.txt"), each.files)
+        }
+    except Exception:  # noqa: BLE001  (likewise)
+        return None
+    return usable_version(listed.pop()) if len(listed) == 1 else None
+
+
+def _folders(module: str) -> list[str]:
+    """Where the module, or a part of the package, was found."""
+    found = sys.modules.get(module)
+    parts = getattr(found, "__path__", None) or [getattr(found, "__file__", None)]
+    return [str(Path(part).parent) for part in parts if module != "__main__" and part]
+
+
+def _top_level(declared: str | None, files: Iterable[PurePath] | None) -> set[str]:
+    return set((declared or "").split()) or {each.parts[0].split(".")[0] for each in files or ()}

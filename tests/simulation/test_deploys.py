@@ -1,0 +1,332 @@
+"""Rolling deploys of a career whose candidates prefer the newest version, in simulated time."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from leaderq import clock
+from leaderq.election import Operator, enlistment
+from leaderq.term import Term
+from leaderq.testing.simulation.cluster import SimulatedWorker
+from simulation.scenarios import FOLDER, Scene, is_asking, scene
+from simulation.test_election_promises import Watched, seen
+
+NAMES = "abcde"
+
+
+class Fleet:
+    """Workers of one career, each with a version of its own when it is started."""
+
+    def __init__(
+        self,
+        s: Scene,
+        names: str = NAMES,
+        version: Any = "1.0",
+        prefer: str = "newest",
+        career: type[Watched] = Watched,
+    ) -> None:
+        self.scene = s
+        self.versions: dict[str, Any] = {}
+        self.career = career
+        self.workers: dict[str, SimulatedWorker] = {}
+        for name in names:
+            self.versions[name] = version
+            self.workers[name] = s.cluster.worker(
+                name, lambda name=name: self._made(name), career="c", prefer=prefer
+            )
+            self.start(name)
+        s.until(lambda: seen(s, "unit"))
+
+    def _made(self, name: str) -> Watched:
+        career = self.career(self.scene, name)
+        career.version = self.versions[name]  # type: ignore[misc]
+        return career
+
+    @property
+    def terms(self) -> list[dict[str, Any]]:
+        """The newest term and those before."""
+        record = self.scene.record()
+        return [record, *record.get("past", ())]
+
+    @property
+    def leader(self) -> str:
+        return str(self.terms[0]["candidate"])
+
+    def start(self, name: str, version: Any = None) -> None:
+        """Start it, and wait until all that run stand, and one executes."""
+        worker, s = self.workers[name], self.scene
+        if version is not None:
+            self.versions[name] = version
+        s.until(lambda: worker.is_gone)
+        worker.start()
+        self.settle()
+
+    def settle(self) -> None:
+        def is_ready() -> bool:
+            led = [each for each in self.workers.values() if each.is_leading]
+            return (
+                not any(each.is_gone for each in self.workers.values())
+                and len(self.scene.line()) == len(self.workers)
+                and len(led) == 1
+                and self.scene.record()["stage"] == "execution"
+            )
+
+        self.scene.until(is_ready)
+        self.scene.run(self.scene.world.faults() * 2.0 + 0.3)
+        self.scene.until(is_ready)
+
+    def restart(self, name: str, version: Any) -> None:
+        self.workers[name].terminate()
+        self.start(name, version)
+
+    def crash(self, name: str) -> None:
+        """Kill its process; a supervisor starts it again after half a second."""
+        worker = self.workers[name]
+        worker.process.kill()
+
+        def start_again() -> None:
+            if worker.is_gone:
+                worker.start()
+            elif not worker.process.alive:
+                self.scene.world.at(0.5, start_again)
+
+        self.scene.world.at(0.5, start_again)
+
+    def crash_leader(self) -> None:
+        """Kill whoever leads now; if nobody does, whoever led last."""
+        leads = [name for name, each in self.workers.items() if each.is_leading]
+        name = (*leads, self.leader)[0]
+        if self.workers[name].process.alive:
+            self.crash(name)
+
+    def changes(self) -> tuple[int, int]:
+        """How many terms ended as planned, and how many uncleanly."""
+        assert self.terms[0]["number"] == len(self.terms)
+        over = self.terms[1:]
+        unclean = sum(1 for each in over if "ended" not in each)
+        return len(over) - unclean, unclean
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["", "with-a-crash"])
+def test_a_rolling_deploy_costs_one_planned_change_or_two(crash: bool) -> None:
+    """One if the leader is not the first to be restarted, else two; with a crash one more."""
+    counted: dict[tuple[bool, int, int], int] = {}
+
+    def deploy(s: Scene) -> None:
+        fleet = Fleet(s)
+        order = random.Random(s.world.faults()).sample(NAMES, 5)
+        if s.world.faults() < 0.5:  # as often as not the leader is the first
+            order.sort(key=lambda name: name != fleet.leader)
+        leader_first = order[0] == fleet.leader
+        crash_at = int(s.world.faults() * 5) if crash else None
+        for at, name in enumerate(order):
+            if at == crash_at:
+                s.world.at(s.world.faults() * 3.0, fleet.crash_leader)
+            fleet.restart(name, "1.1")
+        s.run(3.0)
+        fleet.settle()
+        planned, unclean = fleet.changes()
+        assert planned <= (2 if leader_first else 1) + crash, (order, fleet.terms)
+        assert unclean <= crash
+        assert crash or planned == (2 if leader_first else 1)
+        assert fleet.terms[0]["version"] == "1.1"
+        key = (leader_first, planned, unclean)
+        counted[key] = counted.get(key, 0) + 1
+
+    scene(25)(deploy)()
+    print("leader first, planned, unclean:", sorted(counted.items()))
+    assert {first for first, *_ in counted} == {True, False}
+
+
+@scene(5)
+def test_who_does_not_ask_for_it_gives_way_to_nobody(s: Scene) -> None:
+    fleet = Fleet(s, "abc", prefer="any")
+    for name in "cb":
+        fleet.restart(name, "2.0")
+    assert fleet.changes() == (0, 0)
+    said = [data for path, data in s.cluster.znodes().items() if "/processes/" in path]
+    assert sorted(json.loads(each)["version"] for each in said) == ["2.0", "2.0"]
+
+
+@scene(10)
+def test_those_in_front_of_the_newer_one_give_up_their_places(s: Scene) -> None:
+    fleet = Fleet(s, "abcd")
+    fleet.restart("d", "2.0")
+    assert [each["candidate"] for each in fleet.terms] == ["d", "a"]
+    assert fleet.terms[1]["reason"] == "superseded"
+    names = s.line()
+    fleet.crash("d")
+    s.until(lambda: fleet.leader in "bc")
+    fleet.settle()
+    assert [each["candidate"] for each in fleet.terms[::2]] == ["d", "d"]
+    assert set(s.line()).isdisjoint(names)
+
+
+class Slow(Watched):
+    """Takes its time to get into office."""
+
+    def inaugurate(self, term: Term) -> None:
+        clock.sleep(5.0)
+        super().inaugurate(term)
+
+
+@scene(5)
+def test_nobody_gives_way_before_it_is_inaugurated(s: Scene) -> None:
+    fleet = Fleet(s, "abc", career=Slow)
+    fleet.workers["a"].terminate()
+    s.until(lambda: fleet.leader == "b")
+    fleet.start("a", "2.0")
+    newest, second, _ = fleet.terms
+    assert (newest["candidate"], second["reason"]) == ("a", "superseded")
+    assert len(seen(s, "inaugurated", "b")) == 1
+    assert seen(s, "unit", "b")
+
+
+@scene(5)
+def test_those_who_give_way_to_each_other_stop_doing_so(s: Scene) -> None:
+    """Whatever a later leaderq takes for newer."""
+    fleet = Fleet(s, NAMES)
+    with mock.patch.object(enlistment, "newer_in", lambda line, *_: next(iter(line), None)):
+        fleet.workers["a"].terminate()
+        s.until(lambda: len(seen(s, "inaugurated")) == 2, within_s=5.0)
+
+
+class Broken(Watched):
+    """Version 2 never gets into office."""
+
+    ends: Callable[[Any], None]
+
+    def inaugurate(self, term: Term) -> None:
+        super().inaugurate(term)
+        if self.version == "2.0":
+            type(self).ends(self)
+
+
+def _raises(_: Any) -> None:
+    raise OSError("a scenario wants it")
+
+
+def _dies(broken: Any) -> None:
+    broken._scene.world.current.process.kill()
+
+
+@pytest.mark.parametrize(("end", "tries"), [(_raises, 1), (_dies, 2)], ids=["fails", "dies"])
+def test_a_newest_version_that_cannot_lead_is_tried_and_then_left_alone(
+    end: Callable[[Any], None], tries: int
+) -> None:
+    class Career(Broken):
+        ends = staticmethod(end)  # type: ignore[assignment]
+
+    def broken(s: Scene) -> None:
+        fleet = Fleet(s, "abc")
+        fleet.career = Career
+        fleet.workers["c"].terminate()
+        s.until(lambda: fleet.workers["c"].is_gone)
+        fleet.versions["c"] = "2.0"
+
+        def keep_running() -> None:
+            fleet.workers["c"].start()
+            s.world.at(0.5, keep_running)
+
+        keep_running()
+        s.run(120.0)
+        led = [each for each in fleet.terms if each["version"] == "2.0"]
+        assert len(led) == tries
+        assert fleet.terms[0]["version"] == "1.0"
+        assert len(s.line()) == 3
+        before = len(fleet.terms)
+        s.run(120.0)
+        assert len(fleet.terms) == before
+
+    scene(5)(broken)()
+
+
+@scene(10)
+def test_going_back_to_an_older_version_costs_what_deploys_cost_without_it(s: Scene) -> None:
+    fleet = Fleet(s, version="2.0")
+    order = random.Random(s.world.faults()).sample(NAMES, 5)
+    led = 0
+    for name in order:
+        led += name == fleet.leader
+        fleet.restart(name, "1.0")
+    assert fleet.changes() == (led, 0)  # nobody gives way to an older one, whoever stands
+    assert fleet.terms[0]["version"] == "1.0"
+
+
+@scene(5)
+def test_an_operators_choice_of_an_older_one_stands(s: Scene) -> None:
+    fleet = Fleet(s, "abcd")
+    fleet.restart("d", "2.0")
+    assert fleet.leader == "d"
+    s.beside.do(lambda: Operator(s.beside.session, "c").transfer("b"))
+    s.run(20.0)
+    assert fleet.leader == "b"
+    fleet.restart("b", "1.0")
+    assert fleet.leader == "d"
+
+
+@scene(5)
+def test_versions_that_cannot_be_compared_move_nobody(s: Scene) -> None:
+    for at, version in enumerate([7, "9" * 10_000, "main", ["2.0"], b"2.0"]):
+        if at == 0:
+            fleet = Fleet(s, "abc")
+        fleet.restart("c", version)
+    assert fleet.changes() == (0, 0)
+
+
+class Another(Watched):
+    """Of the same name and version, and of another class."""
+
+
+@pytest.mark.parametrize("kind", [Watched, Another])
+def test_two_classes_under_one_name_are_warned_of_once(kind: type[Watched]) -> None:
+    def two(s: Scene) -> None:
+        fleet = Fleet(s, "ab", prefer="any")
+        fleet.career = kind
+        with mock.patch.object(enlistment.log, "warning") as warned:
+            fleet.restart("b", "1.0")
+            s.run(30.0)
+        assert len(warned.mock_calls) == (kind is Another), warned.mock_calls
+        for call in warned.mock_calls:
+            line = call.args[0] % call.args[1:]
+            assert ":Another leader=a leader_class=" in line
+            assert line.endswith(":Watched")
+
+    scene(3)(two)()
+
+
+@scene(3)
+def test_what_a_newer_version_has_written_survives_operators_and_leaders(s: Scene) -> None:
+    fleet = Fleet(s, "ab", prefer="any")
+    for path in ("control", "term"):
+        data = json.loads(s.cluster.znodes()[f"{FOLDER}/{path}"] or b"{}")
+        changed = json.dumps({**data, "mood": "calm"}).encode()
+        s.ask(lambda beside, path=path, changed=changed: beside.set(f"{FOLDER}/{path}", changed))
+    s.beside.do(Operator(s.beside.session, "c").pause)
+    s.beside.do(Operator(s.beside.session, "c").resume)
+    assert json.loads(s.cluster.znodes()[f"{FOLDER}/control"])["mood"] == "calm"
+    fleet.workers["a"].process.kill()
+    s.until(lambda: fleet.leader == "b")
+    assert fleet.terms[1]["mood"] == "calm"
+
+
+@scene(5)
+def test_a_planned_change_has_three_requests_on_its_path_also_with_newest(s: Scene) -> None:
+    """Release, survey, claim: nobody is asked what it runs if that was read while waiting."""
+    fleet = Fleet(s, "abc")
+    s.run(10.0)
+    asked: list[Any] = []
+    s.rules.append(
+        ("host-b", lambda request: asked.append(request) if is_asking(request) else None)
+    )
+    fleet.workers["a"].terminate()
+    s.until(lambda: fleet.leader == "b")
+    packed = [each for each in asked if each.type in (14, 22)]  # multi, multiRead
+    reads = [each for each in packed if each.type == 22]
+    assert len(reads) == 1, [type(each) for each in asked]

@@ -1,0 +1,145 @@
+"""Which of two candidates is newer, and when that counts no more."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderq.election.layout import TermRecord
+from leaderq.election.software import (
+    Software,
+    has_failed,
+    is_newer,
+    newer_in,
+    order_of,
+    software_of_process,
+)
+
+ASCENDING = [
+    *("0.9", "1.0.dev3", "1.0a1.dev2", "1.0a1", "1.0-alpha.2", "1.0b1", "1.0c1", "1.0rc2", "1.0"),
+    *(
+        "1.0.post1.dev4",
+        "1.0.post1",
+        "1.0-2",
+        "1.0.1",
+        "1.2",
+        "1.10",
+        "v2.0",
+        "2024.11.24",
+        "1!0.1",
+    ),
+]
+UNKNOWN = [None, "", "main", "abc1234", "1.0-final-2", "1.٢", "1" * 65, "1.0.", " 1.0", "1.0\n"]
+
+
+def test_versions_are_compared_as_pep_440_says() -> None:
+    orders = [order_of(each) for each in ASCENDING]
+    assert None not in orders
+    for (at, one), (other_at, other) in itertools.product(enumerate(ASCENDING), repeat=2):
+        assert is_newer(Software(one), Software(other)) is (at > other_at), (one, other)
+
+
+@pytest.mark.parametrize(
+    "same", ["1 1.0 1.0.0 v1 0!1.0", "1.0+abc 1.0+def 1.0", "1rc1 1.0.RC1 1.0c1 1-pre1 1.0preview1"]
+)
+def test_what_is_written_in_two_ways_is_the_same(same: str) -> None:
+    assert len({order_of(each) for each in same.split()}) == 1
+
+
+@pytest.mark.parametrize("version", UNKNOWN)
+def test_what_cannot_be_compared_is_neither_newer_nor_older(version: str | None) -> None:
+    one, other = Software(version), Software("1.0")
+    assert not is_newer(one, other)
+    assert not is_newer(other, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "newer"),
+    [
+        (("1", "2"), ("1", "1"), True),
+        (("1", "2"), ("2", "1"), False),
+        ((None, "2"), (None, "1"), True),
+        (("main", "2"), ("other", "1"), True),
+        (("1", "2"), (None, "1"), False),
+        (("1", None), ("1", "1"), False),
+        (("1", "2"), ("1", None), False),
+    ],
+)
+def test_where_the_packages_are_the_same_leaderq_decides(
+    one: tuple[str | None, str | None], other: tuple[str | None, str | None], newer: bool
+) -> None:
+    assert is_newer(Software(*one), Software(*other)) is newer
+
+
+VERSIONS = st.sampled_from([None, "x", "1", "1.0", "2", "2.dev1", "2rc1"])
+CANDIDATES = st.builds(Software, VERSIONS, VERSIONS)
+
+
+@given(st.lists(CANDIDATES, min_size=2, max_size=6))
+def test_in_no_line_does_everybody_give_way_to_somebody(line: list[Software]) -> None:
+    assert any(newer_in(line, own, ()) is None for own in line)
+
+
+@given(CANDIDATES, CANDIDATES, CANDIDATES)
+def test_newer_is_a_strict_order(a: Software, b: Software, c: Software) -> None:
+    assert not is_newer(a, a)
+    assert not (is_newer(a, b) and is_newer(b, a))
+    assert is_newer(a, c) or not (is_newer(a, b) and is_newer(b, c))
+
+
+def term(version: str, reason: str | None) -> TermRecord:
+    ended = None if reason is None else 1.0
+    return TermRecord(1, version=version, reason=reason, ended=ended, candidate="a")
+
+
+@pytest.mark.parametrize(
+    ("ends", "failed"),
+    [
+        ([], False),
+        (["withdrawn"], False),
+        (["superseded", "failed", "failed"], False),
+        (["failed"], True),
+        (["budget"], True),
+        (["health", "withdrawn"], True),
+        ([None], False),
+        ([None, "withdrawn", None], False),
+        ([None, None], True),
+        ([None, "failed"], True),
+        (["session", "failed"], False),
+    ],
+)
+def test_a_version_whose_terms_fail_is_not_preferred(
+    ends: Sequence[str | None], failed: bool
+) -> None:
+    """``None``: uncleanly."""
+    terms = [each for end in ends for each in (term("1", "failed"), term("2", end))]
+    assert has_failed(Software("2"), terms) is failed
+    wanted = None if failed else Software("2")
+    assert newer_in([Software("1"), Software("2")], Software("1"), terms) == wanted
+
+
+def test_the_next_newer_one_leads_where_the_first_has_failed() -> None:
+    line = [Software("2"), Software("3")]
+    assert newer_in(line, Software("1"), [term("2", "failed")]) == Software("3")
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        ({"host": "h", "pid": 1}, Software()),
+        ({"version": "2", "leaderq": "1", "career_class": "a:B"}, Software("2", "1", "a:B")),
+        ({"version": 2, "leaderq": ["1"], "career_class": {}}, Software()),
+        ({"version": "9" * 10_000, "leaderq": "1\n2"}, Software()),
+        ({"career_class": "m" * 500}, Software(None, None, "…" + "m" * 119)),
+        ([], Software()),
+        (None, Software()),
+    ],
+)
+def test_what_a_process_says_cannot_hurt(said: object, known: Software) -> None:
+    assert software_of_process(json.dumps(said).encode()) == known
+    assert software_of_process(b"{") == software_of_process(b"[" * 100_000) == Software()
