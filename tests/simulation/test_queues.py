@@ -46,23 +46,29 @@ def test_nothing_is_lost_held_by_two_early_or_out_of_order(
     lived(one, range(chunk * _CHUNK, (chunk + 1) * _CHUNK))
 
 
-@pytest.mark.parametrize("seed", [60, 79, 130])
-def test_an_item_whose_acknowledgement_was_refused_comes_again_to_the_only_consumer(
-    seed: int,
-) -> None:
+def test_an_item_whose_acknowledgement_was_refused_comes_again_to_the_only_consumer() -> None:
     """It was held back in the process that had taken it, for as long as that lived."""
-    verdict = lead(QueueLife(seed, consumers=1))
-    assert any(" refused item=" in line for line in verdict.history)
-    assert not verdict.problems
+    for seed in range(600):
+        verdict = lead(QueueLife(seed, consumers=1))
+        assert not verdict.problems, seed
+        if any(" refused item=" in line for line in verdict.history):
+            return
+    pytest.fail("no acknowledgement was refused in 600 lives")
 
 
 def test_known_a_late_acknowledgement_of_a_value_that_is_not_the_last_is_not_refused() -> None:
     """As it is until issue 31: nothing is written for it, so nobody finds out."""
-    kinds = (Kind.FREEZE_WORKER,)
-    lines = lead(QueueLife(94, is_locking=True, kinds=kinds, faults=12)).history
-    about = [line.split(" ", 1)[1] for line in lines if "item=p1-17 " in line]
-    over = about.index("c2.1 session over item=p1-17 rank=0")
-    assert "c2.1 acked in part item=p1-17 rank=0" in about[over:]
+    for seed in range(600):
+        life = QueueLife(seed, is_locking=True, kinds=(Kind.FREEZE_WORKER,), faults=12)
+        lines = lead(life).history
+        over: set[str] = set()
+        for line in lines:
+            who, _, about = line.split(" ", 1)[1].partition(" ")
+            if about.startswith("session over"):
+                over.add(who + about.removeprefix("session over"))
+            if about.startswith("acked in part") and who + about[len("acked in part") :] in over:
+                return
+    pytest.fail("mended? then move this to the promises")
 
 
 @pytest.mark.parametrize("control", QUEUE_CONTROLS, ids=lambda control: control.name)
