@@ -83,7 +83,7 @@ def test_lag_rate_and_time_to_catch_up_stand_behind_the_other_columns(
         say(**fields)
         assert drain_cells(status()) == cells
     assert status().stdout.split("\n")[0].split() == [
-        *("CAREER", "LEADER", "TERM", "STAGE", "SINCE", "HOST", "PID", "CANDIDATES"),
+        *("CAREER", "LEADER", "TERM", "STAGE", "SINCE", "HOST", "PID", "VERSION", "CANDIDATES"),
         *("LAG", "RATE", "CATCH-UP"),
     ]
     rows = [line.split() for line in status("--partitions").stdout.splitlines()[1:]]
