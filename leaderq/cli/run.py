@@ -35,10 +35,9 @@ from leaderq.config import (
     current_folder,
     new_candidate_id,
 )
-from leaderq.errors import CareerFailed, ConfigurationError
+from leaderq.errors import CareerFailed, ConfigurationError, LeaderqError
 from leaderq.exits import ExitCode
 from leaderq.observability.logging import configure, log_failure
-from leaderq.threads import primitives
 
 if TYPE_CHECKING:
     from leaderq.observability.http import HttpEndpoint
@@ -382,27 +381,18 @@ def _stand(careers: Careers, link: GuardianLink | None, endpoint: HttpEndpoint |
 
 
 def _run_together(runners: Sequence[Runner]) -> int:
-    """Run each on a thread of its own until all have ended; then raise the first failure."""
-    failures: list[Exception] = []
+    """Run these until all have ended; then raise the first failure."""
+    from leaderq.running.runner import supervise
 
-    def run(runner: Runner) -> None:
-        try:
-            runner.run()
-        except Exception as error:  # noqa: BLE001  (raised below; the others go on)
-            failures.append(error)
-            if isinstance(error, CareerFailed):
-                log_failure(error)
-            else:
-                log.error("career ended career=%s error=%s", runner.career_name, error)  # noqa: TRY400
-
-    threads = [
-        primitives.Thread(target=run, args=(each,), name=f"leaderq-runner-{each.career_name}")
-        for each in runners
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    failures: list[LeaderqError] = []
+    for ended in supervise(runners):
+        if (error := ended.failure) is None:
+            continue
+        failures.append(error)
+        if isinstance(error, CareerFailed):
+            log_failure(error)
+        else:
+            log.error("career ended career=%s error=%s", ended.career_name, error)
     if failures:
         raise failures[0]
     return ExitCode.OK

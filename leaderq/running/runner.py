@@ -2,9 +2,10 @@
 
 The *career thread* calls the user's code: ``prepare``, for each term won its stages
 (:mod:`leaderq.running.stages`), ``retire``. The *supervisor* is the thread that called
-:meth:`Runner.run`: it takes signals and watches the budgets, because the career thread may hang in
-the user's code. A term is released only when the user's code has returned, because the next leader
-must not start while this one's code runs. On each failure:
+:meth:`Runner.run`, or :func:`supervise` for several: it winds up when told to, and watches the
+budgets, because the career thread may hang in the user's code. A term is released only when the
+user's code has returned, because the next leader must not start while this one's code runs. On each
+failure:
 
 * a stage raises: the term winds up as *failed*, ``handOver`` follows, then a cool-off;
 * deposed: the same, at once; if the code does not return within T/6 (T: session time-out), the
@@ -22,8 +23,9 @@ they take no locks and start no long work.
 from __future__ import annotations
 
 import logging
+import math
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -48,7 +50,7 @@ from leaderq.running.supervision import (
     watch_health,
 )
 from leaderq.term import OpenTerm, Reason
-from leaderq.threads import Retry, Service, primitives
+from leaderq.threads import Retry, Waker, primitives
 from leaderq.zookeeper import AnyClient, as_session
 
 log = logging.getLogger(__name__)
@@ -95,15 +97,17 @@ class Runner:
         )
         self._guardian = guardian
         self._leave = leave
-        self._budgets = Budgets()
+        self._thread: primitives.Thread | None = None
+        self._waker = Waker()
+        self._budgets = Budgets(self._wake)
         self._stages: StageRunner | None = None
         self._term: OpenTerm | None = None
         self._stopping = primitives.Event()
-        # It takes locks that a signal may find held; the system may have no thread left by then.
-        self._stopper = Service("leaderq-stop", self._stop_when_told)
+        self._winds_up = False  # the supervisor has told the candidate
         self._ended = False
         self._units = 0  # of former terms
-        self._failure: LeaderqError | None = None
+        self.failure: LeaderqError | None = None
+        """Why it has ended, if it was not told to; ``None`` until then."""
         self._cool_off_policy = Retry(
             attempts=self.settings.max_failures,
             first_s=self.settings.cool_off_s,
@@ -116,8 +120,19 @@ class Runner:
         """Stand, lead and stand again until :meth:`stop`, or until the career has finished.
 
         Raises :class:`CareerFailed`, or the ``LeaderqError`` itself, when ``prepare`` or ``retire``
-        raised, or the career failed in the term in which it finished.
+        raised, or the career failed in the term in which it finished; :class:`SessionClosed` for a
+        session that is closed, or belongs to the process that this one was forked from.
         """
+        for _ended in supervise([self]):
+            pass
+        if self.failure is not None:
+            raise self.failure
+        return ExitCode.OK
+
+    def start(self, waker: Waker) -> None:
+        """Begin; ``waker`` is woken when :meth:`look_after` is to be called. For its supervisor."""
+        self._session.check_open()
+        self._waker = waker
         if self._guardian is not None:
             self._guardian.attach(
                 self._session,
@@ -126,25 +141,30 @@ class Runner:
                 candidate=self.candidate_id,
                 lost=self.stop,
             )
-        thread = primitives.Thread(
+        self._thread = primitives.Thread(
             target=self._live, name=f"leaderq-career-{self.career_name}", daemon=True
         )
-        self._stopper.start()
-        thread.start()
-        try:
-            while (missed := self._budgets.next_missed()) is not None:
-                self._budget_missed(missed)
-        finally:
-            self._stopper.stop(0)
-        thread.join()
-        if self._failure is not None:
-            raise self._failure
-        return ExitCode.OK
+        self._thread.start()
+
+    def look_after(self) -> float | None:
+        """Do what is due, and return for how many seconds nothing is; ``None``: it has ended. For
+        its supervisor.
+        """
+        if self._ended:
+            assert self._thread is not None  # it has set that
+            self._thread.join()
+            return None
+        if self._stopping.is_set() and not self._winds_up:
+            self._winds_up = True
+            self._wind_up()
+        if (missed := self._budgets.missed()) is not None:
+            self._budget_missed(missed)
+        return max(0.0, self._budgets.until_s - clock.now_s())
 
     def stop(self) -> None:
         """Hand over if leading, leave the line, let :meth:`run` return. In signal handlers too."""
         self._stopping.set()
-        self._stopper.wake()
+        self._wake()
 
     def give_up(self) -> None:
         """Exit at once, without handing over; the guardian lets the next leader in."""
@@ -167,9 +187,8 @@ class Runner:
             term=None if stages is None else stages.look(),
         )
 
-    def _stop_when_told(self, service: Service) -> None:
-        while service.wait():
-            self._wind_up()
+    def _wake(self) -> None:
+        self._waker.wake()
 
     def _wind_up(self) -> None:
         term = self._term
@@ -220,15 +239,17 @@ class Runner:
             self._guarded("prepare", self._prepare)
             self._serve_terms()
         except LeaderqError as exc:
-            self._failure = exc  # raised by the supervisor, where the caller sees it
+            self.failure = exc  # raised by the supervisor, where the caller sees it
         except BaseException as exc:  # noqa: BLE001  (a fault of ours; likewise)
-            self._failure = CareerFailed(self.career_name, "the runner", exc)
-            self._failure.__cause__ = exc
+            self.failure = CareerFailed(self.career_name, "the runner", exc)
+            self.failure.__cause__ = exc
         finally:
-            self._candidate.close(timeout_s=_RELEASE_WHILE_STOPPING_S)
-            self._retire()
-            self._ended = True
-            self._budgets.finish()
+            try:
+                self._candidate.close(timeout_s=_RELEASE_WHILE_STOPPING_S)
+                self._retire()
+            finally:
+                self._ended = True
+                self._wake()
 
     def _prepare(self) -> None:
         if isinstance(self._career, LeaderCareer):
@@ -245,7 +266,7 @@ class Runner:
         try:
             self._guarded("retire", self._career.retire)
         except LeaderqError as exc:
-            self._failure = self._failure or exc
+            self.failure = self.failure or exc
 
     def _guarded(self, stage: str, code: Callable[[], None]) -> None:
         try:
@@ -330,7 +351,7 @@ class Runner:
         self._units = stages.units
         self._stages = self._term = None
         if term.is_finished:
-            self._failure = error
+            self.failure = error
         if not error and term.reason is not None and term.reason is not reason:  # deposed by now
             after = after_term(record, term.reason, clock.now_s() - began_s, policy)
         return after
@@ -356,6 +377,32 @@ class Runner:
         if stage is Stage.HANDOVER and self._guardian is not None:
             self._guardian.report(handing_over=term)
         self._candidate.announce(term, stage)
+
+
+def supervise(runners: Sequence[Runner]) -> Iterator[Runner]:
+    """Run these, all on the calling thread but for their careers; yields each that has ended. One
+    that cannot begin raises, and those before it are stopped.
+    """
+    waker = Waker()
+    running: list[Runner] = []
+    try:
+        for each in runners:
+            each.start(waker)
+            running.append(each)
+    except BaseException:
+        for each in running:
+            each.stop()
+        raise
+    while running:
+        left_s = math.inf
+        for each in list(running):
+            if (nothing_s := each.look_after()) is None:
+                running.remove(each)
+                yield each
+            else:
+                left_s = min(left_s, nothing_s)
+        if running:
+            waker.wait(None if left_s == math.inf else left_s)
 
 
 _ASKING = (signal.SIGTERM, signal.SIGINT)

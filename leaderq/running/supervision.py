@@ -1,8 +1,8 @@
 """What limits a term from outside its code: budgets, the health check, the cool-off.
 
-*Budgets*: the career thread says what it enters; the supervisor waits until a budget is missed or
-the work is finished. The hand-over's begins with the *end of the term*, not with the call of
-``handOver``: the unit in hand is part of it.
+*Budgets*: the career thread says what it enters; the supervisor waits until a budget is missed. The
+hand-over's begins with the *end of the term*, not with the call of ``handOver``: the unit in hand
+is part of it.
 
 *Health*: asked on a thread of its own every T/3 (T: session time-out), to be answered within
 another T/3: a health check that hangs is the very illness it should report.
@@ -17,6 +17,7 @@ gives way for a moment, while its successor claims; a career that ended its own 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -45,17 +46,19 @@ class Allowance:
 
 
 class Budgets:
-    """The one allowance that runs at a time. Thread-safe."""
+    """The one allowance that runs at a time; ``changed`` is called when it is another. Thread-safe,
+    and waits for nothing.
+    """
 
-    def __init__(self) -> None:
-        self._changed = primitives.Condition()
+    def __init__(self, changed: Callable[[], object] = lambda: None) -> None:
+        self._changed = changed
+        self._lock = primitives.Lock()
         self._open: OpenTerm | None = None
         self._running: Allowance | None = None
-        self._finished = False
 
     def open_term(self, term: OpenTerm) -> None:
         """The code of ``term`` is about to be called."""
-        with self._changed:
+        with self._lock:
             self._open, self._running = term, None
 
     def allow(self, term: OpenTerm, stage: Stage, budget_s: float) -> None:
@@ -65,42 +68,38 @@ class Budgets:
         after the term, because the candidate's thread may report its end late.
         """
         until_s = clock.now_s() + budget_s
-        with self._changed:
+        with self._lock:
             running = self._running
             handing_over = running is not None and running.stage == Stage.HANDOVER
             is_shorter = running is None or (stage is Stage.HANDOVER and until_s < running.until_s)
             if term is self._open and (is_shorter or not handing_over):
                 self._running = Allowance(term, stage.value, budget_s, until_s)
-                self._changed.notify_all()
+        self._changed()
 
     def settle(self) -> None:
         """Nothing is being timed: the stage returned, or has no budget."""
-        with self._changed:
+        with self._lock:
             if self._running is not None and self._running.stage != Stage.HANDOVER:
                 self._running = None
 
     def close_term(self) -> None:
-        with self._changed:
+        with self._lock:
             self._open = self._running = None
 
-    def finish(self) -> None:
-        """Let :meth:`next_missed` return ``None``: there will be no more."""
-        with self._changed:
-            self._finished = True
-            self._changed.notify_all()
+    @property
+    def until_s(self) -> float:
+        """When the present allowance ends; infinite without one."""
+        running = self._running
+        return math.inf if running is None else running.until_s
 
-    def next_missed(self) -> Allowance | None:
-        """Wait for a budget to be missed; each is returned once. ``None`` after :meth:`finish`."""
-        with self._changed:
-            while not self._finished:
-                running = self._running
-                if running is not None and clock.now_s() >= running.until_s:
-                    self._running = None
-                    return running
-                self._changed.wait(
-                    None if running is None else max(0.0, running.until_s - clock.now_s())
-                )
-            return None
+    def missed(self) -> Allowance | None:
+        """The allowance that has ended, returned once; ``None`` if none has."""
+        with self._lock:
+            running = self._running
+            if running is None or clock.now_s() < running.until_s:
+                return None
+            self._running = None
+            return running
 
 
 def watch_health(
