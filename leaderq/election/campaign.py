@@ -86,7 +86,7 @@ class Campaign:
         self._prefers_newest = prefers_newest
         self._gave_way_to: set[tuple[str | None, str | None]] = set()  # as a leader
         self._silent = False
-        self._operator_paused = False
+        self._wishes = Wishes()  # of the operators, as last heard
         self._released = False
         self._retry_at_s: float | None = None
         self._backoff = Backoff(_RETRIES)
@@ -159,7 +159,7 @@ class Campaign:
             tell_end=lambda term, reason: self._inbox(lambda: self.tell_to_end(reason, term)),
         )
         self._silent = self._released = False
-        self._operator_paused = won.wishes.paused
+        self._wishes = won.wishes
         term = self.tenure.term
         self._publish(TermBegan(self._career, self._id, term.number, won.unclean))
         self._show_pause(_OPERATOR_PAUSED)
@@ -174,7 +174,7 @@ class Campaign:
         if self.tenure is None:
             return
         term = self.tenure.term
-        paused = self._silent or self._operator_paused
+        paused = self._silent or self._wishes.paused
         if paused != term.paused:
             term.pause(paused)
             event = WorkPaused(self._career, self._id, term.number, why) if paused else None
@@ -230,8 +230,10 @@ class Campaign:
     def _apply_wishes(self, wishes: Wishes) -> None:
         if self.tenure is None:
             return
-        self._operator_paused = wishes.paused
+        former, self._wishes = self._wishes, wishes
         self._show_pause(_OPERATOR_PAUSED)
+        if wishes.floor != former.floor:  # which repairs a damaged record, that does not name us
+            self.tenure.tell_record()
         if wishes.step_down == self.tenure.term.number:
             self.tell_to_end(Reason.TRANSFER if wishes.successor else Reason.STEP_DOWN)
 

@@ -67,6 +67,7 @@ from leaderq.zookeeper import (
     WatchKind,
 )
 from leaderq.zookeeper.proof import Proof
+from leaderq.zookeeper.seat import Seat
 
 log = logging.getLogger(__name__)
 
@@ -82,8 +83,7 @@ class WonClaim:
     """
 
     record: TermRecord
-    node: str
-    session: int
+    seat: Seat
     proof: Proof
     unclean: bool
     wishes: Wishes
@@ -239,9 +239,8 @@ class Enlistment:
         proof = self._session.pulse.proof
         if clock.now_s() >= proof.late_s:
             return Input.FAILED  # looked for again: the claim is found in the record
-        self.won = WonClaim(
-            record, path, self._owner, proof, self._unclean, self._wishes, is_chosen
-        )
+        seat = Seat(self._session, path, self._owner)
+        self.won = WonClaim(record, seat, proof, self._unclean, self._wishes, is_chosen)
         return self._succeeded(Input.WON)
 
     def leave(self) -> Input:

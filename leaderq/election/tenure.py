@@ -22,19 +22,13 @@ from leaderq.election.decision import Input
 from leaderq.election.enlistment import WonClaim
 from leaderq.election.layout import Layout, Wishes, WishesDecoder, encode, in_line
 from leaderq.election.software import Reading, Software, reading
-from leaderq.errors import (
-    Deposed,
-    NoNode,
-    NotConnected,
-    SessionClosed,
-    SessionExpired,
-    ZooKeeperError,
-)
+from leaderq.errors import Deposed, NotConnected
 from leaderq.events import Stage
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads import primitives
-from leaderq.zookeeper import Check, Operation, Session, SetData, WatchEvent, WatchKind
+from leaderq.zookeeper import Operation, Session, SetData, WatchEvent, WatchKind
 from leaderq.zookeeper.proof import Proof
+from leaderq.zookeeper.seat import SeatLost, is_fence
 
 Tell = Callable[[Input], None]
 
@@ -42,8 +36,7 @@ Tell = Callable[[Input], None]
 class Tenure:
     """One term as its leader keeps it up. ``tell`` hands a signal to the candidate's thread.
 
-    ``node`` is the path of the znode that stands for this term, ``record`` the ``term`` record as
-    last written.
+    ``seat`` is the znode that stands for this term, ``record`` the ``term`` record as last written.
     """
 
     def __init__(
@@ -59,8 +52,7 @@ class Tenure:
         tell_end: Callable[[Term, Reason], None],
     ) -> None:
         self._session = session
-        self._owner = won.session
-        self.node = won.node
+        self.seat = won.seat
         self.record = won.record
         self._layout = layout
         self._decoder = decoder
@@ -117,10 +109,14 @@ class Tenure:
     def announce(self, stage: Stage) -> None:
         """Publish the stage in the ``term`` record, fenced."""
         self.record = replace(self.record, stage=stage.value)
+        self.tell_record()
+
+    def tell_record(self) -> None:
+        """Write the ``term`` record, fenced; nobody waits for it."""
         reply = self._session.multi_async(
-            [Check(self.node), SetData(self._layout.term, encode(self.record))]
+            [self.seat.fence, SetData(self._layout.term, encode(self.record))]
         )
-        reply.add_done_callback(self._announced)
+        reply.add_done_callback(self._told)
 
     def read_wishes(self) -> None:
         """Read the operators' wishes, and watch for changes."""
@@ -138,36 +134,27 @@ class Tenure:
         # If no answer can come, the candidate drops the connection, which ends the wait.
         after_s = self._session.shares.answer_s
         while True:
-            if self._session.id not in (self._owner, None):
-                raise self._deposed(Reason.SESSION)
             try:
-                fenced = [Check(self.node), *ops]
-                return self._session.multi(fenced, timeout_s=term.remaining_s() + after_s)[1:]
+                return self.seat.write(ops, timeout_s=term.remaining_s() + after_s)
             except NotConnected:
                 # Nothing was sent. Wait for the connection, at most as long as the lease lasts.
                 clock.sleep(min(0.02, term.remaining_s()))
                 term.check()
-            except (SessionExpired, SessionClosed) as exc:
-                raise self._deposed(Reason.SESSION) from exc
-            except ZooKeeperError as exc:
-                if isinstance(exc, NoNode) and exc.index == 0:
-                    raise self._deposed(Reason.FENCED) from exc
-                if exc.index is not None:
-                    exc.index -= 1  # the caller does not count our check
-                raise
+            except SeatLost as exc:
+                reason = Reason.SESSION if exc.with_session else Reason.FENCED
+                raise self._deposed(reason) from exc
 
     def _deposed(self, reason: Reason) -> Deposed:
         self.term.wind_up(reason)
         self._say(Input.LOST if reason is Reason.SESSION else Input.FENCED)
         return Deposed(term=self.term.number, reason=self.term.reason or reason)
 
-    def _announced(self, reply: primitives.Future[Any]) -> None:
-        error = reply.exception()
-        if isinstance(error, NoNode) and error.index == 0:
+    def _told(self, reply: primitives.Future[Any]) -> None:
+        if is_fence(reply.exception()):
             self._say(Input.GONE)
 
     def _proven(self, proof: Proof) -> None:
-        if proof.session != self._owner:
+        if proof.session != self.seat.owner:
             return  # LOST is told beside it
         if proof.shares.timeout_s < self._proof.shares.timeout_s:
             self.term.shorten(proof.trusted_until_s)
@@ -183,21 +170,10 @@ class Tenure:
     def _watch_own(self) -> None:
         """Hear of the deletion of the own znode at once, not at the next renewal (CURATOR-171)."""
         self._own_watch_set = True
-        reply = self._session.children_async(self.node, watch=self._on_own)
-        reply.add_done_callback(self._own_watched)
+        self.seat.watch(lambda: self._say(Input.GONE), self._own_unheard)
 
-    def _own_watched(self, reply: primitives.Future[list[str]]) -> None:
-        error = reply.exception()
-        if isinstance(error, NoNode):
-            self._say(Input.GONE)
-        elif error is not None:
-            self._own_watch_set = False  # with the next proof
-
-    def _on_own(self, event: WatchEvent) -> None:
-        if event.kind is WatchKind.DELETED:
-            self._say(Input.GONE)
-        else:
-            self._own_watch_set = False
+    def _own_unheard(self) -> None:
+        self._own_watch_set = False  # with the next proof
 
     def _on_control(self, event: WatchEvent) -> None:
         if event.kind is not WatchKind.SESSION and not self._closed:

@@ -57,7 +57,6 @@ from leaderq.reading import existing
 from leaderq.threads import Service, primitives
 from leaderq.zookeeper import (
     AnyClient,
-    Check,
     Create,
     Delete,
     Session,
@@ -67,6 +66,7 @@ from leaderq.zookeeper import (
     as_session,
 )
 from leaderq.zookeeper.paths import is_at_or_below, join, name_of, validated_path
+from leaderq.zookeeper.seat import Seat, SeatLost
 
 log = logging.getLogger(__name__)
 
@@ -208,7 +208,7 @@ class Latch:
     **answer to its creation lost**: the mark finds it again, surplus ones are deleted; **session
     expired**: a new znode; **no connection**: :meth:`look` raises, and nobody must think that they
     lead. Leading is known of the past only: whatever a leader writes is fenced by
-    ``Check(latch.node)`` in the same multi.
+    its seat.
     """
 
     def __init__(
@@ -220,8 +220,8 @@ class Latch:
         self._id = id.encode()
         self._mark = str(chance.uuid4())
         self._warned: set[str] = set()
-        self.node: str | None = None
-        """The path of our znode, as last seen."""
+        self.seat: Seat | None = None
+        """Our znode, as last seen."""
 
     def look(self) -> bool:
         """Stand in the line; returns whether we are first.
@@ -233,13 +233,13 @@ class Latch:
             prefix = join(self._path, f"_c_{self._mark}-{_BASE}")
             self._session.create(prefix, self._id, ephemeral=True, sequential=True)
             own = self._own(names := children_made(self._session, self._path, self._notify))
-        self.node = None if own is None else join(self._path, own)
+        self.seat = own
         strangers = {name for name in names if _BASE not in name} - self._warned
         self._warned |= strangers
         for name in strangers:
             why = "not a candidate, but first in the line, nobody can lead path=%s"
             log.warning(why, join(self._path, name))
-        return own is not None and min(names, key=order) == own
+        return own is not None and min(names, key=order) == name_of(own.path)
 
     def leave(self, timeout_s: float) -> None:
         """Release the place. If it cannot be deleted in ``timeout_s``, it goes with the session."""
@@ -250,17 +250,17 @@ class Latch:
         except LeaderqError as exc:
             log.debug("place in the line not released path=%s error=%s", self._path, exc)
 
-    def _own(self, names: list[str]) -> str | None:
+    def _own(self, names: list[str]) -> Seat | None:
         """Our znode among these; others with our mark are deleted."""
         # before the reading: anything read in a newer session is not ours
         session_id = self._session.id
-        mine: str | None = None
+        mine: Seat | None = None
         for name in sorted((name for name in names if self._mark in name), key=order):
             stat = self._session.exists(join(self._path, name))
             if stat is None:
                 continue
             if mine is None and stat.ephemeral_owner == session_id and session_id is not None:
-                mine = name
+                mine = Seat(self._session, join(self._path, name), session_id)
             else:
                 deleted(self._session, join(self._path, name))
         return mine
@@ -459,11 +459,11 @@ class QueueSharder(Generic[Q]):
         plan = plan_shards(self._states(names, marked), self._policies)
         with self._lock:
             self._plan = plan
-        if self._is_leader and self._latch.node is not None:
+        if self._is_leader and self._latch.seat is not None:
             for name in marked.difference(names):
                 if self._session.exists(join(self.queue_path, name)) is None:
                     deleted(self._session, join(self._marks, name))
-            self._lead(plan, self._latch.node)
+            self._lead(plan, self._latch.seat)
 
     def _shards(self) -> list[str]:
         """The names of the shards, without foreign children, which are logged once."""
@@ -495,21 +495,21 @@ class QueueSharder(Generic[Q]):
             for name, stat in seen.items()
         ]
 
-    def _lead(self, plan: ShardPlan, fence: str) -> None:
+    def _lead(self, plan: ShardPlan, seat: Seat) -> None:
         for name in plan.to_mark:
             log.warning("shard near its last number is retired shard=%s", name)
             self._session.ensure_path(join(self._marks, name))
         for name in plan.to_remove:
-            self._remove_shard(name, fence)
+            self._remove_shard(name, seat)
         if plan.is_at_most and not self._told_at_most:
             log.warning("all shards are full, at max_queues queue=%s", self.queue_path)
         self._told_at_most = plan.is_at_most
         if plan.needs_one_more:
-            self._make_shard(fence)
+            self._make_shard(seat)
             self._adopt_all(self._shards())
 
-    def _make_shard(self, fence: str | None) -> None:
-        """Make a shard, as leader (``fence``: its place), or the first one in the leader's stead;
+    def _make_shard(self, seat: Seat | None) -> None:
+        """Make a shard, as leader (``seat``: its place), or the first one in the leader's stead;
         nothing if somebody has made one since we looked.
         """
         # before the list: whoever makes a shard later writes it too
@@ -517,22 +517,21 @@ class QueueSharder(Generic[Q]):
         if not self._queues and self._shards():
             return
         path = join(self.queue_path, new_shard_name())
-        fences = [] if fence is None else [Check(fence)]
+        write = self._session.multi if seat is None else seat.write
         try:
-            own = SetData(self.queue_path, data, stat.version)
-            self._session.multi([*fences, own, Create(path)])
+            write([SetData(self.queue_path, data, stat.version), Create(path)])
             log.info("shard made shard=%s", path)
-        except (BadVersion, NoNode) as exc:  # somebody was faster, or leads instead
+        except (BadVersion, NoNode, SeatLost) as exc:  # somebody was faster, or leads instead
             log.debug("shard not made shard=%s error=%s", path, exc)
 
-    def _remove_shard(self, name: str, fence: str) -> None:
+    def _remove_shard(self, name: str, seat: Seat) -> None:
         path, mark = join(self.queue_path, name), join(self._marks, name)
         try:
-            self._session.multi([Check(fence), Delete(path), Delete(mark)])
+            seat.write([Delete(path), Delete(mark)])
             log.info("retired and empty shard removed shard=%s", path)
         except NotEmpty:  # by a process that does not know of the mark
             log.info("retired shard is put into again shard=%s", path)
-        except NoNode as exc:
+        except (NoNode, SeatLost) as exc:
             log.debug("shard not removed shard=%s error=%s", path, exc)
 
     def _adopt_all(self, names: Sequence[str]) -> None:

@@ -27,6 +27,7 @@ from leaderq.threads import primitives
 from leaderq.zookeeper import Check
 from leaderq.zookeeper.proof import Proof, Shares
 from leaderq.zookeeper.pulse import Pulse
+from leaderq.zookeeper.seat import Seat
 from simulation.control import NegativeControl, patched, together
 from simulation.elections import CUT_OFF, ElectionLife, lead
 
@@ -47,7 +48,9 @@ def _lost_claim_is_a_win() -> Iterator[None]:
             record = self._next_record(self.position.name)
             path = self._layout.candidate(self.position.name)
             proof = Proof(self._owner, self._session.shares, clock.now_s())
-            self.won = WonClaim(record, path, self._owner, proof, False, self._wishes)
+            self.won = WonClaim(
+                record, Seat(self._session, path, self._owner), proof, False, self._wishes
+            )
             return Input.WON
         return found
 

@@ -32,14 +32,12 @@ from leaderq.errors import (
     ConfigurationError,
     LeaderqError,
     NoNode,
-    SessionClosed,
-    SessionExpired,
     TokenOver,
-    ZooKeeperError,
 )
 from leaderq.threads import primitives
 from leaderq.zookeeper import Check, Operation, Session
 from leaderq.zookeeper.paths import join, validated_path
+from leaderq.zookeeper.seat import Seat, SeatLost
 
 LONGEST = 160
 """Characters of the longest encoded key that is used as a name unchanged."""
@@ -245,7 +243,9 @@ class DistributedToken:
         self.owner = primitives.get_ident()
         """The thread that asked."""
         self.znodes = znodes
-        self._session = session
+        self._seat: Seat | None = None
+        if holder is not None:
+            self._seat = Seat(session, znodes.token(holder.token), holder.session)
         self._dequeue = dequeue
         self._ending: TokenEnding | None = None
         self._lock = primitives.Lock()
@@ -269,10 +269,7 @@ class DistributedToken:
     def is_current(self) -> bool:
         """Whether this process is certainly the head; asks nobody. May be true again after it was
         false, unless :attr:`is_over`."""
-        holder = self.holder
-        if self._ending is not None or holder is None:
-            return False
-        return self._session.pulse.holds(holder.session)
+        return self._ending is None and self._seat is not None and self._seat.is_held
 
     @property
     def is_over(self) -> bool:
@@ -289,14 +286,18 @@ class DistributedToken:
 
         :raises TokenOver: it was declined, and has none.
         """
-        if self.holder is None:
-            raise self._over(TokenEnding.DECLINED)
-        return self.znodes.token(self.holder.token)
+        return self._taken.path
 
     @property
     def fence(self) -> Check:
         """The operation that makes any multi fail once this token is not current."""
-        return Check(self.path)
+        return self._taken.fence
+
+    @property
+    def _taken(self) -> Seat:
+        if self._seat is None:
+            raise self._over(TokenEnding.DECLINED)
+        return self._seat
 
     def write(
         self, operations: Sequence[Operation], *, timeout_s: float | None = None
@@ -310,20 +311,13 @@ class DistributedToken:
         :raises ZooKeeperError: what ZooKeeper refused; ``index`` counts in ``operations``. Nothing
             was written.
         """
-        holder = self.holder
-        if self._ending is not None or holder is None:
-            raise self._over(self._ending or TokenEnding.DECLINED)
+        if self._ending is not None:
+            raise self._over(self._ending)
         try:
-            results = self._session.multi([self.fence, *operations], timeout_s=timeout_s)
-        except (SessionExpired, SessionClosed) as exc:
-            raise self._over(TokenEnding.SESSION) from exc
-        except ZooKeeperError as exc:
-            if isinstance(exc, NoNode) and exc.index == 0:
-                raise self._over(TokenEnding.EVICTED) from exc
-            if exc.index is not None:
-                exc.index -= 1  # the caller does not count our check
-            raise
-        return results[1:]
+            return self._taken.write(operations, timeout_s=timeout_s)
+        except SeatLost as exc:
+            ending = TokenEnding.SESSION if exc.with_session else TokenEnding.EVICTED
+            raise self._over(ending) from exc
 
     def confirm(self, *, timeout_s: float | None = None) -> None:
         """Ask the servers; return if this token was current at a moment after the call. Errors as

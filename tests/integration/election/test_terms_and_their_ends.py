@@ -6,6 +6,8 @@ import pytest
 
 from leaderq import Candidate, connect
 from leaderq.election import Operator
+from leaderq.election.layout import TermRecord, encode
+from leaderq.election.observer import REPAIRED
 from leaderq.errors import AccessRefused, ConfigurationError, NoPermission, RequestRefused
 from leaderq.term import Reason
 from leaderq.testing import eventually
@@ -106,6 +108,11 @@ def test_a_record_repaired_while_its_leader_leads_does_not_say_that_nobody_does(
     eventually(lambda: operator.view().candidates == ("a", "b"))
     session.set(electorate.path("term"), b"{")
     assert operator.raise_floor(7) == 7
+    eventually(lambda: operator.view().leader == "a")
+    assert operator.view().term == term.number
+    # and if its leader cannot write it again:
+    damaged = encode(TermRecord(number=6, id=REPAIRED))
+    session.set(electorate.path("term"), damaged)
     view = operator.view()
     assert (view.leader, view.repaired, view.candidates) == (None, True, ("a", "b"))
     with pytest.raises(RequestRefused, match="not known whether 'a' leads"):

@@ -24,6 +24,7 @@ from leaderq.errors import (
 from leaderq.events import Stage
 from leaderq.zookeeper import Check, Create
 from leaderq.zookeeper.proof import Proof, Shares
+from leaderq.zookeeper.seat import Seat
 from leaderq.zookeeper.watching import WatchEvent, WatchKind
 
 T = 24.0
@@ -97,7 +98,7 @@ def tenure(session: Session, told: list[Input], at: list[float]) -> Any:
     record = TermRecord(number=7, candidate="a", id="z")
     made = Tenure(
         session,  # type: ignore[arg-type]
-        WonClaim(record, NODE, 1, proof(100.0), False, Wishes()),
+        WonClaim(record, Seat(session, NODE, 1), proof(100.0), False, Wishes()),
         Layout("/r", "c"),
         WishesDecoder("/r/c/control"),
         tell=told.append,
