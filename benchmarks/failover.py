@@ -8,9 +8,11 @@ Rows: *killed*: ``kill -9`` of the process that does the work, until ``inaugurat
 function given to ``run``) begins in the next one. *SIGTERM* and *planned*: from asking the leader
 to go until the next one begins. Compare *leaderq, SIGTERM* with *kazoo, planned*: both are told by
 a signal. *leaderq, planned* is ``leaderq step-down``: a wish that is written to ZooKeeper and read
-there, so it has two round trips more. *killed, Kafka*: until the first record of the new term is
-handled. All in milliseconds, from just before the signal or wish is sent; every process reads the
-same clock. The server is warmed up first, for both sides, because a production server is warm too.
+there, so it has two round trips more. *host lost*: ``kill -9`` of guardian and worker at once, so
+that nobody ends the session: it lives for its time-out, and up to a tick more. *killed, Kafka*:
+until the first record of the new term is handled. All in milliseconds, from just before the signal
+or wish is sent; every process reads the same clock. The server is warmed up first, for both sides,
+because a production server is warm too.
 """
 
 from __future__ import annotations
@@ -103,6 +105,15 @@ class Leaderq:
         view = self.observer.view()
         assert view.pid and view.leader
         at_s = now_s()
+        os.kill(view.pid, signal.SIGKILL)
+        return view.leader, at_s
+
+    def lose(self) -> tuple[str, float]:
+        """As if its host had lost its power: nobody is left to end the session."""
+        view = self.observer.view()
+        assert view.pid and view.leader
+        at_s = now_s()
+        os.kill(self.candidates[view.leader].pid, signal.SIGKILL)
         os.kill(view.pid, signal.SIGKILL)
         return view.leader, at_s
 
@@ -271,6 +282,9 @@ def run(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[s
     )
     side = ours("Stamps", "stamps", "planned")
     measure("leaderq, planned", side, lambda: planned(side, arguments.planned_rounds))
+    lost = ours("Stamps", "stamps", "lost")
+    hosts = max(1, arguments.rounds // 3)
+    measure("leaderq, host lost", lost, lambda: ended(lost, lost.lose, hosts, "inaugurate"))
     if not arguments.no_kafka:
         from leaderq.kafka.topics import create_topics
 
