@@ -350,7 +350,7 @@ def _depose(cluster: SimulatedCluster) -> None:
     def take_away() -> None:
         with suppress(LeaderqError):
             session = connect(ADDRESS, timeout_s=20.0)
-            session.delete(tenure.node)
+            session.delete(tenure.seat.path)
             session.close()
 
     world.process("operator", "host-operator").spawn(take_away, "operator")

@@ -83,7 +83,7 @@ MESSAGE_CONTROLS = (
     _of(
         "what is delivered may be gone",
         patched(transitions, "delivery", _claim_of_nothing),
-        32,
+        84,
         life=_FROZEN,
     ),
     _of("an id outlives its message", patched(transitions, "id_over", lambda *_, **__: ()), 0),

@@ -100,7 +100,7 @@ QUEUE_CONTROLS = (
     _of(
         "a consumer that was frozen does not ask whether its items are its own",
         patched(Engine, "may_be_begun", lambda *_: True),
-        seed=22,
+        seed=198,
         life={"is_locking": True, "kinds": _FROZEN, "faults": 12},
     ),
     _of(

@@ -24,7 +24,7 @@ from leaderq.testing.simulation.kafka.cluster import BrokerCluster
 from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import SendQueue
-from leaderq.zookeeper import Create, WatchKind
+from leaderq.zookeeper import Create
 from simulation.control import NegativeControl, patched
 from simulation.draining import EFFECTS, Drain
 from simulation.scenarios import Scene, is_multi, nth, scene, writes
@@ -131,9 +131,8 @@ def _of(name: str, edit: Any, test: Any) -> NegativeControl:
     return NegativeControl(name, edit, 0, _led, lambda seed: (test, seed))
 
 
-def _own_watch_is_gone(self: Tenure, event: Any) -> None:
-    if event.kind is WatchKind.DELETED:
-        self._say(Input.GONE)
+def _own_watch_is_gone(self: Tenure) -> None:
+    """Nobody notes that the watch is to be set again."""
 
 
 def _any_proof_is_heard(self: Tenure, proof: Any) -> None:
@@ -176,7 +175,7 @@ _proven, _write = Tenure._proven, ZooKeeperOffsets._write
 _tenure = partial(patched, Tenure)
 
 SCENARIO_CONTROLS = (
-    _of("the own watch is not set again", _tenure("_on_own", _own_watch_is_gone), deleted),
+    _of("the own watch is not set again", _tenure("_own_unheard", _own_watch_is_gone), deleted),
     _of(
         "an old proof resumes paused work",
         _tenure("_proven", _any_proof_is_heard),
