@@ -28,8 +28,8 @@ REVIEWED = (
     Control(
         "the own znode is not watched again after a reconnection",
         "leaderq/election/tenure.py",
-        "        else:\n            self._own_watch_set = False\n",
-        "",
+        "        self._own_watch_set = False  # with the next proof\n",
+        "        pass\n",
         promise="its deletion is heard of at once",
         tests=("tests/unit/election/test_tenure_signals.py",),
     ),

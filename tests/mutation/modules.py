@@ -12,6 +12,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.election.layout": _tests("election/test_layout.py"),
     "leaderq.term": _tests("test_term.py"),
     "leaderq.zookeeper.proof": _tests("zookeeper/test_proof.py"),
+    "leaderq.zookeeper.seat": _tests("election/test_tenure_signals.py", "zookeeper/test_seat.py"),
     "leaderq.zookeeper.wire": _tests("zookeeper/test_wire.py"),
     "leaderq.zookeeper.paths": _tests("zookeeper/test_paths.py"),
     "leaderq.zookeeper.watching": _tests("zookeeper/test_persistent_watches.py"),

@@ -10,9 +10,11 @@ import pytest
 
 from leaderq import LeaderCareer, Runner, connect
 from leaderq.config import Settings
+from leaderq.errors import CareerFailed, SessionClosed
 from leaderq.events import BudgetMissed, CoolingOff, Event, EventBus, StageBegan, TermEnding
 from leaderq.exits import ExitCode
 from leaderq.running import UnitAbandoned
+from leaderq.running.runner import supervise
 from leaderq.term import Reason
 from leaderq.testing import eventually
 
@@ -206,3 +208,47 @@ def test_a_runner_logs_what_happens_by_itself(session, znode_root, caplog):
     assert (
         sum("career raised an error" in line and "ZeroDivisionError" in line for line in said) == 1
     )
+
+
+def test_one_thread_looks_after_all_careers_of_a_process(session, znode_root):
+    careers = [Counting() for _ in range(6)]
+    careers[0].inaugurate = lambda term: term.wait(60)  # overruns its budget, beside the others
+    careers[1].retire = lambda: 1 / 0
+    before = threading.active_count()
+    runners = [
+        Runner(
+            career,
+            session,
+            settings=Settings(
+                root=znode_root, id="a", career=f"c{n}", inaugurate_budget_s=0.2, cool_off_s=0.1
+            ),
+        )
+        for n, career in enumerate(careers)
+    ]
+    ended: list[Runner] = []
+    together = threading.Thread(target=lambda: ended.extend(supervise(runners)))
+    together.start()
+    eventually(lambda: all("execute" in career.calls for career in careers[1:]), timeout_s=30)
+    eventually(lambda: Reason.BUDGET in careers[0].reasons, timeout_s=30)
+    assert threading.active_count() - before <= 2 * len(careers) + 2  # this one, and the pulse
+    runners[1].stop()
+    eventually(lambda: ended == [runners[1]], timeout_s=30)
+    assert isinstance(ended[0].failure, CareerFailed)
+    for runner in runners:
+        runner.stop()
+    together.join(60)
+    assert not together.is_alive()
+    assert set(ended) == set(runners)
+    assert [runner.failure for runner in ended[1:]] == [None] * 5
+
+
+def test_a_runner_that_cannot_begin_ends_those_that_have_begun(
+    session, zookeeper_server, znode_root
+):
+    well, settings = Counting(), Settings(root=znode_root, id="a")
+    with connect(zookeeper_server.address) as closed:
+        ill = Runner(Counting(), closed, settings=settings)
+    begun = Runner(well, session, settings=settings)
+    with pytest.raises(SessionClosed):
+        list(supervise([begun, ill]))
+    eventually(lambda: begun.look().ended and "retire" in well.calls)

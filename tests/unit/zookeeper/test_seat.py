@@ -1,0 +1,57 @@
+"""What is held as long as a session lives, beside scripted sessions."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from leaderq.errors import NoNode, SessionClosed, SessionExpired
+from leaderq.zookeeper import Check, Delete
+from leaderq.zookeeper.seat import Seat, SeatLost, is_fence
+
+PATH = "/line/a"
+
+
+def seat_of(**session: Any) -> Seat:
+    return Seat(SimpleNamespace(**session), PATH, 7)  # type: ignore[arg-type]
+
+
+def test_it_is_held_while_its_own_session_is_proven_and_over_with_another() -> None:
+    pulse = SimpleNamespace(holds=lambda session: session == 7)
+    assert seat_of(pulse=pulse).is_held
+    assert not Seat(SimpleNamespace(pulse=pulse), PATH, 8).is_held  # type: ignore[arg-type]
+    assert [seat_of(id=id).is_over for id in (7, None, 8)] == [False, False, True]
+
+
+def test_nothing_is_sent_in_another_session() -> None:
+    with pytest.raises(SeatLost, match=f"seat {PATH} is lost: its session is over") as lost:
+        seat_of(id=8).write([])
+    assert lost.value.with_session
+
+
+@pytest.mark.parametrize(
+    ("error", "with_session"),
+    [(SessionClosed("x"), True), (SessionExpired("x"), True), (NoNode("x", index=0), False)],
+)
+def test_why_it_is_lost_is_told(error: Exception, with_session: bool) -> None:
+    sent: list[Any] = []
+
+    def multi(operations: Any, timeout_s: float | None) -> Any:
+        sent.append((operations, timeout_s))
+        raise error
+
+    with pytest.raises(SeatLost) as lost:
+        seat_of(id=7, multi=multi).write([Delete("/x")], timeout_s=3.0)
+    assert lost.value.with_session is with_session
+    assert ("session" in str(lost.value)) is with_session
+    assert sent == [([Check(PATH), Delete("/x")], 3.0)]
+
+
+def test_only_the_first_operations_refusal_is_the_fences() -> None:
+    assert is_fence(NoNode("x", index=0))
+    assert not is_fence(NoNode("x", index=1))
+    assert not is_fence(NoNode("x"))
+    assert not is_fence(SessionExpired("x"))
+    assert not is_fence(None)
