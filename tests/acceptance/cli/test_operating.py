@@ -15,7 +15,8 @@ import time
 from importlib.metadata import version
 
 from leaderq import connect
-from leaderq.election.layout import Layout
+from leaderq.election.layout import Layout, TermRecord, encode
+from leaderq.election.observer import REPAIRED
 from leaderq.errors import NoNode
 from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.testing.waiting import eventually
@@ -136,6 +137,12 @@ def test_the_next_number_is_told_and_a_typing_error_in_it_is_refused(
     with connect(zookeeper_server.address) as session:
         session.set(Layout(root, "ad-billing").term, b"{")
     assert told("1000007", "--yes") == (0, "the next term is numbered 1000007 or higher\n")
+    # its leader writes the record again
+    eventually(lambda: lines(shell("status", "--json", **given))[0]["leader"] == "a")
+    # and if it could not, as one of a former version
+    with connect(zookeeper_server.address) as session:
+        repaired = TermRecord(number=1000006, id=REPAIRED)
+        session.set(Layout(root, "ad-billing").term, encode(repaired))
     done = shell("status", **given)
     assert (done.returncode, "not known whether a leads" in done.stdout) == (0, True)
     (member,) = lines(shell("members", "--json", **given))
