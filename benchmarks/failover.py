@@ -113,8 +113,10 @@ class Leaderq:
         view = self.observer.view()
         assert view.pid and view.leader
         at_s = now_s()
-        os.kill(self.candidates[view.leader].pid, signal.SIGKILL)
-        os.kill(view.pid, signal.SIGKILL)
+        both = (self.candidates[view.leader].pid, view.pid)
+        for how in (signal.SIGSTOP, signal.SIGKILL):  # else one sees the other's death and leaves
+            for pid in both:
+                os.kill(pid, how)
         return view.leader, at_s
 
     def terminate(self) -> tuple[str, float]:
