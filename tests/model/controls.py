@@ -155,6 +155,14 @@ CONTROLS = [
         _WEDGED,
     ),
     Control(
+        "one that is passed over keeps its place, and looks no more",
+        _with(
+            Election(budget=Budget(passed=1), program=Program(looks_by_time=False), terms=2),
+            {(Role.WAITING, Input.PASSED_OVER): (Role.WAITING, ())},
+        ),
+        _WEDGED,
+    ),
+    Control(
         "a lost release is not repeated",
         _with(
             Election(budget=Budget(cuts=1), terms=2),

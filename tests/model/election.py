@@ -241,11 +241,7 @@ class Election:
             lives = self.world.is_served(one.session, look.living)
             waiting = next((each for each in one.wire if each.reply is None), None)
             if waiting is not None and lives:
-                label = f"{name}: {Kind(waiting.kind).name} is carried out"
-                yield label, self._serve, who, False
-                if look.budget.cuts and waiting.kind in PROMPT:
-                    label = f"{label}, the connection breaks, its answer is lost"
-                    yield label, self._serve, who, True
+                yield from self._of_server(look, who, waiting)
             if one.wire and one.wire[0].reply is not None:
                 label = f"{name}: the answer to {Kind(one.wire[0].kind).name} arrives"
                 yield label, self._answered, who
@@ -263,6 +259,17 @@ class Election:
         if one.overdue is not None:
             label = f"{name}: an overdue {Kind(one.overdue.kind).name} is carried out"
             yield label, self._serve_overdue, who
+
+    def _of_server(self, look: Draft, who: int, waiting: Request) -> Iterator[tuple[Any, ...]]:
+        """How the request that waits may be carried out."""
+        name = _name(who)
+        label = f"{name}: {Kind(waiting.kind).name} is carried out"
+        yield label, self._serve, who, False
+        if look.budget.cuts and waiting.kind in PROMPT:
+            yield f"{label}, the connection breaks, its answer is lost", self._serve, who, True
+        if look.budget.passed and waiting.kind == Kind.LOOK and len(look.line) > 1:
+            label = f"{name}: looks; if it is the first, another one should lead"
+            yield label, self._serve, who, False, True
 
     def _of_code(self, look: Draft, who: int, one: Candidate) -> Iterator[tuple[Any, ...]]:
         """What the runner and the user's code may do."""
@@ -399,6 +406,10 @@ class Election:
             draft.take_new_mark(who)
         self._ask(draft, who, Request(Kind.ENLIST))
 
+    def _requeue(self, draft: Draft, who: int) -> None:
+        draft.take_new_mark(who)
+        self._enlist(draft, who)
+
     def _survey(self, draft: Draft, who: int) -> None:
         one = draft.candidates[who]
         one.owner = one.session
@@ -499,12 +510,15 @@ class Election:
         if draft.lives(node_session):
             carried_out(self, draft, who, request)
 
-    def _serve(self, draft: Draft, who: int, lost: bool) -> None:
+    def _serve(self, draft: Draft, who: int, lost: bool, passed: bool = False) -> None:
         one = draft.candidates[who]
         at = next(at for at, each in enumerate(one.wire) if each.reply is None)
         draft.touch(one.session)
         request = one.wire[at]
         reply = carried_out(self, draft, who, request)
+        if passed and reply[0] and not reply[1]:
+            draft.spend("passed")
+            reply = Input.PASSED_OVER.value
         one.wire = (*one.wire[:at], request._replace(reply=reply), *one.wire[at + 1 :])
         if lost:
             self._cut(draft, who, True, False)
@@ -528,7 +542,7 @@ class Election:
     def _concluded(self, draft: Draft, who: int, request: Request) -> None:
         """The answer that the thread waits for."""
         one, reply = draft.candidates[who], request.reply
-        if request.kind == Kind.LOOK:
+        if request.kind == Kind.LOOK and reply != Input.PASSED_OVER.value:
             self._surveyed(draft, who, reply)
             return
         if request.kind == Kind.CLAIM and reply == Input.WON.value:
@@ -674,7 +688,7 @@ def _name(who: int) -> str:
 
 _EFFECTS: dict[Effect, Callable[[Election, Draft, int], None]] = {
     Effect.ENLIST: Election._enlist,
-    Effect.REQUEUE: Election._enlist,
+    Effect.REQUEUE: Election._requeue,
     Effect.SURVEY: Election._survey,
     Effect.CLAIM: Election._claim,
     Effect.BEGIN_TERM: Election._begin_term,

@@ -78,6 +78,7 @@ class Budget(NamedTuple):
     told: int = 0  # terms ended as planned
     withdrawn: int = 0
     writes: int = 0  # fenced writes by the user's code
+    passed: int = 0  # times that the first in line is to let another one lead
 
 
 class Candidate:
