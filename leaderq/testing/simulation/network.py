@@ -20,47 +20,58 @@ _BROKEN = Hungup()
 
 
 class _Stream:
-    """One direction: messages arrive in order, each after its delay."""
+    """One direction: messages arrive in order, each after its delay.
 
-    __slots__ = ("_held", "_last_s", "_network", "_overtaken", "_world", "is_cut", "is_over")
+    Each message has a timer; a timer lets the first message arrive that has not, whoever it was
+    set for. Of a timer that runs out during a cut only the number is kept, until the cut heals.
+    """
+
+    __slots__ = ("_last_s", "_network", "_overdue", "_under_way", "_world", "is_cut", "is_over")
 
     def __init__(self, network: Network) -> None:
         self._network = network
         self._world = network.world
         self._last_s = 0.0
-        self._held: deque[Callable[[], object]] = deque()
-        self._overtaken: list[Callable[[], object]] = []  # by the cut: before what is held
+        self._under_way: deque[Callable[[], object]] = deque()
+        self._overdue = 0  # timers to be set when the cut heals
         self.is_cut = False
         self.is_over = False
 
     def carry(self, arrive: Callable[[], object]) -> None:
         if self.is_over:
             return
-        if self.is_cut or self._held:
-            self._held.append(arrive)
-            return
-        self._last_s = max(self._last_s, self._world.now_s + self._network.delay_s())
-        self._world.arrive(self._last_s, partial(self._arrived, arrive))
+        self._under_way.append(arrive)
+        if self.is_cut:
+            self._overdue += 1
+        else:
+            self._set_timer()
 
-    def _arrived(self, arrive: Callable[[], object]) -> None:
+    def _set_timer(self) -> None:
+        self._last_s = max(self._last_s, self._world.now_s + self._network.delay_s())
+        self._world.arrive(self._last_s, self._arrived)
+
+    def _arrived(self) -> None:
         if self.is_over:
             return
         if self.is_cut:
-            self._overtaken.append(arrive)
-            return
-        arrive()
+            self._overdue += 1
+        else:
+            self._under_way.popleft()()
+
+    def put_back(self, arrive: Callable[[], object]) -> None:
+        """Of a stream that was just cut: what has arrived arrives when the cut heals instead."""
+        self._under_way.appendleft(arrive)
+        self._overdue += 1
 
     def heal(self) -> None:
         self.is_cut = False
-        held = [*self._overtaken, *self._held]
-        self._held, self._overtaken = deque(), []
-        for arrive in held:
-            self.carry(arrive)
+        overdue, self._overdue = self._overdue, 0
+        for _ in range(overdue):
+            self._set_timer()
 
     def end(self) -> None:
         self.is_over = True
-        self._held.clear()
-        self._overtaken.clear()
+        self._under_way.clear()
 
 
 class Connection:

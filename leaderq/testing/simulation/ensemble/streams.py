@@ -18,14 +18,17 @@ Arrival = tuple[Callable[..., object], tuple[Any, ...]]
 
 
 class Stream:
-    """Messages from one server to another. ``enter`` lets the receiver act on one."""
+    """Messages from one server to another. ``enter`` lets the receiver act on one.
+
+    Each message has a timer; a timer lets the first message arrive that has not, whoever it was
+    set for. Of a timer that runs out during a cut only the name is kept, until the cut heals.
+    """
 
     def __init__(self, settings: EnsembleSettings, enter: Enter) -> None:
         self._settings = settings
         self._enter = enter
         self._under_way: deque[Arrival] = deque()
-        self._overtaken: deque[Arrival] = deque()  # by the cut: before what is held
-        self._held: deque[tuple[str, Arrival]] = deque()
+        self._overdue: list[str] = []  # timers to be set when the cut heals
         self._last_due_s = 0.0
         self._is_cut = False
         self.is_open = True
@@ -48,33 +51,28 @@ class Stream:
     def heal(self) -> None:
         """What was held back is under way again."""
         self._is_cut = False
-        overtaken, self._overtaken = self._overtaken, deque()
-        held, self._held = self._held, deque()
-        # In front of what is under way still: each timer takes the first.
-        self._under_way.extendleft(reversed(overtaken))
-        for _ in overtaken:
-            self._time("again")
-        for what, arrival in held:
-            self._put(what, arrival)
+        overdue, self._overdue = self._overdue, []
+        for what in overdue:
+            self._set_timer(what)
 
     def _put(self, what: str, arrival: Arrival) -> None:
-        if self._is_cut:  # all that is under way was sent before
-            self._held.append((what, arrival))
-            return
         self._under_way.append(arrival)
-        self._time(what)
+        if self._is_cut:
+            self._overdue.append(what)
+        else:
+            self._set_timer(what)
 
-    def _time(self, what: str) -> None:
+    def _set_timer(self, what: str) -> None:
         now_s = self._settings.now()
         self._last_due_s = max(self._last_due_s, now_s + self._settings.delay(what))
         self._settings.at(self._last_due_s - now_s, self._arrive)
 
     def _arrive(self) -> None:
-        arrival = self._under_way.popleft()
         if self._is_cut:
-            self._overtaken.append(arrival)
+            self._overdue.append("again")
         else:
-            self._enter(arrival[0], *arrival[1])
+            act, args = self._under_way.popleft()
+            self._enter(act, *args)
 
 
 class PeerLink:
