@@ -4,6 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 WORKERS ?= 4
+PATIENCE ?= $(or $(LEADERQ_TEST_PATIENCE),3)
 MINUTES ?= 60
 CHANGES ?= 100
 TIMES   ?= 20
@@ -17,14 +18,15 @@ demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; un
 	@$(BIN)/leaderq demo
 
 # Tests wait more than they compute: four workers keep two cores busy, and each may have to wait for the
-# others, hence the patience. What tests/long.txt lists is left to test-long. Plain pytest runs one test
+# others, hence the patience, also with tests that compute. What tests/long.txt lists is left to test-long. Plain pytest runs one test
 # after the other, the long ones too.
 test: lint  ## linters, types, layers, and all tests but the long ones; eight minutes
-	@LEADERQ_TEST_PATIENCE=$${LEADERQ_TEST_PATIENCE:-3} $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long"
+	@LEADERQ_TEST_PATIENCE=$(PATIENCE) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
+	  -o timeout=$$((180 * $(PATIENCE))) -m "not long"
 
 test-long: lint  ## all tests, also those of tests/long.txt; a quarter of an hour
-	@LEADERQ_TEST_PATIENCE=$${LEADERQ_TEST_PATIENCE:-3} LEADERQ_TEST_CHANGES=$${LEADERQ_TEST_CHANGES:-2} \
-	  $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	@LEADERQ_TEST_PATIENCE=$(PATIENCE) LEADERQ_TEST_CHANGES=$${LEADERQ_TEST_CHANGES:-2} \
+	  $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -o timeout=$$((180 * $(PATIENCE)))
 
 # The tests on servers go first: they take longest, and the other worker has unit tests meanwhile.
 quick: lint  ## linters, types, layers, unit tests and one test on servers a package; two minutes

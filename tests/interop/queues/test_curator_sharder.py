@@ -29,7 +29,13 @@ def ours(opened: Callable[..., Session], znode_root: str) -> Callable[..., Ours]
 
         chosen = QueueSharderPolicies(threshold_check_s=0.2, **policies)
         return QueueSharder(
-            opened(), allocate, f"{znode_root}/q", f"{znode_root}/latch", chosen, id="ours"
+            # With a session that is lost its items would come again, as they should.
+            opened(timeout_s=60),
+            allocate,
+            f"{znode_root}/q",
+            f"{znode_root}/latch",
+            chosen,
+            id="ours",
         )
 
     return make
