@@ -228,10 +228,12 @@ class AlreadyStored(LeaderqError):
     """The results of these records are already stored, with their offsets; nothing was written.
 
     An earlier attempt was committed, and only its answer was lost. ``stored`` is the stored offset
-    of the partition that the message names, ``first`` that of the first record of the batch.
+    of the partition ``where``, ``first`` that of the first record of the batch. A career lets it
+    out of ``handle``: the records below ``stored`` count as handled.
     """
 
     def __init__(self, where: object, *, stored: int, first: int) -> None:
+        self.where = where
         self.stored = stored
         self.first = first
         what = f"{where}: the store is already at offset {stored}, the batch starts at {first}"

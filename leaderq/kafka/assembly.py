@@ -188,6 +188,7 @@ def handling_context(
         decode=partial(deserialized, key=key, value=value) if key or value else None,
         undo=store.undo,
         undoes=store.undoes,
+        handle_stores=store.handle_stores,
         commits_first=declared.commits_first,
         batches=declared.batches,
         workers=declared.workers,

@@ -29,6 +29,7 @@ On each failure:
 * **a dead letter or a commit fails, or the error is not about records**: it is raised as it is.
 * **the term ends or pauses**: noticed between parts and after a back-off. The rest is not begun,
   and :meth:`BatchHandler.work` returns ``False``. Attempts count from 1 again in the next term.
+* **AlreadyStored**: the records that are stored are done, the others are handed over again.
 * **at most once**: a part with an unknown culprit is passed over as a whole; only ``retry`` repeats
   it. What was committed is handled even when the term is ending, but not when it is over.
 * **the process dies**: see :mod:`leaderq.kafka.handling.crash_marks`.
@@ -207,10 +208,13 @@ class BatchWork:
         except LeaderqError as exc:
             self._warn_of_passing_on(part, exc)
             raise
-        if failure is None:
-            self._handled(len(part.records))
-            self._passed(part, part.at_once or part.mode is not PartMode.TOGETHER)
-        else:
+        done, left = part.done_after(failure)
+        if left is not None:
+            self._line.appendleft(left)
+        if done is not None:
+            self._handled(len(done.records))
+            self._passed(done, done.at_once or done.mode is not PartMode.TOGETHER)
+        elif failure is not None:
             if failure.touched and failure.index:
                 self._handled(failure.index)  # all before the culprit
             failure = self._classified(failure)
@@ -274,6 +278,8 @@ class BatchWork:
         """
         if not self._undoes or not any(failure.touched for _part, failure in failed):
             return []
+        if self._context.handle_stores:
+            self._commit_done()  # what returned before is not undone
         self._context.undo()
         again, self._uncommitted = [part.again() for part in self._uncommitted], []
         part, failure = failed[0]
@@ -441,16 +447,18 @@ class BatchWork:
         # With "at most once" what is committed must be begun.
         outcomes = workers.run(tasks, lambda: context.commits_first or self._may_begin())
         done: list[BatchPart] = []
-        not_begun: list[BatchPart] = []
+        not_done: list[BatchPart] = []
         failed: list[tuple[BatchPart, PartFailure]] = []
         errors: list[tuple[BatchPart, BaseException]] = []
         for part, outcome in zip(parts, outcomes, strict=True):
             if outcome.error is not None:
                 errors.append((part, outcome.error))
-            elif outcome.value is not None:
+                continue
+            ready, rest = part.done_after(outcome.value) if outcome.began else (None, part)
+            done += [ready] if ready else []
+            not_done += [rest] if rest else []
+            if outcome.value is not None and ready is None:
                 failed.append((part, self._classified(outcome.value)))
-            else:
-                (done if outcome.began else not_begun).append(part)
         if errors:
             self._warn_of_undecided(failed)
             for part, error in errors:
@@ -463,4 +471,4 @@ class BatchWork:
         for part, failure in failed:
             left += self._cut(part, failure)
         self._commit_done()
-        return left + not_begun
+        return left + not_done

@@ -45,7 +45,8 @@ class HandlingContext:
     the user's code, and may be called on worker threads; all else is for the career thread.
     ``commit(term, ends)`` waits until these offsets are committed. ``undo()`` drops the effects
     that belong to offsets not committed yet. ``undoes``: effects through the store vanish when
-    their records are not committed. ``commits_first``: *at most once*. ``send_dead_letter(term,
+    their records are not committed; ``handle_stores``: not those of calls of ``handle`` that
+    returned. ``commits_first``: *at most once*. ``send_dead_letter(term,
     topic, letter)``: durable on return, or part of the next ``commit``. ``rest(partition, for_s)``:
     hands out no more of it for so long, then again from the committed offset; ``False`` if it is
     the only one.
@@ -64,6 +65,7 @@ class HandlingContext:
     decode: Callable[[Record], Record] | None = None
     rest: Callable[[Partition, float], bool] | None = None
     undoes: bool = False
+    handle_stores: bool = False
     commits_first: bool = False
     batches: BatchShape = BatchShape.MERGED
     workers: int = 1

@@ -16,6 +16,7 @@ from typing import Any
 
 from leaderq import clock
 from leaderq.arguments import require_finished
+from leaderq.errors import AlreadyStored
 from leaderq.kafka.clients.consumer import SerialExecutor, SubmittedWork
 from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
 from leaderq.kafka.record import Batch, Partition, Record, after
@@ -93,6 +94,24 @@ class BatchPart:
         if len(rest) == len(self.records):
             return self
         return replace(self, records=rest, ends=None) if rest else None
+
+    def done_after(self, failure: PartFailure | None) -> tuple[BatchPart | None, BatchPart | None]:
+        """What is done after an attempt, and what of the rest is to be handed over as it is: after
+        ``AlreadyStored`` the records that are not stored.
+        """
+        if failure is None:
+            return self, None
+        if not isinstance(stored := failure.error, AlreadyStored):
+            return None, None
+        rows: dict[bool, list[Record]] = {True: [], False: []}
+        for record in self.records:
+            is_its = record.topic_partition == stored.where
+            rows[is_its and record.offset < stored.stored].append(record)
+        done, left = rows[True], rows[False]
+        if not done:
+            return None, None  # not about these records: it is judged
+        rest = replace(self, records=left, ends=None) if left else None
+        return replace(self, records=done, ends=None), rest
 
     def cut(self, failure: PartFailure) -> tuple[BatchPart | None, BatchPart, BatchPart | None]:
         at = failure.index

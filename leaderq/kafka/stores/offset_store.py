@@ -26,8 +26,10 @@ class OffsetStore(ABC):
 
     ``in_group``: the consumer must be a member of the group (else it only takes the partitions).
     ``undoes``: effects that go through the store vanish when their batch is not committed, so a
-    batch that failed is done again from its beginning. ``is_silent``: a leader that only reads is
-    not told that a newer one has fenced it, so from time to time it commits its positions again.
+    batch that failed is done again from its beginning. ``handle_stores``: what ``handle`` returned
+    from is stored, with its effects; only a call that failed is undone. ``is_silent``: a leader
+    that only reads is not told that a newer one has fenced it, so from time to time it commits its
+    positions again.
 
     Errors: those of :mod:`leaderq.kafka.clients.consumer`; ``KafkaFenced`` or ``Deposed`` where a
     newer leader exists.
@@ -35,6 +37,7 @@ class OffsetStore(ABC):
 
     in_group: bool
     undoes: bool
+    handle_stores: bool = False
     is_silent: bool
 
     def fence(
@@ -119,6 +122,7 @@ class ExternalOffsets(OffsetStore):
 
     in_group = False
     undoes = True
+    handle_stores = True
     is_silent = False
 
     def __init__(self, load: LoadOffsets, where: str = "this career") -> None:

@@ -14,6 +14,7 @@ from fake_career import (
     A,
     B,
     Bad,
+    C,
     FakeCareer,
     FakeMarks,
     FakeRateLimiter,
@@ -24,12 +25,12 @@ from fake_career import (
     where,
 )
 
-from leaderq.errors import Deposed, KafkaError
+from leaderq.errors import AlreadyStored, Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.on_error import PoisonRecord, ProcessDied, dead_letter, retry, skip
 from leaderq.kafka.handling.parts import PartitionWorkers
-from leaderq.kafka.record import Batch, Record
+from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.running import UnitAbandoned
 from leaderq.running.stages import AbandonableUnit
 from leaderq.term import Reason
@@ -113,6 +114,17 @@ CASES: dict[str, Case] = {
         ["handle A0 A1", "handle B5 B6", "undo", "handle A0 A1", "commit A=2",
          "handle B5", "commit B=6", "handle B6", "undo",
          "dead letter B6 on billing-dead after 2: B6", "commit B=7"],
+    ),
+    "with workers, where handle stores, what has returned is not handed over again": (
+        {"fails": {(B, 6): ALWAYS}, "undoes": True}, dead_letter(),
+        {"workers": 3, "handle_stores": True}, {"A": [0, 1], "B": [5, 6]},
+        ["handle A0 A1", "handle B5 B6", "commit A=2", "undo", "handle B5", "commit B=6",
+         "handle B6", "undo", "dead letter B6 on billing-dead after 2: B6", "commit B=7"],
+    ),
+    "nor is a part that returned before another one of its batch failed": (
+        {"fails": {(B, 5): 1}, "undoes": True, "names": True}, retry(1, backoff_s=0),
+        {"batches": BY_PARTITION, "handle_stores": True}, {"A": [0, 1], "B": [5]},
+        ["handle A0 A1", "handle B5", "commit A=2", "undo", "handle B5", "commit B=6"],
     ),
     "with workers an undecodable value holds up its own partition only": (
         {"undecodable": frozenset({(A, 1)})}, skip(), {"workers": 3}, {"A": [0, 1, 2], "B": [5]},
@@ -258,6 +270,51 @@ def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is
     )
     assert not a_handler(career, batches=BY_PARTITION).work(a_batch(A=[0, 1], B=[5]), term)
     assert career.log == ["handle A0 A1", "commit A=2"]
+
+
+# -- records that the store has already
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("on_error", ["raise", skip(), LETTERS], ids=["raise", "skip", "letters"])
+@pytest.mark.parametrize(
+    ("stored", "handled"),
+    [
+        ({A: 2, B: 7}, []),
+        ({A: 2}, [(B, 5), (B, 6)]),
+        ({B: 6}, [(A, 0), (A, 1), (B, 6)]),
+    ],
+    ids=["the whole batch", "one of two partitions", "part of one partition"],
+)
+def test_what_is_stored_counts_as_handled_and_the_rest_goes_on(
+    stored: dict[Partition, int], handled: list[object], on_error: object, workers: int
+) -> None:
+    career = FakeCareer()
+    passed_over: list[object] = []
+
+    def refuse(rows: Sequence[Record]) -> None:
+        for row in rows:
+            if row.offset < (end := stored.get(row.topic_partition, 0)):
+                raise AlreadyStored(row.topic_partition, stored=end, first=row.offset)
+
+    career.before_handle = refuse
+    told = {"on_skipped": lambda *told: passed_over.append(told)}
+    with closing(a_handler(career, on_error, workers=workers, **told)) as handler:
+        assert handler.work(a_batch(A=[0, 1], B=[5, 6]), open_term(7))
+    assert sorted(career.effects) == handled
+    assert career.committed == {A: 2, B: 7}
+    assert passed_over == career.letters == []
+
+
+def test_already_stored_about_no_record_in_hand_is_judged_as_any_error() -> None:
+    career = FakeCareer()
+
+    def refuse(_rows: object) -> None:
+        raise AlreadyStored(C, stored=9, first=0)
+
+    career.before_handle = refuse
+    with pytest.raises(AlreadyStored):
+        a_handler(career).work(a_batch(A=[0, 1]), open_term(7))
 
 
 # -- errors that are not about records
