@@ -18,6 +18,7 @@ from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message
 from leaderq.kafka.declaration import Declaration, check, declaration_of
 from leaderq.kafka.handling.on_error import ErrorOption, PoisonRecord, is_about_records
 from leaderq.kafka.record import Deserializer, Record
+from leaderq.kafka.stores.handle_call import require_handle_call
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.term import OpenTerm, Reason, Term
@@ -167,20 +168,24 @@ class KafkaLeaderCareer(LeaderCareer):
         """With ``offsets="transaction"``: send a record that becomes visible together with the
         offsets of the batch, or never.
 
-        Returns at once; a failure shows when the batch is committed. Raises
-        :class:`~leaderq.errors.KafkaFenced` if a newer leader is there already.
+        Returns at once; a failure shows when the batch is committed. Accepted until :meth:`handle`
+        returns, on its thread, in its asyncio tasks, and on threads that were given its context
+        (``contextvars.copy_context().run``); anywhere else it raises
+        :class:`~leaderq.errors.ConfigurationError`, because no batch is in hand.
         """
-        # The thread is not checked: this runs for each message, and committing checks it.
         store = (self._assembly or self._running()).store
         if not isinstance(store, TransactionOffsets):
             raise ConfigurationError(
                 f"produce() belongs to offsets='transaction'; {type(self).__qualname__} has"
                 f" {self.offsets!r}"
             )
+        require_handle_call("produce()")
         store.produce(Message(topic, value, key, headers, partition, timestamp_ms))
 
     def write_with_offsets(self, *operations: Operation) -> None:
-        """With ``offsets="zookeeper"``: carry these out in the multi that commits the batch."""
+        """With ``offsets="zookeeper"``: carry these out in the multi that commits the batch.
+        Accepted where :meth:`produce` is.
+        """
         store, where = self._running().store, type(self).__qualname__
         if not isinstance(store, ZooKeeperOffsets):
             raise ConfigurationError(
@@ -191,6 +196,7 @@ class KafkaLeaderCareer(LeaderCareer):
                 f"write_with_offsets() in {where} has delivery='at_most_once', where offsets are"
                 " committed before handle is called; use term.write(...), or leave delivery out"
             )
+        require_handle_call("write_with_offsets()")
         store.add(operations)
 
     def healthy(self) -> bool:

@@ -135,30 +135,6 @@ def test_known_issue_29_an_effect_that_is_refused_at_the_commit_ends_every_term(
 
 
 @scene(3)
-def test_known_issue_29_what_is_produced_while_nothing_is_handled_vanishes(s: Scene) -> None:
-    """kafka.md A5: it is taken, and lost when the first batch is tried again."""
-
-    def rule(career: Any, record: Any) -> None:
-        if not career.drain.handled and not failed:
-            failed.append(record)
-            raise ValueError("a scenario wants it")
-
-    failed: list[Any] = []
-    with Drain(s, "transaction", rule=rule, on_error=skip()) as drain:
-        made = drain.career.inaugurate
-
-        def inaugurate(career: Any, term: Any) -> None:
-            made(career, term)
-            career.produce("invoices", b"I lead", partition=0)
-
-        drain.career.inaugurate = inaugurate
-        drain.workers("a")
-        s.until(lambda: len(drain.handled) == 29)
-        s.run(2.0)
-        assert "I lead" not in drain.results()
-
-
-@scene(3)
 def test_known_issue_29_a_handler_that_exits_fails_every_term_whatever_the_policy(s: Scene) -> None:
     """kafka.md B3: ``SystemExit`` is neither the record's fault nor a death."""
 

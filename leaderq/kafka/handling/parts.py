@@ -20,6 +20,7 @@ from leaderq.errors import AlreadyStored
 from leaderq.kafka.clients.consumer import SerialExecutor, SubmittedWork
 from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
 from leaderq.kafka.record import Batch, Partition, Record, after
+from leaderq.kafka.stores.handle_call import HandleCall
 from leaderq.term import Term
 from leaderq.threads import primitives
 
@@ -225,7 +226,8 @@ class HandleCalls:
         thread = primitives.get_ident()
         self._running[thread] = clock.now_s(), records
         try:
-            return self._handle(records, term)
+            with HandleCall():
+                return self._handle(records, term)
         finally:
             self._running.pop(thread, None)
 
