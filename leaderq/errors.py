@@ -89,11 +89,21 @@ class CareerFailed(LeaderqError):
 
 
 def told(error: BaseException) -> str:
-    """``error`` in one line, for operators: its class and its text."""
+    """``error`` in one line, for operators: its class and its text; of a group, of its first."""
+    error, *others = leaves(error)
+    more = f" (and {len(others)} more)" if others else ""
     try:
-        return f"{type(error).__name__}: {error}".removesuffix(": ")
+        return f"{type(error).__name__}: {error}".removesuffix(": ") + more
     except Exception as exc:  # noqa: BLE001 - an error of the user's, whose __str__ fails
         return f"{type(error).__name__}, which cannot be told: {type(exc).__name__}"
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """The errors in a group of errors and in its groups; of any other error, itself."""
+    inner = getattr(error, "exceptions", None)
+    if not isinstance(inner, tuple) or not all(isinstance(each, BaseException) for each in inner):
+        return [error]
+    return [leaf for each in inner for leaf in leaves(each)] or [error]
 
 
 Error = TypeVar("Error", bound=BaseException)

@@ -18,7 +18,7 @@ from leaderq import clock
 from leaderq.arguments import require_finished
 from leaderq.errors import AlreadyStored
 from leaderq.kafka.clients.consumer import SerialExecutor, SubmittedWork
-from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
+from leaderq.kafka.handling.on_error import PoisonRecord, not_about_records
 from leaderq.kafka.record import Batch, Partition, Record, after
 from leaderq.kafka.stores.handle_call import HandleCall
 from leaderq.term import Term
@@ -210,9 +210,9 @@ def _own_error(error: Exception) -> Exception:
     own: BaseException = error
     if isinstance(error, PoisonRecord) and error.__cause__ is not None:
         own = error.__cause__
-    if not isinstance(own, Exception) or not is_about_records(own):
-        raise own
-    return own
+    if (other := not_about_records(own)) is not None:
+        raise other
+    return own  # type: ignore[return-value]
 
 
 class HandleCalls:
