@@ -11,9 +11,11 @@ from unittest import mock
 from leaderq.election.tenure import Tenure
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.term_consumer import TermConsumer
-from leaderq.kafka.stores import database_offsets
+from leaderq.kafka.stores import database_offsets, transaction
 from leaderq.kafka.stores.offset_store import KafkaOffsets
-from leaderq.kafka.stores.transaction_offsets import TransactionOffsets, TransactionThread
+from leaderq.kafka.stores.transaction import TransactionEvent
+from leaderq.kafka.stores.transaction import TransactionState as State
+from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from simulation.control import NegativeControl, patched, together
 from simulation.drain import STORES, DrainLife, drain
@@ -71,21 +73,17 @@ def _unknown_is_committed(self: TermConsumer, stored: Any, held: Any) -> None:
     _resume(self, stored, held)
 
 
-def _committed_again(self: TransactionThread, transaction: Any, group: Any) -> None:
-    transaction.in_doubt = False
-    _commit(self, transaction, group)
-
-
 def _loaded(self: TransactionOffsets, consumer: Any, term: Any, timeout_s: float) -> Any:
-    """The transaction is not known to be settled."""
+    """What was committed after all is not found."""
     return consumer.committed(timeout_s)
 
 
-_resume, _commit = TermConsumer._resume, TransactionThread._commit
+_resume = TermConsumer._resume
 _ANY_TERM = database_offsets.PUT_ROW.partition(" WHERE")[0]
 _NO_OFFSET = f"{database_offsets.ONE_OFFSET} AND 1 = 0"
+_NO_DOUBT = {(State.ASKED, TransactionEvent.PRODUCER_GONE): State.UNSENT}
 _LINES_OF_DOUBT = together(
-    patched(TransactionThread, "_commit", _committed_again),
+    partial(mock.patch.dict, transaction._TABLE, _NO_DOUBT),
     patched(TransactionOffsets, "load", _loaded),
 )
 _LINES_OF_DATABASES = together(
