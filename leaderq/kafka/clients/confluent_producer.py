@@ -119,6 +119,13 @@ class _Connection:
         closer.start()
         closer.join(_CLOSE_S)
 
+    def _told(self, error: Any, doing: str) -> LeaderqError:
+        """Our error for a message that failed."""
+        if error.name() in _INVALID:
+            where = f"{doing} at Kafka {self._settings.address!r}"
+            return MessageInvalid(f"{where}: {error.name()}: {error.str()}")
+        return self._translated(error, doing)
+
     def _translated(self, exc: Any, doing: str) -> LeaderqError:
         found = translated(exc, doing, self._settings.address, self._errors)
         return self._settings.explained(found, self._began_s)
@@ -202,7 +209,7 @@ class ConfluentProducer(_Connection, TransactionEnding):
             )
         if self._failed:
             topic, failure = self._failed[0]
-            error = given_up(self._translated(failure, f"producing to {topic!r}"))
+            error = given_up(self._told(failure, f"producing to {topic!r}"))
             raise error from self._confluent.KafkaException(failure)
 
     def _send_offsets(
@@ -383,12 +390,7 @@ class ConfluentSender(_Connection):
 
     def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
         error = receipt.error
-        if error is None:
-            return None
-        if error.name() in _INVALID:
-            doing = f"sending to {topic!r} at Kafka {self._settings.address!r}"
-            return MessageInvalid(f"{doing}: {error.name()}: {error.str()}")
-        return self._translated(error, f"sending to {topic!r}")
+        return None if error is None else self._told(error, f"sending to {topic!r}")
 
     def offset(self, receipt: Any) -> int:
         return int(receipt.stored.offset())

@@ -8,6 +8,7 @@ what comes is one of
 * :class:`MembershipLost`: the group does not know this member's generation any more; join again,
   then decide what is true;
 * :class:`BatchLost` (stores and producers): the effects of the batch in hand are gone, or may be;
+* :class:`EffectRefused` (the same): nothing is stored, because of what an effect contains;
 * :class:`~leaderq.errors.KafkaFenced`: a newer member or producer of the same name exists; this one
   is over for ever;
 * ``AccessRefused``, ``UnknownTopic``, ``OffsetOutOfRange``, ``KafkaError``: trying again does not
@@ -69,6 +70,16 @@ class MembershipLost(KafkaError):
 
 class BatchLost(KafkaError):
     """The effects of the batch in hand are gone, or may be: only the offsets can tell."""
+
+
+class EffectRefused(KafkaError):
+    """The batch in hand is not stored, because of what one of its effects contains: ``error`` says
+    why. Whichever record added that effect is at fault, and trying again does not help.
+    """
+
+    def __init__(self, error: LeaderqError) -> None:
+        self.error = error
+        super().__init__(str(error))
 
 
 class LogTruncated(OffsetOutOfRange):

@@ -6,7 +6,8 @@ was fenced in last, and refuses all others.
 
 Errors are those of :mod:`leaderq.kafka.clients.consumer`. After ``KafkaAway`` the *same* call may
 be repeated, and goes on where it was. After ``MembershipLost`` (the group refused the offsets) and
-all that trying again does not help, nothing of the transaction was committed: abort it. After
+all that trying again does not help (``EffectRefused``: a message is not accepted), nothing of the
+transaction was committed: abort it. After
 ``BatchLost`` only the committed offsets tell, once another producer was fenced in.
 """
 
@@ -22,8 +23,8 @@ from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
 
 from leaderq import clock
 from leaderq.config import KafkaSecurity
-from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, MessageTooLarge
-from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, Offsets
+from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, MessageTooLarge, UnknownTopic
+from leaderq.kafka.clients.consumer import BatchLost, EffectRefused, KafkaAway, Offsets
 from leaderq.kafka.record import Partition
 
 MAX_MESSAGE_BYTES = 1_000_000
@@ -177,7 +178,10 @@ class TransactionEnding(TransactionalProducer):
     ) -> None:
         deadline = clock.now_s() + timeout_s
         if not self._commit_asked:
-            self._flush(deadline)
+            try:
+                self._flush(deadline)
+            except REFUSED_MESSAGES as exc:
+                raise EffectRefused(exc) from exc
             self._send_offsets(offsets, group, notes, deadline)
         self._commit_asked = True
         try:
@@ -211,6 +215,10 @@ class TransactionEnding(TransactionalProducer):
 
 class MessageInvalid(KafkaError):
     """The broker refuses a message for itself, or for the batch that it is in."""
+
+
+REFUSED_MESSAGES = MessageTooLarge, MessageInvalid, UnknownTopic
+"""Why a message is refused for what it is, or for where it is to go."""
 
 
 class MessageSender(Protocol):

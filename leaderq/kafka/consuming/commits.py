@@ -10,7 +10,13 @@ import logging
 
 from leaderq import clock
 from leaderq.errors import KafkaError
-from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
+from leaderq.kafka.clients.consumer import (
+    CommitFuture,
+    ConsumerClient,
+    EffectRefused,
+    KafkaAway,
+    Offsets,
+)
 from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import Term
 
@@ -27,7 +33,7 @@ class OffsetCommits:
         self._store = store
         self._term = term
         self.wanted: Offsets | None = None
-        self.outcome: bool | None = None
+        self.outcome: bool | EffectRefused | None = None
         self._commit: CommitFuture | None = None
         self._dropped: CommitFuture | None = None
         self._ends: Offsets = {}
@@ -97,6 +103,10 @@ class OffsetCommits:
     def settled(self, ends: Offsets) -> None:
         if self.wanted == ends:
             self.wanted, self.outcome = None, True
+
+    def refused(self, why: EffectRefused) -> None:
+        """The wanted ends cannot be committed; the batch stays in hand."""
+        self.wanted, self.outcome = None, why
 
     def drop(self) -> None:
         """The batch is not in hand any more: its ends will not be committed, unless that is under

@@ -15,6 +15,7 @@ On each failure:
 * **the effects of the batch are lost** (:class:`~leaderq.kafka.clients.consumer.BatchLost`): fenced
   and loaded again. If the store holds the batch's ends, it was committed after all; otherwise its
   records are handed out again.
+* **an effect of the batch is refused**: the batch stays in hand, and the career is told.
 * **fenced**: the term is deposed. Where a fenced leader is not told (``store.is_silent``), it
   learns it within 3 s, because it commits its positions again.
 * **stalled**: a new consumer, and a :class:`~leaderq.events.DrainStalled`.
@@ -35,6 +36,7 @@ from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, S
 from leaderq.kafka.clients.consumer import (
     BatchLost,
     ConsumerClient,
+    EffectRefused,
     KafkaAway,
     LogTruncated,
     MembershipLost,
@@ -449,6 +451,10 @@ class TermConsumer:
             consumer.attend(self._request_s)
             if self._settle_membership(consumer):
                 raise
+            return
+        except EffectRefused as exc:
+            self._confirmed = clock.now_s()  # the store has heard this leader
+            self.commits.refused(exc)
             return
         if ends is not None:
             self._confirmed = clock.now_s()

@@ -26,7 +26,10 @@ On each failure:
   the user's error is raised. Failures not judged yet are logged.
 * **skip, dead letter**: logged, told to the hook and set aside before the offset passes over the
   record, so a crash in between does it again.
-* **a dead letter or a commit fails, or the error is not about records**: it is raised as it is.
+* **the commit refuses an effect** (``EffectRefused``): all that was to be committed is undone and
+  done again in smaller parts, each committed by itself, until one record is left: the culprit.
+* **a dead letter or a commit fails otherwise, or the error is not about records**: it is raised as
+  it is.
 * **the term ends or pauses**: noticed between parts and after a back-off. The rest is not begun,
   and :meth:`BatchHandler.work` returns ``False``. Attempts count from 1 again in the next term.
 * **AlreadyStored**: the records that are stored are done, the others are handed over again.
@@ -49,7 +52,7 @@ from itertools import chain
 
 from leaderq import clock
 from leaderq.errors import Deposed, KafkaFenced, LeaderqError, told
-from leaderq.kafka.clients.consumer import BatchLost
+from leaderq.kafka.clients.consumer import BatchLost, EffectRefused
 from leaderq.kafka.handling.context import HandlingContext, span
 from leaderq.kafka.handling.on_error import (
     Decision,
@@ -127,7 +130,7 @@ class BatchWork:
     def run(self) -> bool:
         """Run until all is committed, or the term ends or pauses; returns whether all is done."""
         for wait_s, parts in self._rounds():
-            if not self._has_waited(wait_s):
+            if not self._has_waited(wait_s) or not self._work_off():
                 return False
             if self._context.rate_limit is not None:
                 self._context.rate_limit.handed_out()
@@ -135,18 +138,26 @@ class BatchWork:
             if self._workers is not None and is_plain:
                 parts = self._in_parallel(parts, self._workers)
             self._line.extend(parts)
-            while self._line:
-                part = self._line.popleft()
-                if part.failure is not None:
-                    self._decide(part, part.failure)
-                elif self._is_to_stop() and not self._must_be_handled(part):
-                    self._warn_of_undecided(self._pending())
-                    self._commit_done()
-                    return False
-                else:
-                    self._step(part)
-        self._commit_done(all_done=True)
+            if not self._work_off():
+                return False
+        while not self._commit_done(all_done=True):
+            if not self._work_off():
+                return False
         self._context.figures.batches += 1
+        return True
+
+    def _work_off(self) -> bool:
+        """Do all parts in the line; returns ``False`` if the term ends or pauses before that."""
+        while self._line:
+            part = self._line.popleft()
+            if part.failure is not None:
+                self._decide(part, part.failure)
+            elif self._is_to_stop() and not self._must_be_handled(part):
+                self._warn_of_undecided(self._pending())
+                self._commit_done()
+                return False
+            else:
+                self._step(part)
         return True
 
     def _rounds(self) -> Iterator[tuple[float, Sequence[BatchPart]]]:
@@ -223,6 +234,11 @@ class BatchWork:
 
     def _handled(self, records: int) -> None:
         self._context.figures.records += records
+        if not self._undoes:
+            self._effects_stand()
+
+    def _effects_stand(self) -> None:
+        """Records were handled, and that cannot be undone any more."""
         if self._hold_ups.is_held_up:
             self._context.on_held_up(None)
         self._hold_ups.handled()
@@ -249,24 +265,26 @@ class BatchWork:
         return first
 
     def _mark(self, part: BatchPart) -> bool:
-        """Mark the attempt if need be; ``False``: the record killed too many processes already."""
+        """Mark the attempt if need be; ``False``: the part is not to be tried now, or never."""
         marks, limit = self._context.marks, self._context.on_error.deaths
         if part.mode is not PartMode.CAREFUL or part.marked or marks is None:
             return True
-        self._commit_done()
+        if not self._is_committed_before(part):
+            return False
         died = marks.before(self._term, part.records[0])
         part.marked = True
         if limit is None or died < limit:
             return True
         self._context.pass_over(self._term, part.records[0], ProcessDied(died), died)
+        part.passed_over = True
         self._passed(part, is_committed_now=True)
         return False
 
     def _passed(self, part: BatchPart, is_committed_now: bool) -> None:
         """The part is done or passed over: commit it now, so that it is not handled again."""
         self._uncommitted.append(part)
-        if is_committed_now:
-            self._commit_done()
+        if is_committed_now and not self._commit_done():
+            return
         if part.marked and self._context.marks is not None:
             self._context.marks.after(self._term, part.records[0])
 
@@ -302,7 +320,8 @@ class BatchWork:
         decision = self._decision(part, failure)
         if decision is Ending.RAISE:
             self._raise(part, failure)
-        self._commit_done()
+        if not self._is_committed_before(part):
+            return
         if isinstance(decision, HoldUp):
             self._hold_up(part, failure, decision)
         elif isinstance(decision, RetryAfter):
@@ -315,6 +334,7 @@ class BatchWork:
             for record in part.records:
                 self._context.pass_over(self._term, record, failure.error, part.attempts)
                 self._hold_ups.passed_over(record, failure.error)
+            part.passed_over = True
             self._passed(part, is_committed_now=True)
             # The culprit is known: the records isolated behind it go on together.
             if self._line and part.mode is self._line[0].mode is PartMode.ISOLATED:
@@ -402,13 +422,42 @@ class BatchWork:
         if self._context.commits_first:
             self._commit(self._ends(parts))
 
-    def _commit_done(self, all_done: bool = False) -> None:
+    def _commit_done(self, all_done: bool = False) -> bool:
+        """Commit what is done; ``False``: its effects are refused, and it is to be done again,
+        before all else in the line.
+        """
         done, self._uncommitted = self._uncommitted, []
-        if all_done:
-            ends = self._batch.ends.items()
-            self._commit({where: end for where, end in ends if where not in self._abandoned})
-        elif done and not self._context.commits_first:
-            self._commit(self._ends(done))
+        try:
+            if all_done:
+                ends = self._batch.ends.items()
+                self._commit({where: end for where, end in ends if where not in self._abandoned})
+            elif done and not self._context.commits_first:
+                self._commit(self._ends(done))
+        except EffectRefused as exc:
+            self._context.undo()
+            self._line.extendleft(reversed(self._again(done, exc.error)))
+            return False
+        if self._undoes and not all(part.passed_over for part in done):
+            self._effects_stand()
+        return True
+
+    def _again(self, refused: Sequence[BatchPart], error: Exception) -> list[BatchPart]:
+        if not refused or any(part.passed_over for part in refused):
+            raise error  # no record that was handled is to blame
+        if len(refused) > 1:
+            return [part.again() for part in refused]
+        if len(refused[0].records) > 1:
+            what = "effects refused, looking for the record"
+            self._context.warn(what, refused[0].records, error)
+        return refused[0].after_refusal(error)
+
+    def _is_committed_before(self, part: BatchPart) -> bool:
+        """Commit what is done; ``False``: that is to be done again first, and then ``part``."""
+        self._line.appendleft(part)
+        if not self._commit_done():
+            return False
+        self._line.popleft()
+        return True
 
     def _ends(self, parts: Iterable[BatchPart]) -> Mapping[Partition, int]:
         return dict(chain.from_iterable(ends_of(part, self._batch).items() for part in parts))

@@ -54,6 +54,7 @@ class BatchPart:
     ``ends`` are to be committed once they are done (``None``: after each last record). ``failed``
     counts their own failed attempts, ``before`` those within a larger part; ``failure`` is to be
     judged. ``at_once``: committed as soon as it is done. ``marked``: its durable mark is set.
+    ``passed_over``: skipped, or set aside.
     """
 
     records: Sequence[Record]
@@ -64,6 +65,7 @@ class BatchPart:
     before: int = 0
     failure: PartFailure | None = None
     marked: bool = False
+    passed_over: bool = False
 
     @property
     def attempts(self) -> int:
@@ -85,6 +87,17 @@ class BatchPart:
     def again(self) -> BatchPart:
         """The same records once more, their effects undone; committed as soon as they are done."""
         return BatchPart(self.records, self.ends, at_once=True)
+
+    def after_refusal(self, error: Exception) -> list[BatchPart]:
+        """What to do again, each committed as soon as it is done, when the effects of this part are
+        refused: its halves; of a single record, the record is at fault.
+        """
+        if (middle := len(self.records) // 2) == 0:
+            self.cut(PartFailure(error, None, touched=True))
+            self.at_once = True
+            return [self]
+        halves = self.records[:middle], self.records[middle:]
+        return [BatchPart(records, at_once=True, before=self.before) for records in halves]
 
     def together(self) -> BatchPart:
         """The same records, to be handed over together and with nothing counted against them."""

@@ -57,8 +57,9 @@ class OffsetStore(ABC):
     @abstractmethod
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Begin to keep these offsets, one at a time, with the effects that wait for them; fails if
-        a newer leader is there. If the outcome is unknown (an error that asks for another try),
-        committing the same offsets again completes it, and no effect happens twice.
+        a newer leader is there, and with ``EffectRefused`` if an effect can never be kept. If the
+        outcome is unknown (an error that asks for another try), committing the same offsets again
+        completes it, and no effect happens twice.
         """
 
     def commit_positions(

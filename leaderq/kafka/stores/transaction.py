@@ -5,7 +5,7 @@ the group member are those of the newest leader. What this process knows of a tr
 :class:`TransactionState`; :func:`after` is the whole table. On each failure:
 
 * **no answer** (``KafkaAway``): committing the same offsets again continues the transaction.
-* **refused** (``MembershipLost``, a message that cannot be stored): nothing was committed. The
+* **refused** (``MembershipLost``, ``EffectRefused`` for a message that is not accepted): nothing was committed. The
   transaction is aborted, and committing the same offsets again sends the same messages again.
 * **the outcome is not known** (``BatchLost``, a client that broke), **the broker gave it up** (open
   for too long), or **the consumer was made again** while a transaction is open: the producer is
@@ -30,11 +30,17 @@ from leaderq.errors import KafkaError, KafkaFenced, LeaderqError
 from leaderq.kafka.clients.consumer import (
     BatchLost,
     CommitFuture,
+    EffectRefused,
     KafkaAway,
     Offsets,
     SerialExecutor,
 )
-from leaderq.kafka.clients.producer import TRANSACTION_TIMEOUT_S, Message, TransactionalProducer
+from leaderq.kafka.clients.producer import (
+    REFUSED_MESSAGES,
+    TRANSACTION_TIMEOUT_S,
+    Message,
+    TransactionalProducer,
+)
 
 log = logging.getLogger(__name__)
 
@@ -215,8 +221,10 @@ class TransactionThread:
         except KafkaFenced:
             self._discard()
             raise
-        except Exception:
+        except Exception as exc:
             self._abort()
+            if isinstance(exc, REFUSED_MESSAGES):
+                raise EffectRefused(exc) from exc
             raise
 
     def _give_up_late(self, transaction: Transaction, exc: KafkaError) -> None:

@@ -7,7 +7,8 @@ candidate znode exists.
 
 *The answer to a write was lost*: the znode tells. ``write`` is unique to each write; if it stands
 there the multi happened, if not it is sent again (the leader is the only one who writes, so nothing
-else can have come between). *Deposed*: the error of ``term.write``.
+else can have come between). *Deposed*: the error of ``term.write``. *An operation of the user's is
+refused*: ``EffectRefused``; nothing of the multi has happened.
 
 The partitions are assigned, not subscribed: Kafka's group has no say here. It is shown the offsets,
 for tools that display lag.
@@ -20,11 +21,21 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
-from leaderq.errors import ConnectionLost, CorruptRecord, NoNode
+from leaderq.errors import (
+    BadVersion,
+    ConnectionLost,
+    CorruptRecord,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    TooLarge,
+)
 from leaderq.kafka.clients.consumer import (
     CommitFuture,
     ConsumerClient,
+    EffectRefused,
     KafkaAway,
     Offsets,
     SerialExecutor,
@@ -34,6 +45,9 @@ from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import Term
 from leaderq.threads import primitives
 from leaderq.zookeeper import Create, Operation, Session, SetData
+
+REFUSED_OPERATIONS = NodeExists, NoNode, BadVersion, NotEmpty, TooLarge
+"""What ZooKeeper says of an operation, or of a whole multi, for what it is."""
 
 
 @dataclass(frozen=True)
@@ -149,10 +163,13 @@ class ZooKeeperOffsets(OffsetStore):
             except ConnectionLost:
                 if self._happened(term, new):
                     break
-            except NoNode as exc:
-                if exc.index is None or exc.index >= len(new):
-                    raise  # one of the user's operations
-                self._known.pop(list(new)[exc.index], None)  # deleted by somebody: it is made again
+            except REFUSED_OPERATIONS as exc:
+                topic = None if exc.index is None else next(islice(new, exc.index, None), None)
+                if topic is None and operations:
+                    raise EffectRefused(exc) from exc
+                if topic is None or not isinstance(exc, NoNode):
+                    raise
+                self._known.pop(topic, None)  # deleted by somebody: it is made again
                 self._session.ensure_path(self._path)
         self._known.update(new)
         with self._lock:

@@ -126,6 +126,31 @@ CASES: dict[str, Case] = {
         {"batches": BY_PARTITION, "handle_stores": True}, {"A": [0, 1], "B": [5]},
         ["handle A0 A1", "handle B5", "commit A=2", "undo", "handle B5", "commit B=6"],
     ),
+    "a record whose effect the commit refuses is found by halves, and judged": (
+        {"refused": frozenset({(A, 1)}), "undoes": True}, dead_letter(), {}, {"A": [0, 1, 2, 3]},
+        ["handle A0 A1 A2 A3", "refuse A=4", "undo", "handle A0 A1", "refuse A=2", "undo",
+         "handle A0", "commit A=1", "handle A1", "refuse A=2", "undo",
+         "dead letter A1 on billing-dead after 1: refused", "commit A=2",
+         "handle A2 A3", "commit A=4"],
+    ),
+    "it is tried as often as the policy says": (
+        {"refused": frozenset({(A, 0)}), "undoes": True}, retry(1, backoff_s=0, then=skip()), {},
+        {"A": [0], "B": [5]},
+        ["handle A0 B5", "refuse A=1 B=6", "undo", "handle A0", "refuse A=1", "undo",
+         "handle A0", "refuse A=1", "undo", "commit A=1", "handle B5", "commit B=6"],
+    ),
+    "with workers the effects of each partition are tried by themselves": (
+        {"refused": frozenset({(B, 5)}), "undoes": True}, skip(), {"workers": 3},
+        {"A": [0, 1], "B": [5]},
+        ["handle A0 A1", "handle B5", "refuse A=2 B=6", "undo", "handle A0 A1", "commit A=2",
+         "handle B5", "refuse B=6", "undo", "commit B=6"],
+    ),
+    "a marked record whose effect is refused is unmarked once it is passed over": (
+        {"refused": frozenset({(A, 0)}), "undoes": True}, skip(), {"careful": {A: 1}},
+        {"A": [0, 1]},
+        ["mark A0", "handle A0", "refuse A=1", "undo", "commit A=1", "unmark A0",
+         "handle A1", "commit A=2"],
+    ),
     "with workers an undecodable value holds up its own partition only": (
         {"undecodable": frozenset({(A, 1)})}, skip(), {"workers": 3}, {"A": [0, 1, 2], "B": [5]},
         ["handle B5", "commit B=6", "handle A0", "commit A=1", "commit A=2",
@@ -188,6 +213,43 @@ def test_records_before_an_undecodable_value_are_handled_and_committed_before_th
     with pytest.raises(Bad, match="not decodable"):
         a_handler(career).work(a_batch(A=[0, 1, 2, 3]), open_term(7))
     assert career.log == ["handle A0 A1", "commit A=2"]
+
+
+def test_the_refusal_is_raised_as_it_is_and_names_its_record(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    career = FakeCareer(refused=frozenset({(A, 2)}), undoes=True)
+    with pytest.raises(Bad, match="refused"):
+        a_handler(career).work(a_batch(A=[0, 1, 2, 3]), open_term(7))
+    assert (career.committed, career.effects) == ({A: 2}, [(A, 0), (A, 1)])
+    assert "raising the error career=billing records=t-0@2 error=Bad" in caplog.text
+
+
+def test_a_letter_that_is_refused_is_no_records_fault() -> None:
+    career = FakeCareer(fails={(A, 0): ALWAYS}, undoes=True)
+
+    def send(*_: object) -> None:
+        career._pending.append((A, 0))
+
+    career.refused = frozenset({(A, 0)})
+    career.send_dead_letter = send  # type: ignore[method-assign]
+    with pytest.raises(Bad, match="refused"):
+        a_handler(career, dead_letter()).work(a_batch(A=[0]), open_term(7))
+    assert career.committed == {}
+
+
+def test_where_the_effects_of_too_many_records_are_refused_none_more_is_passed_over() -> None:
+    career = FakeCareer(refused=frozenset((A, each) for each in range(9)), undoes=True)
+    term, why = open_term(7), []
+
+    def told(reason: str | None) -> None:
+        why.append(reason)
+        term.wind_up(Reason.STEP_DOWN)
+
+    handler = a_handler(career, skip(most_in_a_row=3), on_held_up=told)
+    assert not handler.work(a_batch(A=range(9)), term)
+    assert career.committed == {A: 3}
+    assert len(why) == 1
 
 
 # -- skip and dead letters

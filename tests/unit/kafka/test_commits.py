@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from leaderq import clock
-from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost
+from leaderq.errors import KafkaError
+from leaderq.kafka.clients.consumer import EffectRefused, KafkaAway, MembershipLost
 from leaderq.kafka.consuming import commits as module
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.record import Partition
@@ -90,6 +91,23 @@ def test_a_commit_is_begun_once_and_its_ends_are_told_when_it_is_done(store: Sto
     assert (commits.wanted, commits.outcome) == ({A: 5}, None)
     commits.settled({A: 5})
     assert (commits.wanted, commits.outcome, commits.is_busy) == (None, True, False)
+
+
+def test_ends_whose_effects_are_refused_are_not_wanted_any_more_and_others_may_be(
+    store: Store,
+) -> None:
+    commits, refused = store.commits, EffectRefused(KafkaError("too large"))
+    commits.request({A: 5}, in_hand=True)
+    start(store)
+    store.made[0].outcome = refused
+    with pytest.raises(EffectRefused):
+        commits.finish(may_wait=False)
+    commits.refused(refused)
+    assert (commits.wanted, commits.outcome, commits.is_busy) == (None, refused, False)
+    commits.request({A: 3}, in_hand=True)
+    start(store)
+    assert commits.outcome is None
+    assert [asked[3] for asked in store.asked] == [{A: 5}, {A: 3}]
 
 
 def test_without_a_batch_in_hand_a_commit_fails_at_once(store: Store) -> None:

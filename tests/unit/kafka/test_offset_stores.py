@@ -16,8 +16,19 @@ from database_workers import check_once_each, write_with_workers
 from fake_career import A, B, FakeCareer, a_batch, a_handler
 from terms import open_term
 
-from leaderq.errors import AlreadyStored, ConfigurationError, ConnectionLost, Deposed, NoNode
-from leaderq.kafka.clients.consumer import ConsumerClient, KafkaAway
+from leaderq.errors import (
+    AlreadyStored,
+    BadVersion,
+    ConfigurationError,
+    ConnectionLost,
+    Deposed,
+    NodeExists,
+    NoNode,
+    NoPermission,
+    NotEmpty,
+    TooLarge,
+)
+from leaderq.kafka.clients.consumer import ConsumerClient, EffectRefused, KafkaAway
 from leaderq.kafka.handling.on_error import dead_letter, retry, skip
 from leaderq.kafka.record import Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
@@ -176,6 +187,54 @@ def test_a_write_whose_answer_was_lost_is_repeated_unless_it_has_happened(
     assert len(servers.writes) == (2 if has_happened else 3)
     kept = TopicOffsets.decoded(servers.znodes["/o/t"], "/o/t")
     assert (kept.offsets, kept.term) == ({"0": 6}, 3)
+
+
+REFUSED_BY_SERVER = [
+    NodeExists("there", path="/user", index=1),
+    NoNode("not there", path="/user", index=1),
+    BadVersion("another", path="/user", index=1),
+    NotEmpty("children", path="/user", index=1),
+    TooLarge("the multi", size=2_000_000, limit=1_000_000),
+]
+
+
+@pytest.mark.parametrize("error", REFUSED_BY_SERVER, ids=lambda one: type(one).__name__)
+def test_an_operation_of_the_users_that_is_refused_is_an_effect_refused(
+    store: Any, term: Any, servers: Servers, error: Exception
+) -> None:
+    servers.errors = [error]
+    store.add([USERS])
+    with pytest.raises(EffectRefused) as refused:
+        commit(store, term, 5)
+    assert refused.value.error is error
+    store.undo()
+    commit(store, term, 5)
+    assert [write[1:] for write in servers.writes] == [(USERS,), ()]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NodeExists("there", path="/o/t", index=0), NoPermission("no right", path="/user", index=1)],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_is_not_about_an_operation_of_the_users_is_raised_as_it_is(
+    store: Any, term: Any, servers: Servers, error: Exception
+) -> None:
+    servers.errors = [error]
+    store.add([USERS])
+    with pytest.raises(type(error)):
+        commit(store, term, 5)
+
+
+def test_offsets_whose_znode_was_deleted_are_written_again(
+    store: Any, term: Any, servers: Servers
+) -> None:
+    commit(store, term, 5)
+    servers.errors = [NoNode("gone", path="/o/t", index=0)]
+    store.add([USERS])
+    commit(store, term, 6)
+    assert [type(write[0]) for write in servers.writes] == [Create, SetData, Create]
+    assert [write[1:] for write in servers.writes] == [(), (USERS,), (USERS,)]
 
 
 # -- offsets in SQLite files: a zombie and its successor, and every way in which a connection may
