@@ -24,10 +24,9 @@ from leaderq.testing.simulation.kafka.cluster import BrokerCluster
 from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import SendQueue
-from leaderq.zookeeper import Create
 from simulation.control import NegativeControl, patched
-from simulation.draining import EFFECTS, Drain
-from simulation.scenarios import Scene, is_multi, nth, scene, writes
+from simulation.draining import Drain
+from simulation.scenarios import Scene, is_multi, nth, scene
 from simulation.test_election_promises import (
     test_once_a_write_was_fenced_every_later_one_is_refused as fenced_once,
 )
@@ -54,22 +53,6 @@ def test_work_stays_paused_when_an_old_proof_comes(s: Scene) -> None:
     s.run(0.01)
     assert a.process.clock_s() < term.deadline
     assert not a.events(WorkResumed)
-
-
-@scene(5)
-def test_what_a_career_adds_while_its_offsets_are_on_their_way_goes_with_the_next(s: Scene) -> None:
-    careers: list[Any] = []
-    with Drain(s, "zookeeper", rule=lambda career, _record: careers.append(career)) as drain:
-        (a,) = drain.workers("a")
-
-        def add() -> None:
-            operation = Create(f"{EFFECTS}/late")
-            a.process.spawn(lambda: careers[0].write_with_offsets(operation), "user")
-
-        is_commit = writes("/leaderq/c/offsets/orders")
-        s.at(a, lambda request: careers and is_commit(request), lambda: s.world.at(0.0, add))
-        drain.await_all()
-        assert f"{EFFECTS}/late" in s.cluster.znodes()
 
 
 @scene(5)
