@@ -17,7 +17,6 @@ from leaderq.election.tenure import Tenure
 from leaderq.errors import Deposed, LeaderqError
 from leaderq.events import WorkResumed
 from leaderq.kafka.consuming.commits import OffsetCommits
-from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.term import Reason
 from leaderq.testing.simulation.chronicle import LifeVerdict
 from leaderq.testing.simulation.kafka.cluster import BrokerCluster
@@ -127,11 +126,6 @@ def _not_wound_up(self: Tenure, reason: Reason) -> Deposed:
     return Deposed(term=self.term.number, reason=reason)
 
 
-def _drop_all(self: ZooKeeperOffsets, *given: Any, **more: Any) -> None:
-    _write(self, *given, **more)
-    self._waiting.clear()
-
-
 def _not_awaited(self: OffsetCommits, consumer: Any, offsets: Any, wait_s: float) -> None:
     self._store.commit_positions(consumer, self._term, offsets)
 
@@ -154,7 +148,7 @@ def _nobody_is_foreign() -> Iterator[None]:
         yield
 
 
-_proven, _write = Tenure._proven, ZooKeeperOffsets._write
+_proven = Tenure._proven
 _tenure = partial(patched, Tenure)
 
 SCENARIO_CONTROLS = (
@@ -165,11 +159,6 @@ SCENARIO_CONTROLS = (
         test_work_stays_paused_when_an_old_proof_comes,
     ),
     _of("a deposed term may write again", _tenure("_deposed", _not_wound_up), fenced_once),
-    _of(
-        "operations added during a commit are dropped",
-        patched(ZooKeeperOffsets, "_write", _drop_all),
-        test_what_a_career_adds_while_its_offsets_are_on_their_way_goes_with_the_next,
-    ),
     _of(
         "the first position is not waited for",
         patched(OffsetCommits, "commit_positions_now", _not_awaited),

@@ -5,8 +5,9 @@ the group member are those of the newest leader. What this process knows of a tr
 :class:`TransactionState`; :func:`after` is the whole table. On each failure:
 
 * **no answer** (``KafkaAway``): committing the same offsets again continues the transaction.
-* **refused** (``MembershipLost``, ``EffectRefused`` for a message that is not accepted): nothing was committed. The
-  transaction is aborted, and committing the same offsets again sends the same messages again.
+* **refused** (``MembershipLost``; ``EffectRefused``, for a message that is not accepted): nothing
+  was committed. The transaction is aborted, and committing the same offsets again sends the same
+  messages again.
 * **the outcome is not known** (``BatchLost``, a client that broke), **the broker gave it up** (open
   for too long), or **the consumer was made again** while a transaction is open: the producer is
   discarded. Fencing with a new one ends the transaction one way or the other; the offsets loaded
