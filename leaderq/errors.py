@@ -75,7 +75,11 @@ class AccessRefused(LeaderqError):
     """A server answered, and refused the credentials or the operation."""
 
 
-class UnitAbandoned(BaseException):
+class FromOutside(BaseException):
+    """Raised into a thread from outside: it says nothing about what the thread did."""
+
+
+class UnitAbandoned(FromOutside):
     """Raised in a unit whose term has ended; undo what the unit began, and let it pass."""
 
 

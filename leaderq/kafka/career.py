@@ -135,7 +135,7 @@ class KafkaLeaderCareer(LeaderCareer):
                     require_finished(returned, "handle_record")
             except PoisonRecord:
                 raise
-            except Exception as exc:
+            except BaseException as exc:
                 if not is_about_records(exc):
                     raise
                 raise PoisonRecord(record) from exc

@@ -263,11 +263,13 @@ class ProgressReports:
         """The work is held up, or (``None``) not any more."""
         self._said["held_up"] = why
 
-    def skipped(self, record: Record, error: Exception, attempts: int) -> None:
+    def skipped(self, record: Record, error: BaseException, attempts: int) -> None:
         self._said["skipped"] += 1
         self.events.publish(RecordSkipped(*self._place(record), error, attempts))
 
-    def dead_lettered(self, record: Record, error: Exception, attempts: int, topic: str) -> None:
+    def dead_lettered(
+        self, record: Record, error: BaseException, attempts: int, topic: str
+    ) -> None:
         self._said["buried"] += 1
         self.events.publish(RecordDeadLettered(*self._place(record), error, attempts, topic))
 

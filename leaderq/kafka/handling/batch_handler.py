@@ -301,7 +301,7 @@ class BatchWork:
         self._context.undo()
         again, self._uncommitted = [part.again() for part in self._uncommitted], []
         part, failure = failed[0]
-        decision = self._context.on_error.decision(part.failed_with(failure))
+        decision = self._context.on_error.decision(part.failed_with(failure), failure.error)
         if decision is Ending.RAISE and not failure.is_outage:
             self._warn_of_undecided([*failed[1:], *self._pending()])
             self._warn_of_raising(part, failure)
@@ -344,7 +344,9 @@ class BatchWork:
         if failure.is_outage:
             return self._hold_ups.decision(clock.now_s())
         on_error, record = self._context.on_error, part.records[0]
-        decision = on_error.decision(part.failed)
+        # At most once: nothing that is committed is tried again, unless ``retry`` says so.
+        dies_of = None if self._context.commits_first else failure.error
+        decision = on_error.decision(part.failed, dies_of)
         passes_over = isinstance(decision, Ending) and decision.passes_over
         if not (passes_over and len(part.records) == 1 and self._may_try_again()):
             return decision

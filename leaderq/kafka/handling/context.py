@@ -71,8 +71,8 @@ class HandlingContext:
     workers: int = 1
     marks: CrashMarks | None = None
     rate_limit: RateLimiter | None = None
-    on_skipped: Callable[[Record, Exception, int], object] = lambda *_: None
-    on_dead_lettered: Callable[[Record, Exception, int, str], object] = lambda *_: None
+    on_skipped: Callable[[Record, BaseException, int], object] = lambda *_: None
+    on_dead_lettered: Callable[[Record, BaseException, int, str], object] = lambda *_: None
     on_held_up: Callable[[str | None], object] = lambda *_: None
     figures: DrainFigures = field(default_factory=DrainFigures)
 
@@ -85,7 +85,7 @@ class HandlingContext:
         marks = self.marks
         return frozenset(where for where in partitions if marks and marks.is_careful(where))
 
-    def pass_over(self, term: Term, record: Record, error: Exception, attempts: int) -> None:
+    def pass_over(self, term: Term, record: Record, error: BaseException, attempts: int) -> None:
         """Skip or dead-letter a raw record, before its offset is committed: none must be lost."""
         term.check()
         if (topic := self.on_error.letters_topic(self.career)) is not None:

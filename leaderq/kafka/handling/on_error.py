@@ -3,7 +3,9 @@ default: the term fails, the record is handed out again in the next one), :func:
 :func:`skip` or :func:`dead_letter`; as written, and as decided upon. Pure values.
 
 ``deaths`` of the last two: a record over which the process has died so often is treated as one that
-cannot be handled; with ``"raise"`` it kills the next process too.
+cannot be handled; with ``"raise"`` it kills the next process too. What ``handle`` raises and is no
+``Exception`` (``SystemExit``, ``KeyboardInterrupt``, a panic of Rust) counts as a death, too, but
+ends nothing: the record is tried again at once.
 
 Errors about leadership, servers and settings say nothing about the record in hand, and pass through
 (:func:`is_about_records`). In an outage of what the record needs (:meth:`OnError.is_outage`) the
@@ -41,6 +43,7 @@ from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
     Deposed,
+    FromOutside,
     KafkaFenced,
     LeaderqError,
     ServersUnreachable,
@@ -104,7 +107,7 @@ def is_about_records(error: BaseException) -> bool:
 def not_about_records(error: BaseException) -> BaseException | None:
     """The error, or the first in a group, that says nothing about records; ``None``: all do."""
     for each in leaves(error):
-        if not isinstance(each, Exception) or isinstance(each, _ABOUT_SERVERS):
+        if isinstance(each, (FromOutside, *_ABOUT_SERVERS)):
             return each
     return None
 
@@ -177,7 +180,7 @@ class OnError:
         return self.topic or dead_letter_topic(career)
 
     def is_outage(self, error: BaseException) -> bool:
-        return all(map(self._is_outage, leaves(error)))
+        return isinstance(error, Exception) and all(map(self._is_outage, leaves(error)))
 
     def _is_outage(self, error: BaseException) -> bool:
         if self.ask_user is not None and (answer := _answer(self.ask_user, error)) is not None:
@@ -188,8 +191,15 @@ class OnError:
             return not isinstance(error, self.only)
         return outages.is_outage(error)
 
-    def decision(self, attempts: int) -> Decision:
-        if attempts > self.retries:
+    def decision(self, attempts: int, error: BaseException | None = None) -> Decision:
+        """What to do after so many failed attempts, the last with ``error``."""
+        if error is None or isinstance(error, Exception):
+            most = self.retries
+        elif self.deaths is None:
+            return Ending.RAISE
+        else:
+            most = self.deaths - 1
+        if attempts > most:
             return self.terminal
         return RetryAfter(self._backoff_s(self.backoff_s, attempts))
 
@@ -422,14 +432,14 @@ class HoldUps:
             return Ending.RAISE
         return HoldUp(self._policy.pause_s(self._times), since_s)
 
-    def are_too_many(self, record: Record, error: Exception) -> bool:
+    def are_too_many(self, record: Record, error: BaseException) -> bool:
         """Whether ``record`` would be one too many in a row to pass over for such an error."""
         most = self._policy.most_in_a_row
         if most is None or type(leaves(error)[0]) is not self._error:
             return False
         return len(self._keys | {_key(record)}) > most
 
-    def passed_over(self, record: Record, error: Exception) -> None:
+    def passed_over(self, record: Record, error: BaseException) -> None:
         kind = type(leaves(error)[0])
         if kind is not self._error:
             self._error, self._keys = kind, set()

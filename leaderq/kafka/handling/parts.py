@@ -41,7 +41,7 @@ class PartFailure:
     user's handle ran, so all before it is done; ``is_outage``: nothing counts against the records.
     """
 
-    error: Exception
+    error: BaseException
     index: int | None
     touched: bool
     is_outage: bool = False
@@ -194,11 +194,11 @@ def attempt(
     return PartFailure(_own_error(error), index, touched=True)
 
 
-def _caught(user_code: Callable[[], object]) -> Exception | None:
-    """The failure to judge, made of the error raised."""
+def _caught(user_code: Callable[[], object]) -> BaseException | None:
+    """The error raised, of any kind: one record may call for ``sys.exit`` whoever handles it."""
     try:
         user_code()
-    except Exception as exc:  # noqa: BLE001
+    except BaseException as exc:  # noqa: BLE001
         return exc
     return None
 
@@ -216,16 +216,16 @@ def _handle(handle: Handle, records: Sequence[Record], term: Term) -> None:
     require_finished(returned, "handle")
 
 
-def _own_error(error: Exception) -> Exception:
+def _own_error(error: BaseException) -> BaseException:
     """The user's own error, raised if it is not about the records: here, outside the ``except``
     that caught it, so that it comes out with no context added.
     """
-    own: BaseException = error
+    own = error
     if isinstance(error, PoisonRecord) and error.__cause__ is not None:
         own = error.__cause__
     if (other := not_about_records(own)) is not None:
         raise other
-    return own  # type: ignore[return-value]
+    return own
 
 
 class HandleCalls:

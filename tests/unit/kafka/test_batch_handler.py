@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -390,8 +391,6 @@ def test_already_stored_about_no_record_in_hand_is_judged_as_any_error() -> None
         Deposed(term=7, reason=Reason.LEASE),
         KafkaAway("away"),
         UnitAbandoned(),
-        KeyboardInterrupt(),
-        SystemExit(3),
     ],
 )
 def test_an_error_that_is_not_about_records_passes_whatever_the_policy(
@@ -411,6 +410,47 @@ def test_an_error_that_is_not_about_records_passes_whatever_the_policy(
     handler.close()
     assert raised.value is error
     assert career.committed == {}
+
+
+class Panic(BaseException):
+    """As libraries in Rust raise it."""
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), Panic("x")])
+@pytest.mark.parametrize("names", [True, False])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_record_that_asks_for_the_end_of_the_process_dies_so_often_and_is_passed_over(
+    error: BaseException, names: bool, workers: int
+) -> None:
+    attempts: list[int] = []
+
+    def fail(handed: Sequence[Record]) -> None:
+        for record in handed:
+            if (record.partition, record.offset) == (0, 1):
+                attempts.append(len(handed))
+                if names:
+                    raise PoisonRecord(record) from error
+                raise error
+
+    career = FakeCareer()
+    career.before_handle = fail
+    with closing(a_handler(career, dead_letter(deaths=2), workers=workers)) as handler:
+        assert handler.work(a_batch(A=[0, 1, 2], B=[5]), open_term(7))
+    assert career.committed == {A: 3, B: 6}
+    assert len(career.letters) == 1
+    assert len(attempts) == (2 if names else 4)
+
+
+def test_such_an_error_is_raised_where_none_is_passed_over_and_not_repeated_at_most_once() -> None:
+    for on_error in ("raise", retry(3, 0.0)):
+        career = FakeCareer()
+        career.before_handle = lambda _rows: sys.exit(3)
+        with pytest.raises(SystemExit):
+            a_handler(career, on_error).work(a_batch(A=[0]), open_term(7))
+        assert career.log == ["handle A0"]
+    career.log.clear()
+    assert a_handler(career, skip(), delivery="at_most_once").work(a_batch(A=[0]), open_term(7))
+    assert career.log == ["commit A=1", "handle A0"]
 
 
 # -- several partitions at once: the threads, and the handling on them

@@ -86,8 +86,9 @@ def test_errors_about_servers_are_not_blamed_on_records(error: Exception) -> Non
     assert not is_about_records(error)
     for blamed in (ValueError(), all_errors.NodeExists("x"), KafkaError("x"), ProcessDied(2)):
         assert is_about_records(blamed)
-    for not_an_error in (KeyboardInterrupt(), SystemExit(1), UnitAbandoned()):
-        assert not is_about_records(not_an_error)
+    for a_death in (KeyboardInterrupt(), SystemExit(1), GeneratorExit()):
+        assert is_about_records(a_death)
+    assert not is_about_records(UnitAbandoned())
 
 
 def test_errors_of_ours_hold_what_they_are_about() -> None:
