@@ -26,8 +26,11 @@ _ZOMBIES = {"zombies": 3, "faults": 1}
 
 
 def _under_way_is_done(self: OffsetCommits, *, may_wait: bool) -> Any:
-    commit, self._commit = self._commit, None
-    return None if commit is None else self._ends
+    batch = self._batch
+    if batch is None or batch.future is None:
+        return None
+    batch.future = None
+    return batch.offsets
 
 
 @contextmanager

@@ -7,7 +7,8 @@ former leader, the offsets are loaded, the first record is asked for. At most on
 On each failure:
 
 * **Kafka is unreachable**: the same step is tried again, with a back-off up to 1 s, for as long as
-  ``term.check()`` passes; after 30 s (10 s while joining) with a new consumer.
+  ``term.check()`` passes; after 30 s (10 s while joining) with a new consumer. The same where only
+  commits fail or hang for so long, though records are read.
 * **membership lost**: joined again, offsets loaded again. If nobody moved them the batch in hand is
   committed under the new membership; otherwise it is dropped, and reading follows the store.
 * **partitions are taken away**: a batch in hand with one of them is abandoned. If its commit was
@@ -207,6 +208,10 @@ class TermConsumer:
             self._term.check()
             self._step(self._consumer or self._made())
             self._outage.over(clock.now_s())
+            if self._store.in_group and self.commits.silent_s > REBUILD_AFTER_S:
+                what = "commits do not succeed, replacing the client after_s=%.0f"
+                log.warning(what, self.commits.silent_s)
+                self._discard()
         except KafkaFenced as exc:
             log.warning("Kafka refuses this leader error=%s", exc)
             if isinstance(self._term, OpenTerm):
