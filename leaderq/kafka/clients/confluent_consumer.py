@@ -383,6 +383,17 @@ class ConfluentConsumer(ConsumerBase):
     def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
         return self._known.offsets(self._confluent.admin.OffsetSpec.latest(), timeout_s)
 
+    def log_ends(self) -> dict[Partition, int]:
+        kind, found = self._confluent.TopicPartition, {}
+        for where in self._held:
+            try:
+                marks = self._consumer.get_watermark_offsets(kind(*where), cached=True)
+            except self._confluent.KafkaException:  # it has never read this partition
+                continue
+            if marks and marks[1] >= 0:
+                found[where] = int(marks[1])
+        return found
+
     def _answered(self, answer: list[Any], doing: str) -> dict[Partition, int]:
         for one in answer:
             if one.error is not None:

@@ -241,6 +241,11 @@ class ConsumerClient(Protocol):
     def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
         """The offset after the last *stable* record (the LSO) of each existing partition."""
 
+    def log_ends(self) -> dict[Partition, int]:
+        """The offset after the last record (the high watermark), as the last fetch has told; of
+        partitions held. Costs no request; absent where nothing was fetched yet.
+        """
+
     def close(self) -> None:
         """Free everything, without leaving the group (the next join would wait). Never raises."""
 

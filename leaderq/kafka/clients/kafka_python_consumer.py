@@ -323,6 +323,11 @@ class KafkaPythonConsumer(ConsumerBase):
     def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
         return self._ask(self._consumer.end_offsets, timeout_s)
 
+    def log_ends(self) -> dict[Partition, int]:
+        consumer = self._consumer
+        found = {Partition(*where): consumer.highwater(where) for where in consumer.assignment()}
+        return {where: end for where, end in found.items() if end is not None}
+
     def _ask(
         self, question: Callable[..., dict[TopicPartition, int]], timeout_s: float
     ) -> dict[Partition, int]:

@@ -512,7 +512,7 @@ class TermConsumer:
             self._settle_membership(consumer)
         self._reset(consumer, found.recreated)
         reports = self._plan.reports
-        known = self._positions.committed, found.ends, self._check.topic_ids
+        known = self._positions.committed, found.ends, found.blocked, self._check.topic_ids
         reports.tell(self._term, self._inspected, *known)
         if found.stalled and not self._stalled:
             where, at = found.stalled

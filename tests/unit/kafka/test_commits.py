@@ -317,6 +317,7 @@ class Client(SimpleNamespace):
         return {
             "topic_ids": dict,
             "end_offsets": lambda wait_s: {A: 6},
+            "log_ends": dict,
             "positions": lambda: {A: 6},
             "join": lambda allowed, wait_s: True,
         }.get(name, lambda *_: None)
