@@ -12,11 +12,12 @@ from terms import open_term as open_term
 
 from leaderq.kafka.clients.consumer import EffectRefused
 from leaderq.kafka.dead_letters.format import NewDeadLetter, read_dead_letter
-from leaderq.kafka.declaration import DeliveryPromise, delivery_of
+from leaderq.kafka.declaration import delivery_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.context import HandlingContext
 from leaderq.kafka.handling.on_error import PoisonRecord, policy
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
+from leaderq.kafka.stores.offset_store import DeliveryPromise
 from leaderq.term import OpenTerm
 
 A, B, C = Partition("t", 0), Partition("t", 1), Partition("t", 2)

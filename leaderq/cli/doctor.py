@@ -169,7 +169,7 @@ def check_kafka_career(
     """
     from leaderq.kafka.assembly import access_for
     from leaderq.kafka.clients.consumer import TopicPattern
-    from leaderq.kafka.declaration import StoreKind, check, dead_letters_of, declaration_of
+    from leaderq.kafka.declaration import check, dead_letters_of, declaration_of
     from leaderq.kafka.topics import describe_topics, existing_topics
 
     declared = declaration_of(career, name, settings)
@@ -180,12 +180,12 @@ def check_kafka_career(
         topics = topics.among(existing_topics(address, **access))
     views = describe_topics(address, [*topics, *([letters] if letters else [])], **access)
     reads = f"reads {', '.join(topics) or 'no topic yet'} as group {declared.group!r}"
-    yield Finding("career", _OK, f"{name} {reads}, offsets in {declared.offsets.value!r}")
+    yield Finding("career", _OK, f"{name} {reads}, offsets in {declared.offsets.word!r}")
     for topic in topics:
         yield judge_topic(topic, views[topic])
     if letters:
         yield judge_dead_letters(letters, views[letters])
-    if topics and declared.offsets is StoreKind.KAFKA and views[topics[0]].partitions:
+    if topics and declared.offsets.in_group and views[topics[0]].partitions:
         yield _group(address, declared.group, topics[0], access)
 
 

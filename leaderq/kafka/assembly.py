@@ -25,7 +25,7 @@ from leaderq.kafka.consuming.read_ahead import BatchLimits
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan
 from leaderq.kafka.dead_letters.topic import LETTER_ROOM_BYTES, MAX_LETTER_BYTES, DeadLetterSender
-from leaderq.kafka.declaration import Declaration, StoreKind, dead_letters_of
+from leaderq.kafka.declaration import Declaration, dead_letters_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.context import DrainFigures, HandlingContext
 from leaderq.kafka.handling.crash_marks import CrashMarks
@@ -33,14 +33,8 @@ from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.handling.parts import HandleCalls
 from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.record import Record, deserialized
-from leaderq.kafka.stores.offset_store import (
-    ExternalOffsets,
-    KafkaOffsets,
-    LoadOffsets,
-    OffsetStore,
-)
-from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
-from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
+from leaderq.kafka.stores import opened
+from leaderq.kafka.stores.offset_store import LoadOffsets, OffsetStore, StoreContext
 from leaderq.kafka.topics import (
     Access,
     ensure_topic,
@@ -81,6 +75,20 @@ class Environment:
         return access_for(self.declared, self.settings)
 
     @property
+    def store_context(self) -> StoreContext:
+        declared = self.declared
+        return StoreContext(
+            career=declared.name,
+            root=self.settings.root,
+            where=declared.where,
+            folder=self.layout.offsets,
+            session=self.session,
+            load_offsets=self.load_offsets,
+            make_producer=partial(_producer, self),
+            max_message_bytes=declared.max_message_bytes,
+        )
+
+    @property
     def connection(self) -> dict[str, Any]:
         return {
             "address": self.settings.kafka,
@@ -103,8 +111,7 @@ class Assembly:
     calls: HandleCalls
 
     def begin(self, term: Term, wait_s: float) -> None:
-        if isinstance(self.store, ExternalOffsets):
-            self.store.begin(term)
+        self.store.begin(term)
         self.consumer.begin(term, wait_s)
 
     def close(self) -> None:
@@ -125,7 +132,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     consumer_class = _consumer_class(declared.client)
     if former is not None:
         former.close()
-    store = _store(environment)
+    store = opened(declared.offsets, environment.store_context)
     topic = dead_letters_of(declared.on_error, declared.name)
     topic_bytes = None if topic is None else _require_topic(environment, topic)
     session, who = environment.session, (declared.name, environment.candidate, declared.group)
@@ -148,9 +155,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     letter_bytes = max(MAX_LETTER_BYTES, declared.max_message_bytes)
     dead_letters = DeadLetterSender(
         ProducerSettings(max_message_bytes=letter_bytes, **environment.connection),
-        partial(store.produce, max_bytes=letter_bytes)
-        if isinstance(store, TransactionOffsets)
-        else None,
+        partial(store.produce, max_bytes=letter_bytes) if store.sends_messages else None,
         make_topic=lambda: topic and _require_topic(environment, topic),
         topic_bytes=topic_bytes,
     )
@@ -282,18 +287,6 @@ def consumer_settings(environment: Environment, in_group: bool) -> ConsumerSetti
         membership=in_group,
         **environment.connection,
     )
-
-
-def _store(environment: Environment) -> OffsetStore:
-    declared = environment.declared
-    if declared.offsets is StoreKind.ZOOKEEPER:
-        return ZooKeeperOffsets(environment.session, environment.layout.offsets)
-    if declared.offsets is StoreKind.EXTERNAL:
-        return ExternalOffsets(environment.load_offsets, declared.where)
-    if declared.offsets is StoreKind.TRANSACTION:
-        limit = declared.max_message_bytes
-        return TransactionOffsets(partial(_producer, environment), max_message_bytes=limit)
-    return KafkaOffsets()
 
 
 def transactional_id(career: str, group: str, root: str) -> str:

@@ -18,9 +18,9 @@ from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message
 from leaderq.kafka.declaration import Declaration, check, declaration_of
 from leaderq.kafka.handling.on_error import ErrorOption, PoisonRecord, is_about_records
 from leaderq.kafka.record import Deserializer, Record
+from leaderq.kafka.stores import chosen
 from leaderq.kafka.stores.handle_call import require_handle_call
-from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
-from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
+from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Operation
 
@@ -41,7 +41,8 @@ class KafkaLeaderCareer(LeaderCareer):
         ``offsets``: where progress is kept, which also decides what is fenced: ``"kafka"`` (the
         group's committed offsets), ``"zookeeper"`` (with the znodes that :meth:`handle` writes),
         ``"transaction"`` (with the records it produces), ``"external"`` (in the user's own
-        database). ``delivery``: ``"at_most_once"``, ``"at_least_once"`` or ``"exactly_once"``;
+        database), or an :class:`~leaderq.kafka.OffsetStore` of your own. ``delivery``:
+        ``"at_most_once"``, ``"at_least_once"`` or ``"exactly_once"``;
         default: the most that the store can do. See :mod:`leaderq.kafka.declaration` for the order
         of work and committing, and what each costs. ``auto_offset_reset``: where a group that never
         committed begins: ``"earliest"``, ``"latest"`` or ``"none"`` (an error). If it is set,
@@ -94,7 +95,9 @@ class KafkaLeaderCareer(LeaderCareer):
 
     topics: ClassVar[str | Sequence[str] | re.Pattern[str]] = ()
     group: ClassVar[str | None] = None
-    offsets: ClassVar[Literal["kafka", "zookeeper", "transaction", "external"]] = "kafka"
+    offsets: ClassVar[Literal["kafka", "zookeeper", "transaction", "external"] | OffsetStore] = (
+        "kafka"
+    )
     delivery: ClassVar[Literal["at_most_once", "at_least_once", "exactly_once"] | None] = None
     auto_offset_reset: ClassVar[Literal["earliest", "latest", "none"] | None] = None
     max_message_bytes: ClassVar[int] = MAX_MESSAGE_BYTES
@@ -174,11 +177,6 @@ class KafkaLeaderCareer(LeaderCareer):
         :class:`~leaderq.errors.ConfigurationError`, because no batch is in hand.
         """
         store = (self._assembly or self._running()).store
-        if not isinstance(store, TransactionOffsets):
-            raise ConfigurationError(
-                f"produce() belongs to offsets='transaction'; {type(self).__qualname__} has"
-                f" {self.offsets!r}"
-            )
         require_handle_call("produce()")
         store.produce(Message(topic, value, key, headers, partition, timestamp_ms))
 
@@ -186,18 +184,14 @@ class KafkaLeaderCareer(LeaderCareer):
         """With ``offsets="zookeeper"``: carry these out in the multi that commits the batch.
         Accepted where :meth:`produce` is.
         """
-        store, where = self._running().store, type(self).__qualname__
-        if not isinstance(store, ZooKeeperOffsets):
-            raise ConfigurationError(
-                f"write_with_offsets() belongs to offsets='zookeeper'; {where} has {self.offsets!r}"
-            )
         if self._running().declared.commits_first:
+            where = type(self).__qualname__
             raise ConfigurationError(
                 f"write_with_offsets() in {where} has delivery='at_most_once', where offsets are"
                 " committed before handle is called; use term.write(...), or leave delivery out"
             )
         require_handle_call("write_with_offsets()")
-        store.add(operations)
+        self._running().store.add(operations)
 
     def healthy(self) -> bool:
         """Return whether to go on leading: not while a call of handle is over its budget."""
@@ -300,8 +294,8 @@ class KafkaLeaderCareer(LeaderCareer):
                 f"{where} has neither handle(records, term) nor handle_record(record, term); write"
                 " one of them"
             )
-        if cls.offsets == "external" and cls.load_offsets is base.load_offsets:
-            yield (
-                f"{where} has offsets='external' and no load_offsets(term); write it"
-                " (leaderq.kafka.DatabaseOffsets can help)"
-            )
+        store = chosen(cls.offsets)
+        needs = {} if store is None else store.needs
+        for name, advice in needs.items():
+            if store is not None and getattr(cls, name) is getattr(base, name):
+                yield f"{where} has offsets={store.word!r} and no {name}(term); write it ({advice})"

@@ -201,6 +201,9 @@ class ConfluentProducer(_Connection, TransactionEnding):
 
     def _flush(self, deadline: float) -> None:
         left = self._call("producing", self._producer.flush, _left_s(deadline))
+        # What is purged was behind a message that failed, and may be told before it.
+        while self._failed and left and all(map(_is_purged, self._failed)) and _left_s(deadline):
+            left = self._call("producing", self._producer.flush, _left_s(deadline))
         if left and not self._failed:
             if self._errors.refusal is not None:
                 raise self._translated(self._errors.refusal, "producing")
@@ -208,7 +211,7 @@ class ConfluentProducer(_Connection, TransactionEnding):
                 f"Kafka {self._settings.address!r} has not acknowledged all messages yet"
             )
         if self._failed:
-            topic, failure = self._failed[0]
+            topic, failure = min(self._failed, key=_is_purged)
             error = given_up(self._told(failure, f"producing to {topic!r}"))
             raise error from self._confluent.KafkaException(failure)
 
@@ -275,6 +278,10 @@ class ConfluentProducer(_Connection, TransactionEnding):
         return given_up(found) if exc.args[0].txn_requires_abort() else found
 
 
+def _is_purged(failed: tuple[str, Any]) -> bool:
+    return failed[1].name() in _PURGED
+
+
 def _left_s(deadline: float) -> float:
     return max(0.0, deadline - clock.now_s())
 
@@ -283,6 +290,7 @@ _FLUSH_S = 0.005
 _POLL_S = 0.1
 _COUNT_KEPT_S = 300.0
 _METADATA_S = 2.0
+_PURGED = {"_PURGE_QUEUE", "_PURGE_INFLIGHT"}
 _INVALID = {"INVALID_RECORD", "INVALID_MSG", "INVALID_TIMESTAMP", "_INVALID_DIFFERENT_RECORD"}
 
 

@@ -6,9 +6,9 @@ former leader, the offsets are loaded, the first record is asked for. At most on
 
 On each failure:
 
-* **Kafka is unreachable**: the same step is tried again, with a back-off up to 1 s, for as long as
-  ``term.check()`` passes; after 30 s (10 s while joining) with a new consumer. The same where only
-  commits fail or hang for so long, though records are read.
+* **Kafka or the offset store is unreachable**: the same step is tried again, with a back-off up to
+  1 s, for as long as ``term.check()`` passes; after 30 s (10 s while joining) with a new consumer.
+  The same where only commits fail or hang for so long, though records are read.
 * **membership lost**: joined again, offsets loaded again. If nobody moved them the batch in hand is
   committed under the new membership; otherwise it is dropped, and reading follows the store.
 * **partitions are taken away**: a batch in hand with one of them is abandoned. If its commit was
@@ -49,7 +49,7 @@ from leaderq.kafka.consuming.positions import Positions, forgotten, may_reset, r
 from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.record import Batch, Partition, Record
-from leaderq.kafka.stores.offset_store import ExternalOffsets, OffsetStore
+from leaderq.kafka.stores.offset_store import OffsetStore, StoreAway
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads.retry import Backoff, Retry
 
@@ -339,15 +339,14 @@ class TermConsumer:
     def _check_forgotten(self, reached: Offsets) -> None:
         """Where offsets are gone, nothing is handled again unless the user said so."""
         self._reached = {}  # logged once in a term
-        if not reached or isinstance(self._store, ExternalOffsets):
+        if not reached or self._store.remedy is None:
             return
         where = ", ".join(f"{each}@{reached[each]}" for each in sorted(reached)[:_NAMED])
         if not may_reset(self._plan.start):
             raise OffsetOutOfRange(
                 f"no offset is stored any more for {len(reached)} partitions that this career has"
-                f" read ({where}). Nothing is repeated or skipped silently: set the group's offsets"
-                " (kafka-consumer-groups --reset-offsets), or set auto_offset_reset to 'earliest'"
-                " or 'latest' if reading shall go on there"
+                f" read ({where}). Nothing is repeated or skipped silently: {self._store.remedy},"
+                " or set auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
             )
         what = "stored offsets are gone, reading resumes begin=%s reached=%s"
         log.warning(what, self._plan.start, where)
@@ -557,8 +556,11 @@ class Outage:
             self._since_s = self._client_since_s = now_s
         if not self._told and now_s - self._since_s > TELL_AFTER_S:
             self._told = True
-            is_kept_out = isinstance(why, NotLetIn)
-            what = "group has not admitted this leader" if is_kept_out else "Kafka is unreachable"
+            what = "Kafka is unreachable"
+            if isinstance(why, StoreAway):
+                what = "offset store is unreachable"
+            elif isinstance(why, NotLetIn):
+                what = "group has not admitted this leader"
             log.warning("%s, the term continues and retries error=%s", what, why)
         self.not_before_s = now_s + self._backoff.next_s()
         patience_s = REBUILD_JOINING_AFTER_S if joining else REBUILD_AFTER_S
@@ -569,6 +571,6 @@ class Outage:
 
     def over(self, now_s: float) -> None:
         if self._told and self._since_s is not None:
-            log.info("Kafka answers again unreachable_s=%.1f", now_s - self._since_s)
+            log.info("the outage is over unreachable_s=%.1f", now_s - self._since_s)
         self._since_s, self._told = None, False
         self._backoff.reset()

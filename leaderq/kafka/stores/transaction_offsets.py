@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import (
@@ -27,7 +28,8 @@ from leaderq.kafka.clients.producer import (
     checked,
 )
 from leaderq.kafka.record import Partition
-from leaderq.kafka.stores.offset_store import OffsetStore
+from leaderq.kafka.stores.kafka_offsets import GROUP_REMEDY
+from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore, StoreContext
 from leaderq.kafka.stores.transaction import (
     Transaction,
     TransactionEvent,
@@ -49,9 +51,26 @@ class TransactionOffsets(OffsetStore):
     read last, when nobody else can move them.
     """
 
+    word = "transaction"
+    promises = DeliveryPromise.EXACTLY_ONCE, DeliveryPromise.AT_LEAST_ONCE
+    refusals = MappingProxyType(
+        {
+            DeliveryPromise.AT_MOST_ONCE: (
+                "offsets='transaction' stores offsets and results together, never offsets first;"
+                " use offsets='kafka', or leave delivery out"
+            )
+        }
+    )
+    remedy = GROUP_REMEDY
     in_group = True
     undoes = True
     is_silent = True
+    sends_messages = True
+
+    @classmethod
+    def made(cls, context: StoreContext) -> TransactionOffsets:
+        assert context.make_producer is not None
+        return cls(context.make_producer, max_message_bytes=context.max_message_bytes)
 
     def __init__(
         self,
@@ -66,7 +85,7 @@ class TransactionOffsets(OffsetStore):
         self._transacting: TransactionThread | None = None
         self._fencing: CommitFuture | None = None
         self._joined: ConsumerClient | None = None
-        self._is_taking = False
+        self._term: Term | None = None
 
     # ---- for the user's code, on any thread ------------------------------------------------------
 
@@ -75,16 +94,20 @@ class TransactionOffsets(OffsetStore):
 
         Takes no lock, so it may be interrupted anywhere. Messages of one thread keep their order.
         """
-        if not self._is_taking:
-            what = "a message can be produced only within a term, while records are handled"
-            raise KafkaError(what)
         self._messages.append(checked(message, max_bytes or self._max_message_bytes))
+
+    def take_effects(self) -> list[Message]:
+        taken, self._messages = self._messages, []
+        return taken
 
     # ---- for the consumer thread -----------------------------------------------------------------
 
     def fence(
         self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
     ) -> bool:
+        if term is not self._term:
+            self._term = term
+            self.undo()  # whatever a former term left
         if self._transacting is None:
             self._transacting = TransactionThread(self._make)
         self._fencing = self._fencing or self._transacting.fencing(allowed)
@@ -101,7 +124,6 @@ class TransactionOffsets(OffsetStore):
             is_member = consumer.join(allowed, timeout_s)
         if is_member:
             self._joined, self._fencing = consumer, None
-            self._is_taking = True
         return is_member
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
@@ -116,8 +138,7 @@ class TransactionOffsets(OffsetStore):
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         uncommitted = self._uncommitted
         if uncommitted is None:
-            messages, self._messages = self._messages, []
-            uncommitted = self._uncommitted = Transaction(messages, dict(offsets))
+            uncommitted = self._uncommitted = Transaction(self.take_effects(), dict(offsets))
         elif uncommitted.offsets != offsets:
             raise KafkaError(
                 f"offsets {uncommitted.offsets} are not committed yet, and {offsets} are to be;"
@@ -151,7 +172,6 @@ class TransactionOffsets(OffsetStore):
         self._uncommitted = None
 
     def close(self) -> None:
-        self._is_taking = False
         self._joined = self._fencing = None
         self.undo()
         transacting, self._transacting = self._transacting, None

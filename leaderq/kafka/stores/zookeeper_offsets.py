@@ -36,12 +36,11 @@ from leaderq.kafka.clients.consumer import (
     CommitFuture,
     ConsumerClient,
     EffectRefused,
-    KafkaAway,
     Offsets,
     SerialExecutor,
 )
 from leaderq.kafka.record import Offset, Partition, epoch_of
-from leaderq.kafka.stores.offset_store import OffsetStore
+from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore, StoreAway, StoreContext
 from leaderq.term import Term
 from leaderq.threads import primitives
 from leaderq.zookeeper import Create, Operation, Session, SetData
@@ -86,9 +85,21 @@ class ZooKeeperOffsets(OffsetStore):
     happen together, once, and only by the newest leader: the term fences all others.
     """
 
-    in_group = False
+    word = "zookeeper"
+    promises = (
+        DeliveryPromise.EXACTLY_ONCE,
+        DeliveryPromise.AT_LEAST_ONCE,
+        DeliveryPromise.AT_MOST_ONCE,
+    )
+    remedy = (
+        "put back the znodes that hold the offsets, below 'offsets' of the career, from a backup"
+    )
     undoes = True
-    is_silent = False
+
+    @classmethod
+    def made(cls, context: StoreContext) -> ZooKeeperOffsets:
+        assert context.session is not None
+        return cls(context.session, context.folder)
 
     def __init__(self, session: Session, path: str) -> None:
         self._session = session
@@ -104,16 +115,20 @@ class ZooKeeperOffsets(OffsetStore):
         with self._lock:
             self._waiting.extend(operations)
 
-    def undo(self) -> None:
+    def take_effects(self) -> list[Operation]:
         with self._lock:
-            self._waiting.clear()
+            taken, self._waiting = self._waiting, []
+        return taken
+
+    def undo(self) -> None:
+        self.take_effects()
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         topics = sorted({partition.topic for partition in consumer.existing()})
         try:
             found = {topic: self._read(topic) for topic in topics}
         except ConnectionLost as exc:
-            raise KafkaAway(f"the offsets cannot be read: {exc}") from exc
+            raise StoreAway(f"the offsets cannot be read from ZooKeeper: {exc}") from exc
         self._known = {topic: kept for topic, kept in found.items() if kept is not None}
         return {
             Partition(topic, int(number)): offset

@@ -32,7 +32,7 @@ from leaderq.kafka.clients.consumer import ConsumerClient, EffectRefused, KafkaA
 from leaderq.kafka.handling.on_error import dead_letter, retry, skip
 from leaderq.kafka.record import Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
-from leaderq.kafka.stores.offset_store import ExternalOffsets, checked_offsets
+from leaderq.kafka.stores.external_offsets import ExternalOffsets, checked_offsets
 from leaderq.kafka.stores.zookeeper_offsets import TopicOffsets, ZooKeeperOffsets
 from leaderq.term import OpenTerm, Reason
 from leaderq.zookeeper import Create, SetData
