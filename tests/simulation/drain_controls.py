@@ -12,7 +12,7 @@ from leaderq.election.tenure import Tenure
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.term_consumer import TermConsumer
 from leaderq.kafka.stores import database_offsets, transaction
-from leaderq.kafka.stores.offset_store import KafkaOffsets
+from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
 from leaderq.kafka.stores.transaction import TransactionEvent
 from leaderq.kafka.stores.transaction import TransactionState as State
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets

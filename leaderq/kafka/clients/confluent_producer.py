@@ -191,9 +191,11 @@ class ConfluentProducer(_Connection, TransactionEnding):
                     ) from exc
                 self._call("producing", self._producer.poll, 0.05)
             except self._confluent.KafkaException as exc:
-                raise self._translated(
-                    self._fatal() or exc, f"producing to {message.topic!r}"
-                ) from exc
+                self._call("producing", self._producer.poll, 0)
+                if self._failed:  # what it says is only that an earlier message has failed
+                    raise self._failure() from exc
+                fatal = self._fatal() or exc
+                raise self._translated(fatal, f"producing to {message.topic!r}") from exc
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -211,9 +213,13 @@ class ConfluentProducer(_Connection, TransactionEnding):
                 f"Kafka {self._settings.address!r} has not acknowledged all messages yet"
             )
         if self._failed:
-            topic, failure = min(self._failed, key=_is_purged)
-            error = given_up(self._told(failure, f"producing to {topic!r}"))
-            raise error from self._confluent.KafkaException(failure)
+            raise self._failure()
+
+    def _failure(self) -> LeaderqError:
+        topic, failure = min(self._failed, key=_is_purged)
+        error = given_up(self._told(failure, f"producing to {topic!r}"))
+        error.__cause__ = self._confluent.KafkaException(failure)
+        return error
 
     def _send_offsets(
         self, offsets: Offsets, group: Any, _notes: Mapping[Partition, str], deadline: float

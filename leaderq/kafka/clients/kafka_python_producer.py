@@ -142,16 +142,17 @@ class _Connection:
 
     def _told(self, error: BaseException, doing: str) -> LeaderqError:
         """Our error for a message that failed."""
-        if isinstance(error, native.KafkaError) and not isinstance(error, _INVALID):
+        if isinstance(error, native.KafkaError):
             return self._translated(error, doing)
-        kind = MessageInvalid if isinstance(error, _INVALID) else KafkaError
-        return kind(f"{doing} at Kafka {self._settings.address!r}: {error}")
+        return KafkaError(f"{doing} at Kafka {self._settings.address!r}: {error}")
 
     def _translated(self, exc: native.KafkaError, doing: str) -> LeaderqError:
         """Our error; the client's state may be the result of an earlier error, told instead."""
         cause = None if self._client is None else private_api.transaction_error(self._client)
         if not isinstance(cause, native.KafkaError) or type(exc) is not native.KafkaError:
             cause = exc
+        if isinstance(cause, _INVALID):
+            return MessageInvalid(f"{doing} at Kafka {self._settings.address!r}: {cause}")
         found = translated(cause, doing, self._settings.address)
         return self._settings.explained(found, self._began_s)
 

@@ -18,7 +18,7 @@ from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.report import DrainReport
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan, JoinGate, TermConsumer
 from leaderq.kafka.record import Partition, Record
-from leaderq.kafka.stores.offset_store import KafkaOffsets
+from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
 
 A = Partition("t", 0)
 CONSUMER, TERM = object(), object()
