@@ -15,6 +15,7 @@ from leaderq.kafka.dead_letters.format import NewDeadLetter, read_dead_letter
 from leaderq.kafka.declaration import delivery_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.context import HandlingContext
+from leaderq.kafka.handling.key_order import handler_for
 from leaderq.kafka.handling.on_error import PoisonRecord, policy
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
 from leaderq.kafka.stores.offset_store import DeliveryPromise
@@ -176,7 +177,7 @@ def a_handler(
     career: FakeCareer, on_error: object = "raise", *, delivery: str = "at_least_once", **more: Any
 ) -> BatchHandler:
     store = "zookeeper" if career.undoes else "kafka"
-    return BatchHandler(
+    return handler_for(
         HandlingContext(
             career="billing",
             handle=career.handle,

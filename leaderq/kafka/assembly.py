@@ -27,8 +27,9 @@ from leaderq.kafka.consuming.term_consumer import ConsumingPlan
 from leaderq.kafka.dead_letters.topic import LETTER_ROOM_BYTES, MAX_LETTER_BYTES, DeadLetterSender
 from leaderq.kafka.declaration import Declaration, dead_letters_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
-from leaderq.kafka.handling.context import DrainFigures, HandlingContext
+from leaderq.kafka.handling.context import DrainFigures, HandlingContext, RecordOrder
 from leaderq.kafka.handling.crash_marks import CrashMarks
+from leaderq.kafka.handling.key_order import handler_for
 from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.handling.parts import HandleCalls
 from leaderq.kafka.handling.rate_limit import RateLimiter
@@ -137,7 +138,8 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     topic_bytes = None if topic is None else _require_topic(environment, topic)
     session, who = environment.session, (declared.name, environment.candidate, declared.group)
     reports = ProgressReports(session, environment.events, layout.progress, *who, topic)
-    limits = declared.max_records, declared.max_bytes, declared.max_wait_s, declared.workers
+    sharers = 1 if declared.order is RecordOrder.KEY else declared.workers
+    limits = declared.max_records, declared.max_bytes, declared.max_wait_s, sharers
     consumer = ConsumerThread(
         ConsumingPlan(
             address=settings.kafka,
@@ -176,7 +178,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
         on_held_up=reports.held_up,
         figures=figures,
     )
-    return Assembly(declared, store, consumer, BatchHandler(context), dead_letters, calls)
+    return Assembly(declared, store, consumer, handler_for(context), dead_letters, calls)
 
 
 def handling_context(
@@ -197,6 +199,7 @@ def handling_context(
         commits_first=declared.commits_first,
         batches=declared.batches,
         workers=declared.workers,
+        by_key=declared.order is RecordOrder.KEY,
         on_error=policy(declared.on_error, declared.where),
         rate_limit=None if limits == (None, None, None) else RateLimiter(*limits),
         **parts,

@@ -65,10 +65,13 @@ class KafkaLeaderCareer(LeaderCareer):
         are slower. ``batches``: ``"merged"`` (one call for a batch) or ``"partition"`` (one call
         for the records of each partition). ``workers``: how many partitions to handle in parallel,
         each in order; then :meth:`handle` is called on several threads, and a batch has equal
-        shares of all partitions with records. ``key_deserializer``, ``value_deserializer``: make of
-        ``bytes`` what :meth:`handle` sees; default: bytes. ``max_records_per_s``,
-        ``max_bytes_per_s``: limits; ``key_interval_s``: the shortest time between two records of
-        one key.
+        shares of all partitions with records. ``order``: ``"partition"``, or ``"key"`` (with
+        ``offsets = "kafka"``): then ``workers`` is how many *keys* to handle in parallel, the
+        records of each in order, and each call has one record; one that fails stops its own key
+        only, and repeats no other. A crash repeats at most one batch. ``key_deserializer``,
+        ``value_deserializer``: make of ``bytes`` what :meth:`handle` sees; default: bytes.
+        ``max_records_per_s``, ``max_bytes_per_s``: limits; ``key_interval_s``: the shortest time
+        between two records of one key.
 
     What if it fails:
         ``on_error``: ``"raise"`` (default: the term fails, the offset stays), ``skip()``,
@@ -109,6 +112,7 @@ class KafkaLeaderCareer(LeaderCareer):
     max_wait_s: ClassVar[float] = 0.0
     batches: ClassVar[Literal["merged", "partition"]] = "merged"
     workers: ClassVar[int] = 1
+    order: ClassVar[Literal["partition", "key"]] = "partition"
     key_deserializer: ClassVar[Deserializer | None] = None
     value_deserializer: ClassVar[Deserializer | None] = None
     max_records_per_s: ClassVar[float | None] = None

@@ -33,7 +33,7 @@ from leaderq.config.settings import TABLE, Section
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
 from leaderq.kafka.clients.consumer import TopicPattern
-from leaderq.kafka.handling.context import BatchShape
+from leaderq.kafka.handling.context import BatchShape, RecordOrder
 from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.record import Deserializer
 from leaderq.kafka.stores import STORES, StoreChoice, chosen
@@ -64,6 +64,7 @@ class Declaration:
     max_wait_s: float
     batches: BatchShape
     workers: int
+    order: RecordOrder
     key_deserializer: Deserializer | None
     value_deserializer: Deserializer | None
     max_records_per_s: float | None
@@ -82,6 +83,7 @@ _CHOICES: Mapping[str, type[Enum]] = {
     "delivery": DeliveryPromise,
     "client": ClientLibrary,
     "batches": BatchShape,
+    "order": RecordOrder,
 }
 
 
@@ -175,6 +177,16 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
             yield f"{row.name}={value!r} of {where} {problem}{remedy}"
     if not isinstance(batches := cast("object", declared.batches), BatchShape):
         yield _unknown("batches", batches, where, BatchShape)
+    if not isinstance(order := cast("object", declared.order), RecordOrder):
+        yield _unknown("order", order, where, RecordOrder)
+    elif order is RecordOrder.KEY and (
+        declared.offsets is not StoreKind.KAFKA or declared.delivery is DeliveryPromise.AT_MOST_ONCE
+    ):
+        yield (
+            f"order='key' of {where} contradicts its offsets or delivery: records behind one that"
+            " is not done take effect before it, so no store can keep offsets and results together;"
+            " use offsets='kafka' without delivery, or leave order out"
+        )
     workers: Any = declared.workers
     if declared.atomic and isinstance(workers, int) and workers > 1:
         yield (

@@ -11,6 +11,9 @@ from unittest import mock
 from leaderq.election.tenure import Tenure
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.term_consumer import TermConsumer
+from leaderq.kafka.handling import key_order
+from leaderq.kafka.handling.key_order import DonePrefix, KeyChain
+from leaderq.kafka.record import Partition
 from leaderq.kafka.stores import database_offsets, transaction
 from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
 from leaderq.kafka.stores.transaction import TransactionEvent
@@ -22,6 +25,7 @@ from simulation.drain import STORES, DrainLife, drain
 
 _of = partial(NegativeControl, lead=drain, make=DrainLife)
 _KAFKA, _ZOOKEEPER, _TRANSACTION, _EXTERNAL = ({"store": store, "faults": 8} for store in STORES)
+_BY_KEY = {**_KAFKA, "by_key": True}
 _ZOMBIES = {"zombies": 3, "faults": 1}
 
 
@@ -55,6 +59,20 @@ def _not_committed() -> Iterator[None]:
 
     with mock.patch.object(KafkaOffsets, "commit", commit):
         yield
+
+
+def _as_far_as_anything_is_done(self: DonePrefix) -> dict[Partition, int]:
+    return {where: max(done) + 1 for where, done in self._done.items() if done}
+
+
+def _shuffled(records: Any) -> Any:
+    return [_alone(record) for record in records]
+
+
+def _alone(record: Any) -> KeyChain:
+    chain = KeyChain()
+    chain.records.append(record)
+    return chain
 
 
 def _not_placed(self: TermConsumer, consumer: Any) -> None:
@@ -95,6 +113,13 @@ _LINES_OF_DATABASES = together(
 )
 
 DRAIN_CONTROLS = (
+    _of(
+        "a key that is done commits the others",
+        patched(DonePrefix, "ends", _as_far_as_anything_is_done),
+        0,
+        life=_BY_KEY,
+    ),
+    _of("keys are not kept in order", patched(key_order, "chains_of", _shuffled), 0, life=_BY_KEY),
     _of("offsets are committed one too far", _one_too_far, 0, life=_KAFKA),
     _of("every third commit stores nothing", _not_committed, 0, life=_KAFKA),
     _of(

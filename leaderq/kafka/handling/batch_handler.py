@@ -85,11 +85,12 @@ class BatchHandler:
     before it were. *Not guaranteed:* that ``handle`` is called once for each.
     """
 
-    def __init__(self, context: HandlingContext) -> None:
+    def __init__(self, context: HandlingContext, work: type[BatchWork] | None = None) -> None:
         # Without a limit of deaths, or where nothing is repeated, marks are of no use.
         if context.on_error.deaths is None or context.commits_first:
             context = replace(context, marks=None)
         self.context = context
+        self._work = work or BatchWork
         self.hold_ups = HoldUps(context.on_error)
         self.resting = RestingParts()
         self.workers: PartitionWorkers | None = None
@@ -103,7 +104,7 @@ class BatchHandler:
         Raises the user's error where the policy says so, and errors not about records.
         """
         self.resting.begin(term.id)
-        return BatchWork(self, batch, term).run()
+        return self._work(self, batch, term).run()
 
     def close(self) -> None:
         if self.workers is not None:
@@ -359,18 +360,24 @@ class BatchWork:
         return self._hold_ups.decision(clock.now_s())
 
     def _hold_up(self, part: BatchPart, failure: PartFailure, decision: HoldUp) -> None:
-        times = {"held_up_s": f"{decision.since_s:.1f}", "again_in_s": f"{decision.after_s:.1f}"}
-        what = "records held up, none is passed over"
-        self._context.warn(what, part.records, failure.error, times)
-        self._context.on_held_up(f"{span(part.records)}: {told(failure.error)}")
+        self._tell_hold_up(part, failure, decision)
         part.failure = None
         self._line.appendleft(part)
         if not self._term.wait(decision.after_s) and self._context.commits_first:
             raise failure.error  # committed already, so it would be tried until the term is over
 
-    def _retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
+    def _tell_hold_up(self, part: BatchPart, failure: PartFailure, decision: HoldUp) -> None:
+        times = {"held_up_s": f"{decision.since_s:.1f}", "again_in_s": f"{decision.after_s:.1f}"}
+        what = "records held up, none is passed over"
+        self._context.warn(what, part.records, failure.error, times)
+        self._context.on_held_up(f"{span(part.records)}: {told(failure.error)}")
+
+    def _tell_retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
         values = {"attempt": part.attempts, "again_in_s": f"{after_s:.1f}"}
         self._context.warn("records failed, trying again", part.records, failure.error, values)
+
+    def _retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
+        self._tell_retry(part, failure, after_s)
         part.failure = None
         if self._may_rest(part, after_s):
             where = part.records[0].topic_partition

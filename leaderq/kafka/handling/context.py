@@ -27,6 +27,13 @@ class BatchShape(str, Enum):
     PARTITION = "partition"
 
 
+class RecordOrder(str, Enum):
+    """Whether all records of a partition are handled in order, or those of each of its keys."""
+
+    PARTITION = "partition"
+    KEY = "key"
+
+
 @dataclass
 class DrainFigures:
     """What a career has handled and committed since its process began, repeated records too."""
@@ -69,6 +76,7 @@ class HandlingContext:
     commits_first: bool = False
     batches: BatchShape = BatchShape.MERGED
     workers: int = 1
+    by_key: bool = False
     marks: CrashMarks | None = None
     rate_limit: RateLimiter | None = None
     on_skipped: Callable[[Record, BaseException, int], object] = lambda *_: None
