@@ -138,7 +138,8 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     topic_bytes = None if topic is None else _require_topic(environment, topic)
     session, who = environment.session, (declared.name, environment.candidate, declared.group)
     reports = ProgressReports(session, environment.events, layout.progress, *who, topic)
-    sharers = 1 if declared.order is RecordOrder.KEY else declared.workers
+    # In order of keys, more partitions in a batch are more keys.
+    sharers = min(declared.workers, 2) if declared.order is RecordOrder.KEY else declared.workers
     limits = declared.max_records, declared.max_bytes, declared.max_wait_s, sharers
     consumer = ConsumerThread(
         ConsumingPlan(

@@ -180,7 +180,8 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
     if not isinstance(order := cast("object", declared.order), RecordOrder):
         yield _unknown("order", order, where, RecordOrder)
     elif order is RecordOrder.KEY and (
-        declared.offsets is not StoreKind.KAFKA or declared.delivery is DeliveryPromise.AT_MOST_ONCE
+        getattr(declared.offsets, "undoes", False)
+        or declared.delivery is DeliveryPromise.AT_MOST_ONCE
     ):
         yield (
             f"order='key' of {where} contradicts its offsets or delivery: records behind one that"
