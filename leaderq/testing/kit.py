@@ -327,8 +327,7 @@ def _assembly(
         send_dead_letter=letters.send,
         on_skipped=lambda record, _error, _attempts: driven.skipped.append(record),
     )
-from leaderq.kafka.declaration import Declaration
-from leaderq.kafka.handling.key_order import handler_for
+    return Assembly(declared, store, consumer, handler_for(handling), letters, calls)
 
 
 def _handling(
