@@ -30,6 +30,8 @@ from leaderq.exits import ExitCode
 
 if TYPE_CHECKING:
     from leaderq.kafka import KafkaLeaderCareer
+    from leaderq.kafka.declaration import Declaration
+    from leaderq.kafka.groups import Deployment
     from leaderq.kafka.topics import Access, TopicView
     from leaderq.zookeeper import Session
 
@@ -147,12 +149,15 @@ def _kafka(settings: Settings) -> Finding:
 def _career(career: type[ILeaderCareer], target: str, settings: Settings) -> Iterator[Finding]:
     """Whether a career could be run. Only its constructor is called."""
     from leaderq.kafka.career import KafkaLeaderCareer
+    from leaderq.kafka.groups import Deployment
 
     name = settings.career or career_name(career)
     try:
         made = make_career(career, target)
         if isinstance(made, KafkaLeaderCareer):
-            yield from check_kafka_career(made, name, settings)
+            with open_session(settings) as session:
+                here = Deployment.of(session, settings.root)
+            yield from check_kafka_career(made, name, settings, here)
         else:
             detail = f"{name} can be made from {target}; it drains no topics"
             yield Finding("career", _OK, detail)
@@ -162,10 +167,11 @@ def _career(career: type[ILeaderCareer], target: str, settings: Settings) -> Ite
 
 
 def check_kafka_career(
-    career: KafkaLeaderCareer, name: str, settings: Settings
+    career: KafkaLeaderCareer, name: str, settings: Settings, here: Deployment | None = None
 ) -> Iterator[Finding]:
-    """Whether a career that nobody runs could do its work as this user; no record is read or
-    written. Raises what asking Kafka raises, and for a career that cannot be run as declared.
+    """Whether a career could do its work as this user, in the deployment ``here`` (``None``: that
+    is not known); no record is read or written. Raises what asking Kafka raises, and for a career
+    that cannot be run as declared.
     """
     from leaderq.kafka.assembly import access_for
     from leaderq.kafka.clients.consumer import TopicPattern
@@ -186,7 +192,7 @@ def check_kafka_career(
     if letters:
         yield judge_dead_letters(letters, views[letters])
     if topics and declared.offsets.in_group and views[topics[0]].partitions:
-        yield _group(address, declared.group, topics[0], access)
+        yield _group(declared, topics[0], here, address, access)
 
 
 def judge_topic(topic: str, view: TopicView) -> Finding:
@@ -236,14 +242,28 @@ def _health(topic: str, view: TopicView, refused: str | None) -> Finding:
     return Finding(f"topic {topic}", verdict, detail)
 
 
-def _group(address: str, group: str, topic: str, access: Access) -> Finding:
+def _group(
+    declared: Declaration, topic: str, here: Deployment | None, address: str, access: Access
+) -> Finding:
+    """Whether the career may use its group, and who else is in it."""
+    from leaderq.kafka.groups import describe_group, group_notes, rivalry
     from leaderq.kafka.topics import committed
 
+    group = declared.group
     try:
         found = committed(address, group, topic, **access)
+        view = describe_group(address, group, **access)
+        notes = group_notes(address, group, **access)
     except AccessRefused as error:
         return Finding("group", _FAILED, f"{error}; it needs READ on group {group!r}", error)
+    if (trouble := view.trouble(declared.name)) is not None:
+        return Finding("group", _FAILED, trouble)
+    if here is not None and (rivals := here.rivals(notes)):
+        return Finding("group", _ADVICE, rivalry(rivals))
     begun = f"committed {len(found)} partitions of {topic}" if found else "committed nothing yet"
+    if view.others(declared.name):
+        detail = f"{view.sentence(declared.name)}; its partitions are shared with them; it has"
+        return Finding("group", _ADVICE, f"{detail} {begun}")
     return Finding("group", _OK, f"{group!r} may be used; it has {begun}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from leaderq.config import Settings
@@ -26,6 +26,14 @@ from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan
 from leaderq.kafka.dead_letters.topic import LETTER_ROOM_BYTES, MAX_LETTER_BYTES, DeadLetterSender
 from leaderq.kafka.declaration import Declaration, dead_letters_of
+from leaderq.kafka.groups import (
+    Deployment,
+    describe_group,
+    group_notes,
+    remove_static_members,
+    rivalry,
+    static_members,
+)
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.context import DrainFigures, HandlingContext, RecordOrder
 from leaderq.kafka.handling.crash_marks import CrashMarks
@@ -41,8 +49,6 @@ from leaderq.kafka.topics import (
     ensure_topic,
     existing_topics,
     largest_batches,
-    remove_static_members,
-    static_members,
 )
 from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.term import Term
@@ -75,6 +81,10 @@ class Environment:
     def access(self) -> Access:
         return access_for(self.declared, self.settings)
 
+    @cached_property
+    def deployment(self) -> Deployment:
+        return Deployment.of(self.session, self.settings.root)
+
     @property
     def store_context(self) -> StoreContext:
         declared = self.declared
@@ -94,6 +104,7 @@ class Environment:
         return {
             "address": self.settings.kafka,
             "client_id": f"leaderq-{self.declared.name}-{self.candidate}",
+            "mark": self.deployment.mark,
             "security": self.access["security"],
             "open_timeout_s": self.settings.connect_timeout_s,
             "options": self.declared.client_options,
@@ -152,6 +163,8 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
             start=declared.auto_offset_reset,
             by_pattern=isinstance(declared.topics, TopicPattern),
             free_group=partial(_free_group, environment) if store.in_group else None,
+            explain_group=partial(_explain_group, environment),
+            deployment=environment.deployment,
         )
     )
     consumer.start(settings.connect_timeout_s + OPEN_MARGIN_S)
@@ -233,6 +246,20 @@ def _free_group(environment: Environment) -> str:
         f"group={group} waits for {waits_for}, until they join again or their sessions end; "
         "if they are gone for good, remove them from the group"
     )
+
+
+def _explain_group(environment: Environment) -> str:
+    declared = environment.declared
+    access: Access = {**environment.access, "timeout_s": ASK_GROUP_S}
+    try:
+        view = describe_group(environment.settings.kafka, declared.group, **access)
+        notes = group_notes(environment.settings.kafka, declared.group, **access)
+    except LeaderqError as exc:
+        return f"who is in its group is not known: {exc}"
+    if (trouble := view.trouble(declared.name)) is not None:
+        return trouble
+    rivals = environment.deployment.rivals(notes)
+    return rivalry(rivals) if rivals else ""
 
 
 def _is_abandoned(session: Session, layout: Layout) -> bool:

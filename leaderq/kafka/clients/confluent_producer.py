@@ -228,7 +228,8 @@ class ConfluentProducer(_Connection, TransactionEnding):
             raise MembershipLost("the consumer is not a member of its group at the moment")
         if not self._offsets_sent:
             kind = self._confluent.TopicPartition
-            wanted = [kind(*at, to, leader_epoch=epoch_of(to)) for at, to in offsets.items()]
+            mark = self._settings.mark
+            wanted = [kind(*at, to, mark, epoch_of(to)) for at, to in offsets.items()]
             send, doing = self._producer.send_offsets_to_transaction, "sending offsets"
             self._call_bounded(f"{doing} to a transaction", deadline, send, wanted, group)
             self._offsets_sent = True

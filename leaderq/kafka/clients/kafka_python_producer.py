@@ -207,7 +207,7 @@ class KafkaPythonProducer(_Connection, TransactionEnding):
                     raise MembershipLost(what)
                 wanted = {
                     TopicPartition(*where): OffsetAndMetadata(
-                        at, notes.get(where, ""), epoch_of(at)
+                        at, notes.get(where, self._settings.mark), epoch_of(at)
                     )
                     for where, at in offsets.items()
                 }

@@ -95,6 +95,7 @@ class ProducerSettings:
 
     ``transactional_id`` is the name under which it fences, whoever leads. A transaction open for
     longer than ``transaction_timeout_s`` is refused, so that must exceed the longest commit.
+    ``mark`` is noted beside the offsets of a transaction.
     """
 
     address: str
@@ -106,6 +107,7 @@ class ProducerSettings:
     transaction_timeout_s: float = TRANSACTION_TIMEOUT_S
     max_message_bytes: int = MAX_MESSAGE_BYTES
     options: Mapping[str, Any] = field(default_factory=dict)
+    mark: str = ""
 
     def explained(self, error: LeaderqError, began_s: float | None) -> LeaderqError:
         """``error`` of a producer; a refusal may mean that its transaction was open too long."""

@@ -38,6 +38,7 @@ from leaderq.kafka.clients.consumer import (
     BatchLost,
     ConsumerClient,
     EffectRefused,
+    GroupIncompatible,
     KafkaAway,
     LogTruncated,
     MembershipLost,
@@ -48,6 +49,7 @@ from leaderq.kafka.consuming.consumer_check import ConsumerCheck
 from leaderq.kafka.consuming.positions import Positions, forgotten, may_reset, resets, starts
 from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
 from leaderq.kafka.consuming.report import ProgressReports
+from leaderq.kafka.groups import Deployment
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores.offset_store import OffsetStore, StoreAway
 from leaderq.term import OpenTerm, Reason, Term
@@ -84,7 +86,9 @@ _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 
 @dataclass(frozen=True)
 class ConsumingPlan:
-    """``free_group`` removes members for which the group waits in vain; returns a log text."""
+    """``free_group`` removes members for which the group waits in vain; returns a log text.
+    ``explain_group`` says in words who is in the group, or ``""``.
+    """
 
     address: str
     make: Callable[[], ConsumerClient]
@@ -95,6 +99,8 @@ class ConsumingPlan:
     start: str | None = None
     by_pattern: bool = False
     free_group: Callable[[], str] | None = None
+    explain_group: Callable[[], str] = str
+    deployment: Deployment | None = None
 
 
 @dataclass(eq=False)
@@ -213,10 +219,12 @@ class TermConsumer:
                 log.warning(what, self.commits.silent_s)
                 self._discard()
         except KafkaFenced as exc:
-            log.warning("Kafka refuses this leader error=%s", exc)
             if isinstance(self._term, OpenTerm):
                 self._term.wind_up(Reason.FENCED)
+            log.warning("Kafka refuses this leader error=%s", self._explained(exc))
             raise Deposed(term=self._term.number, reason=Reason.FENCED) from exc
+        except GroupIncompatible as exc:
+            raise KafkaError(self._explained(exc)) from exc
         except BatchLost as exc:
             what = "effects of a batch may be lost, the stored offsets decide error=%s"
             log.warning(what, exc)
@@ -224,6 +232,10 @@ class TermConsumer:
         except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
             if self._outage.met(exc, clock.now_s(), joining=not self.joined):
                 self._discard()
+
+    def _explained(self, exc: KafkaError) -> str:
+        explanation = self._plan.explain_group() if self._store.in_group else ""
+        return f"{exc}; {explanation}" if explanation else str(exc)
 
     def _step(self, consumer: ConsumerClient) -> None:
         if not self.joined:
@@ -278,7 +290,12 @@ class TermConsumer:
             self._check.topic_ids = dict(former.topic_ids)
             self._reached = {name: lag.position for name, lag in former.partitions.items()}
         self._waits_since = None
+        is_first = not self._has_loaded
         self._reposition(consumer)
+        here = self._plan.deployment
+        if is_first and here is not None and (rivals := here.rivals(consumer.notes)):
+            what = "another leaderq deployment has led this group, or does so now root=%s"
+            log.warning(what, ", ".join(rivals))
         self.joined = True
         self._attended = self._confirmed = clock.now_s()
         self._inspected = self._attended - INSPECT_S + FIRST_LOOK_S
