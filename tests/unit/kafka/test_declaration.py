@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -51,7 +52,7 @@ def dressed(kind: type[KafkaLeaderCareer], career: str | None = None) -> Any:
     made.settings = Settings(kafka="localhost:9092", career=career)
     made.events = EventBus()
     made.candidate_id = "me"
-    made.session = None
+    made.session = SimpleNamespace(exists=lambda path: None)
     return made
 
 
