@@ -29,7 +29,7 @@ from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError
 from leaderq.exits import ExitCode
 
 if TYPE_CHECKING:
-    from leaderq.kafka import KafkaLeaderCareer
+    from leaderq.kafka import KafkaLeaderCareer, OffsetStore, StoreContext
     from leaderq.kafka.declaration import Declaration
     from leaderq.kafka.groups import Deployment
     from leaderq.kafka.topics import Access, TopicView
@@ -173,6 +173,7 @@ def check_kafka_career(
     is not known); no record is read or written. Raises what asking Kafka raises, and for a career
     that cannot be run as declared.
     """
+    from leaderq.kafka import OffsetStore, StoreContext
     from leaderq.kafka.assembly import access_for
     from leaderq.kafka.clients.consumer import TopicPattern
     from leaderq.kafka.declaration import check, dead_letters_of, declaration_of
@@ -193,6 +194,16 @@ def check_kafka_career(
         yield judge_dead_letters(letters, views[letters])
     if topics and declared.offsets.in_group and views[topics[0]].partitions:
         yield _group(declared, topics[0], here, address, access)
+    if isinstance(declared.offsets, OffsetStore):
+        yield _own_store(declared.offsets, StoreContext(name, settings.root, declared.where))
+
+
+def _own_store(store: OffsetStore, context: StoreContext) -> Finding:
+    try:
+        found = store.check(context)
+    except LeaderqError as error:
+        return Finding("offsets", _FAILED, str(error), error)
+    return Finding("offsets", _OK, found or f"{store.word!r} was not looked at")
 
 
 def judge_topic(topic: str, view: TopicView) -> Finding:
