@@ -229,6 +229,9 @@ class TermConsumer:
             what = "effects of a batch may be lost, the stored offsets decide error=%s"
             log.warning(what, exc)
             self._effects_lost, self.joined = True, False
+        except EffectRefused as exc:
+            self._confirmed = clock.now_s()  # the store has heard this leader
+            self.commits.refused(exc)
         except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
             if self._outage.met(exc, clock.now_s(), joining=not self.joined):
                 self._discard()
@@ -472,10 +475,6 @@ class TermConsumer:
             consumer.attend(self._request_s)
             if self._settle_membership(consumer):
                 raise
-            return
-        except EffectRefused as exc:
-            self._confirmed = clock.now_s()  # the store has heard this leader
-            self.commits.refused(exc)
             return
         if ends is not None:
             self._confirmed = clock.now_s()
