@@ -17,7 +17,8 @@ That is the most that the library can do.
 each batch is produced again in a transaction with its offsets, with the same settings on both
 sides; ``workers``: 16 partitions, and a handler that waits 20 us for each record, with
 ``workers=8`` beside ``workers=1``, beside the same handler in a ``ThreadPoolExecutor`` of eight,
-and beside a loop that does not wait at all.
+and beside a loop that does not wait at all; ``keys``: 400 keys in 4 partitions and a call of 50 ms
+for each record, a hundred keys at a time and each in order (8,000 records, kafka-python only).
 
 All figures are records a second; ratios are of medians. With ``--cpu`` the second is one of this
 process's CPU time, which can be compared on a busy machine, but does not show waiting.
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -38,7 +40,7 @@ from typing import Any
 import drain_bare as bare
 from confluent_kafka import Producer
 from drain_bare import Job, Stopwatch
-from drain_career import Reading, Transforming, Waiting, drained
+from drain_career import Calling, Reading, Transforming, Waiting, drained
 from figures import print_table, save, summary
 
 from leaderq import connect
@@ -61,6 +63,8 @@ class Scenario:
     partitions: int = 4
     record_bytes: int = 1000
     compression: str = "none"
+    keys: int | None = None
+    most: int | None = None
 
 
 SCENARIOS = {
@@ -72,6 +76,7 @@ SCENARIOS = {
         Scenario("lz4", compression="lz4"),
         Scenario("transactions"),
         Scenario("workers", partitions=16),
+        Scenario("keys", keys=bare.KEYS, most=8000),
     )
 }
 
@@ -87,8 +92,11 @@ def feed(address: str, scenario: Scenario, count: int) -> None:
     for number in range(count):
         while True:
             try:
-                where = number // RUN % scenario.partitions
-                producer.produce(scenario.name, value, b"key-%08d" % number, partition=where)
+                where, key = number // RUN % scenario.partitions, number
+                if scenario.keys is not None:
+                    key = random.randrange(scenario.keys // scenario.partitions)
+                    key = key * scenario.partitions + where
+                producer.produce(scenario.name, value, b"key-%08d" % key, partition=where)
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -110,6 +118,11 @@ def rows_of(client: str, scenario: Scenario, session: Session, stores: list[str]
             OURS: loop,
             f"{OURS}, our collector": partial(bare.collecting_as_ours, loop),
             "leaderq, transaction": partial(ours, kind=Transforming),
+        }
+    if scenario.name == "keys":
+        return {
+            f"{OURS}, by key": bare.kafka_python_by_key,
+            "leaderq, order='key'": partial(ours, kind=Calling),
         }
     if scenario.name == "workers":
         loop = bare.kafka_python_shared if client == "kafka-python" else bare.confluent_shared
@@ -166,7 +179,7 @@ def measure(
 ) -> dict[str, dict[str, Any]]:
     """Each row of one scenario with one client, in turns."""
     count = arguments.records if client == "kafka-python" else arguments.confluent_records
-    topic = scenario.name
+    topic, count = scenario.name, min(count, scenario.most or count)
     job = Job(address, topic, scenario.partitions, count, arguments.batch, "", out=f"{topic}-out")
     rows = rows_of(client, scenario, session, arguments.stores.split(","))
     rates: dict[str, list[float]] = {name: [] for name in rows}

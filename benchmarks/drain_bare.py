@@ -6,7 +6,7 @@ import gc
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ from leaderq.kafka.clients.producer import ProducerSettings
 
 SHARED_BY = 8
 WAIT_S = 20e-6  # for each record, where threads share them
+KEYS, CALLS_AT_ONCE, CALL_S = 400, 100, 0.05
 Parts = dict[Any, list[Any]]
 _lock = threading.Lock()
 
@@ -250,15 +251,43 @@ def confluent_shared(job: Job) -> float:
     return rate
 
 
+def kafka_python_by_key(job: Job) -> float:
+    """The same, and a hundred keys at a time, with a call that waits for each record."""
+    consumer = KafkaConsumer(**{**consumer_options(job.settings), "auto_offset_reset": "earliest"})
+    consumer.subscribe([job.topic])
+
+    def commit(parts: Parts) -> None:
+        ends = {at: OffsetAndMetadata(rows[-1].offset + 1, "", -1) for at, rows in parts.items()}
+        consumer.commit(ends)
+
+    def handle(rows: list[Any]) -> None:
+        for _ in rows:
+            time.sleep(CALL_S)
+
+    def chains(parts: Parts) -> list[list[Any]]:
+        found: Parts = defaultdict(list)
+        for rows in parts.values():
+            for row in rows:
+                found[row.key].append(row)
+        return list(found.values())
+
+    poll = lambda most: consumer.poll(50, max_records=most)  # noqa: E731
+    rate = _shared(job, poll, commit, handle, split=chains, threads=CALLS_AT_ONCE)
+    consumer.close(autocommit=False)
+    return rate
+
+
 def _shared(
     job: Job,
     poll: Callable[[int], Parts],
     commit: Callable[[Parts], None],
     handle: Callable[[list[Any]], None],
+    split: Callable[[Parts], Iterable[list[Any]]] = dict.values,
+    threads: int = SHARED_BY,
 ) -> float:
     watch, share = Stopwatch(job.count), job.batch // job.partitions
     ahead: Parts = defaultdict(list)
-    with ThreadPoolExecutor(SHARED_BY) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         while watch.is_running:
             # Clients return records in runs of one partition: ten batches have some of each.
             if sum(map(len, ahead.values())) < 10 * job.batch:
@@ -268,7 +297,7 @@ def _shared(
             if not parts:
                 continue
             watch.batch_came()
-            list(pool.map(handle, parts.values()))
+            list(pool.map(handle, split(parts)))
             commit(parts)
             for where, rows in parts.items():
                 del ahead[where][: len(rows)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from drain_bare import WAIT_S, Job, Stopwatch, collecting_seldom
+from drain_bare import CALL_S, CALLS_AT_ONCE, WAIT_S, Job, Stopwatch, collecting_seldom
 
 from leaderq.clock import now_s
 from leaderq.config import Settings
@@ -64,6 +64,22 @@ class Waiting(Reading):
         time.sleep(len(records) * WAIT_S)
         with self._lock:
             super().handle(records, term)
+
+
+class Calling(Reading):
+    """Calls a service for each record; on many threads."""
+
+    order = "key"
+    workers = CALLS_AT_ONCE
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        self.watch.batch_came()
+        time.sleep(len(records) * CALL_S)
+
+    def execute(self, term: Term) -> None:
+        before = self._running().handler.context.figures.records
+        super().execute(term)
+        self.handled = self._running().handler.context.figures.records - before
 
 
 @contextmanager

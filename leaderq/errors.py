@@ -75,7 +75,11 @@ class AccessRefused(LeaderqError):
     """A server answered, and refused the credentials or the operation."""
 
 
-class UnitAbandoned(BaseException):
+class FromOutside(BaseException):
+    """Raised into a thread from outside: it says nothing about what the thread did."""
+
+
+class UnitAbandoned(FromOutside):
     """Raised in a unit whose term has ended; undo what the unit began, and let it pass."""
 
 
@@ -89,11 +93,21 @@ class CareerFailed(LeaderqError):
 
 
 def told(error: BaseException) -> str:
-    """``error`` in one line, for operators: its class and its text."""
+    """``error`` in one line, for operators: its class and its text; of a group, of its first."""
+    error, *others = leaves(error)
+    more = f" (and {len(others)} more)" if others else ""
     try:
-        return f"{type(error).__name__}: {error}".removesuffix(": ")
+        return f"{type(error).__name__}: {error}".removesuffix(": ") + more
     except Exception as exc:  # noqa: BLE001 - an error of the user's, whose __str__ fails
         return f"{type(error).__name__}, which cannot be told: {type(exc).__name__}"
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """The errors in a group of errors and in its groups; of any other error, itself."""
+    inner = getattr(error, "exceptions", None)
+    if not isinstance(inner, tuple) or not all(isinstance(each, BaseException) for each in inner):
+        return [error]
+    return [leaf for each in inner for leaf in leaves(each)] or [error]
 
 
 Error = TypeVar("Error", bound=BaseException)
@@ -228,10 +242,12 @@ class AlreadyStored(LeaderqError):
     """The results of these records are already stored, with their offsets; nothing was written.
 
     An earlier attempt was committed, and only its answer was lost. ``stored`` is the stored offset
-    of the partition that the message names, ``first`` that of the first record of the batch.
+    of the partition ``where``, ``first`` that of the first record of the batch. A career lets it
+    out of ``handle``: the records below ``stored`` count as handled.
     """
 
     def __init__(self, where: object, *, stored: int, first: int) -> None:
+        self.where = where
         self.stored = stored
         self.first = first
         what = f"{where}: the store is already at offset {stored}, the batch starts at {first}"

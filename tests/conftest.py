@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from postgres import postgres, postgres_server  # noqa: F401  (fixtures)
+from redis_server import redis_url  # noqa: F401
 
 from leaderq.kafka.clients.kafka_python_connection import DIRECT
 

@@ -478,8 +478,8 @@ def _catch_up(report: DrainReport) -> str:
     if report.held_up is not None:
         return "held up"
     # Some records are always on their way: one second's worth is not a lag.
-    if report.lag <= (report.rate_per_s or 0.0):
-        return "keeps up"
+    if report.lag - report.blocked_by_transaction <= (report.rate_per_s or 0.0):
+        return "waits for a transaction" if report.blocked_by_transaction else "keeps up"
     return "not at this rate" if report.catch_up_s is None else duration(report.catch_up_s)
 
 
@@ -491,6 +491,7 @@ def _write_partitions(found: Found) -> None:
             "position": each.position,
             "end": each.end,
             "lag": report.lag(each.lag),
+            "blocked": each.blocked_by_transaction or None,
         }
         for view, report in found
         if report

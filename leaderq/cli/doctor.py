@@ -29,7 +29,9 @@ from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError
 from leaderq.exits import ExitCode
 
 if TYPE_CHECKING:
-    from leaderq.kafka import KafkaLeaderCareer
+    from leaderq.kafka import KafkaLeaderCareer, OffsetStore, StoreContext
+    from leaderq.kafka.declaration import Declaration
+    from leaderq.kafka.groups import Deployment
     from leaderq.kafka.topics import Access, TopicView
     from leaderq.zookeeper import Session
 
@@ -147,12 +149,15 @@ def _kafka(settings: Settings) -> Finding:
 def _career(career: type[ILeaderCareer], target: str, settings: Settings) -> Iterator[Finding]:
     """Whether a career could be run. Only its constructor is called."""
     from leaderq.kafka.career import KafkaLeaderCareer
+    from leaderq.kafka.groups import Deployment
 
     name = settings.career or career_name(career)
     try:
         made = make_career(career, target)
         if isinstance(made, KafkaLeaderCareer):
-            yield from check_kafka_career(made, name, settings)
+            with open_session(settings) as session:
+                here = Deployment.of(session, settings.root)
+            yield from check_kafka_career(made, name, settings, here)
         else:
             detail = f"{name} can be made from {target}; it drains no topics"
             yield Finding("career", _OK, detail)
@@ -162,14 +167,16 @@ def _career(career: type[ILeaderCareer], target: str, settings: Settings) -> Ite
 
 
 def check_kafka_career(
-    career: KafkaLeaderCareer, name: str, settings: Settings
+    career: KafkaLeaderCareer, name: str, settings: Settings, here: Deployment | None = None
 ) -> Iterator[Finding]:
-    """Whether a career that nobody runs could do its work as this user; no record is read or
-    written. Raises what asking Kafka raises, and for a career that cannot be run as declared.
+    """Whether a career could do its work as this user, in the deployment ``here`` (``None``: that
+    is not known); no record is read or written. Raises what asking Kafka raises, and for a career
+    that cannot be run as declared.
     """
+    from leaderq.kafka import OffsetStore, StoreContext
     from leaderq.kafka.assembly import access_for
     from leaderq.kafka.clients.consumer import TopicPattern
-    from leaderq.kafka.declaration import StoreKind, check, dead_letters_of, declaration_of
+    from leaderq.kafka.declaration import check, dead_letters_of, declaration_of
     from leaderq.kafka.topics import describe_topics, existing_topics
 
     declared = declaration_of(career, name, settings)
@@ -180,13 +187,23 @@ def check_kafka_career(
         topics = topics.among(existing_topics(address, **access))
     views = describe_topics(address, [*topics, *([letters] if letters else [])], **access)
     reads = f"reads {', '.join(topics) or 'no topic yet'} as group {declared.group!r}"
-    yield Finding("career", _OK, f"{name} {reads}, offsets in {declared.offsets.value!r}")
+    yield Finding("career", _OK, f"{name} {reads}, offsets in {declared.offsets.word!r}")
     for topic in topics:
         yield judge_topic(topic, views[topic])
     if letters:
         yield judge_dead_letters(letters, views[letters])
-    if topics and declared.offsets is StoreKind.KAFKA and views[topics[0]].partitions:
-        yield _group(address, declared.group, topics[0], access)
+    if topics and declared.offsets.in_group and views[topics[0]].partitions:
+        yield _group(declared, topics[0], here, address, access)
+    if isinstance(declared.offsets, OffsetStore):
+        yield _own_store(declared.offsets, StoreContext(name, settings.root, declared.where))
+
+
+def _own_store(store: OffsetStore, context: StoreContext) -> Finding:
+    try:
+        found = store.check(context)
+    except LeaderqError as error:
+        return Finding("offsets", _FAILED, str(error), error)
+    return Finding("offsets", _OK, found or f"{store.word!r} was not looked at")
 
 
 def judge_topic(topic: str, view: TopicView) -> Finding:
@@ -236,14 +253,28 @@ def _health(topic: str, view: TopicView, refused: str | None) -> Finding:
     return Finding(f"topic {topic}", verdict, detail)
 
 
-def _group(address: str, group: str, topic: str, access: Access) -> Finding:
+def _group(
+    declared: Declaration, topic: str, here: Deployment | None, address: str, access: Access
+) -> Finding:
+    """Whether the career may use its group, and who else is in it."""
+    from leaderq.kafka.groups import describe_group, group_notes, rivalry
     from leaderq.kafka.topics import committed
 
+    group = declared.group
     try:
         found = committed(address, group, topic, **access)
+        view = describe_group(address, group, **access)
+        notes = group_notes(address, group, **access)
     except AccessRefused as error:
         return Finding("group", _FAILED, f"{error}; it needs READ on group {group!r}", error)
+    if (trouble := view.trouble(declared.name)) is not None:
+        return Finding("group", _FAILED, trouble)
+    if here is not None and (rivals := here.rivals(notes)):
+        return Finding("group", _ADVICE, rivalry(rivals))
     begun = f"committed {len(found)} partitions of {topic}" if found else "committed nothing yet"
+    if view.others(declared.name):
+        detail = f"{view.sentence(declared.name)}; its partitions are shared with them; it has"
+        return Finding("group", _ADVICE, f"{detail} {begun}")
     return Finding("group", _OK, f"{group!r} may be used; it has {begun}")
 
 

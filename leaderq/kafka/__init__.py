@@ -13,6 +13,7 @@ from leaderq.kafka.clients.consumer import (
     CommitFuture,
     ConsumerClient,
     ConsumerSettings,
+    EffectRefused,
     KafkaAway,
     MembershipLost,
 )
@@ -26,7 +27,15 @@ from leaderq.kafka.handling.on_error import (
 )
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
-from leaderq.kafka.stores.offset_store import KafkaOffsets, OffsetStore
+from leaderq.kafka.stores.handle_call import require_handle_call
+from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
+from leaderq.kafka.stores.offset_store import (
+    DeliveryPromise,
+    DoneAtOnce,
+    OffsetStore,
+    StoreAway,
+    StoreContext,
+)
 
 __all__ = [
     "Batch",
@@ -35,7 +44,10 @@ __all__ = [
     "ConsumerClient",
     "ConsumerSettings",
     "DatabaseOffsets",
+    "DeliveryPromise",
     "DependencyUnavailable",
+    "DoneAtOnce",
+    "EffectRefused",
     "KafkaAway",
     "KafkaLeaderCareer",
     "KafkaOffsets",
@@ -45,7 +57,10 @@ __all__ = [
     "PoisonRecord",
     "ProcessDied",
     "Record",
+    "StoreAway",
+    "StoreContext",
     "dead_letter",
+    "require_handle_call",
     "retry",
     "skip",
 ]

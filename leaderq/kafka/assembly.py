@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from leaderq.config import Settings
@@ -25,29 +25,30 @@ from leaderq.kafka.consuming.read_ahead import BatchLimits
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan
 from leaderq.kafka.dead_letters.topic import LETTER_ROOM_BYTES, MAX_LETTER_BYTES, DeadLetterSender
-from leaderq.kafka.declaration import Declaration, StoreKind, dead_letters_of
+from leaderq.kafka.declaration import Declaration, dead_letters_of
+from leaderq.kafka.groups import (
+    Deployment,
+    describe_group,
+    group_notes,
+    remove_static_members,
+    rivalry,
+    static_members,
+)
 from leaderq.kafka.handling.batch_handler import BatchHandler
-from leaderq.kafka.handling.context import DrainFigures, HandlingContext
+from leaderq.kafka.handling.context import DrainFigures, HandlingContext, RecordOrder
 from leaderq.kafka.handling.crash_marks import CrashMarks
+from leaderq.kafka.handling.key_order import handler_for
 from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.handling.parts import HandleCalls
 from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.record import Record, deserialized
-from leaderq.kafka.stores.offset_store import (
-    ExternalOffsets,
-    KafkaOffsets,
-    LoadOffsets,
-    OffsetStore,
-)
-from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
-from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
+from leaderq.kafka.stores import opened
+from leaderq.kafka.stores.offset_store import LoadOffsets, OffsetStore, StoreContext
 from leaderq.kafka.topics import (
     Access,
     ensure_topic,
     existing_topics,
     largest_batches,
-    remove_static_members,
-    static_members,
 )
 from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.term import Term
@@ -80,11 +81,30 @@ class Environment:
     def access(self) -> Access:
         return access_for(self.declared, self.settings)
 
+    @cached_property
+    def deployment(self) -> Deployment:
+        return Deployment.of(self.session, self.settings.root)
+
+    @property
+    def store_context(self) -> StoreContext:
+        declared = self.declared
+        return StoreContext(
+            career=declared.name,
+            root=self.settings.root,
+            where=declared.where,
+            folder=self.layout.offsets,
+            session=self.session,
+            load_offsets=self.load_offsets,
+            make_producer=partial(_producer, self),
+            max_message_bytes=declared.max_message_bytes,
+        )
+
     @property
     def connection(self) -> dict[str, Any]:
         return {
             "address": self.settings.kafka,
             "client_id": f"leaderq-{self.declared.name}-{self.candidate}",
+            "mark": self.deployment.mark,
             "security": self.access["security"],
             "open_timeout_s": self.settings.connect_timeout_s,
             "options": self.declared.client_options,
@@ -103,8 +123,7 @@ class Assembly:
     calls: HandleCalls
 
     def begin(self, term: Term, wait_s: float) -> None:
-        if isinstance(self.store, ExternalOffsets):
-            self.store.begin(term)
+        self.store.begin(term)
         self.consumer.begin(term, wait_s)
 
     def close(self) -> None:
@@ -125,12 +144,14 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     consumer_class = _consumer_class(declared.client)
     if former is not None:
         former.close()
-    store = _store(environment)
+    store = opened(declared.offsets, environment.store_context)
     topic = dead_letters_of(declared.on_error, declared.name)
     topic_bytes = None if topic is None else _require_topic(environment, topic)
     session, who = environment.session, (declared.name, environment.candidate, declared.group)
     reports = ProgressReports(session, environment.events, layout.progress, *who, topic)
-    limits = declared.max_records, declared.max_bytes, declared.max_wait_s, declared.workers
+    # In order of keys, more partitions in a batch are more keys.
+    sharers = min(declared.workers, 2) if declared.order is RecordOrder.KEY else declared.workers
+    limits = declared.max_records, declared.max_bytes, declared.max_wait_s, sharers
     consumer = ConsumerThread(
         ConsumingPlan(
             address=settings.kafka,
@@ -142,15 +163,15 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
             start=declared.auto_offset_reset,
             by_pattern=isinstance(declared.topics, TopicPattern),
             free_group=partial(_free_group, environment) if store.in_group else None,
+            explain_group=partial(_explain_group, environment),
+            deployment=environment.deployment,
         )
     )
     consumer.start(settings.connect_timeout_s + OPEN_MARGIN_S)
     letter_bytes = max(MAX_LETTER_BYTES, declared.max_message_bytes)
     dead_letters = DeadLetterSender(
         ProducerSettings(max_message_bytes=letter_bytes, **environment.connection),
-        partial(store.produce, max_bytes=letter_bytes)
-        if isinstance(store, TransactionOffsets)
-        else None,
+        partial(store.produce, max_bytes=letter_bytes) if store.sends_messages else None,
         make_topic=lambda: topic and _require_topic(environment, topic),
         topic_bytes=topic_bytes,
     )
@@ -171,7 +192,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
         on_held_up=reports.held_up,
         figures=figures,
     )
-    return Assembly(declared, store, consumer, BatchHandler(context), dead_letters, calls)
+    return Assembly(declared, store, consumer, handler_for(context), dead_letters, calls)
 
 
 def handling_context(
@@ -188,9 +209,11 @@ def handling_context(
         decode=partial(deserialized, key=key, value=value) if key or value else None,
         undo=store.undo,
         undoes=store.undoes,
+        handle_stores=store.handle_stores,
         commits_first=declared.commits_first,
         batches=declared.batches,
         workers=declared.workers,
+        by_key=declared.order is RecordOrder.KEY,
         on_error=policy(declared.on_error, declared.where),
         rate_limit=None if limits == (None, None, None) else RateLimiter(*limits),
         **parts,
@@ -223,6 +246,20 @@ def _free_group(environment: Environment) -> str:
         f"group={group} waits for {waits_for}, until they join again or their sessions end; "
         "if they are gone for good, remove them from the group"
     )
+
+
+def _explain_group(environment: Environment) -> str:
+    declared = environment.declared
+    access: Access = {**environment.access, "timeout_s": ASK_GROUP_S}
+    try:
+        view = describe_group(environment.settings.kafka, declared.group, **access)
+        notes = group_notes(environment.settings.kafka, declared.group, **access)
+    except LeaderqError as exc:
+        return f"who is in its group is not known: {exc}"
+    if (trouble := view.trouble(declared.name)) is not None:
+        return trouble
+    rivals = environment.deployment.rivals(notes)
+    return rivalry(rivals) if rivals else ""
 
 
 def _is_abandoned(session: Session, layout: Layout) -> bool:
@@ -281,18 +318,6 @@ def consumer_settings(environment: Environment, in_group: bool) -> ConsumerSetti
         membership=in_group,
         **environment.connection,
     )
-
-
-def _store(environment: Environment) -> OffsetStore:
-    declared = environment.declared
-    if declared.offsets is StoreKind.ZOOKEEPER:
-        return ZooKeeperOffsets(environment.session, environment.layout.offsets)
-    if declared.offsets is StoreKind.EXTERNAL:
-        return ExternalOffsets(environment.load_offsets, declared.where)
-    if declared.offsets is StoreKind.TRANSACTION:
-        limit = declared.max_message_bytes
-        return TransactionOffsets(partial(_producer, environment), max_message_bytes=limit)
-    return KafkaOffsets()
 
 
 def transactional_id(career: str, group: str, root: str) -> str:

@@ -18,8 +18,9 @@ from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message
 from leaderq.kafka.declaration import Declaration, check, declaration_of
 from leaderq.kafka.handling.on_error import ErrorOption, PoisonRecord, is_about_records
 from leaderq.kafka.record import Deserializer, Record
-from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
-from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
+from leaderq.kafka.stores import chosen
+from leaderq.kafka.stores.handle_call import require_handle_call
+from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Operation
 
@@ -40,7 +41,8 @@ class KafkaLeaderCareer(LeaderCareer):
         ``offsets``: where progress is kept, which also decides what is fenced: ``"kafka"`` (the
         group's committed offsets), ``"zookeeper"`` (with the znodes that :meth:`handle` writes),
         ``"transaction"`` (with the records it produces), ``"external"`` (in the user's own
-        database). ``delivery``: ``"at_most_once"``, ``"at_least_once"`` or ``"exactly_once"``;
+        database), or an :class:`~leaderq.kafka.OffsetStore` of your own. ``delivery``:
+        ``"at_most_once"``, ``"at_least_once"`` or ``"exactly_once"``;
         default: the most that the store can do. See :mod:`leaderq.kafka.declaration` for the order
         of work and committing, and what each costs. ``auto_offset_reset``: where a group that never
         committed begins: ``"earliest"``, ``"latest"`` or ``"none"`` (an error). If it is set,
@@ -63,10 +65,13 @@ class KafkaLeaderCareer(LeaderCareer):
         are slower. ``batches``: ``"merged"`` (one call for a batch) or ``"partition"`` (one call
         for the records of each partition). ``workers``: how many partitions to handle in parallel,
         each in order; then :meth:`handle` is called on several threads, and a batch has equal
-        shares of all partitions with records. ``key_deserializer``, ``value_deserializer``: make of
-        ``bytes`` what :meth:`handle` sees; default: bytes. ``max_records_per_s``,
-        ``max_bytes_per_s``: limits; ``key_interval_s``: the shortest time between two records of
-        one key.
+        shares of all partitions with records. ``order``: ``"partition"``, or ``"key"`` (with
+        ``offsets = "kafka"``): then ``workers`` is how many *keys* to handle in parallel, the
+        records of each in order, and each call has one record; one that fails stops its own key
+        only, and repeats no other. A crash repeats at most one batch. ``key_deserializer``,
+        ``value_deserializer``: make of ``bytes`` what :meth:`handle` sees; default: bytes.
+        ``max_records_per_s``, ``max_bytes_per_s``: limits; ``key_interval_s``: the shortest time
+        between two records of one key.
 
     What if it fails:
         ``on_error``: ``"raise"`` (default: the term fails, the offset stays), ``skip()``,
@@ -93,7 +98,9 @@ class KafkaLeaderCareer(LeaderCareer):
 
     topics: ClassVar[str | Sequence[str] | re.Pattern[str]] = ()
     group: ClassVar[str | None] = None
-    offsets: ClassVar[Literal["kafka", "zookeeper", "transaction", "external"]] = "kafka"
+    offsets: ClassVar[Literal["kafka", "zookeeper", "transaction", "external"] | OffsetStore] = (
+        "kafka"
+    )
     delivery: ClassVar[Literal["at_most_once", "at_least_once", "exactly_once"] | None] = None
     auto_offset_reset: ClassVar[Literal["earliest", "latest", "none"] | None] = None
     max_message_bytes: ClassVar[int] = MAX_MESSAGE_BYTES
@@ -105,6 +112,7 @@ class KafkaLeaderCareer(LeaderCareer):
     max_wait_s: ClassVar[float] = 0.0
     batches: ClassVar[Literal["merged", "partition"]] = "merged"
     workers: ClassVar[int] = 1
+    order: ClassVar[Literal["partition", "key"]] = "partition"
     key_deserializer: ClassVar[Deserializer | None] = None
     value_deserializer: ClassVar[Deserializer | None] = None
     max_records_per_s: ClassVar[float | None] = None
@@ -134,7 +142,7 @@ class KafkaLeaderCareer(LeaderCareer):
                     require_finished(returned, "handle_record")
             except PoisonRecord:
                 raise
-            except Exception as exc:
+            except BaseException as exc:
                 if not is_about_records(exc):
                     raise
                 raise PoisonRecord(record) from exc
@@ -167,31 +175,27 @@ class KafkaLeaderCareer(LeaderCareer):
         """With ``offsets="transaction"``: send a record that becomes visible together with the
         offsets of the batch, or never.
 
-        Returns at once; a failure shows when the batch is committed. Raises
-        :class:`~leaderq.errors.KafkaFenced` if a newer leader is there already.
+        Returns at once; a failure shows when the batch is committed. Accepted until :meth:`handle`
+        returns, on its thread, in its asyncio tasks, and on threads that were given its context
+        (``contextvars.copy_context().run``); anywhere else it raises
+        :class:`~leaderq.errors.ConfigurationError`, because no batch is in hand.
         """
-        # The thread is not checked: this runs for each message, and committing checks it.
         store = (self._assembly or self._running()).store
-        if not isinstance(store, TransactionOffsets):
-            raise ConfigurationError(
-                f"produce() belongs to offsets='transaction'; {type(self).__qualname__} has"
-                f" {self.offsets!r}"
-            )
+        require_handle_call("produce()")
         store.produce(Message(topic, value, key, headers, partition, timestamp_ms))
 
     def write_with_offsets(self, *operations: Operation) -> None:
-        """With ``offsets="zookeeper"``: carry these out in the multi that commits the batch."""
-        store, where = self._running().store, type(self).__qualname__
-        if not isinstance(store, ZooKeeperOffsets):
-            raise ConfigurationError(
-                f"write_with_offsets() belongs to offsets='zookeeper'; {where} has {self.offsets!r}"
-            )
+        """With ``offsets="zookeeper"``: carry these out in the multi that commits the batch.
+        Accepted where :meth:`produce` is.
+        """
         if self._running().declared.commits_first:
+            where = type(self).__qualname__
             raise ConfigurationError(
                 f"write_with_offsets() in {where} has delivery='at_most_once', where offsets are"
                 " committed before handle is called; use term.write(...), or leave delivery out"
             )
-        store.add(operations)
+        require_handle_call("write_with_offsets()")
+        self._running().store.add(operations)
 
     def healthy(self) -> bool:
         """Return whether to go on leading: not while a call of handle is over its budget."""
@@ -294,8 +298,8 @@ class KafkaLeaderCareer(LeaderCareer):
                 f"{where} has neither handle(records, term) nor handle_record(record, term); write"
                 " one of them"
             )
-        if cls.offsets == "external" and cls.load_offsets is base.load_offsets:
-            yield (
-                f"{where} has offsets='external' and no load_offsets(term); write it"
-                " (leaderq.kafka.DatabaseOffsets can help)"
-            )
+        store = chosen(cls.offsets)
+        needs = {} if store is None else store.needs
+        for name, advice in needs.items():
+            if store is not None and getattr(cls, name) is getattr(base, name):
+                yield f"{where} has offsets={store.word!r} and no {name}(term); write it ({advice})"

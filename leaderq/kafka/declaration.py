@@ -33,55 +33,16 @@ from leaderq.config.settings import TABLE, Section
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
 from leaderq.kafka.clients.consumer import TopicPattern
-from leaderq.kafka.handling.context import BatchShape
+from leaderq.kafka.handling.context import BatchShape, RecordOrder
 from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.record import Deserializer
-
-
-class StoreKind(str, Enum):
-    """Where offsets are kept; the value is what users write, here and below."""
-
-    KAFKA = "kafka"
-    ZOOKEEPER = "zookeeper"
-    TRANSACTION = "transaction"
-    EXTERNAL = "external"
-
-
-class DeliveryPromise(str, Enum):
-    """How often a record may be handled."""
-
-    AT_MOST_ONCE = "at_most_once"
-    AT_LEAST_ONCE = "at_least_once"
-    EXACTLY_ONCE = "exactly_once"
-
+from leaderq.kafka.stores import STORES, StoreChoice, chosen
+from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore
 
 _MEMBER_NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
 _TUNABLE = tuple(row.name for row in TABLE if row.section is Section.DRAIN)
 _NEEDED = ("max_records", "max_wait_s", "workers", "max_message_bytes")
 _DESERIALIZERS = ("key_deserializer", "value_deserializer")
-_MOST, _LEAST, _ONCE = DeliveryPromise
-_ACCEPTED = {
-    StoreKind.KAFKA: (_LEAST, _MOST),
-    StoreKind.ZOOKEEPER: (_ONCE, _LEAST, _MOST),
-    StoreKind.TRANSACTION: (_ONCE, _LEAST),
-    StoreKind.EXTERNAL: (_ONCE, _LEAST),
-}
-"""The promises that each store can keep; the default first."""
-_REMEDIES = {
-    (StoreKind.KAFKA, _ONCE): (
-        "offsets='kafka' commits and handles in two steps, and a crash may fall between; use"
-        " offsets='transaction', 'zookeeper' or 'external', or delivery='at_least_once' with a"
-        " handle that may be repeated"
-    ),
-    (StoreKind.TRANSACTION, _MOST): (
-        "offsets='transaction' stores offsets and results together, never offsets first; use"
-        " offsets='kafka', or leave delivery out"
-    ),
-    (StoreKind.EXTERNAL, _MOST): (
-        "offsets='external' leaves it to handle() to store offsets and results together, never"
-        " offsets first; use offsets='kafka', or leave delivery out"
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -92,7 +53,7 @@ class Declaration:
     name: str
     topics: tuple[str, ...] | TopicPattern
     group: str
-    offsets: StoreKind
+    offsets: StoreChoice
     delivery: DeliveryPromise | None
     auto_offset_reset: str | None
     client: ClientLibrary
@@ -103,6 +64,7 @@ class Declaration:
     max_wait_s: float
     batches: BatchShape
     workers: int
+    order: RecordOrder
     key_deserializer: Deserializer | None
     value_deserializer: Deserializer | None
     max_records_per_s: float | None
@@ -118,10 +80,10 @@ class Declaration:
 
 
 _CHOICES: Mapping[str, type[Enum]] = {
-    "offsets": StoreKind,
     "delivery": DeliveryPromise,
     "client": ClientLibrary,
     "batches": BatchShape,
+    "order": RecordOrder,
 }
 
 
@@ -132,6 +94,7 @@ def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
     found |= {each: value for each in _TUNABLE if (value := getattr(settings, each)) is not None}
     found |= {each: deserializer_of(career, each) for each in _DESERIALIZERS}
     found |= {each: _member(kind, found[each]) or found[each] for each, kind in _CHOICES.items()}
+    found["offsets"] = chosen(found["offsets"]) or found["offsets"]
     found |= {"where": type(career).__qualname__, "name": name, "group": found["group"] or name}
     if settings.kafka_rack is not None:
         rack = "client.rack" if found["client"] is ClientLibrary.CONFLUENT else "client_rack"
@@ -214,6 +177,17 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
             yield f"{row.name}={value!r} of {where} {problem}{remedy}"
     if not isinstance(batches := cast("object", declared.batches), BatchShape):
         yield _unknown("batches", batches, where, BatchShape)
+    if not isinstance(order := cast("object", declared.order), RecordOrder):
+        yield _unknown("order", order, where, RecordOrder)
+    elif order is RecordOrder.KEY and (
+        getattr(declared.offsets, "undoes", False)
+        or declared.delivery is DeliveryPromise.AT_MOST_ONCE
+    ):
+        yield (
+            f"order='key' of {where} contradicts its offsets or delivery: records behind one that"
+            " is not done take effect before it, so no store can keep offsets and results together;"
+            " use offsets='kafka' without delivery, or leave order out"
+        )
     workers: Any = declared.workers
     if declared.atomic and isinstance(workers, int) and workers > 1:
         yield (
@@ -241,19 +215,29 @@ def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
 
 def delivery_of(delivery: object, store: object, where: str) -> DeliveryPromise:
     """How the class ``where`` delivers; ``None``: its store's default. Checks both."""
-    kept, wanted = _member(StoreKind, store), _member(DeliveryPromise, delivery)
-    problems = [] if kept else [_unknown("offsets", store, where, StoreKind)]
+    kept, wanted = chosen(store), _member(DeliveryPromise, delivery)
+    problems = [] if kept else [_unknown_store(store, where)]
     if delivery is not None and wanted is None:
         unknown = _unknown("delivery", delivery, where, DeliveryPromise)
         problems.append(f"{unknown}, or leave it out")
     if kept is None or problems:
         raise ConfigurationError(*problems)
-    found = wanted or _ACCEPTED[kept][0]
-    if found not in _ACCEPTED[kept]:
+    found = wanted or kept.promises[0]
+    if found not in kept.promises:
+        *others, last = (f"delivery={each.value!r}" for each in kept.promises)
+        can = f"{', '.join(others)} or {last}" if others else last
+        why = kept.refusals.get(found, f"offsets={kept.word!r} can do {can}")
         raise ConfigurationError(
-            f"delivery={found.value!r} of {where} contradicts its offsets: {_REMEDIES[kept, found]}"
+            f"delivery={found.value!r} of {where} contradicts its offsets: {why}"
         )
     return found
+
+
+def _unknown_store(store: object, where: str) -> str:
+    if isinstance(store, type) and issubclass(store, OffsetStore):
+        return f"offsets of {where} is the class {store.__name__}; make one: {store.__name__}(...)"
+    words = ", ".join(map(repr, STORES))
+    return f"offsets={store!r} of {where} is not known; use {words}, or an OffsetStore of your own"
 
 
 def _unknown(attribute: str, value: object, where: str, kind: type[Enum]) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka import errors as native
-from kafka.admin import ConfigResource, MemberToRemove
+from kafka.admin import ConfigResource
 
 from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused, KafkaError, UnknownTopic
@@ -61,7 +61,7 @@ def create_topics(
     created = []
     options = {"replication_factor": replication, "configs": dict(configs or {})}
     timeout_s = access.setdefault("timeout_s", 30.0)
-    with _opened(KafkaAdminClient, address, "creating topics", **access) as admin:
+    with opened(KafkaAdminClient, address, "creating topics", **access) as admin:
         for topic, partitions in topics.items():
             try:
                 admin.create_topics({topic: {"num_partitions": partitions, **options}})
@@ -89,7 +89,7 @@ def ensure_topic(
 
 def existing_topics(address: str, **access: Unpack[Access]) -> frozenset[str]:
     """The topics that this user may see, except Kafka's own."""
-    with _opened(KafkaConsumer, address, "asking for topics", **access) as consumer:
+    with opened(KafkaConsumer, address, "asking for topics", **access) as consumer:
         return frozenset(consumer.topics())
 
 
@@ -97,7 +97,7 @@ def largest_batches(
     address: str, topics: Sequence[str], **access: Unpack[Access]
 ) -> dict[str, int]:
     """The ``max.message.bytes`` of each topic, where it is there and this user may ask."""
-    with _opened(KafkaAdminClient, address, "asking for sizes", **access) as admin:
+    with opened(KafkaAdminClient, address, "asking for sizes", **access) as admin:
         found = _configs(admin, topics, _LARGEST)
     return {name: int(row[_LARGEST]["value"]) for name, row in found.items() if _LARGEST in row}
 
@@ -105,7 +105,7 @@ def largest_batches(
 def end_offsets(address: str, topic: str, **access: Unpack[Access]) -> dict[int, int]:
     """For each partition of ``topic`` the offset after its last stable record."""
     wait_ms, stable = access.get("timeout_s", 10.0) * 1000, {"isolation_level": "read_committed"}
-    with _opened(KafkaConsumer, address, "asking for offsets", stable, **access) as consumer:
+    with opened(KafkaConsumer, address, "asking for offsets", stable, **access) as consumer:
         where = _partitions(consumer, topic, address)
         ends = consumer.end_offsets(where, timeout_ms=wait_ms)
     return {partition.partition: offset for partition, offset in ends.items()}
@@ -114,9 +114,9 @@ def end_offsets(address: str, topic: str, **access: Unpack[Access]) -> dict[int,
 def committed(address: str, group: str, topic: str, **access: Unpack[Access]) -> dict[int, int]:
     """The offsets committed by ``group`` on ``topic``; asks again while its broker loads them."""
     doing = "asking for offsets"
-    with _opened(KafkaConsumer, address, doing, **access) as consumer:
+    with opened(KafkaConsumer, address, doing, **access) as consumer:
         where = _partitions(consumer, topic, address)
-    with _opened(KafkaAdminClient, address, doing, **access) as admin:
+    with opened(KafkaAdminClient, address, doing, **access) as admin:
 
         def ask() -> Mapping[Any, Any]:
             with errors_translated(doing, address):
@@ -170,7 +170,7 @@ def describe_topics(
     address: str, topics: Sequence[str], **access: Unpack[Access]
 ) -> dict[str, TopicView]:
     """The cluster's description of each of ``topics``, also of missing ones."""
-    with _opened(KafkaAdminClient, address, "describing topics", **access) as admin:
+    with opened(KafkaAdminClient, address, "describing topics", **access) as admin:
         found = {each["name"]: each for each in admin.describe_topics(list(topics))}
         there = [name for name, each in found.items() if each["partitions"]]
         told = _configs(admin, there, _LEAST_IN_SYNC)
@@ -191,33 +191,16 @@ def _view(topic: Mapping[str, Any], configs: Mapping[str, Any]) -> TopicView:
     )
 
 
-def static_members(address: str, group: str, **access: Unpack[Access]) -> frozenset[str]:
-    """The names (``group.instance.id``) under which members of ``group`` stay in it when gone."""
-    with _opened(KafkaAdminClient, address, "asking for members", **access) as admin:
-        members = admin.describe_groups([group])[group].get("members", ())
-    names = (member["group_instance_id"] for member in members)
-    return frozenset(name for name in names if name)
-
-
-def remove_static_members(
-    address: str, group: str, names: Iterable[str], **access: Unpack[Access]
-) -> None:
-    """Make ``group`` stop waiting for these; a live one joins again by itself, if it may."""
-    gone = [MemberToRemove(group_instance_id=name) for name in names]
-    with _opened(KafkaAdminClient, address, "removing members", **access) as admin:
-        admin.remove_group_members(group, gone)
-
-
 def check_reachable(
     address: str, security: KafkaSecurity | None = None, timeout_s: float = 5.0
 ) -> None:
     """Return if a broker at ``address`` answers and lets this user in."""
-    with _opened(KafkaConsumer, address, "asking", security=security, timeout_s=timeout_s):
+    with opened(KafkaConsumer, address, "asking", security=security, timeout_s=timeout_s):
         pass
 
 
 @contextmanager
-def _opened(
+def opened(
     kind: Callable[..., Client],
     address: str,
     doing: str,
@@ -226,6 +209,7 @@ def _opened(
     security: KafkaSecurity | None = None,
     timeout_s: float = 10.0,
 ) -> Iterator[Client]:
+    """A client of this kind, for one piece of work; its errors are translated."""
     quiet_client_logs()
     options = connection_options(address, security or KafkaSecurity(), open_timeout_s=timeout_s)
     client: Any = connected(kind, address, {**options, **more})

@@ -31,6 +31,7 @@ from leaderq.errors import (
     CommandFailed,
     ConfigurationError,
     Deposed,
+    LeaderqError,
     Reason,
     told,
 )
@@ -216,12 +217,16 @@ def _plain(value: Any) -> Any:
 
 
 def _from_user_code(error: BaseException | None) -> _ExcInfo | None:
-    """``error`` for a log record, without our own frames at the head of its traceback."""
+    """``error`` for a log record, without our own frames at the head of its traceback. For an error
+    of leaderq's that no code of the user's has seen its message is enough, except for DEBUG.
+    """
     if error is None:
         return None
     first = error.__traceback__
     while first is not None and first.tb_frame.f_code.co_filename.startswith(_OURS):
         first = first.tb_next
+    if first is None and isinstance(error, LeaderqError) and not log.isEnabledFor(DEBUG):
+        return None
     return type(error), error, first or error.__traceback__
 
 

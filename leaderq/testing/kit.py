@@ -34,13 +34,12 @@ from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.assembly import Assembly, handling_context
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.dead_letters.format import DeadLetter, NewDeadLetter, read_dead_letter
-from leaderq.kafka.declaration import Declaration, StoreKind
-from leaderq.kafka.handling.batch_handler import BatchHandler
+from leaderq.kafka.declaration import Declaration
+from leaderq.kafka.handling.key_order import handler_for
 from leaderq.kafka.handling.parts import HandleCalls
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
-from leaderq.kafka.stores.offset_store import ExternalOffsets, KafkaOffsets
-from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
-from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
+from leaderq.kafka.stores import opened
+from leaderq.kafka.stores.offset_store import StoreContext
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Budgets
 from leaderq.term import OpenTerm, Reason, Term
@@ -221,8 +220,8 @@ class _Consumer:
 
     def begin(self, term: Term, _wait_s: float) -> None:
         self.term = term
-        if isinstance(self.store, ExternalOffsets):
-            self.ends.update(self.store.load(None, term, 0.0))  # type: ignore[arg-type]
+        if self.store.handle_stores:
+            self.ends.update(self.store.load(None, term, 0.0))
 
     def is_consuming(self, term: Term) -> bool:
         return self.term is term
@@ -246,9 +245,8 @@ class _Consumer:
         if self.commits == self.failing_commit:
             raise KafkaError("this commit fails, as the test wants")
         self.ends.update(ends)
-        if isinstance(self.store, _UntilCommit):
-            is_kafka = isinstance(self.store, _Transactions)
-            (self.driven.produced if is_kafka else self.driven.written).extend(self.store.taken())
+        kept = self.driven.produced if self.store.sends_messages else self.driven.written
+        kept.extend(self.store.take_effects())
 
     def finish(self, _term: Term) -> None:
         for record in self.given:
@@ -259,33 +257,6 @@ class _Consumer:
 
     def close(self) -> None:
         return
-
-
-class _UntilCommit:
-    """A store of effects that wait for their batch."""
-
-    def __init__(self) -> None:
-        self._waiting: list[Any] = []
-
-    def taken(self) -> list[Any]:
-        taken, self._waiting = self._waiting, []
-        return taken
-
-    def undo(self) -> None:
-        self._waiting = []
-
-    def close(self) -> None:
-        return
-
-
-class _Transactions(_UntilCommit, TransactionOffsets):
-    def produce(self, message: Message, max_bytes: int | None = None) -> None:
-        self._waiting.append(message)
-
-
-class _Znodes(_UntilCommit, ZooKeeperOffsets):
-    def add(self, operations: Iterable[Operation]) -> None:
-        self._waiting += operations
 
 
 class _Letters:
@@ -334,17 +305,21 @@ def _assembly(
     falls_at: Record | None,
 ) -> Assembly:
     declared = career._declared()
-    stores: dict[StoreKind, Callable[[], Any]] = {
-        StoreKind.TRANSACTION: _Transactions,
-        StoreKind.ZOOKEEPER: _Znodes,
-        StoreKind.EXTERNAL: lambda: ExternalOffsets(career.load_offsets, declared.where),
-        StoreKind.KAFKA: KafkaOffsets,
-    }
-    store = stores[declared.offsets]()
+    nowhere: Any = object()
+    context = StoreContext(
+        career=declared.name,
+        root=career.settings.root,
+        where=declared.where,
+        session=nowhere,
+        load_offsets=career.load_offsets,
+        make_producer=nowhere,
+        max_message_bytes=declared.max_message_bytes,
+    )
+    store = opened(declared.offsets, context)
     consumer: Any = _Consumer(declared, given, store, driven, failing_commit)
     letters: Any = _Letters(driven)
     calls = HandleCalls(_handling(career, falls_at, driven))
-    context = handling_context(
+    handling = handling_context(
         declared,
         calls,
         store,
@@ -352,7 +327,7 @@ def _assembly(
         send_dead_letter=letters.send,
         on_skipped=lambda record, _error, _attempts: driven.skipped.append(record),
     )
-    return Assembly(declared, store, consumer, BatchHandler(context), letters, calls)
+    return Assembly(declared, store, consumer, handler_for(handling), letters, calls)
 
 
 def _handling(

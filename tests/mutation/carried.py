@@ -271,13 +271,13 @@ CARRIED: tuple[Control, ...] = (
         "unit/kafka/test_offset_stores.py",
         (
             "loading offsets from a database refuses no older term",
-            "(cursor, term, _TERM_ROW, 0)\n            self._execute(cursor, ALL",
-            "\n            self._execute(cursor, ALL",
+            "            self._put(open_one, term, _TERM_ROW, 0)\n            found",
+            "            found",
             "test_a_zombie_is_refused_whole_once_its_successor_has_loaded",
         ),
         (
             "a transaction in a database is begun without a look at the newest term",
-            "            self._put(cursor, term, _TERM_ROW, 0)\n            firsts",
+            "            self._put(open_one, term, _TERM_ROW, 0)\n            firsts",
             "            firsts",
             "test_a_zombie_is_refused_whole_once_its_successor_has_loaded",
         ),
@@ -286,6 +286,12 @@ CARRIED: tuple[Control, ...] = (
             "int(row[0]) > first:",
             "int(row[0]) > first + 10**9:",
             "test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again",
+        ),
+        (
+            "workers share a connection, and so a transaction",
+            "        thread = primitives.get_ident()\n        if",
+            "        thread = 0\n        if",
+            "test_workers_have_a_connection_each_and_store_each_record_once",
         ),
     ),
     *_of(

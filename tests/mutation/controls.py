@@ -94,7 +94,7 @@ REVIEWED = (
     ),
     Control(
         "a late transaction is not given up",
-        "leaderq/kafka/stores/transaction_offsets.py",
+        "leaderq/kafka/stores/transaction.py",
         "        if is_late or isinstance(exc, KafkaFenced):\n"
         "            self._discard()\n        if is_late:",
         "        if isinstance(exc, KafkaFenced):\n            self._discard()\n        if False:",
@@ -111,26 +111,29 @@ REVIEWED = (
     ),
     Control(
         "a transaction of a discarded producer is not in doubt",
-        "leaderq/kafka/stores/transaction_offsets.py",
-        "self._open.in_doubt = self._open.commit_asked",
-        "self._open.in_doubt = False",
+        "leaderq/kafka/stores/transaction.py",
+        "(TransactionState.ASKED, TransactionEvent.PRODUCER_GONE): TransactionState.IN_DOUBT",
+        "(TransactionState.ASKED, TransactionEvent.PRODUCER_GONE): TransactionState.UNSENT",
         promise="what was produced for a record is seen exactly once",
         tests=("tests/unit/kafka/test_transaction_states.py",),
     ),
     Control(
         "a doubt is forgotten without a fence",
         "leaderq/kafka/stores/transaction_offsets.py",
-        "elif uncommitted is not None and is_settled:",
-        "elif uncommitted is not None:",
+        "            uncommitted.step(TransactionEvent.NOT_STORED)\n",
+        "            uncommitted.step(TransactionEvent.NOT_STORED)\n"
+        "        elif uncommitted is not None:\n"
+        "            uncommitted.state = TransactionState.UNSENT\n",
         promise="only fencing settles a transaction one way or the other",
         tests=("tests/unit/kafka/test_transaction_states.py",),
     ),
     Control(
         "a transaction that is committed is committed again",
-        "leaderq/kafka/stores/transaction_offsets.py",
-        "        if transaction.is_committed:\n"
+        "leaderq/kafka/stores/transaction.py",
+        "        if transaction.state is TransactionState.COMMITTED:\n"
         "            return  # asked for again, because nobody had waited for the answer\n",
-        "",
+        "        if transaction.state is TransactionState.COMMITTED:\n"
+        "            transaction.state = TransactionState.UNSENT\n",
         promise="what was produced for a record is seen exactly once",
         tests=("tests/unit/kafka/test_transaction_states.py",),
     ),

@@ -76,8 +76,6 @@ EQUIVALENT: dict[str, str] = {
     "writing.groups:4a51bc06": "what is under way without groups has no bytes",
     "writing.groups:2a6c1f9f": "what is under way without groups has no bytes",
     "threads.capacity:442f82c8": "whoever waits for no time goes away empty-handed too",
-    "kafka.consuming.commits:858a93d7": BEFORE_FIRST_USE,
-    "kafka.consuming.commits:a9ebbc55": BEFORE_FIRST_USE,
     "kafka.consuming.read_ahead:237813fb": "room for none is 0 by the sum too",
     "kafka.consuming.read_ahead:56ccdc5b": UNCOUNTED,
     "kafka.consuming.read_ahead:56813531": UNCOUNTED,

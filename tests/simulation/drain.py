@@ -19,7 +19,7 @@ from leaderq.errors import LeaderqError
 from leaderq.kafka import DatabaseOffsets, KafkaLeaderCareer, retry
 from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.record import Partition, Record
-from leaderq.kafka.stores import transaction_offsets
+from leaderq.kafka.stores import transaction
 from leaderq.term import Term
 from leaderq.testing.nemesis.checkers import Bounds, nothing_after_its_term
 from leaderq.testing.nemesis.history import What
@@ -49,6 +49,7 @@ class DrainLife:
 
     ``seconds``: how long faults come. ``zombies``: so many leaders are deposed and do not know it,
     and no guardian is there: what the store refuses is all that stands between them and the next.
+    ``by_key``: only the records of each key are in order, several keys at a time.
     """
 
     seed: int | str
@@ -58,6 +59,11 @@ class DrainLife:
     timeout_s: float = 4.0
     brokers: int = 2
     zombies: int = 0
+    by_key: bool = False
+
+
+KEYS = 3
+"""How many keys a partition has."""
 
 
 class Handled(NamedTuple):
@@ -67,6 +73,7 @@ class Handled(NamedTuple):
     term: int
     where: Partition
     offset: int
+    key: int = 0
 
 
 # ---- judges --------------------------------------------------------------------------------------
@@ -97,6 +104,18 @@ def out_of_order(handled: Iterable[Handled]) -> list[str]:
             )
         done[one.where] = max(expected, one.offset + 1)
     return problems
+
+
+def keys_out_of_order(handled: Sequence[Handled]) -> list[str]:
+    """The same within each key of a partition."""
+    offsets: dict[Partition, set[int]] = {}
+    keyed = [one._replace(where=Partition(f"{one.where}-key", one.key)) for one in handled]
+    for one in keyed:
+        offsets.setdefault(one.where, set()).add(one.offset)
+    at = {
+        key: {offset: at for at, offset in enumerate(sorted(own))} for key, own in offsets.items()
+    }
+    return out_of_order(one._replace(offset=at[one.where][one.offset]) for one in keyed)
 
 
 def repeated_without_cause(
@@ -178,7 +197,8 @@ class _Witness:
     def done(self, record: Record, term: Term) -> None:
         where = record.topic_partition
         self.world.note("handled", record=f"{where}@{record.offset}", term=term.number)
-        self.handled.append(Handled(self.world.now_s, term.number, where, record.offset))
+        key = int(record.key or 0)
+        self.handled.append(Handled(self.world.now_s, term.number, where, record.offset, key))
 
 
 class _Drain(KafkaLeaderCareer):
@@ -211,6 +231,11 @@ class _Drain(KafkaLeaderCareer):
 
 class _KafkaDrain(_Drain):
     offsets = "kafka"
+
+
+class _KeyDrain(_KafkaDrain):
+    order = "key"
+    workers = 3
 
 
 class _ZooKeeperDrain(_Drain):
@@ -312,7 +337,7 @@ def _patience(drawn: float) -> Any:
         names = "REBUILD_AFTER_S", "REBUILD_JOINING_AFTER_S"
         return mock.patch.multiple(term_consumer, **dict.fromkeys(names, 2.0))
     if drawn < 0.6:
-        return mock.patch.object(transaction_offsets, "TRANSACTION_TIMEOUT_S", 4.0)
+        return mock.patch.object(transaction, "TRANSACTION_TIMEOUT_S", 4.0)
     return nullcontext()
 
 
@@ -360,7 +385,7 @@ def _depose(cluster: SimulatedCluster) -> None:
 
 def _maker(life: DrainLife, witness: _Witness) -> Callable[[], _Drain]:
     def make() -> _Drain:
-        career = CAREERS[life.store]()
+        career = (_KeyDrain if life.by_key else CAREERS[life.store])()
         career.witness = witness
         return career
 
@@ -374,7 +399,8 @@ def _filled(world: World, kafka: SimulatedKafka) -> dict[Partition, int]:
     kafka.acts(lambda all_: all_.create_topic(RESULTS, partitions))
     for number in range(records):
         where = Partition(SOURCE, number % partitions)
-        row = Record(SOURCE, where.number, -1, 0, None, b"%d" % number, [])
+        key = b"%d" % (number // partitions % KEYS)
+        row = Record(SOURCE, where.number, -1, 0, key, b"%d" % number, [])
         # half of them are there, the others come while faults do
         delay_s = 0.0 if number % 2 else world.faults() * 10.0
         world.at(delay_s, partial(_appended, kafka, where, row))
@@ -438,7 +464,8 @@ def _judged(
     problems = skipped(handled, ends)
     if life.zombies:  # only what goes through the store is judged
         return problems
-    problems += out_of_order(handled) + nothing_after_its_term(lines, Bounds(life.timeout_s))
+    problems += keys_out_of_order(handled) if life.by_key else out_of_order(handled)
+    problems += nothing_after_its_term(lines, Bounds(life.timeout_s))
     if life.store == "kafka":
         problems += repeated_without_cause(handled, troubles)
     return problems

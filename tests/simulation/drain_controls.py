@@ -11,21 +11,30 @@ from unittest import mock
 from leaderq.election.tenure import Tenure
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.term_consumer import TermConsumer
-from leaderq.kafka.stores import database_offsets
-from leaderq.kafka.stores.offset_store import KafkaOffsets
-from leaderq.kafka.stores.transaction_offsets import TransactionOffsets, TransactionThread
+from leaderq.kafka.handling import key_order
+from leaderq.kafka.handling.key_order import DonePrefix, KeyChain
+from leaderq.kafka.record import Partition
+from leaderq.kafka.stores import database_offsets, transaction
+from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
+from leaderq.kafka.stores.transaction import TransactionEvent
+from leaderq.kafka.stores.transaction import TransactionState as State
+from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from simulation.control import NegativeControl, patched, together
 from simulation.drain import STORES, DrainLife, drain
 
 _of = partial(NegativeControl, lead=drain, make=DrainLife)
 _KAFKA, _ZOOKEEPER, _TRANSACTION, _EXTERNAL = ({"store": store, "faults": 8} for store in STORES)
+_BY_KEY = {**_KAFKA, "by_key": True}
 _ZOMBIES = {"zombies": 3, "faults": 1}
 
 
 def _under_way_is_done(self: OffsetCommits, *, may_wait: bool) -> Any:
-    commit, self._commit = self._commit, None
-    return None if commit is None else self._ends
+    batch = self._batch
+    if batch is None or batch.future is None:
+        return None
+    batch.future = None
+    return batch.offsets
 
 
 @contextmanager
@@ -52,6 +61,20 @@ def _not_committed() -> Iterator[None]:
         yield
 
 
+def _as_far_as_anything_is_done(self: DonePrefix) -> dict[Partition, int]:
+    return {where: max(done) + 1 for where, done in self._done.items() if done}
+
+
+def _shuffled(records: Any) -> Any:
+    return [_alone(record) for record in records]
+
+
+def _alone(record: Any) -> KeyChain:
+    chain = KeyChain()
+    chain.records.append(record)
+    return chain
+
+
 def _not_placed(self: TermConsumer, consumer: Any) -> None:
     self._is_to_place = False
     self._drop_ahead()
@@ -71,21 +94,17 @@ def _unknown_is_committed(self: TermConsumer, stored: Any, held: Any) -> None:
     _resume(self, stored, held)
 
 
-def _committed_again(self: TransactionThread, transaction: Any, group: Any) -> None:
-    transaction.in_doubt = False
-    _commit(self, transaction, group)
-
-
 def _loaded(self: TransactionOffsets, consumer: Any, term: Any, timeout_s: float) -> Any:
-    """The transaction is not known to be settled."""
+    """What was committed after all is not found."""
     return consumer.committed(timeout_s)
 
 
-_resume, _commit = TermConsumer._resume, TransactionThread._commit
+_resume = TermConsumer._resume
 _ANY_TERM = database_offsets.PUT_ROW.partition(" WHERE")[0]
 _NO_OFFSET = f"{database_offsets.ONE_OFFSET} AND 1 = 0"
+_NO_DOUBT = {(State.ASKED, TransactionEvent.PRODUCER_GONE): State.UNSENT}
 _LINES_OF_DOUBT = together(
-    patched(TransactionThread, "_commit", _committed_again),
+    partial(mock.patch.dict, transaction._TABLE, _NO_DOUBT),
     patched(TransactionOffsets, "load", _loaded),
 )
 _LINES_OF_DATABASES = together(
@@ -94,6 +113,13 @@ _LINES_OF_DATABASES = together(
 )
 
 DRAIN_CONTROLS = (
+    _of(
+        "a key that is done commits the others",
+        patched(DonePrefix, "ends", _as_far_as_anything_is_done),
+        0,
+        life=_BY_KEY,
+    ),
+    _of("keys are not kept in order", patched(key_order, "chains_of", _shuffled), 0, life=_BY_KEY),
     _of("offsets are committed one too far", _one_too_far, 0, life=_KAFKA),
     _of("every third commit stores nothing", _not_committed, 0, life=_KAFKA),
     _of(

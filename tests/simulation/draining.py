@@ -146,14 +146,17 @@ class Drain:
         """What was skipped, out of order, or not exactly once where the store promises that."""
         ends = {ORDERS: self._records}
         problems = skipped(self.handled, ends) + out_of_order(self.handled)
-        wanted = [f"{ORDERS}@{offset}" for offset in range(self._records)]
-        if self.career.offsets == "zookeeper":
-            znodes = self.s.cluster.znodes()
-            names = sorted(one for one in znodes if one.startswith(f"{EFFECTS}/"))
-            problems += not_exactly_once([znodes[one].decode() for one in names], wanted)
-        elif self.career.offsets == "transaction":
-            problems += not_exactly_once(self.results(), wanted)
+        if self.career.offsets != "kafka":
+            wanted = [f"{ORDERS}@{offset}" for offset in range(self._records)]
+            problems += not_exactly_once(self.effects(), wanted)
         return problems
+
+    def effects(self) -> list[str]:
+        """What the records have left in ZooKeeper, or in Kafka."""
+        if self.career.offsets == "transaction":
+            return self.results()
+        znodes = self.s.cluster.znodes()
+        return [znodes[one].decode() for one in sorted(znodes) if one.startswith(f"{EFFECTS}/")]
 
     def letters(self) -> list[str]:
         """What lies in topics of dead letters."""

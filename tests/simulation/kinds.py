@@ -28,13 +28,13 @@ def _cut_off(seed: int) -> LifeVerdict:
     return lead(ElectionLife(seed, ticks=(3, 6, 12)[seed % 3], **CUT_OFF))
 
 
-def _drains(store: str) -> Lead:
+def _drains(store: str, **more: Any) -> Lead:
     """Every fifth is one of deposed leaders that do not know it."""
 
     def lead_one(seed: int) -> LifeVerdict:
         from simulation.drain import DrainLife, drain
 
-        return drain(DrainLife(seed, store, zombies=3 if seed % 5 == 4 else 0))
+        return drain(DrainLife(seed, store, zombies=3 if seed % 5 == 4 else 0, **more))
 
     return lead_one
 
@@ -61,6 +61,7 @@ KINDS: dict[str, Lead] = {
     "messages": _of("messages", "MessageLife", "lead"),
     "coalescing": _of("coalescing", "CoalescingLife", "lead"),
     "drains": _drains("kafka"),
+    "drains in order of keys": _drains("kafka", by_key=True),
     "drains with offsets in ZooKeeper": _drains("zookeeper"),
     "drains in transactions": _drains("transaction"),
     "drains into a database": _drains("external"),

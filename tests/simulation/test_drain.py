@@ -74,6 +74,9 @@ def test_the_judges_see_bad_histories() -> None:
     assert not lives.skipped(handled(0, 1, 2), {P: 3})
     assert lives.out_of_order(handled(0, 2))
     assert not lives.out_of_order(handled(0, 1, 0, 1, 2))
+    assert lives.keys_out_of_order(handled(1, 0))
+    by_key = [one._replace(key=one.offset % 2) for one in handled(1, 0, 3, 1, 2)]
+    assert not lives.keys_out_of_order(by_key)
     assert lives.repeated_without_cause(handled(0, 0), [])
     assert not lives.repeated_without_cause(handled(0, 0), [(0.5, 0.6)])
     assert lives.not_exactly_once(["t@0", "t@0"], ["t@0"])

@@ -14,6 +14,7 @@ from leaderq.kafka import KafkaLeaderCareer, dead_letter, retry, skip
 from leaderq.kafka.consuming.report import decode
 from leaderq.term import Reason
 from leaderq.testing.simulation.kafka.cluster import BrokerCluster
+from leaderq.zookeeper import Create
 from simulation.draining import ORDERS, SOURCE, Drain, freezing
 from simulation.scenarios import Scene, scene
 
@@ -170,6 +171,33 @@ def test_a_record_that_kills_the_process_again_and_again_is_passed_over(on_error
             assert drain.letters() == ([] if on_error.function == "skip" else ["12"])
 
     test_killing()
+
+
+@pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.function)
+@pytest.mark.parametrize("store", ["zookeeper", "transaction"])
+def test_a_record_whose_effect_is_refused_at_the_commit_is_found_and_judged(
+    store: str, on_error: Any
+) -> None:
+    def rule(career: Any, record: Any) -> None:
+        if record.offset == 12:
+            if store == "zookeeper":
+                career.write_with_offsets(Create("/effects"))  # which is there
+            else:
+                career.produce("no-such-topic", b"x", partition=0)
+
+    @scene(5)
+    def test_refused(s: Scene) -> None:
+        with Drain(s, store, rule=rule, on_error=on_error) as drain:
+            drain.workers("a")
+            s.until(lambda: any(one.offset == 29 for one in drain.handled))
+            s.run(5.0)
+            assert len(drain.terms()) == 1
+            assert len(drain.letters()) == (on_error.function == "dead_letter")
+            assert sorted(drain.effects()) == sorted(
+                f"orders-0@{at}" for at in range(30) if at != 12
+            )
+
+    test_refused()
 
 
 @EACH_STORE

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from leaderq.dyno import Message, StaleLease, Worker
-from leaderq.kafka import dead_letter, skip
+from leaderq.kafka import skip
 from leaderq.kafka.clients.producer import Message as KafkaMessage
 from leaderq.kafka.clients.producer import ProducerSettings
 from leaderq.testing.simulation.kafka.producer import SimulatedProducer
-from leaderq.zookeeper import Create
 from simulation.draining import SOURCE, Drain
 from simulation.scenarios import FOLDER, Scene, scene
 from simulation.test_dyno_defects import sides, texts
@@ -110,52 +109,6 @@ def test_known_issue_31_a_handler_that_hangs_keeps_its_message_for_ever(s: Scene
 
 
 # -- Kafka: issue 29 -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.function)
-def test_known_issue_29_an_effect_that_is_refused_at_the_commit_ends_every_term(
-    on_error: Any,
-) -> None:
-    """kafka.md A4: nobody asks ``on_error``."""
-
-    def rule(career: Any, record: Any) -> None:
-        if record.offset == 12:
-            career.write_with_offsets(Create("/effects"))
-
-    @scene(3)
-    def test_refused(s: Scene) -> None:
-        with Drain(s, "zookeeper", rule=rule, on_error=on_error) as drain:
-            drain.workers("a", cool_off_s=1.0)
-            s.run(20.0)
-            assert len(drain.terms()) >= 3
-            assert max(one.offset for one in drain.handled) < 15
-            assert drain.letters() == []
-
-    test_refused()
-
-
-@scene(3)
-def test_known_issue_29_what_is_produced_while_nothing_is_handled_vanishes(s: Scene) -> None:
-    """kafka.md A5: it is taken, and lost when the first batch is tried again."""
-
-    def rule(career: Any, record: Any) -> None:
-        if not career.drain.handled and not failed:
-            failed.append(record)
-            raise ValueError("a scenario wants it")
-
-    failed: list[Any] = []
-    with Drain(s, "transaction", rule=rule, on_error=skip()) as drain:
-        made = drain.career.inaugurate
-
-        def inaugurate(career: Any, term: Any) -> None:
-            made(career, term)
-            career.produce("invoices", b"I lead", partition=0)
-
-        drain.career.inaugurate = inaugurate
-        drain.workers("a")
-        s.until(lambda: len(drain.handled) == 29)
-        s.run(2.0)
-        assert "I lead" not in drain.results()
 
 
 @scene(3)

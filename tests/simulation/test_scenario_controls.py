@@ -17,17 +17,15 @@ from leaderq.election.tenure import Tenure
 from leaderq.errors import Deposed, LeaderqError
 from leaderq.events import WorkResumed
 from leaderq.kafka.consuming.commits import OffsetCommits
-from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.term import Reason
 from leaderq.testing.simulation.chronicle import LifeVerdict
 from leaderq.testing.simulation.kafka.cluster import BrokerCluster
 from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import SendQueue
-from leaderq.zookeeper import Create
 from simulation.control import NegativeControl, patched
-from simulation.draining import EFFECTS, Drain
-from simulation.scenarios import Scene, is_multi, nth, scene, writes
+from simulation.draining import Drain
+from simulation.scenarios import Scene, is_multi, nth, scene
 from simulation.test_election_promises import (
     test_once_a_write_was_fenced_every_later_one_is_refused as fenced_once,
 )
@@ -54,22 +52,6 @@ def test_work_stays_paused_when_an_old_proof_comes(s: Scene) -> None:
     s.run(0.01)
     assert a.process.clock_s() < term.deadline
     assert not a.events(WorkResumed)
-
-
-@scene(5)
-def test_what_a_career_adds_while_its_offsets_are_on_their_way_goes_with_the_next(s: Scene) -> None:
-    careers: list[Any] = []
-    with Drain(s, "zookeeper", rule=lambda career, _record: careers.append(career)) as drain:
-        (a,) = drain.workers("a")
-
-        def add() -> None:
-            operation = Create(f"{EFFECTS}/late")
-            a.process.spawn(lambda: careers[0].write_with_offsets(operation), "user")
-
-        is_commit = writes("/leaderq/c/offsets/orders")
-        s.at(a, lambda request: careers and is_commit(request), lambda: s.world.at(0.0, add))
-        drain.await_all()
-        assert f"{EFFECTS}/late" in s.cluster.znodes()
 
 
 @scene(5)
@@ -144,11 +126,6 @@ def _not_wound_up(self: Tenure, reason: Reason) -> Deposed:
     return Deposed(term=self.term.number, reason=reason)
 
 
-def _drop_all(self: ZooKeeperOffsets, *given: Any, **more: Any) -> None:
-    _write(self, *given, **more)
-    self._waiting.clear()
-
-
 def _not_awaited(self: OffsetCommits, consumer: Any, offsets: Any, wait_s: float) -> None:
     self._store.commit_positions(consumer, self._term, offsets)
 
@@ -171,7 +148,7 @@ def _nobody_is_foreign() -> Iterator[None]:
         yield
 
 
-_proven, _write = Tenure._proven, ZooKeeperOffsets._write
+_proven = Tenure._proven
 _tenure = partial(patched, Tenure)
 
 SCENARIO_CONTROLS = (
@@ -182,11 +159,6 @@ SCENARIO_CONTROLS = (
         test_work_stays_paused_when_an_old_proof_comes,
     ),
     _of("a deposed term may write again", _tenure("_deposed", _not_wound_up), fenced_once),
-    _of(
-        "operations added during a commit are dropped",
-        patched(ZooKeeperOffsets, "_write", _drop_all),
-        test_what_a_career_adds_while_its_offsets_are_on_their_way_goes_with_the_next,
-    ),
     _of(
         "the first position is not waited for",
         patched(OffsetCommits, "commit_positions_now", _not_awaited),

@@ -358,10 +358,13 @@ class ConfluentConsumer(ConsumerBase):
         asked = self._named(dict.fromkeys(of or self._held or self.existing(), 0))
         with self._errors_translated("reading committed offsets"):
             stored = self._consumer.committed(asked, timeout_s)
+        self.notes = frozenset(one.metadata for one in stored if one.metadata)
         return self._answered(stored, "reading committed offsets")
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
-        work = partial(self._commit, self._consumer, self._named(offsets, note))
+        work = partial(
+            self._commit, self._consumer, self._named(offsets, note + self._settings.mark)
+        )
         # Else it would wait for what this thread does next, instead of being under way meanwhile.
         self._committing = self._commits.submit(work).begun(_BEGIN_S)
         return self._committing
@@ -382,6 +385,17 @@ class ConfluentConsumer(ConsumerBase):
 
     def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
         return self._known.offsets(self._confluent.admin.OffsetSpec.latest(), timeout_s)
+
+    def log_ends(self) -> dict[Partition, int]:
+        kind, found = self._confluent.TopicPartition, {}
+        for where in self._held:
+            try:
+                marks = self._consumer.get_watermark_offsets(kind(*where), cached=True)
+            except self._confluent.KafkaException:  # it has never read this partition
+                continue
+            if marks and marks[1] >= 0:
+                found[where] = int(marks[1])
+        return found
 
     def _answered(self, answer: list[Any], doing: str) -> dict[Partition, int]:
         for one in answer:

@@ -119,6 +119,13 @@ class _Connection:
         closer.start()
         closer.join(_CLOSE_S)
 
+    def _told(self, error: Any, doing: str) -> LeaderqError:
+        """Our error for a message that failed."""
+        if error.name() in _INVALID:
+            where = f"{doing} at Kafka {self._settings.address!r}"
+            return MessageInvalid(f"{where}: {error.name()}: {error.str()}")
+        return self._translated(error, doing)
+
     def _translated(self, exc: Any, doing: str) -> LeaderqError:
         found = translated(exc, doing, self._settings.address, self._errors)
         return self._settings.explained(found, self._began_s)
@@ -184,9 +191,11 @@ class ConfluentProducer(_Connection, TransactionEnding):
                     ) from exc
                 self._call("producing", self._producer.poll, 0.05)
             except self._confluent.KafkaException as exc:
-                raise self._translated(
-                    self._fatal() or exc, f"producing to {message.topic!r}"
-                ) from exc
+                self._call("producing", self._producer.poll, 0)
+                if self._failed:  # what it says is only that an earlier message has failed
+                    raise self._failure() from exc
+                fatal = self._fatal() or exc
+                raise self._translated(fatal, f"producing to {message.topic!r}") from exc
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -194,6 +203,9 @@ class ConfluentProducer(_Connection, TransactionEnding):
 
     def _flush(self, deadline: float) -> None:
         left = self._call("producing", self._producer.flush, _left_s(deadline))
+        # What is purged was behind a message that failed, and may be told before it.
+        while self._failed and left and all(map(_is_purged, self._failed)) and _left_s(deadline):
+            left = self._call("producing", self._producer.flush, _left_s(deadline))
         if left and not self._failed:
             if self._errors.refusal is not None:
                 raise self._translated(self._errors.refusal, "producing")
@@ -201,9 +213,13 @@ class ConfluentProducer(_Connection, TransactionEnding):
                 f"Kafka {self._settings.address!r} has not acknowledged all messages yet"
             )
         if self._failed:
-            topic, failure = self._failed[0]
-            error = given_up(self._translated(failure, f"producing to {topic!r}"))
-            raise error from self._confluent.KafkaException(failure)
+            raise self._failure()
+
+    def _failure(self) -> LeaderqError:
+        topic, failure = min(self._failed, key=_is_purged)
+        error = given_up(self._told(failure, f"producing to {topic!r}"))
+        error.__cause__ = self._confluent.KafkaException(failure)
+        return error
 
     def _send_offsets(
         self, offsets: Offsets, group: Any, _notes: Mapping[Partition, str], deadline: float
@@ -212,7 +228,8 @@ class ConfluentProducer(_Connection, TransactionEnding):
             raise MembershipLost("the consumer is not a member of its group at the moment")
         if not self._offsets_sent:
             kind = self._confluent.TopicPartition
-            wanted = [kind(*at, to, leader_epoch=epoch_of(to)) for at, to in offsets.items()]
+            mark = self._settings.mark
+            wanted = [kind(*at, to, mark, epoch_of(to)) for at, to in offsets.items()]
             send, doing = self._producer.send_offsets_to_transaction, "sending offsets"
             self._call_bounded(f"{doing} to a transaction", deadline, send, wanted, group)
             self._offsets_sent = True
@@ -268,6 +285,10 @@ class ConfluentProducer(_Connection, TransactionEnding):
         return given_up(found) if exc.args[0].txn_requires_abort() else found
 
 
+def _is_purged(failed: tuple[str, Any]) -> bool:
+    return failed[1].name() in _PURGED
+
+
 def _left_s(deadline: float) -> float:
     return max(0.0, deadline - clock.now_s())
 
@@ -276,6 +297,7 @@ _FLUSH_S = 0.005
 _POLL_S = 0.1
 _COUNT_KEPT_S = 300.0
 _METADATA_S = 2.0
+_PURGED = {"_PURGE_QUEUE", "_PURGE_INFLIGHT"}
 _INVALID = {"INVALID_RECORD", "INVALID_MSG", "INVALID_TIMESTAMP", "_INVALID_DIFFERENT_RECORD"}
 
 
@@ -383,12 +405,7 @@ class ConfluentSender(_Connection):
 
     def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
         error = receipt.error
-        if error is None:
-            return None
-        if error.name() in _INVALID:
-            doing = f"sending to {topic!r} at Kafka {self._settings.address!r}"
-            return MessageInvalid(f"{doing}: {error.name()}: {error.str()}")
-        return self._translated(error, f"sending to {topic!r}")
+        return None if error is None else self._told(error, f"sending to {topic!r}")
 
     def offset(self, receipt: Any) -> int:
         return int(receipt.stored.offset())

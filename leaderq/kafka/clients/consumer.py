@@ -8,6 +8,7 @@ what comes is one of
 * :class:`MembershipLost`: the group does not know this member's generation any more; join again,
   then decide what is true;
 * :class:`BatchLost` (stores and producers): the effects of the batch in hand are gone, or may be;
+* :class:`EffectRefused` (the same): nothing is stored, because of what an effect contains;
 * :class:`~leaderq.errors.KafkaFenced`: a newer member or producer of the same name exists; this one
   is over for ever;
 * ``AccessRefused``, ``UnknownTopic``, ``OffsetOutOfRange``, ``KafkaError``: trying again does not
@@ -71,6 +72,20 @@ class BatchLost(KafkaError):
     """The effects of the batch in hand are gone, or may be: only the offsets can tell."""
 
 
+class GroupIncompatible(KafkaError):
+    """The members of the group share its partitions by a rule that a career does not know."""
+
+
+class EffectRefused(KafkaError):
+    """The batch in hand is not stored, because of what one of its effects contains: ``error`` says
+    why. Whichever record added that effect is at fault, and trying again does not help.
+    """
+
+    def __init__(self, error: LeaderqError) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
 class LogTruncated(OffsetOutOfRange):
     """Records read from ``partitions`` were cut off, and perhaps others written in their place."""
 
@@ -88,6 +103,7 @@ class Failure(Enum):
 
     FENCED = KafkaFenced, "; a newer member or producer of the same name has taken over"
     MEMBERSHIP = MembershipLost, ""
+    INCOMPATIBLE = GroupIncompatible, ""
     REFUSED = AccessRefused, "; check user, password, mechanism and the broker's ACLs"
     GONE = (
         OffsetOutOfRange,
@@ -138,7 +154,8 @@ class ConsumerSettings:
     With ``membership=False`` the group is not joined: all partitions are simply taken (*assigned*),
     and a commit is only information for tools. ``session_timeout_s`` is long on purpose: membership
     should outlive a time without any leader, as the next join would wait for 3 s when the group has
-    become empty. ``options`` are the client library's own, and override all others.
+    become empty. ``options`` are the client library's own, and override all others. ``mark`` is
+    noted beside committed offsets, for other deployments.
     """
 
     address: str
@@ -153,6 +170,7 @@ class ConsumerSettings:
     session_timeout_s: float = 300.0
     max_poll_interval_s: float = 300.0
     options: Mapping[str, Any] = field(default_factory=dict)
+    mark: str = ""
 
 
 class CommitFuture(Protocol):
@@ -213,13 +231,18 @@ class ConsumerClient(Protocol):
     def positions(self) -> dict[Partition, int]:
         """The offset to be read next; perhaps past the last record, over transaction markers."""
 
+    notes: frozenset[str]
+    """What is noted beside the offsets that :meth:`committed` has returned last."""
+
     def committed(self, timeout_s: float, of: Collection[Partition] = ()) -> dict[Partition, int]:
         """The group's offsets of the partitions held (else of all), or ``of`` these; absent where
         none is stored. Waits for a transaction that is to commit one of them.
         """
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
-        """Begin to store offsets, with ``note`` beside them; ``poll`` may be called meanwhile."""
+        """Begin to store offsets, with ``note`` and the settings' mark beside them; ``poll`` may be
+        called meanwhile.
+        """
 
     def group_metadata(self) -> Any:
         """This membership, for a transactional producer of the same library (KIP-447)."""
@@ -229,6 +252,11 @@ class ConsumerClient(Protocol):
 
     def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
         """The offset after the last *stable* record (the LSO) of each existing partition."""
+
+    def log_ends(self) -> dict[Partition, int]:
+        """The offset after the last record (the high watermark), as the last fetch has told; of
+        partitions held. Costs no request; absent where nothing was fetched yet.
+        """
 
     def close(self) -> None:
         """Free everything, without leaving the group (the next join would wait). Never raises."""
@@ -247,6 +275,7 @@ class ConsumerBase(ConsumerClient):
         self._settings = settings
         self._pattern = settings.topics if isinstance(settings.topics, TopicPattern) else None
         self._client: Any = None
+        self.notes = frozenset()
 
     def open(self) -> None:
         began_s, address = clock.now_s(), self._settings.address

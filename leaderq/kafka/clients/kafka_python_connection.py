@@ -56,6 +56,7 @@ _FAILURES: Mapping[Failure, tuple[type[Exception], ...]] = {
         native.InvalidProducerEpochError,
     ),
     Failure.MEMBERSHIP: (native.CommitFailedError, *_LOST),
+    Failure.INCOMPATIBLE: (native.InconsistentGroupProtocolError,),
     Failure.REFUSED: REFUSALS,
     Failure.GONE: (native.OffsetOutOfRangeError,),
     Failure.CODEC: (native.UnsupportedCodecError,),

@@ -298,13 +298,14 @@ class KafkaPythonConsumer(ConsumerBase):
         asked = [TopicPartition(*partition) for partition in wanted]
         with errors_translated("reading committed offsets", self._settings.address):
             stored = private_api.committed_offsets(self._consumer, asked, timeout_s * 1000)
+        self.notes = frozenset(kept.metadata for kept in stored.values() if kept.metadata)
         return {
             Partition(*where): Offset(kept.offset, kept.leader_epoch)
             for where, kept in stored.items()
         }
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
-        pairs = offsets.items()
+        pairs, note = offsets.items(), note + self._settings.mark
         wanted = {
             TopicPartition(*at): OffsetAndMetadata(to, note, epoch_of(to)) for at, to in pairs
         }
@@ -322,6 +323,11 @@ class KafkaPythonConsumer(ConsumerBase):
 
     def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
         return self._ask(self._consumer.end_offsets, timeout_s)
+
+    def log_ends(self) -> dict[Partition, int]:
+        consumer = self._consumer
+        found = {Partition(*where): consumer.highwater(where) for where in consumer.assignment()}
+        return {where: end for where, end in found.items() if end is not None}
 
     def _ask(
         self, question: Callable[..., dict[TopicPartition, int]], timeout_s: float

@@ -52,6 +52,8 @@ log = logging.getLogger(__name__)
 _ROOM_BYTES = 1024  # room for the bytes that the protocol adds to the largest message
 _METADATA_S = 2.0
 _CLOSE_S = 1.0
+_NAMES = "InvalidRecordError", "CorruptRecordError", "InvalidTimestampError"
+_INVALID = tuple(getattr(native, name) for name in _NAMES)
 
 
 def producer_options(settings: ProducerSettings) -> dict[str, Any]:
@@ -120,12 +122,8 @@ class _Connection:
                 continue
         if self._failed:
             topic, exc = self._failed[0]
-            doing = f"producing to {topic!r}"
-            found: LeaderqError = KafkaError(f"{doing}: {exc}")
-            if isinstance(exc, native.KafkaError):
-                found = self._translated(exc, doing)
             # Its place in the sequence of messages is lost as well.
-            raise given_up(found) from exc
+            raise given_up(self._told(exc, f"producing to {topic!r}")) from exc
 
     def close(self) -> None:
         client, self._client = self._client, None
@@ -142,11 +140,19 @@ class _Connection:
         except native.KafkaError as exc:
             raise self._translated(exc, doing) from exc
 
+    def _told(self, error: BaseException, doing: str) -> LeaderqError:
+        """Our error for a message that failed."""
+        if isinstance(error, native.KafkaError):
+            return self._translated(error, doing)
+        return KafkaError(f"{doing} at Kafka {self._settings.address!r}: {error}")
+
     def _translated(self, exc: native.KafkaError, doing: str) -> LeaderqError:
         """Our error; the client's state may be the result of an earlier error, told instead."""
         cause = None if self._client is None else private_api.transaction_error(self._client)
         if not isinstance(cause, native.KafkaError) or type(exc) is not native.KafkaError:
             cause = exc
+        if isinstance(cause, _INVALID):
+            return MessageInvalid(f"{doing} at Kafka {self._settings.address!r}: {cause}")
         found = translated(cause, doing, self._settings.address)
         return self._settings.explained(found, self._began_s)
 
@@ -201,7 +207,7 @@ class KafkaPythonProducer(_Connection, TransactionEnding):
                     raise MembershipLost(what)
                 wanted = {
                     TopicPartition(*where): OffsetAndMetadata(
-                        at, notes.get(where, ""), epoch_of(at)
+                        at, notes.get(where, self._settings.mark), epoch_of(at)
                     )
                     for where, at in offsets.items()
                 }
@@ -264,8 +270,6 @@ class IdempotentSender(_Connection):
 
 
 _FOR_EVER_MS = 2**31 - 1
-_NAMES = "InvalidRecordError", "CorruptRecordError", "InvalidTimestampError"
-_INVALID = tuple(getattr(native, name) for name in _NAMES)
 _place = lru_cache(maxsize=4096)(TopicPartition)
 
 
@@ -314,13 +318,8 @@ class KafkaPythonSender(_Connection):
                 return
 
     def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
-        error, doing = receipt.exception, f"sending to {topic!r}"
-        if error is None:
-            return None
-        if isinstance(error, native.KafkaError) and not isinstance(error, _INVALID):
-            return self._translated(error, doing)
-        kind = MessageInvalid if isinstance(error, _INVALID) else KafkaError
-        return kind(f"{doing} at Kafka {self._settings.address!r}: {error}")
+        error = receipt.exception
+        return None if error is None else self._told(error, f"sending to {topic!r}")
 
     def offset(self, receipt: Any) -> int:
         return int(receipt.value.offset)

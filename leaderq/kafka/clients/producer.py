@@ -6,7 +6,8 @@ was fenced in last, and refuses all others.
 
 Errors are those of :mod:`leaderq.kafka.clients.consumer`. After ``KafkaAway`` the *same* call may
 be repeated, and goes on where it was. After ``MembershipLost`` (the group refused the offsets) and
-all that trying again does not help, nothing of the transaction was committed: abort it. After
+all that trying again does not help (``EffectRefused``: a message is not accepted), nothing of the
+transaction was committed: abort it. After
 ``BatchLost`` only the committed offsets tell, once another producer was fenced in.
 """
 
@@ -22,8 +23,8 @@ from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
 
 from leaderq import clock
 from leaderq.config import KafkaSecurity
-from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, MessageTooLarge
-from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, Offsets
+from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, MessageTooLarge, UnknownTopic
+from leaderq.kafka.clients.consumer import BatchLost, EffectRefused, KafkaAway, Offsets
 from leaderq.kafka.record import Partition
 
 MAX_MESSAGE_BYTES = 1_000_000
@@ -94,6 +95,7 @@ class ProducerSettings:
 
     ``transactional_id`` is the name under which it fences, whoever leads. A transaction open for
     longer than ``transaction_timeout_s`` is refused, so that must exceed the longest commit.
+    ``mark`` is noted beside the offsets of a transaction.
     """
 
     address: str
@@ -105,6 +107,7 @@ class ProducerSettings:
     transaction_timeout_s: float = TRANSACTION_TIMEOUT_S
     max_message_bytes: int = MAX_MESSAGE_BYTES
     options: Mapping[str, Any] = field(default_factory=dict)
+    mark: str = ""
 
     def explained(self, error: LeaderqError, began_s: float | None) -> LeaderqError:
         """``error`` of a producer; a refusal may mean that its transaction was open too long."""
@@ -177,7 +180,10 @@ class TransactionEnding(TransactionalProducer):
     ) -> None:
         deadline = clock.now_s() + timeout_s
         if not self._commit_asked:
-            self._flush(deadline)
+            try:
+                self._flush(deadline)
+            except REFUSED_MESSAGES as exc:
+                raise EffectRefused(exc) from exc
             self._send_offsets(offsets, group, notes, deadline)
         self._commit_asked = True
         try:
@@ -211,6 +217,10 @@ class TransactionEnding(TransactionalProducer):
 
 class MessageInvalid(KafkaError):
     """The broker refuses a message for itself, or for the batch that it is in."""
+
+
+REFUSED_MESSAGES = MessageTooLarge, MessageInvalid, UnknownTopic
+"""Why a message is refused for what it is, or for where it is to go."""
 
 
 class MessageSender(Protocol):

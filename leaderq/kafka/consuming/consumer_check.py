@@ -1,5 +1,6 @@
 """Looks over the consumer every few seconds: partitions missing, positions that stand still, topics
-created again. :mod:`leaderq.kafka.consuming.term_consumer` acts on what is found.
+created again, open transactions in the way. :mod:`leaderq.kafka.consuming.term_consumer` acts on
+what is found.
 
 A consumer *stalls* when its position stands still although records wait (B11); the cure is a new
 one. What must not count:
@@ -26,6 +27,7 @@ from leaderq.kafka.record import Partition
 log = logging.getLogger(__name__)
 
 _GONE_LOOKS = 3
+_TELL_OF_TRANSACTION_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,44 @@ def _has_stalled(since: Observation, seen: Observation, limits: StallLimits) -> 
     return was_polled and seen.at_s - since.at_s >= limits.still_s * factor
 
 
+class TransactionWatch:
+    """Since when each last stable offset stands still in front of the end of its log."""
+
+    def __init__(self) -> None:
+        self._since: dict[Partition, tuple[int, float]] = {}
+        self._told: dict[Partition, int] = {}
+
+    def held_back(self, now_s: float, stable: Offsets, log_ends: Offsets) -> dict[Partition, int]:
+        """How many offsets an open transaction has held back since the look before."""
+        before, self._since, found = self._since, {}, {}
+        for where, at in stable.items():
+            if (count := log_ends.get(where, at) - at) <= 0:
+                continue
+            since = before.get(where)
+            if since is None or since[0] != at:
+                self._since[where] = at, now_s
+                continue
+            self._since[where], found[where] = since, count
+            if now_s - since[1] >= _TELL_OF_TRANSACTION_S and self._told.get(where) != at:
+                self._told[where] = at
+                what = (
+                    "an open transaction of some producer holds records back, abort it if that is"
+                    " gone partition=%s offset=%d records=%d for_s=%.0f command=%s"
+                )
+                place = f"--topic {where.topic} --partition {where.number} --start-offset {at}"
+                command = f"kafka-transactions abort {place}"
+                log.warning(what, where, at, count, now_s - since[1], command)
+        return found
+
+
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of a look; ``added``: there are partitions to be asked for."""
+    """The result of a look; ``ends``: of the logs; ``blocked``: how many offsets before them an
+    open transaction holds back; ``added``: there are partitions to be asked for.
+    """
 
     ends: Offsets
+    blocked: Offsets
     added: bool
     stalled: tuple[Partition, Observation] | None
     recreated: frozenset[str]
@@ -101,6 +136,7 @@ class ConsumerCheck:
     def __init__(self, by_pattern: bool) -> None:
         self._by_pattern = by_pattern
         self.stalls = StallWatch()
+        self._transactions = TransactionWatch()
         self._missing: frozenset[Partition] = frozenset()
         self._warned = False
         self._polls = self._empty_polls = 0
@@ -125,7 +161,10 @@ class ConsumerCheck:
         }
         stalled = self.stalls.find(observations, STALL_LIMITS)
         first = (stalled[0], observations[stalled[0]]) if stalled else None
-        return CheckResult(ends, added, first, self.changed_topics(consumer))
+        known = consumer.log_ends()
+        blocked = self._transactions.held_back(now_s, ends, known)
+        ends = {where: max(end, known.get(where, end)) for where, end in ends.items()}
+        return CheckResult(ends, blocked, added, first, self.changed_topics(consumer))
 
     def changed_topics(self, consumer: ConsumerClient) -> frozenset[str]:
         """Topics created again; the id of one that is gone is kept, because it may come again."""

@@ -27,7 +27,12 @@ from typing import Any, cast
 
 from leaderq import clock
 from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable
-from leaderq.kafka.clients.consumer import BatchLost, ConsumerClient, KafkaAway, Offsets
+from leaderq.kafka.clients.consumer import (
+    BatchLost,
+    ConsumerClient,
+    KafkaAway,
+    Offsets,
+)
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan, JoinGate, TermConsumer
 from leaderq.kafka.record import Batch, Partition
 from leaderq.term import Reason, Term
@@ -122,8 +127,8 @@ class ConsumerThread:
 
     def commit(self, term: Term, ends: Offsets) -> None:
         """Commit these ends of the batch in hand, and wait. Raises ``BatchLost`` if the batch was
-        abandoned (records that the store has not as done are handed out again), ``Deposed`` for a
-        newer leader.
+        abandoned (records that the store has not as done are handed out again), ``EffectRefused``
+        if what goes with the ends cannot be stored, ``Deposed`` for a newer leader.
         """
         request = self._asked(_Kind.COMMIT, ends)
         last_s: float | None = None
@@ -326,10 +331,11 @@ class _TermLoop:
             self._tell(_Kind.BEGIN, True)
         if _Kind.COMMIT in waiting and (outcome := consumer.commits.outcome) is not None:
             what = "the batch was abandoned; what is not done of it is handed out again"
+            error = None if outcome is True else outcome or BatchLost(what)
             self._owner.loaded = consumer.loaded
             # The next one goes along, which spares two changes of thread; else it stays in hand.
             following = None if consumer.has_in_hand else consumer.offer()
-            self._tell(_Kind.COMMIT, following, None if outcome else BatchLost(what))
+            self._tell(_Kind.COMMIT, following, error)
         is_free = _Kind.NEXT in waiting and _Kind.COMMIT not in waiting
         if is_free and (batch := consumer.offer()) is not None:
             self._tell(_Kind.NEXT, batch)

@@ -1,7 +1,8 @@
 """How far a leader is behind, how fast it goes, when it will have caught up.
 
 Lag and rates count *offsets*, not records: markers, aborted records and what compaction took away
-count too, because nobody knows how many of them lie ahead. The end is the last stable offset.
+count too, because nobody knows how many of them lie ahead. The end is the log's, as Kafka's own
+tools show it; what an open transaction holds back in front of it is told beside it.
 
 The leader writes its report every few seconds to ``<root>/<career>/progress``, as JSON, through the
 term's fence. It is for people and tools, with one exception: a new leader compares the ids of its
@@ -17,6 +18,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from leaderq import clock
@@ -44,11 +46,14 @@ _LEAST_SPAN_S = 0.001  # divided by less, a rate may be infinite, which no repor
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """Next offset to handle, the one after the last stable record, and their difference."""
+    """Next offset to handle, the one after the last record, and their difference; so many of that
+    cannot be read, because a transaction stays open.
+    """
 
     position: int
     end: int
     lag: int
+    blocked_by_transaction: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,10 @@ class DrainReport:
     @property
     def lag(self) -> int:
         return sum(each.lag for each in self.partitions.values())
+
+    @property
+    def blocked_by_transaction(self) -> int:
+        return sum(each.blocked_by_transaction for each in self.partitions.values())
 
     def as_event(self, career: str, candidate: str) -> DrainProgress:
         """The same, for listeners in this process."""
@@ -154,13 +163,14 @@ class LagEstimator:
         self._committed.update(committed)
         self._ends.update(ends)
 
-    def report(self, **said: Any) -> DrainReport:
+    def report(self, blocked: Offsets = MappingProxyType({}), **said: Any) -> DrainReport:
         both = sorted(self._committed.keys() & self._ends.keys())
         rows = {}
         for where in both:
             position, end = self._committed[where], self._ends[where]
             # Perhaps the end was asked for before the latest commit.
-            rows[str(where)] = PartitionLag(position, max(end, position), max(0, end - position))
+            lag, held_back = max(0, end - position), blocked.get(where, 0)
+            rows[str(where)] = PartitionLag(position, max(end, position), lag, held_back)
         rate, arriving = self._rates()
         report = DrainReport(**said, partitions=rows, rate_per_s=rate, arriving_per_s=arriving)
         gain = 0.0 if rate is None or arriving is None else rate - arriving
@@ -223,13 +233,18 @@ class ProgressReports:
         now_s: float,
         committed: Offsets,
         ends: Offsets,
+        blocked: Offsets,
         topic_ids: Mapping[str, str],
     ) -> None:
         if term.number != self._term:
             self._term, self._estimator = term.number, LagEstimator()
         self._estimator.see(now_s, committed, ends)
         report = self._estimator.report(
-            term=term.number, at=clock.calendar_s(), topic_ids=dict(topic_ids), **self._said
+            blocked,
+            term=term.number,
+            at=clock.calendar_s(),
+            topic_ids=dict(topic_ids),
+            **self._said,
         )
         self.publish(term, report)
         self.events.publish(report.as_event(self.career, self.candidate))
@@ -263,11 +278,13 @@ class ProgressReports:
         """The work is held up, or (``None``) not any more."""
         self._said["held_up"] = why
 
-    def skipped(self, record: Record, error: Exception, attempts: int) -> None:
+    def skipped(self, record: Record, error: BaseException, attempts: int) -> None:
         self._said["skipped"] += 1
         self.events.publish(RecordSkipped(*self._place(record), error, attempts))
 
-    def dead_lettered(self, record: Record, error: Exception, attempts: int, topic: str) -> None:
+    def dead_lettered(
+        self, record: Record, error: BaseException, attempts: int, topic: str
+    ) -> None:
         self._said["buried"] += 1
         self.events.publish(RecordDeadLettered(*self._place(record), error, attempts, topic))
 

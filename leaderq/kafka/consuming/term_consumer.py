@@ -6,8 +6,9 @@ former leader, the offsets are loaded, the first record is asked for. At most on
 
 On each failure:
 
-* **Kafka is unreachable**: the same step is tried again, with a back-off up to 1 s, for as long as
-  ``term.check()`` passes; after 30 s (10 s while joining) with a new consumer.
+* **Kafka or the offset store is unreachable**: the same step is tried again, with a back-off up to
+  1 s, for as long as ``term.check()`` passes; after 30 s (10 s while joining) with a new consumer.
+  The same where only commits fail or hang for so long, though records are read.
 * **membership lost**: joined again, offsets loaded again. If nobody moved them the batch in hand is
   committed under the new membership; otherwise it is dropped, and reading follows the store.
 * **partitions are taken away**: a batch in hand with one of them is abandoned. If its commit was
@@ -15,6 +16,7 @@ On each failure:
 * **the effects of the batch are lost** (:class:`~leaderq.kafka.clients.consumer.BatchLost`): fenced
   and loaded again. If the store holds the batch's ends, it was committed after all; otherwise its
   records are handed out again.
+* **an effect of the batch is refused**: the batch stays in hand, and the career is told.
 * **fenced**: the term is deposed. Where a fenced leader is not told (``store.is_silent``), it
   learns it within 3 s, because it commits its positions again.
 * **stalled**: a new consumer, and a :class:`~leaderq.events.DrainStalled`.
@@ -35,6 +37,8 @@ from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, S
 from leaderq.kafka.clients.consumer import (
     BatchLost,
     ConsumerClient,
+    EffectRefused,
+    GroupIncompatible,
     KafkaAway,
     LogTruncated,
     MembershipLost,
@@ -45,8 +49,9 @@ from leaderq.kafka.consuming.consumer_check import ConsumerCheck
 from leaderq.kafka.consuming.positions import Positions, forgotten, may_reset, resets, starts
 from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
 from leaderq.kafka.consuming.report import ProgressReports
+from leaderq.kafka.groups import Deployment
 from leaderq.kafka.record import Batch, Partition, Record
-from leaderq.kafka.stores.offset_store import ExternalOffsets, OffsetStore
+from leaderq.kafka.stores.offset_store import OffsetStore, StoreAway
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads.retry import Backoff, Retry
 
@@ -81,7 +86,9 @@ _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 
 @dataclass(frozen=True)
 class ConsumingPlan:
-    """``free_group`` removes members for which the group waits in vain; returns a log text."""
+    """``free_group`` removes members for which the group waits in vain; returns a log text.
+    ``explain_group`` says in words who is in the group, or ``""``.
+    """
 
     address: str
     make: Callable[[], ConsumerClient]
@@ -92,6 +99,8 @@ class ConsumingPlan:
     start: str | None = None
     by_pattern: bool = False
     free_group: Callable[[], str] | None = None
+    explain_group: Callable[[], str] = str
+    deployment: Deployment | None = None
 
 
 @dataclass(eq=False)
@@ -205,18 +214,31 @@ class TermConsumer:
             self._term.check()
             self._step(self._consumer or self._made())
             self._outage.over(clock.now_s())
+            if self._store.in_group and self.commits.silent_s > REBUILD_AFTER_S:
+                what = "commits do not succeed, replacing the client after_s=%.0f"
+                log.warning(what, self.commits.silent_s)
+                self._discard()
         except KafkaFenced as exc:
-            log.warning("Kafka refuses this leader error=%s", exc)
             if isinstance(self._term, OpenTerm):
                 self._term.wind_up(Reason.FENCED)
+            log.warning("Kafka refuses this leader error=%s", self._explained(exc))
             raise Deposed(term=self._term.number, reason=Reason.FENCED) from exc
+        except GroupIncompatible as exc:
+            raise KafkaError(self._explained(exc)) from exc
         except BatchLost as exc:
             what = "effects of a batch may be lost, the stored offsets decide error=%s"
             log.warning(what, exc)
             self._effects_lost, self.joined = True, False
+        except EffectRefused as exc:
+            self._confirmed = clock.now_s()  # the store has heard this leader
+            self.commits.refused(exc)
         except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
             if self._outage.met(exc, clock.now_s(), joining=not self.joined):
                 self._discard()
+
+    def _explained(self, exc: KafkaError) -> str:
+        explanation = self._plan.explain_group() if self._store.in_group else ""
+        return f"{exc}; {explanation}" if explanation else str(exc)
 
     def _step(self, consumer: ConsumerClient) -> None:
         if not self.joined:
@@ -271,7 +293,12 @@ class TermConsumer:
             self._check.topic_ids = dict(former.topic_ids)
             self._reached = {name: lag.position for name, lag in former.partitions.items()}
         self._waits_since = None
+        is_first = not self._has_loaded
         self._reposition(consumer)
+        here = self._plan.deployment
+        if is_first and here is not None and (rivals := here.rivals(consumer.notes)):
+            what = "another leaderq deployment has led this group, or does so now root=%s"
+            log.warning(what, ", ".join(rivals))
         self.joined = True
         self._attended = self._confirmed = clock.now_s()
         self._inspected = self._attended - INSPECT_S + FIRST_LOOK_S
@@ -332,15 +359,14 @@ class TermConsumer:
     def _check_forgotten(self, reached: Offsets) -> None:
         """Where offsets are gone, nothing is handled again unless the user said so."""
         self._reached = {}  # logged once in a term
-        if not reached or isinstance(self._store, ExternalOffsets):
+        if not reached or self._store.remedy is None:
             return
         where = ", ".join(f"{each}@{reached[each]}" for each in sorted(reached)[:_NAMED])
         if not may_reset(self._plan.start):
             raise OffsetOutOfRange(
                 f"no offset is stored any more for {len(reached)} partitions that this career has"
-                f" read ({where}). Nothing is repeated or skipped silently: set the group's offsets"
-                " (kafka-consumer-groups --reset-offsets), or set auto_offset_reset to 'earliest'"
-                " or 'latest' if reading shall go on there"
+                f" read ({where}). Nothing is repeated or skipped silently: {self._store.remedy},"
+                " or set auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
             )
         what = "stored offsets are gone, reading resumes begin=%s reached=%s"
         log.warning(what, self._plan.start, where)
@@ -501,7 +527,7 @@ class TermConsumer:
             self._settle_membership(consumer)
         self._reset(consumer, found.recreated)
         reports = self._plan.reports
-        known = self._positions.committed, found.ends, self._check.topic_ids
+        known = self._positions.committed, found.ends, found.blocked, self._check.topic_ids
         reports.tell(self._term, self._inspected, *known)
         if found.stalled and not self._stalled:
             where, at = found.stalled
@@ -546,8 +572,11 @@ class Outage:
             self._since_s = self._client_since_s = now_s
         if not self._told and now_s - self._since_s > TELL_AFTER_S:
             self._told = True
-            is_kept_out = isinstance(why, NotLetIn)
-            what = "group has not admitted this leader" if is_kept_out else "Kafka is unreachable"
+            what = "Kafka is unreachable"
+            if isinstance(why, StoreAway):
+                what = "offset store is unreachable"
+            elif isinstance(why, NotLetIn):
+                what = "group has not admitted this leader"
             log.warning("%s, the term continues and retries error=%s", what, why)
         self.not_before_s = now_s + self._backoff.next_s()
         patience_s = REBUILD_JOINING_AFTER_S if joining else REBUILD_AFTER_S
@@ -558,6 +587,6 @@ class Outage:
 
     def over(self, now_s: float) -> None:
         if self._told and self._since_s is not None:
-            log.info("Kafka answers again unreachable_s=%.1f", now_s - self._since_s)
+            log.info("the outage is over unreachable_s=%.1f", now_s - self._since_s)
         self._since_s, self._told = None, False
         self._backoff.reset()

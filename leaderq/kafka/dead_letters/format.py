@@ -39,7 +39,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import NamedTuple, TypeVar
 
-from leaderq.errors import CorruptRecord
+from leaderq.errors import CorruptRecord, leaves
 from leaderq.kafka.record import Partition, Record
 
 PREFIX = "leaderq-dead-"
@@ -68,7 +68,10 @@ class NewDeadLetter(NamedTuple):
 def new_dead_letter(
     record: Record, error: BaseException, attempts: int, term: int, career: str, at_ms: int
 ) -> NewDeadLetter:
-    """The letter about the raw ``record``; times in milliseconds. Never raises for an ``error``."""
+    """The letter about the raw ``record``; times in milliseconds. Never raises for an ``error``; a
+    group of errors is told by its first.
+    """
+    error = leaves(error)[0]
     said = {
         "topic": record.topic,
         "partition": record.partition,

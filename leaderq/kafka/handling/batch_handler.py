@@ -26,9 +26,13 @@ On each failure:
   the user's error is raised. Failures not judged yet are logged.
 * **skip, dead letter**: logged, told to the hook and set aside before the offset passes over the
   record, so a crash in between does it again.
-* **a dead letter or a commit fails, or the error is not about records**: it is raised as it is.
+* **the commit refuses an effect** (``EffectRefused``): all that was to be committed is undone and
+  done again in smaller parts, each committed by itself, until one record is left: the culprit.
+* **a dead letter or a commit fails otherwise, or the error is not about records**: it is raised as
+  it is.
 * **the term ends or pauses**: noticed between parts and after a back-off. The rest is not begun,
   and :meth:`BatchHandler.work` returns ``False``. Attempts count from 1 again in the next term.
+* **AlreadyStored**: the records that are stored are done, the others are handed over again.
 * **at most once**: a part with an unknown culprit is passed over as a whole; only ``retry`` repeats
   it. What was committed is handled even when the term is ending, but not when it is over.
 * **the process dies**: see :mod:`leaderq.kafka.handling.crash_marks`.
@@ -48,7 +52,7 @@ from itertools import chain
 
 from leaderq import clock
 from leaderq.errors import Deposed, KafkaFenced, LeaderqError, told
-from leaderq.kafka.clients.consumer import BatchLost
+from leaderq.kafka.clients.consumer import BatchLost, EffectRefused
 from leaderq.kafka.handling.context import HandlingContext, span
 from leaderq.kafka.handling.on_error import (
     Decision,
@@ -81,11 +85,12 @@ class BatchHandler:
     before it were. *Not guaranteed:* that ``handle`` is called once for each.
     """
 
-    def __init__(self, context: HandlingContext) -> None:
+    def __init__(self, context: HandlingContext, work: type[BatchWork] | None = None) -> None:
         # Without a limit of deaths, or where nothing is repeated, marks are of no use.
         if context.on_error.deaths is None or context.commits_first:
             context = replace(context, marks=None)
         self.context = context
+        self._work = work or BatchWork
         self.hold_ups = HoldUps(context.on_error)
         self.resting = RestingParts()
         self.workers: PartitionWorkers | None = None
@@ -99,7 +104,7 @@ class BatchHandler:
         Raises the user's error where the policy says so, and errors not about records.
         """
         self.resting.begin(term.id)
-        return BatchWork(self, batch, term).run()
+        return self._work(self, batch, term).run()
 
     def close(self) -> None:
         if self.workers is not None:
@@ -126,7 +131,7 @@ class BatchWork:
     def run(self) -> bool:
         """Run until all is committed, or the term ends or pauses; returns whether all is done."""
         for wait_s, parts in self._rounds():
-            if not self._has_waited(wait_s):
+            if not self._has_waited(wait_s) or not self._work_off():
                 return False
             if self._context.rate_limit is not None:
                 self._context.rate_limit.handed_out()
@@ -134,18 +139,26 @@ class BatchWork:
             if self._workers is not None and is_plain:
                 parts = self._in_parallel(parts, self._workers)
             self._line.extend(parts)
-            while self._line:
-                part = self._line.popleft()
-                if part.failure is not None:
-                    self._decide(part, part.failure)
-                elif self._is_to_stop() and not self._must_be_handled(part):
-                    self._warn_of_undecided(self._pending())
-                    self._commit_done()
-                    return False
-                else:
-                    self._step(part)
-        self._commit_done(all_done=True)
+            if not self._work_off():
+                return False
+        while not self._commit_done(all_done=True):
+            if not self._work_off():
+                return False
         self._context.figures.batches += 1
+        return True
+
+    def _work_off(self) -> bool:
+        """Do all parts in the line; returns ``False`` if the term ends or pauses before that."""
+        while self._line:
+            part = self._line.popleft()
+            if part.failure is not None:
+                self._decide(part, part.failure)
+            elif self._is_to_stop() and not self._must_be_handled(part):
+                self._warn_of_undecided(self._pending())
+                self._commit_done()
+                return False
+            else:
+                self._step(part)
         return True
 
     def _rounds(self) -> Iterator[tuple[float, Sequence[BatchPart]]]:
@@ -207,10 +220,13 @@ class BatchWork:
         except LeaderqError as exc:
             self._warn_of_passing_on(part, exc)
             raise
-        if failure is None:
-            self._handled(len(part.records))
-            self._passed(part, part.at_once or part.mode is not PartMode.TOGETHER)
-        else:
+        done, left = part.done_after(failure)
+        if left is not None:
+            self._line.appendleft(left)
+        if done is not None:
+            self._handled(len(done.records))
+            self._passed(done, done.at_once or done.mode is not PartMode.TOGETHER)
+        elif failure is not None:
             if failure.touched and failure.index:
                 self._handled(failure.index)  # all before the culprit
             failure = self._classified(failure)
@@ -219,6 +235,11 @@ class BatchWork:
 
     def _handled(self, records: int) -> None:
         self._context.figures.records += records
+        if not self._undoes:
+            self._effects_stand()
+
+    def _effects_stand(self) -> None:
+        """Records were handled, and that cannot be undone any more."""
         if self._hold_ups.is_held_up:
             self._context.on_held_up(None)
         self._hold_ups.handled()
@@ -245,24 +266,26 @@ class BatchWork:
         return first
 
     def _mark(self, part: BatchPart) -> bool:
-        """Mark the attempt if need be; ``False``: the record killed too many processes already."""
+        """Mark the attempt if need be; ``False``: the part is not to be tried now, or never."""
         marks, limit = self._context.marks, self._context.on_error.deaths
         if part.mode is not PartMode.CAREFUL or part.marked or marks is None:
             return True
-        self._commit_done()
+        if not self._is_committed_before(part):
+            return False
         died = marks.before(self._term, part.records[0])
         part.marked = True
         if limit is None or died < limit:
             return True
         self._context.pass_over(self._term, part.records[0], ProcessDied(died), died)
+        part.passed_over = True
         self._passed(part, is_committed_now=True)
         return False
 
     def _passed(self, part: BatchPart, is_committed_now: bool) -> None:
         """The part is done or passed over: commit it now, so that it is not handled again."""
         self._uncommitted.append(part)
-        if is_committed_now:
-            self._commit_done()
+        if is_committed_now and not self._commit_done():
+            return
         if part.marked and self._context.marks is not None:
             self._context.marks.after(self._term, part.records[0])
 
@@ -274,10 +297,12 @@ class BatchWork:
         """
         if not self._undoes or not any(failure.touched for _part, failure in failed):
             return []
+        if self._context.handle_stores:
+            self._commit_done()  # what returned before is not undone
         self._context.undo()
         again, self._uncommitted = [part.again() for part in self._uncommitted], []
         part, failure = failed[0]
-        decision = self._context.on_error.decision(part.failed_with(failure))
+        decision = self._context.on_error.decision(part.failed_with(failure), failure.error)
         if decision is Ending.RAISE and not failure.is_outage:
             self._warn_of_undecided([*failed[1:], *self._pending()])
             self._warn_of_raising(part, failure)
@@ -296,7 +321,8 @@ class BatchWork:
         decision = self._decision(part, failure)
         if decision is Ending.RAISE:
             self._raise(part, failure)
-        self._commit_done()
+        if not self._is_committed_before(part):
+            return
         if isinstance(decision, HoldUp):
             self._hold_up(part, failure, decision)
         elif isinstance(decision, RetryAfter):
@@ -309,6 +335,7 @@ class BatchWork:
             for record in part.records:
                 self._context.pass_over(self._term, record, failure.error, part.attempts)
                 self._hold_ups.passed_over(record, failure.error)
+            part.passed_over = True
             self._passed(part, is_committed_now=True)
             # The culprit is known: the records isolated behind it go on together.
             if self._line and part.mode is self._line[0].mode is PartMode.ISOLATED:
@@ -318,7 +345,9 @@ class BatchWork:
         if failure.is_outage:
             return self._hold_ups.decision(clock.now_s())
         on_error, record = self._context.on_error, part.records[0]
-        decision = on_error.decision(part.failed)
+        # At most once: nothing that is committed is tried again, unless ``retry`` says so.
+        dies_of = None if self._context.commits_first else failure.error
+        decision = on_error.decision(part.failed, dies_of)
         passes_over = isinstance(decision, Ending) and decision.passes_over
         if not (passes_over and len(part.records) == 1 and self._may_try_again()):
             return decision
@@ -331,18 +360,24 @@ class BatchWork:
         return self._hold_ups.decision(clock.now_s())
 
     def _hold_up(self, part: BatchPart, failure: PartFailure, decision: HoldUp) -> None:
-        times = {"held_up_s": f"{decision.since_s:.1f}", "again_in_s": f"{decision.after_s:.1f}"}
-        what = "records held up, none is passed over"
-        self._context.warn(what, part.records, failure.error, times)
-        self._context.on_held_up(f"{span(part.records)}: {told(failure.error)}")
+        self._tell_hold_up(part, failure, decision)
         part.failure = None
         self._line.appendleft(part)
         if not self._term.wait(decision.after_s) and self._context.commits_first:
             raise failure.error  # committed already, so it would be tried until the term is over
 
-    def _retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
+    def _tell_hold_up(self, part: BatchPart, failure: PartFailure, decision: HoldUp) -> None:
+        times = {"held_up_s": f"{decision.since_s:.1f}", "again_in_s": f"{decision.after_s:.1f}"}
+        what = "records held up, none is passed over"
+        self._context.warn(what, part.records, failure.error, times)
+        self._context.on_held_up(f"{span(part.records)}: {told(failure.error)}")
+
+    def _tell_retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
         values = {"attempt": part.attempts, "again_in_s": f"{after_s:.1f}"}
         self._context.warn("records failed, trying again", part.records, failure.error, values)
+
+    def _retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
+        self._tell_retry(part, failure, after_s)
         part.failure = None
         if self._may_rest(part, after_s):
             where = part.records[0].topic_partition
@@ -396,13 +431,42 @@ class BatchWork:
         if self._context.commits_first:
             self._commit(self._ends(parts))
 
-    def _commit_done(self, all_done: bool = False) -> None:
+    def _commit_done(self, all_done: bool = False) -> bool:
+        """Commit what is done; ``False``: its effects are refused, and it is to be done again,
+        before all else in the line.
+        """
         done, self._uncommitted = self._uncommitted, []
-        if all_done:
-            ends = self._batch.ends.items()
-            self._commit({where: end for where, end in ends if where not in self._abandoned})
-        elif done and not self._context.commits_first:
-            self._commit(self._ends(done))
+        try:
+            if all_done:
+                ends = self._batch.ends.items()
+                self._commit({where: end for where, end in ends if where not in self._abandoned})
+            elif done and not self._context.commits_first:
+                self._commit(self._ends(done))
+        except EffectRefused as exc:
+            self._context.undo()
+            self._line.extendleft(reversed(self._again(done, exc.error)))
+            return False
+        if self._undoes and not all(part.passed_over for part in done):
+            self._effects_stand()
+        return True
+
+    def _again(self, refused: Sequence[BatchPart], error: Exception) -> list[BatchPart]:
+        if not refused or any(part.passed_over for part in refused):
+            raise error  # no record that was handled is to blame
+        if len(refused) > 1:
+            return [part.again() for part in refused]
+        if len(refused[0].records) > 1:
+            what = "effects refused, looking for the record"
+            self._context.warn(what, refused[0].records, error)
+        return refused[0].after_refusal(error)
+
+    def _is_committed_before(self, part: BatchPart) -> bool:
+        """Commit what is done; ``False``: that is to be done again first, and then ``part``."""
+        self._line.appendleft(part)
+        if not self._commit_done():
+            return False
+        self._line.popleft()
+        return True
 
     def _ends(self, parts: Iterable[BatchPart]) -> Mapping[Partition, int]:
         return dict(chain.from_iterable(ends_of(part, self._batch).items() for part in parts))
@@ -441,16 +505,18 @@ class BatchWork:
         # With "at most once" what is committed must be begun.
         outcomes = workers.run(tasks, lambda: context.commits_first or self._may_begin())
         done: list[BatchPart] = []
-        not_begun: list[BatchPart] = []
+        not_done: list[BatchPart] = []
         failed: list[tuple[BatchPart, PartFailure]] = []
         errors: list[tuple[BatchPart, BaseException]] = []
         for part, outcome in zip(parts, outcomes, strict=True):
             if outcome.error is not None:
                 errors.append((part, outcome.error))
-            elif outcome.value is not None:
+                continue
+            ready, rest = part.done_after(outcome.value) if outcome.began else (None, part)
+            done += [ready] if ready else []
+            not_done += [rest] if rest else []
+            if outcome.value is not None and ready is None:
                 failed.append((part, self._classified(outcome.value)))
-            else:
-                (done if outcome.began else not_begun).append(part)
         if errors:
             self._warn_of_undecided(failed)
             for part, error in errors:
@@ -463,4 +529,4 @@ class BatchWork:
         for part, failure in failed:
             left += self._cut(part, failure)
         self._commit_done()
-        return left + not_begun
+        return left + not_done

@@ -27,6 +27,13 @@ class BatchShape(str, Enum):
     PARTITION = "partition"
 
 
+class RecordOrder(str, Enum):
+    """Whether all records of a partition are handled in order, or those of each of its keys."""
+
+    PARTITION = "partition"
+    KEY = "key"
+
+
 @dataclass
 class DrainFigures:
     """What a career has handled and committed since its process began, repeated records too."""
@@ -45,7 +52,8 @@ class HandlingContext:
     the user's code, and may be called on worker threads; all else is for the career thread.
     ``commit(term, ends)`` waits until these offsets are committed. ``undo()`` drops the effects
     that belong to offsets not committed yet. ``undoes``: effects through the store vanish when
-    their records are not committed. ``commits_first``: *at most once*. ``send_dead_letter(term,
+    their records are not committed; ``handle_stores``: not those of calls of ``handle`` that
+    returned. ``commits_first``: *at most once*. ``send_dead_letter(term,
     topic, letter)``: durable on return, or part of the next ``commit``. ``rest(partition, for_s)``:
     hands out no more of it for so long, then again from the committed offset; ``False`` if it is
     the only one.
@@ -64,13 +72,15 @@ class HandlingContext:
     decode: Callable[[Record], Record] | None = None
     rest: Callable[[Partition, float], bool] | None = None
     undoes: bool = False
+    handle_stores: bool = False
     commits_first: bool = False
     batches: BatchShape = BatchShape.MERGED
     workers: int = 1
+    by_key: bool = False
     marks: CrashMarks | None = None
     rate_limit: RateLimiter | None = None
-    on_skipped: Callable[[Record, Exception, int], object] = lambda *_: None
-    on_dead_lettered: Callable[[Record, Exception, int, str], object] = lambda *_: None
+    on_skipped: Callable[[Record, BaseException, int], object] = lambda *_: None
+    on_dead_lettered: Callable[[Record, BaseException, int, str], object] = lambda *_: None
     on_held_up: Callable[[str | None], object] = lambda *_: None
     figures: DrainFigures = field(default_factory=DrainFigures)
 
@@ -83,7 +93,7 @@ class HandlingContext:
         marks = self.marks
         return frozenset(where for where in partitions if marks and marks.is_careful(where))
 
-    def pass_over(self, term: Term, record: Record, error: Exception, attempts: int) -> None:
+    def pass_over(self, term: Term, record: Record, error: BaseException, attempts: int) -> None:
         """Skip or dead-letter a raw record, before its offset is committed: none must be lost."""
         term.check()
         if (topic := self.on_error.letters_topic(self.career)) is not None:

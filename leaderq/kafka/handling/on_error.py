@@ -3,30 +3,22 @@ default: the term fails, the record is handed out again in the next one), :func:
 :func:`skip` or :func:`dead_letter`; as written, and as decided upon. Pure values.
 
 ``deaths`` of the last two: a record over which the process has died so often is treated as one that
-cannot be handled; with ``"raise"`` it kills the next process too.
+cannot be handled; with ``"raise"`` it kills the next process too. What ``handle`` raises and is no
+``Exception`` (``SystemExit``, ``KeyboardInterrupt``, a panic of Rust) counts as a death, too, but
+ends nothing: the record is tried again at once.
 
 Errors about leadership, servers and settings say nothing about the record in hand, and pass through
 (:func:`is_about_records`). In an outage of what the record needs (:meth:`OnError.is_outage`) the
 work is held up within the same term, unless the policy is plain ``"raise"`` (:class:`HoldUps`).
-Outages are
+The first of these that has an answer decides about an error; of a group of errors
+(``asyncio.TaskGroup``) all must be outages:
 
-* :class:`DependencyUnavailable`, for the user to raise;
-* what ``except_`` of ``retry``, ``skip`` or ``dead_letter`` names, a class or several;
-* everything that ``only`` does not name; without ``only``, what this table says:
-
-=================================================  =================================================
-an outage                                          about the record
-=================================================  =================================================
-``ConnectionError``, ``TimeoutError``, a host      ``FileNotFoundError``, ``FileExistsError``,
-that is not found, TLS; no space, no memory, a     ``IsADirectoryError``, ``NotADirectoryError``; a
-read-only or failing disk, too many open files;    name that is too long, a directory that is not
-``PermissionError``; every other ``OSError``, so   empty, a loop of links: a path is mostly made of
-also ``requests``' errors                          what the record says
-classes that drivers call ``OperationalError`` or  an ``OSError`` that is a ``ValueError`` too: an
-``InterfaceError`` (DB-API 2), ``TimeoutError``,   invalid URL, what is not JSON, an operation that
-``ConnectionError``, ``NetworkError`` or           the file does not have; everything else
-``TimeoutException``
-=================================================  =================================================
+1. ``is_outage`` of ``retry``, ``skip`` or ``dead_letter``: a function of the error that returns
+   ``True`` (an outage), ``False`` (the record's fault) or ``None`` (it does not know);
+2. :class:`DependencyUnavailable`, for the user to raise, and what ``except_`` names: outages;
+3. ``only``: what it does not name is an outage;
+4. the error itself (:mod:`leaderq.kafka.handling.outages`): its HTTP status, SQLSTATE or gRPC code,
+   its class, its causes. HTTP's 408, 425, 429 and 5xx are outages, other 4xx the record's fault.
 
 A disk that is not mounted looks like missing files: name ``FileNotFoundError`` in ``except_``.
 
@@ -38,29 +30,34 @@ With *at most once* and no ``retry`` nothing is tried again, so nothing is held 
 
 from __future__ import annotations
 
-import errno
+import logging
 import math
-import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import FunctionType
 from typing import Any, Literal
 
-from leaderq.arguments import require
+from leaderq.arguments import plain_function, require
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
     Deposed,
+    FromOutside,
     KafkaFenced,
     LeaderqError,
     ServersUnreachable,
     SessionClosed,
     SessionExpired,
+    leaves,
+    told,
 )
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost
+from leaderq.kafka.handling import outages
 from leaderq.kafka.record import TOPIC_NAME, Record
 from leaderq.threads.retry import Retry
+
+log = logging.getLogger(__name__)
 
 BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
@@ -71,11 +68,8 @@ _CHOICES = "use 'raise', skip(), retry(n) or dead_letter(), from leaderq.kafka"
 
 ErrorClasses = tuple[type[Exception], ...]
 Errors = type[Exception] | ErrorClasses
-_DB_API_OUTAGES = {"OperationalError", "InterfaceError"}
-_OUTAGES = _DB_API_OUTAGES | {"TimeoutError", "ConnectionError", "NetworkError", "TimeoutException"}
-"""What drivers call their errors about an unreachable server; the first two by PEP 249."""
-_PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
-_PATH_ERRNOS = frozenset({errno.ENAMETOOLONG, errno.ENOTEMPTY, errno.ELOOP})
+AskUser = Callable[[Exception], bool | None]
+"""Whether an error is an outage (``True``) or the record's fault (``False``), if it is known."""
 
 
 class PoisonRecord(LeaderqError):
@@ -107,7 +101,15 @@ class ProcessDied(LeaderqError):
 
 def is_about_records(error: BaseException) -> bool:
     """Whether an error out of ``handle`` or a deserialiser may be blamed on what was handled."""
-    return isinstance(error, Exception) and not isinstance(error, _ABOUT_SERVERS)
+    return not_about_records(error) is None
+
+
+def not_about_records(error: BaseException) -> BaseException | None:
+    """The error, or the first in a group, that says nothing about records; ``None``: all do."""
+    for each in leaves(error):
+        if isinstance(each, (FromOutside, *_ABOUT_SERVERS)):
+            return each
+    return None
 
 
 _ABOUT_SERVERS = (
@@ -169,6 +171,7 @@ class OnError:
     only: ErrorClasses | None = None
     except_: ErrorClasses = ()
     most_in_a_row: int | None = None
+    ask_user: AskUser | None = None
 
     def letters_topic(self, career: str) -> str | None:
         """Where ``career`` sets records aside; ``None`` if it does not."""
@@ -176,17 +179,27 @@ class OnError:
             return None
         return self.topic or dead_letter_topic(career)
 
-    def is_outage(self, error: Exception) -> bool:
+    def is_outage(self, error: BaseException) -> bool:
+        return isinstance(error, Exception) and all(map(self._is_outage, leaves(error)))
+
+    def _is_outage(self, error: BaseException) -> bool:
+        if self.ask_user is not None and (answer := _answer(self.ask_user, error)) is not None:
+            return answer
         if isinstance(error, (DependencyUnavailable, *self.except_)):
             return True
         if self.only is not None:
             return not isinstance(error, self.only)
-        if isinstance(error, OSError):
-            return not _is_of_the_records_making(error)
-        return any(each.__name__ in _OUTAGES for each in type(error).__mro__)
+        return outages.is_outage(error)
 
-    def decision(self, attempts: int) -> Decision:
-        if attempts > self.retries:
+    def decision(self, attempts: int, error: BaseException | None = None) -> Decision:
+        """What to do after so many failed attempts, the last with ``error``."""
+        if error is None or isinstance(error, Exception):
+            most = self.retries
+        elif self.deaths is None:
+            return Ending.RAISE
+        else:
+            most = self.deaths - 1
+        if attempts > most:
             return self.terminal
         return RetryAfter(self._backoff_s(self.backoff_s, attempts))
 
@@ -199,10 +212,12 @@ class OnError:
         return Retry(first_s=first_s, most_s=most_s, jitter=0.0).delay_s(attempts)
 
 
-def _is_of_the_records_making(error: OSError) -> bool:
-    if isinstance(error, ssl.SSLError):
-        return False  # a certificate that is refused is a ValueError too
-    return isinstance(error, (*_PATHS, ValueError)) or error.errno in _PATH_ERRNOS
+def _answer(ask_user: AskUser, error: Any) -> bool | None:
+    try:
+        return ask_user(error)
+    except Exception as exc:  # noqa: BLE001  (the error itself must be judged all the same)
+        log.warning("is_outage failed about=%s error=%s", told(error), told(exc))
+        return None
 
 
 def dead_letter_topic(career: str) -> str:
@@ -222,13 +237,16 @@ def skip(
     *,
     only: Errors | None = None,
     except_: Errors = (),
+    is_outage: AskUser | None = None,
     most_in_a_row: int | None = MOST_IN_A_ROW,
 ) -> ErrorOption:
     """Pass over a record that cannot be handled, with a warning in the log; nothing else keeps it.
 
-    ``only``, ``except_``: which errors are about the record, and which are not; the others hold the
-    work up. ``most_in_a_row``: after so many records with different keys that failed alike, none is
-    passed over before one was handled (``None``: no number is too large).
+    ``only``, ``except_``, ``is_outage``: which errors are about the record, and which are not and
+    hold the work up: classes, or a function that returns ``True`` for an outage, ``False`` for the
+    record's fault, ``None`` for the built-in judgement. ``most_in_a_row``: after so many records
+    with different keys that failed alike, none is passed over before one was handled (``None``: no
+    number is too large).
     """
     return ErrorOption("skip", locals())
 
@@ -241,6 +259,7 @@ def retry(
     *,
     only: Errors | None = None,
     except_: Errors = (),
+    is_outage: AskUser | None = None,
 ) -> ErrorOption:
     """Up to ``n`` further attempts, after ``backoff_s`` seconds and then twice as long each time,
     up to ``max_backoff_s``. Records behind the one that fails wait: order is kept.
@@ -250,8 +269,8 @@ def retry(
     ``batches="partition"``, ``workers``). All wait with ``delivery="at_most_once"`` and with a rate
     limit.
 
-    ``then`` follows when all attempts have failed. ``only``, ``except_``: as for :func:`skip`; here
-    or in ``then``, not in both.
+    ``then`` follows when all attempts have failed. ``only``, ``except_``, ``is_outage``: as for
+    :func:`skip`; here or in ``then``, not in both.
     """
     return ErrorOption("retry", locals())
 
@@ -262,6 +281,7 @@ def dead_letter(
     *,
     only: Errors | None = None,
     except_: Errors = (),
+    is_outage: AskUser | None = None,
     most_in_a_row: int | None = MOST_IN_A_ROW,
 ) -> ErrorOption:
     """Set it aside on ``topic`` (default: the career's name and ``-dead``), with headers that say
@@ -288,7 +308,8 @@ def _sound(value: object) -> OnError:
         limits = {each: words[each] for each in ("deaths", "most_in_a_row")}
         found = OnError(Ending(value.function), words.get("topic"), holds_up=True, **limits)
     only = found.only if words["only"] is None else _classes(words["only"])
-    return replace(found, only=only, except_=_classes(words["except_"]) or found.except_)
+    except_, ask_user = _classes(words["except_"]) or found.except_, words["is_outage"]
+    return replace(found, only=only, except_=except_, ask_user=ask_user or found.ask_user)
 
 
 def _classes(errors: Errors) -> ErrorClasses:
@@ -329,8 +350,9 @@ def _problems_of_retry(words: Mapping[str, Any], place: str) -> Iterator[str]:
             " with 'raise', skip() or dead_letter()"
         )
         return
-    if option and any(words[each] and option.words[each] for each in ("only", "except_")):
-        yield f"{place} has only= or except_= both in retry and in its 'then'; write it once"
+    if option and any(words[each] and option.words[each] for each in _JUDGED_BY):
+        which = "only=, except_= or is_outage="
+        yield f"{place} has {which} both in retry and in its 'then'; write it once"
     yield from _problems(then, f"'then' of retry in {place}")
 
 
@@ -360,6 +382,7 @@ def _or_none(is_right: Check) -> Check:
 
 
 _SECONDS = (_is_seconds, "must be a number of seconds, at least 0")
+_JUDGED_BY = ("only", "except_", "is_outage")
 _CLASSES = "must be a class of errors, or a tuple of such"
 _NAME = "use up to 249 letters, digits, '.', '_' and '-', or leave it out"
 _MUST: Mapping[str, tuple[Check, str]] = {
@@ -370,6 +393,7 @@ _MUST: Mapping[str, tuple[Check, str]] = {
     "most_in_a_row": (_or_none(_is_count), "must be a whole number, at least 1, or None"),
     "only": (_or_none(_are_errors), _CLASSES),
     "except_": (_are_errors, _CLASSES),
+    "is_outage": (lambda it: not plain_function("", it, or_none=True), "must be a plain function"),
     "topic": (_or_none(_is_topic), f"is not the name of a Kafka topic; {_NAME}"),
 }
 
@@ -390,7 +414,7 @@ class HoldUps:
         self._policy = policy
         self._since_s: float | None = None
         self._times = 0
-        self._error: type[Exception] | None = None
+        self._error: type[BaseException] | None = None
         self._keys: set[object] = set()
 
     @property
@@ -408,16 +432,17 @@ class HoldUps:
             return Ending.RAISE
         return HoldUp(self._policy.pause_s(self._times), since_s)
 
-    def are_too_many(self, record: Record, error: Exception) -> bool:
+    def are_too_many(self, record: Record, error: BaseException) -> bool:
         """Whether ``record`` would be one too many in a row to pass over for such an error."""
         most = self._policy.most_in_a_row
-        if most is None or type(error) is not self._error:
+        if most is None or type(leaves(error)[0]) is not self._error:
             return False
         return len(self._keys | {_key(record)}) > most
 
-    def passed_over(self, record: Record, error: Exception) -> None:
-        if type(error) is not self._error:
-            self._error, self._keys = type(error), set()
+    def passed_over(self, record: Record, error: BaseException) -> None:
+        kind = type(leaves(error)[0])
+        if kind is not self._error:
+            self._error, self._keys = kind, set()
         if self._policy.most_in_a_row is not None:
             self._keys.add(_key(record))
 

@@ -16,9 +16,11 @@ from typing import Any
 
 from leaderq import clock
 from leaderq.arguments import require_finished
+from leaderq.errors import AlreadyStored
 from leaderq.kafka.clients.consumer import SerialExecutor, SubmittedWork
-from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
+from leaderq.kafka.handling.on_error import PoisonRecord, not_about_records
 from leaderq.kafka.record import Batch, Partition, Record, after
+from leaderq.kafka.stores.handle_call import HandleCall
 from leaderq.term import Term
 from leaderq.threads import primitives
 
@@ -39,7 +41,7 @@ class PartFailure:
     user's handle ran, so all before it is done; ``is_outage``: nothing counts against the records.
     """
 
-    error: Exception
+    error: BaseException
     index: int | None
     touched: bool
     is_outage: bool = False
@@ -52,6 +54,7 @@ class BatchPart:
     ``ends`` are to be committed once they are done (``None``: after each last record). ``failed``
     counts their own failed attempts, ``before`` those within a larger part; ``failure`` is to be
     judged. ``at_once``: committed as soon as it is done. ``marked``: its durable mark is set.
+    ``passed_over``: skipped, or set aside.
     """
 
     records: Sequence[Record]
@@ -62,6 +65,7 @@ class BatchPart:
     before: int = 0
     failure: PartFailure | None = None
     marked: bool = False
+    passed_over: bool = False
 
     @property
     def attempts(self) -> int:
@@ -84,6 +88,17 @@ class BatchPart:
         """The same records once more, their effects undone; committed as soon as they are done."""
         return BatchPart(self.records, self.ends, at_once=True)
 
+    def after_refusal(self, error: Exception) -> list[BatchPart]:
+        """What to do again, each committed as soon as it is done, when the effects of this part are
+        refused: its halves; of a single record, the record is at fault.
+        """
+        if (middle := len(self.records) // 2) == 0:
+            self.cut(PartFailure(error, None, touched=True))
+            self.at_once = True
+            return [self]
+        halves = self.records[:middle], self.records[middle:]
+        return [BatchPart(records, at_once=True, before=self.before) for records in halves]
+
     def together(self) -> BatchPart:
         """The same records, to be handed over together and with nothing counted against them."""
         return BatchPart(self.records, self.ends)
@@ -93,6 +108,24 @@ class BatchPart:
         if len(rest) == len(self.records):
             return self
         return replace(self, records=rest, ends=None) if rest else None
+
+    def done_after(self, failure: PartFailure | None) -> tuple[BatchPart | None, BatchPart | None]:
+        """What is done after an attempt, and what of the rest is to be handed over as it is: after
+        ``AlreadyStored`` the records that are not stored.
+        """
+        if failure is None:
+            return self, None
+        if not isinstance(stored := failure.error, AlreadyStored):
+            return None, None
+        rows: dict[bool, list[Record]] = {True: [], False: []}
+        for record in self.records:
+            is_its = record.topic_partition == stored.where
+            rows[is_its and record.offset < stored.stored].append(record)
+        done, left = rows[True], rows[False]
+        if not done:
+            return None, None  # not about these records: it is judged
+        rest = replace(self, records=left, ends=None) if left else None
+        return replace(self, records=done, ends=None), rest
 
     def cut(self, failure: PartFailure) -> tuple[BatchPart | None, BatchPart, BatchPart | None]:
         at = failure.index
@@ -161,11 +194,11 @@ def attempt(
     return PartFailure(_own_error(error), index, touched=True)
 
 
-def _caught(user_code: Callable[[], object]) -> Exception | None:
-    """The failure to judge, made of the error raised."""
+def _caught(user_code: Callable[[], object]) -> BaseException | None:
+    """The error raised, of any kind: one record may call for ``sys.exit`` whoever handles it."""
     try:
         user_code()
-    except Exception as exc:  # noqa: BLE001
+    except BaseException as exc:  # noqa: BLE001
         return exc
     return None
 
@@ -183,15 +216,15 @@ def _handle(handle: Handle, records: Sequence[Record], term: Term) -> None:
     require_finished(returned, "handle")
 
 
-def _own_error(error: Exception) -> Exception:
+def _own_error(error: BaseException) -> BaseException:
     """The user's own error, raised if it is not about the records: here, outside the ``except``
     that caught it, so that it comes out with no context added.
     """
-    own: BaseException = error
+    own = error
     if isinstance(error, PoisonRecord) and error.__cause__ is not None:
         own = error.__cause__
-    if not isinstance(own, Exception) or not is_about_records(own):
-        raise own
+    if (other := not_about_records(own)) is not None:
+        raise other
     return own
 
 
@@ -206,7 +239,8 @@ class HandleCalls:
         thread = primitives.get_ident()
         self._running[thread] = clock.now_s(), records
         try:
-            return self._handle(records, term)
+            with HandleCall():
+                return self._handle(records, term)
         finally:
             self._running.pop(thread, None)
 

@@ -17,7 +17,9 @@ looks at the row again) and in SQLite from 3.24 (one writer).
   until the next ``execute``.) SQLite waits for the connection's ``timeout``, then raises. A
   successor whose ``load`` fails stands again.
 * When the answer to COMMIT is lost, the next try of the same batch finds its offsets stored, and
-  raises :class:`~leaderq.errors.AlreadyStored` instead of doing the work twice.
+  raises :class:`~leaderq.errors.AlreadyStored` instead of doing the work twice. Handling counts
+  what is stored as handled (:mod:`leaderq.kafka.handling.batch_handler`).
+* Workers are threads: each has a connection, so that none commits or rolls back another's work.
 
 PEP 249: the first statement begins a transaction. ``sqlite3`` begins one only before some
 statements; a connection in *autocommit* begins none. There ``BEGIN``, ``COMMIT`` and ``ROLLBACK``
@@ -29,7 +31,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
 
 from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
 from leaderq.fencing import FencingToken, ParamStyle
@@ -37,6 +40,7 @@ from leaderq.fencing.fencing_token import judge
 from leaderq.fencing.sql import checked_table, is_in_transaction, is_sqlite, upsert, written
 from leaderq.kafka.record import Offset, Partition, Record, after, epoch_of
 from leaderq.term import Term
+from leaderq.threads import primitives
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +71,11 @@ class DatabaseOffsets:
     makes it and its table, ``load_offsets`` returns :meth:`load`, ``handle`` writes within
     :meth:`transaction`, ``retire`` closes it.
 
-    ``connect`` opens a connection (each :meth:`load` opens another, as one may be broken), or is
-    one. Use it on one thread; ``autocommit`` and ``isolation_level`` may be any.
+    ``connect`` opens a connection: each thread has its own, and each :meth:`load` opens new ones,
+    as one may be broken. Or it is a connection, which only the thread that calls :meth:`load` may
+    use: with ``workers`` give a function. ``autocommit`` and ``isolation_level`` may be any.
+    Workers take turns, because every transaction locks the career's term row: they gain nothing
+    inside the ``with`` block, only outside it.
 
     *Guarantees:* the writes made through the cursor and the offsets are stored together or not at
     all; none by a term older than the newest that has loaded. *Not guaranteed:* anything for writes
@@ -84,6 +91,8 @@ class DatabaseOffsets:
         self._database = Database(connect)
         self._career = career
         self._table = checked_table(table)
+        # Else workers would wait for each other in the database, whose patience has limits.
+        self._turn = primitives.RLock()
 
     def create_table(self) -> None:
         """Make the table of offsets if it is not there; any number of processes may at once."""
@@ -98,13 +107,14 @@ class DatabaseOffsets:
         Waits for a transaction of an older term; raises ``Deposed`` if a newer one has loaded.
         """
         term.check()
+        self._turn = primitives.RLock()  # a worker of an earlier term may hang in its block
         self._database.renew()
-        with self._explained(term), self._database.transaction() as cursor:
-            self._put(cursor, term, _TERM_ROW, 0)
-            self._execute(cursor, ALL_OFFSETS)
+        with self._explained(term), self._database.transaction() as open_one:
+            self._put(open_one, term, _TERM_ROW, 0)
+            found = self._execute(open_one, ALL_OFFSETS).fetchall()
             return {
                 Partition(topic, int(number)): Offset(int(offset), int(epoch))
-                for topic, number, offset, epoch in cursor.fetchall()
+                for topic, number, offset, epoch in found
             }
 
     @contextmanager
@@ -113,11 +123,13 @@ class DatabaseOffsets:
 
         Rolled back whole if the block raises. Raises :class:`~leaderq.errors.Deposed` if a newer
         term has loaded, and :class:`~leaderq.errors.AlreadyStored` if an offset past the first
-        record of a partition is stored; the block is not entered then.
+        record of a partition is stored; the block is not entered then. Let ``AlreadyStored`` out of
+        ``handle``: the records that are stored count as handled, and the others are handed over
+        again.
         """
         term.check()
-        with self._explained(term), self._database.transaction() as cursor:
-            self._put(cursor, term, _TERM_ROW, 0)
+        with self._turn, self._explained(term), self._database.transaction() as open_one:
+            self._put(open_one, term, _TERM_ROW, 0)
             firsts: dict[Partition, int] = {}
             lasts: dict[Partition, Record] = {}
             for record in records:
@@ -126,36 +138,37 @@ class DatabaseOffsets:
                 lasts[partition] = record
             for (topic, number), first in firsts.items():
                 where = {"topic": topic, "partition": number}
-                row = self._execute(cursor, ONE_OFFSET, **where).fetchone()
+                row = self._execute(open_one, ONE_OFFSET, **where).fetchone()
                 if row is not None and int(row[0]) > first:
                     raise AlreadyStored(Partition(topic, number), stored=int(row[0]), first=first)
-            yield cursor
-            self._database.check_still_open()
+            yield open_one.cursor
+            open_one.check_still_open()
             for partition, last in lasts.items():
-                self._put(cursor, term, partition, after(last))
+                self._put(open_one, term, partition, after(last))
 
     def close(self) -> None:
-        """Close the connection, if it was opened here. May be called twice."""
+        """Close the connections that were opened here. May be called twice."""
         self._database.close()
 
     def _create_table(self) -> None:
-        with self._database.transaction() as cursor:
-            self._execute(cursor, CREATE_TABLE)
+        with self._database.transaction() as open_one:
+            self._execute(open_one, CREATE_TABLE)
 
-    def _put(self, cursor: DatabaseCursor, term: Term, where: Partition, offset: int) -> None:
+    def _put(self, open_one: DatabaseTransaction, term: Term, where: Partition, at: int) -> None:
         place = {"topic": where.topic, "partition": where.number}
-        row = {"next_offset": int(offset), "leader_epoch": epoch_of(offset), "term": term.number}
-        if self._execute(cursor, PUT_ROW, **place, **row).rowcount > 0:
+        row = {"next_offset": int(at), "leader_epoch": epoch_of(at), "term": term.number}
+        if self._execute(open_one, PUT_ROW, **place, **row).rowcount > 0:
             return
         # No row is changed: a newer term's. -1: the driver cannot tell; the row itself does.
-        (newest,) = self._execute(cursor, ONE_TERM, **place).fetchone()
+        (newest,) = self._execute(open_one, ONE_TERM, **place).fetchone()
         judge(term, FencingToken(term.career, int(newest)), f"table {self._table}")
 
-    def _execute(self, cursor: DatabaseCursor, statement: str, **values: Any) -> DatabaseCursor:
-        text = statement.replace("{table}", self._table)
-        style = self._database.style
-        cursor.execute(*written(text, style, {"career": self._career, **values}))
-        return cursor
+    def _execute(
+        self, open_one: DatabaseTransaction, statement: str, **values: Any
+    ) -> DatabaseCursor:
+        text, style = statement.replace("{table}", self._table), open_one.style
+        open_one.cursor.execute(*written(text, style, {"career": self._career, **values}))
+        return open_one.cursor
 
     @contextmanager
     def _explained(self, term: Term) -> Iterator[None]:
@@ -182,17 +195,42 @@ class DatabaseCursor(Protocol):
     def close(self) -> Any: ...
 
 
+@dataclass(frozen=True)
+class DatabaseTransaction:
+    """A transaction under way, on its thread's connection; the connection may be replaced behind
+    its back, so that all it does is done on its own.
+    """
+
+    connection: Any
+    cursor: DatabaseCursor
+
+    @property
+    def style(self) -> ParamStyle:
+        return ParamStyle.NAMED if is_sqlite(self.connection) else ParamStyle.PYFORMAT
+
+    def check_still_open(self) -> None:
+        if is_in_transaction(self.connection) is False:
+            raise ConfigurationError(
+                "the transaction was committed or rolled back inside the 'with' block; leave that"
+                " to the block's end"
+            )
+
+
 class Database:
-    """One connection, opened by ``connect`` when it is first needed, or given. For one thread."""
+    """A connection for each thread, opened by ``connect`` when the thread first needs it; or one
+    that was given, for the thread that calls :meth:`renew`.
+    """
 
     def __init__(self, connect: Callable[[], Any] | Any) -> None:
         # The driver's errors, still recognised after the connection was given up.
         self.error: tuple[type[Exception], ...] = ()
         self._connect: Callable[[], Any] | None = None
-        self._connection: Any = None
+        self._connections: dict[int, Any] = {}
+        self._given: Any = None
+        self._owner: int | None = None
         # Not callable(): a connection of sqlite3 can be called, too.
         if hasattr(connect, "cursor"):
-            self._use(connect)
+            self._given, self.error = connect, (cast("Any", connect).Error,)
         elif callable(connect):
             self._connect = connect
         else:
@@ -202,93 +240,101 @@ class Database:
 
     @property
     def connection(self) -> Any:
-        if self._connection is None:
-            assert self._connect is not None
-            return self._use(self._connect())
-        return self._connection
+        """The connection of the calling thread."""
+        thread = primitives.get_ident()
+        if self._connect is None:
+            if self._owner not in (None, thread):
+                raise ConfigurationError(
+                    f"DatabaseOffsets was given the connection {self._given!r}, and a second thread"
+                    " uses it; give a function that opens a connection, so that each of the"
+                    " career's workers has its own, or set workers=1"
+                )
+            return self._given
+        if (found := self._connections.get(thread)) is None:
+            found = self._connections[thread] = self._opened(self._connect)
+        return found
 
-    def _use(self, connection: Any) -> Any:
+    def _opened(self, connect: Callable[[], Any]) -> Any:
+        connection = connect()
         if not hasattr(connection, "cursor"):
             raise ConfigurationError(
                 f"the function that opens the database returned {connection!r}; it must return a"
                 " DB-API connection"
             )
         self.error = (connection.Error,)
-        self._connection = connection
-        return self._connection
-
-    @property
-    def style(self) -> ParamStyle:
-        return ParamStyle.NAMED if is_sqlite(self.connection) else ParamStyle.PYFORMAT
+        return connection
 
     def renew(self) -> None:
-        """Open the connection again, if we opened it; else end a transaction left open on it."""
-        if self._connect is not None:
-            self.close()
-        elif self._begin is None or is_in_transaction(self.connection):
-            self._end("ROLLBACK")
+        """Give up the connections that we opened; else end a transaction left open on it."""
+        self.close()
+        self._owner = primitives.get_ident()
+        given = self._given
+        if given is not None and (_begin(given) is None or is_in_transaction(given)):
+            _end(given, "ROLLBACK")
 
     def close(self) -> None:
-        """Close the connection, if we opened it. Never raises for one that is broken."""
-        if self._connect is None or self._connection is None:
-            return
-        connection, self._connection = self._connection, None
-        try:
-            connection.close()
-        except Exception as exc:  # noqa: BLE001  (whatever a driver raises for a broken connection: it is given up)
-            log.debug("broken database connection not closed error=%r", exc)
+        """Close the connections that we opened. Never raises for one that is broken, or that only
+        its own thread may close (``sqlite3``): that one ends when it is not used any more.
+        """
+        while self._connections:
+            _thread, connection = self._connections.popitem()
+            _close(connection)
 
     @contextmanager
-    def transaction(self) -> Iterator[DatabaseCursor]:
-        """Begin, yield a cursor, and commit; roll back on any error."""
-        if self._begin is not None and is_in_transaction(self.connection):
+    def transaction(self) -> Iterator[DatabaseTransaction]:
+        """Begin, yield the transaction, and commit; roll back on any error."""
+        connection = self.connection
+        begin = _begin(connection)
+        if begin is not None and is_in_transaction(connection):
             raise ConfigurationError(
                 "a transaction is open on the database connection already; commit or roll it back"
                 " before this one is begun"
             )
-        with closing(self.connection.cursor()) as cursor:
-            try:
-                if self._begin is not None:
-                    cursor.execute(self._begin)
-                yield cursor
-                self._end("COMMIT", cursor)
-            except BaseException:
-                self._abandon()
-                raise
-
-    def check_still_open(self) -> None:
-        if is_in_transaction(self.connection) is False:
-            raise ConfigurationError(
-                "the transaction was committed or rolled back inside the 'with' block; leave that"
-                " to the block's end"
-            )
-
-    @property
-    def _begin(self) -> str | None:
-        """The statement that begins a transaction; ``None``: any first statement does."""
-        autocommit = getattr(self.connection, "autocommit", None)
-        if is_sqlite(self.connection):
-            return None if autocommit is False else "BEGIN IMMEDIATE"
-        return "BEGIN" if autocommit is True else None
-
-    def _end(self, how: str, cursor: DatabaseCursor | None = None) -> None:
-        if self._begin is None:
-            if how == "COMMIT":
-                self.connection.commit()
-            else:
-                self.connection.rollback()
-        elif cursor is not None:
-            cursor.execute(how)
-        else:
-            # A cursor of its own: the user's may hold rows, or be closed.
-            with closing(self.connection.cursor()) as own:
-                own.execute(how)
-
-    def _abandon(self) -> None:
         try:
-            if self._begin is None or is_in_transaction(self.connection) is not False:
-                self._end("ROLLBACK")
+            with closing(connection.cursor()) as cursor:
+                if begin is not None:
+                    cursor.execute(begin)
+                yield DatabaseTransaction(connection, cursor)
+                _end(connection, "COMMIT", cursor)
+        except BaseException:
+            self._abandon(connection)
+            raise
+
+    def _abandon(self, connection: Any) -> None:
+        try:
+            if _begin(connection) is None or is_in_transaction(connection) is not False:
+                _end(connection, "ROLLBACK")
         except Exception as exc:  # noqa: BLE001  (the first error is the one to raise; the server rolls a lost session back itself)
             what = "database transaction not rolled back, its connection is given up error=%r"
             log.warning(what, exc)
-            self.close()
+            if self._connections.pop(primitives.get_ident(), None) is not None:
+                _close(connection)
+
+
+def _begin(connection: Any) -> str | None:
+    """The statement that begins a transaction; ``None``: any first statement does."""
+    autocommit = getattr(connection, "autocommit", None)
+    if is_sqlite(connection):
+        return None if autocommit is False else "BEGIN IMMEDIATE"
+    return "BEGIN" if autocommit is True else None
+
+
+def _end(connection: Any, how: str, cursor: DatabaseCursor | None = None) -> None:
+    if _begin(connection) is None:
+        if how == "COMMIT":
+            connection.commit()
+        else:
+            connection.rollback()
+    elif cursor is not None:
+        cursor.execute(how)
+    else:
+        # A cursor of its own: the user's may hold rows, or be closed.
+        with closing(connection.cursor()) as own:
+            own.execute(how)
+
+
+def _close(connection: Any) -> None:
+    try:
+        connection.close()
+    except Exception as exc:  # noqa: BLE001  (whatever a driver raises for a broken connection: it is given up)
+        log.debug("broken database connection not closed error=%r", exc)

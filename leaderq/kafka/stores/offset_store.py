@@ -1,41 +1,136 @@
-"""Where a career's progress is kept: one small interface, chosen by the career's ``offsets``; and
-the two stores that keep nothing themselves, Kafka's and the user's own.
+"""Where a career's progress is kept: one small interface, which each store implements in a file of
+its own, together with all that is said of it.
 
 Whatever the store, the order on taking over is **fence, then load, then read**: else an offset
 could be loaded that a zombie moves a moment later. A store lives as long as its career's object,
 through many terms; :meth:`OffsetStore.fence` begins each. It is called by the consumer thread,
-except for what it offers to the user's code (operations to go with the offsets, messages).
+except for :meth:`OffsetStore.begin` and what it offers to the user's code.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, ClassVar
 
-from leaderq.arguments import require
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
-from leaderq.kafka.record import Offset, Partition, epoch_of
+from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, TransactionalProducer
+from leaderq.kafka.record import Partition
 from leaderq.term import Term
-from leaderq.threads import primitives
+from leaderq.zookeeper import Operation, Session
+
+LoadOffsets = Callable[[Term], Mapping[Any, int]]
+"""From a term to where to read on, by ``Partition`` or ``(topic, number)``; absent: never read."""
+
+
+class DeliveryPromise(str, Enum):
+    """How often a record may be handled."""
+
+    AT_MOST_ONCE = "at_most_once"
+    AT_LEAST_ONCE = "at_least_once"
+    EXACTLY_ONCE = "exactly_once"
+
+
+@dataclass(frozen=True)
+class StoreContext:
+    """The career for which a store keeps offsets: its name, its ``root`` in ZooKeeper, its class
+    (``where``), and what leaderq's own stores need beside that.
+    """
+
+    career: str
+    root: str
+    where: str = "this career"
+    folder: str = ""
+    session: Session | None = None
+    load_offsets: LoadOffsets | None = None
+    make_producer: Callable[[], TransactionalProducer] | None = None
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+
+
+class StoreAway(KafkaAway):
+    """The server that keeps the offsets, which is not Kafka, does not answer for now."""
 
 
 class OffsetStore(ABC):
-    """Keeps, for each partition, the offset at which the next reader begins.
+    """Keeps, for each partition, the offset at which the next reader begins. Subclass it to keep
+    offsets where your results are: ``offsets = MyOffsets(...)`` in the career. It must pass
+    ``leaderq.testing.offset_store_contract``.
 
-    ``in_group``: the consumer must be a member of the group (else it only takes the partitions).
-    ``undoes``: effects that go through the store vanish when their batch is not committed, so a
-    batch that failed is done again from its beginning. ``is_silent``: a leader that only reads is
-    not told that a newer one has fenced it, so from time to time it commits its positions again.
+    What is said of a store (class attributes):
+        ``word``: its name, in ``offsets`` of a career and in messages. ``promises``: how often a
+        record may be handled, the default first; ``refusals``: why not another, and what to do.
+        ``needs``: methods that a career must write, each with advice. ``remedy``: how an operator
+        puts offsets right that are gone; ``None``: if it has none, nothing was ever read.
 
-    Errors: those of :mod:`leaderq.kafka.clients.consumer`; ``KafkaFenced`` or ``Deposed`` where a
-    newer leader exists.
+    What is done with it:
+        ``in_group``: the consumer must be a member of the group (else it only takes the
+        partitions). ``undoes``: effects that go through the store vanish when their batch is not
+        committed, so a batch that failed is done again from its beginning. ``handle_stores``: what
+        ``handle`` returned from is stored, with its effects; only a call that failed is undone.
+        ``is_silent``: a leader that only reads is not told that a newer one has fenced it, so from
+        time to time it commits its positions again. ``sends_messages``: :meth:`produce` is offered,
+        and dead letters go that way too.
+
+    Errors: those of :mod:`leaderq.kafka.clients.consumer`, :class:`StoreAway` (try again);
+    ``KafkaFenced`` or ``Deposed`` where a newer leader exists. Any other ends the term.
     """
 
-    in_group: bool
-    undoes: bool
-    is_silent: bool
+    word: ClassVar[str]
+    promises: ClassVar[Sequence[DeliveryPromise]] = (DeliveryPromise.AT_LEAST_ONCE,)
+    refusals: ClassVar[Mapping[DeliveryPromise, str]] = MappingProxyType({})
+    needs: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    remedy: ClassVar[str | None] = None
+    in_group: ClassVar[bool] = False
+    undoes: ClassVar[bool] = False
+    handle_stores: ClassVar[bool] = False
+    is_silent: ClassVar[bool] = False
+    sends_messages: ClassVar[bool] = False
+
+    @classmethod
+    def made(cls, context: StoreContext) -> OffsetStore:
+        """One of leaderq's own stores, for this career."""
+        return cls()
+
+    def attach(self, context: StoreContext) -> None:  # noqa: B027 - nothing, where nothing is needed
+        """For a store that a career was given: whose offsets it keeps. Called when a process
+        prepares the career, and again when its parts are made again.
+        """
+
+    def check(self, context: StoreContext) -> str:
+        """For ``leaderq doctor``: what was found to be well, in a few words (``""``: nothing was
+        looked at). Raises a LeaderqError with the remedy if the store cannot be used.
+        """
+        return ""
+
+    def begin(self, term: Term) -> None:  # noqa: B027 - nothing, where nothing is needed
+        """On the career thread, at the beginning of a term, before all else."""
+
+    # ---- for the user's code, in ``handle`` ------------------------------------------------------
+
+    def produce(self, message: Message, max_bytes: int | None = None) -> None:
+        """See ``KafkaLeaderCareer.produce``."""
+        raise self._not_offered("produce()", "transaction")
+
+    def add(self, operations: Iterable[Operation]) -> None:
+        """See ``KafkaLeaderCareer.write_with_offsets``."""
+        raise self._not_offered("write_with_offsets()", "zookeeper")
+
+    def _not_offered(self, what: str, word: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"{what} belongs to offsets={word!r}; this career has offsets={self.word!r}"
+        )
+
+    def take_effects(self) -> list[Any]:
+        """Return the effects of the batch in hand, and forget them: they are stored, or a unit test
+        plays that.
+        """
+        return []
+
+    # ---- for the consumer thread -----------------------------------------------------------------
 
     def fence(
         self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
@@ -54,8 +149,9 @@ class OffsetStore(ABC):
     @abstractmethod
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Begin to keep these offsets, one at a time, with the effects that wait for them; fails if
-        a newer leader is there. If the outcome is unknown (an error that asks for another try),
-        committing the same offsets again completes it, and no effect happens twice.
+        a newer leader is there, and with ``EffectRefused`` if an effect can never be kept. If the
+        outcome is unknown (an error that asks for another try), committing the same offsets again
+        completes it, and no effect happens twice.
         """
 
     def commit_positions(
@@ -73,106 +169,8 @@ class OffsetStore(ABC):
         """The term is over: release everything. May be called twice. Never raises."""
 
 
-class KafkaOffsets(OffsetStore):
-    """The group's committed offsets in Kafka itself; the fence is the static membership (KIP-345).
-
-    *Guarantees:* once :meth:`fence` has returned ``True``, no earlier member of the name can
-    commit. *Not guaranteed:* anything against commits from outside while the group has no member.
-    """
-
-    in_group = True
-    undoes = False
-    is_silent = True  # a fenced consumer's poll is silent: only a commit tells it
-
-    def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
-        return consumer.committed(timeout_s)
-
-    def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        return consumer.commit(offsets, f"leaderq term {term.number}")
-
-
 class DoneAtOnce:
     """A :class:`~leaderq.kafka.clients.consumer.CommitFuture` that was done at once."""
 
     def done(self, wait_s: float) -> bool:
         return True
-
-
-LoadOffsets = Callable[[Term], Mapping[Any, int]]
-"""From a term to where to read on, by ``Partition`` or ``(topic, number)``; absent: never read."""
-
-
-class ExternalOffsets(OffsetStore):
-    """The user's own store (``offsets="external"``), which is authoritative: ``handle`` writes a
-    batch's results and its offsets in one transaction there. leaderq only seeks.
-
-    The fence is the user's too: ``load_offsets`` **fences first, then reads**
-    (:class:`~leaderq.kafka.stores.database_offsets.DatabaseOffsets` does both). It is called on the
-    career thread; its answer is kept here for the consumer thread. A consumer replaced within a
-    term reads on after the last batch whose ``handle`` returned.
-
-    *Guarantees:* no record of a term is read before ``load`` has returned for that term.
-
-    *Not guaranteed:* anything against a zombie whose writes the user's store does not compare; that
-    ``auto_offset_reset="latest"`` means the same place to the next leader if this one had no batch.
-    """
-
-    in_group = False
-    undoes = True
-    is_silent = False
-
-    def __init__(self, load: LoadOffsets, where: str = "this career") -> None:
-        self._load = load
-        self._where = where
-        self._lock = primitives.Lock()
-        self._term: str | None = None
-        self._offsets: dict[Partition, int] = {}
-
-    def begin(self, term: Term) -> None:
-        checked = checked_offsets(self._load(term), self._where)
-        with self._lock:
-            self._term, self._offsets = term.id, checked
-
-    def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
-        """The user's offsets, and those committed since; ``KafkaAway`` until any are known."""
-        with self._lock:
-            if self._term != term.id:
-                raise KafkaAway(
-                    f"'load_offsets' of {self._where} has not answered for term {term.number} yet"
-                )
-            return dict(self._offsets)
-
-    def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> DoneAtOnce:
-        # ``handle`` has returned, so the user's store has these; or a partition begins there.
-        with self._lock:
-            if self._term == term.id:
-                self._offsets.update(offsets)
-        return DoneAtOnce()
-
-
-def checked_offsets(offsets: Mapping[Any, int], where: str) -> dict[Partition, int]:
-    """The offsets that ``load_offsets`` of ``where`` returned, or a ConfigurationError."""
-    if not isinstance(offsets, Mapping):
-        raise ConfigurationError(
-            f"'load_offsets' of {where} returned {type(offsets).__name__}; it must return a mapping"
-            " of (topic, partition) to the offset to read next, {} if there is none yet"
-        )
-    problems = []
-    for key, value in offsets.items():
-        is_place = isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str)
-        if not (is_place and _is_count(key[1])):
-            problems.append(
-                f"'load_offsets' of {where} returned the key {key!r}; keys are (topic, partition),"
-                " such as ('clicks', 0)"
-            )
-        elif not _is_count(value):
-            problems.append(
-                f"'load_offsets' of {where} returned the offset {value!r} for {key!r}; it must be a"
-                " whole number, 0 or more"
-            )
-    require(*problems)
-    return {Partition(*key): Offset(at, epoch_of(at)) for key, at in offsets.items()}
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -7,7 +7,8 @@ candidate znode exists.
 
 *The answer to a write was lost*: the znode tells. ``write`` is unique to each write; if it stands
 there the multi happened, if not it is sent again (the leader is the only one who writes, so nothing
-else can have come between). *Deposed*: the error of ``term.write``.
+else can have come between). *Deposed*: the error of ``term.write``. *An operation of the user's is
+refused*: ``EffectRefused``; nothing of the multi has happened.
 
 The partitions are assigned, not subscribed: Kafka's group has no say here. It is shown the offsets,
 for tools that display lag.
@@ -20,20 +21,32 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
-from leaderq.errors import ConnectionLost, CorruptRecord, NoNode
+from leaderq.errors import (
+    BadVersion,
+    ConnectionLost,
+    CorruptRecord,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    TooLarge,
+)
 from leaderq.kafka.clients.consumer import (
     CommitFuture,
     ConsumerClient,
-    KafkaAway,
+    EffectRefused,
     Offsets,
     SerialExecutor,
 )
 from leaderq.kafka.record import Offset, Partition, epoch_of
-from leaderq.kafka.stores.offset_store import OffsetStore
+from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore, StoreAway, StoreContext
 from leaderq.term import Term
 from leaderq.threads import primitives
 from leaderq.zookeeper import Create, Operation, Session, SetData
+
+REFUSED_OPERATIONS = NodeExists, NoNode, BadVersion, NotEmpty, TooLarge
+"""What ZooKeeper says of an operation, or of a whole multi, for what it is."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +85,21 @@ class ZooKeeperOffsets(OffsetStore):
     happen together, once, and only by the newest leader: the term fences all others.
     """
 
-    in_group = False
+    word = "zookeeper"
+    promises = (
+        DeliveryPromise.EXACTLY_ONCE,
+        DeliveryPromise.AT_LEAST_ONCE,
+        DeliveryPromise.AT_MOST_ONCE,
+    )
+    remedy = (
+        "put back the znodes that hold the offsets, below 'offsets' of the career, from a backup"
+    )
     undoes = True
-    is_silent = False
+
+    @classmethod
+    def made(cls, context: StoreContext) -> ZooKeeperOffsets:
+        assert context.session is not None
+        return cls(context.session, context.folder)
 
     def __init__(self, session: Session, path: str) -> None:
         self._session = session
@@ -90,16 +115,20 @@ class ZooKeeperOffsets(OffsetStore):
         with self._lock:
             self._waiting.extend(operations)
 
-    def undo(self) -> None:
+    def take_effects(self) -> list[Operation]:
         with self._lock:
-            self._waiting.clear()
+            taken, self._waiting = self._waiting, []
+        return taken
+
+    def undo(self) -> None:
+        self.take_effects()
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         topics = sorted({partition.topic for partition in consumer.existing()})
         try:
             found = {topic: self._read(topic) for topic in topics}
         except ConnectionLost as exc:
-            raise KafkaAway(f"the offsets cannot be read: {exc}") from exc
+            raise StoreAway(f"the offsets cannot be read from ZooKeeper: {exc}") from exc
         self._known = {topic: kept for topic, kept in found.items() if kept is not None}
         return {
             Partition(topic, int(number)): offset
@@ -149,10 +178,13 @@ class ZooKeeperOffsets(OffsetStore):
             except ConnectionLost:
                 if self._happened(term, new):
                     break
-            except NoNode as exc:
-                if exc.index is None or exc.index >= len(new):
-                    raise  # one of the user's operations
-                self._known.pop(list(new)[exc.index], None)  # deleted by somebody: it is made again
+            except REFUSED_OPERATIONS as exc:
+                topic = None if exc.index is None else next(islice(new, exc.index, None), None)
+                if topic is None and operations:
+                    raise EffectRefused(exc) from exc
+                if topic is None or not isinstance(exc, NoNode):
+                    raise
+                self._known.pop(topic, None)  # deleted by somebody: it is made again
                 self._session.ensure_path(self._path)
         self._known.update(new)
         with self._lock:

@@ -27,7 +27,7 @@ from typing import Any
 
 from greenlet import getcurrent, greenlet
 
-from leaderq.errors import LeaderqError
+from leaderq.errors import FromOutside, LeaderqError
 
 EPOCH_S = 1_700_000_000.0
 """The calendar time at which every life begins."""
@@ -37,7 +37,7 @@ _SPIN_S = 0.001
 _LAST_TRIES = 50
 
 
-class Killed(BaseException):
+class Killed(FromOutside):
     """Raised in whatever still waits when a life is over."""
 
 

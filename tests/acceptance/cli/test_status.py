@@ -70,12 +70,14 @@ def test_lag_rate_and_time_to_catch_up_stand_behind_the_other_columns(
 ) -> None:
     """What is not known, or will not come, is said."""
     done = {"t-0": PartitionLag(7, 7, 0)}
+    held = {"t-0": PartitionLag(7, 14, 7, blocked_by_transaction=7)}
     tables: list[tuple[dict[str, Any], list[str]]] = [
         ({}, ["120", "40/s", "6 s"]),
         ({"rate_per_s": 5.25, "catch_up_s": None}, ["120", "5.2/s", "not at this rate"]),
         ({"rate_per_s": None, "catch_up_s": None}, ["120", "-", "-"]),
         ({"rate_per_s": 9000.0, "catch_up_s": None}, ["120", "9000/s", "keeps up"]),
         ({"partitions": done, "rate_per_s": 0.0, "catch_up_s": 0.0}, ["0", "0.0/s", "keeps up"]),
+        ({"partitions": held}, ["7", "40/s", "waits for a transaction"]),
         ({"catch_up_s": 7265.0}, ["120", "40/s", "2 h 1 m"]),
         ({"held_up": "t-9@5: OSError: away"}, ["120", "40/s", "held up"]),
     ]

@@ -59,6 +59,7 @@ def drive(
         address: str | None = None,
         connect_timeout_s: float = 10.0,
         name: str | None = None,
+        root: str | None = None,
         **attributes: Any,
     ) -> Driver:
         declared = {"topics": four_partitions, "group": four_partitions, **attributes}
@@ -66,10 +67,12 @@ def drive(
         career.settings = Settings(
             kafka=address or kafka_broker.address,
             career=name or four_partitions,
-            root=znode_root,
+            root=root or znode_root,
             connect_timeout_s=connect_timeout_s,
         )
-        session.ensure_path(f"{znode_root}/{name or four_partitions}")  # as the election does
+        session.ensure_path(
+            f"{root or znode_root}/{name or four_partitions}"
+        )  # as the election does
         career.events = EventBus()
         career.candidate_id = f"candidate-{len(made)}"
         career.session = session

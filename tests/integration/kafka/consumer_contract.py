@@ -411,6 +411,12 @@ class ConsumerContract:
             transaction.send(where, b"value")
             assert consumer.end_offsets(20.0)[where] == 0
             assert consumer.poll(0.5, 10) == {}
+            eventually(
+                lambda: consumer.poll(0.2, 10) == {} and consumer.log_ends().get(where) == 1,
+                timeout_s=30,
+                message="what is not stable lies before the end of the log",
+            )
+            assert consumer.end_offsets(20.0)[where] == 0
             transaction.abort()
         eventually(
             lambda: consumer.end_offsets(20.0)[where] == 2,

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from database_workers import check_once_each, write_with_workers
+from fake_career import FakeCareer, a_handler
 from postgres import Database
 from terms import open_term
 
 from leaderq.errors import Deposed
-from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.handling.on_error import dead_letter, retry
+from leaderq.kafka.record import Partition, Record, batch_of
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.term import OpenTerm, Reason
 from leaderq.testing import eventually
@@ -56,17 +59,19 @@ def a_store(postgres: Database, results: object) -> Iterator[Callable[..., Datab
         store.close()
 
 
-LEVELS = [
-    {},
-    {"autocommit": True},
-    {"options": "-c default_transaction_isolation=repeatable\\ read"},
-    {"options": "-c default_transaction_isolation=serializable"},
-]
-
-
-@pytest.mark.parametrize(
-    "options", LEVELS, ids=["read committed", "autocommit", "repeatable read", "serializable"]
+AT_EACH_LEVEL = pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"autocommit": True},
+        {"options": "-c default_transaction_isolation=repeatable\\ read"},
+        {"options": "-c default_transaction_isolation=serializable"},
+    ],
+    ids=["read committed", "autocommit", "repeatable read", "serializable"],
 )
+
+
+@AT_EACH_LEVEL
 def test_results_and_offsets_are_stored_together_and_a_zombie_is_refused_whole(
     a_store, results, options
 ) -> None:
@@ -167,6 +172,48 @@ def test_a_leader_frozen_in_mid_transaction_is_ended_by_the_server_and_deposed_w
         cursor.execute("INSERT INTO results VALUES (1)")
     assert "idle-in-transaction timeout" in str(deposed.value.__cause__)
     assert results() == []
+
+
+@AT_EACH_LEVEL
+def test_workers_have_a_connection_each_and_store_each_record_once(
+    a_store, postgres, options
+) -> None:
+    with postgres.connect(autocommit=True) as connection:
+        connection.execute("CREATE TABLE parts (number INTEGER, place BIGINT)")
+    stored = write_with_workers(a_store(**options), "INSERT INTO parts VALUES (%s, %s)")
+    with postgres.connect() as connection:
+        check_once_each(connection.execute("SELECT * FROM parts").fetchall(), stored)
+
+
+def test_a_commit_that_the_server_carried_out_and_did_not_answer_buries_nothing(
+    a_store, postgres, results
+) -> None:
+    """The third COMMIT is carried out, then the connection breaks."""
+    term, commits = open_term(7), iter([False, False, True])
+    store = a_store()
+    store.load(term)
+
+    def handle(rows: Any, _term: object) -> None:
+        if next(commits, False):
+            store._database.connection.commit = lambda: break_after_commit(store)
+        write(store, list(rows), term)
+
+    career = FakeCareer()
+    career.handle = handle
+    handler = a_handler(career, retry(2, backoff_s=0, then=dead_letter()))
+    for at in range(0, 250, 50):
+        assert handler.work(batch_of({Partition("t", 0): records(at, at + 50)}), term)
+    assert (career.letters, career.committed) == ([], {Partition("t", 0): 250})
+    assert results() == list(range(250))
+
+
+def break_after_commit(store: DatabaseOffsets) -> None:
+    import psycopg
+
+    connection = store._database.connection
+    connection.execute("COMMIT")
+    connection.close()
+    raise psycopg.OperationalError("the connection is lost")
 
 
 def waiting(postgres: Database) -> int:

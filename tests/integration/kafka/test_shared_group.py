@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
+import confluent_kafka
 import pytest
 from driving import Driver, Recorder
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from producer_contract import Output
 
+from leaderq.cli.doctor import Verdict, check_kafka_career
+from leaderq.errors import Deposed, KafkaError
 from leaderq.kafka import Record
+from leaderq.kafka.groups import Deployment, group_notes
 from leaderq.kafka.topics import committed, end_offsets
 from leaderq.term import Term
 from leaderq.testing import eventually
@@ -181,3 +187,72 @@ def test_of_two_careers_in_one_group_each_record_has_one_result(
     assert leader.career.seen
     assert other.career.seen
     assert sorted(output.read(), key=int) == values
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_b1_members_with_another_assignor_are_named_by_the_error_and_by_doctor(
+    drive: Drive,
+    feed: Feed,
+    kafka_broker: Any,
+    four_partitions: str,
+    client: str,
+) -> None:
+    feed(0, 10)
+    options = {
+        "bootstrap.servers": kafka_broker.address,
+        "group.id": four_partitions,
+        "client.id": "their-app",
+        "partition.assignment.strategy": "cooperative-sticky",
+    }
+    with closing(confluent_kafka.Consumer(options)) as other:
+        other.subscribe([four_partitions])
+        eventually(
+            lambda: other.poll(0.2) is None and bool(other.assignment()),
+            timeout_s=60,
+            message="the other consumer has partitions",
+        )
+        leader = drive(client=client)
+        wanted = "'cooperative-sticky': 'their-app' at .*stop those others"
+        with pytest.raises(KafkaError, match=wanted):
+            leader.begin().run_until(lambda: False, within_s=60)
+        career, settings = leader.career, leader.career.settings
+        found = list(check_kafka_career(career, four_partitions, settings))
+    (group,) = (one for one in found if one.check == "group")
+    assert group.verdict is Verdict.FAILED
+    assert re.search(wanted, group.detail)
+
+
+@pytest.mark.parametrize(
+    ("client", "offsets"),
+    [("kafka-python", "kafka"), ("confluent", "kafka"), ("confluent", "transaction")],
+)
+def test_b2_a_leader_of_another_deployment_in_the_same_group_is_told_apart(
+    drive: Drive,
+    feed: Feed,
+    session: Session,
+    has_caught_up: Callable[[], bool],
+    kafka_broker: Any,
+    client: str,
+    offsets: str,
+    four_partitions: str,
+    znode_root: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    feed(0, 10)
+    where = kafka_broker.address, four_partitions
+    leader = drive(client=client, offsets=offsets).begin()
+    leader.run_until(has_caught_up)
+    there = f"{znode_root}/another"
+    rival = drive(root=there, client=client, offsets=offsets).begin()
+    assert "another leaderq deployment has led this group" in caplog.text
+    assert f"root={znode_root}" in caplog.text
+    feed(10, 20)
+    rival.run_until(lambda: has_caught_up() and there in str(group_notes(*where)))
+    with pytest.raises(Deposed):
+        leader.run_until(lambda: False, within_s=30)
+    told = f"another leaderq deployment, root '{there}', leads this group"
+    eventually(lambda: told in caplog.text, timeout_s=30, message="the log names the other")
+    here = Deployment.of(session, znode_root)
+    career, settings = leader.career, leader.career.settings
+    found = list(check_kafka_career(career, four_partitions, settings, here))
+    assert any(told in one.detail for one in found)

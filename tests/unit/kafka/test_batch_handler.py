@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -14,6 +15,7 @@ from fake_career import (
     A,
     B,
     Bad,
+    C,
     FakeCareer,
     FakeMarks,
     FakeRateLimiter,
@@ -24,12 +26,12 @@ from fake_career import (
     where,
 )
 
-from leaderq.errors import Deposed, KafkaError
+from leaderq.errors import AlreadyStored, Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.on_error import PoisonRecord, ProcessDied, dead_letter, retry, skip
 from leaderq.kafka.handling.parts import PartitionWorkers
-from leaderq.kafka.record import Batch, Record
+from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.running import UnitAbandoned
 from leaderq.running.stages import AbandonableUnit
 from leaderq.term import Reason
@@ -114,6 +116,42 @@ CASES: dict[str, Case] = {
          "handle B5", "commit B=6", "handle B6", "undo",
          "dead letter B6 on billing-dead after 2: B6", "commit B=7"],
     ),
+    "with workers, where handle stores, what has returned is not handed over again": (
+        {"fails": {(B, 6): ALWAYS}, "undoes": True}, dead_letter(),
+        {"workers": 3, "handle_stores": True}, {"A": [0, 1], "B": [5, 6]},
+        ["handle A0 A1", "handle B5 B6", "commit A=2", "undo", "handle B5", "commit B=6",
+         "handle B6", "undo", "dead letter B6 on billing-dead after 2: B6", "commit B=7"],
+    ),
+    "nor is a part that returned before another one of its batch failed": (
+        {"fails": {(B, 5): 1}, "undoes": True, "names": True}, retry(1, backoff_s=0),
+        {"batches": BY_PARTITION, "handle_stores": True}, {"A": [0, 1], "B": [5]},
+        ["handle A0 A1", "handle B5", "commit A=2", "undo", "handle B5", "commit B=6"],
+    ),
+    "a record whose effect the commit refuses is found by halves, and judged": (
+        {"refused": frozenset({(A, 1)}), "undoes": True}, dead_letter(), {}, {"A": [0, 1, 2, 3]},
+        ["handle A0 A1 A2 A3", "refuse A=4", "undo", "handle A0 A1", "refuse A=2", "undo",
+         "handle A0", "commit A=1", "handle A1", "refuse A=2", "undo",
+         "dead letter A1 on billing-dead after 1: refused", "commit A=2",
+         "handle A2 A3", "commit A=4"],
+    ),
+    "it is tried as often as the policy says": (
+        {"refused": frozenset({(A, 0)}), "undoes": True}, retry(1, backoff_s=0, then=skip()), {},
+        {"A": [0], "B": [5]},
+        ["handle A0 B5", "refuse A=1 B=6", "undo", "handle A0", "refuse A=1", "undo",
+         "handle A0", "refuse A=1", "undo", "commit A=1", "handle B5", "commit B=6"],
+    ),
+    "with workers the effects of each partition are tried by themselves": (
+        {"refused": frozenset({(B, 5)}), "undoes": True}, skip(), {"workers": 3},
+        {"A": [0, 1], "B": [5]},
+        ["handle A0 A1", "handle B5", "refuse A=2 B=6", "undo", "handle A0 A1", "commit A=2",
+         "handle B5", "refuse B=6", "undo", "commit B=6"],
+    ),
+    "a marked record whose effect is refused is unmarked once it is passed over": (
+        {"refused": frozenset({(A, 0)}), "undoes": True}, skip(), {"careful": {A: 1}},
+        {"A": [0, 1]},
+        ["mark A0", "handle A0", "refuse A=1", "undo", "commit A=1", "unmark A0",
+         "handle A1", "commit A=2"],
+    ),
     "with workers an undecodable value holds up its own partition only": (
         {"undecodable": frozenset({(A, 1)})}, skip(), {"workers": 3}, {"A": [0, 1, 2], "B": [5]},
         ["handle B5", "commit B=6", "handle A0", "commit A=1", "commit A=2",
@@ -176,6 +214,43 @@ def test_records_before_an_undecodable_value_are_handled_and_committed_before_th
     with pytest.raises(Bad, match="not decodable"):
         a_handler(career).work(a_batch(A=[0, 1, 2, 3]), open_term(7))
     assert career.log == ["handle A0 A1", "commit A=2"]
+
+
+def test_the_refusal_is_raised_as_it_is_and_names_its_record(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    career = FakeCareer(refused=frozenset({(A, 2)}), undoes=True)
+    with pytest.raises(Bad, match="refused"):
+        a_handler(career).work(a_batch(A=[0, 1, 2, 3]), open_term(7))
+    assert (career.committed, career.effects) == ({A: 2}, [(A, 0), (A, 1)])
+    assert "raising the error career=billing records=t-0@2 error=Bad" in caplog.text
+
+
+def test_a_letter_that_is_refused_is_no_records_fault() -> None:
+    career = FakeCareer(fails={(A, 0): ALWAYS}, undoes=True)
+
+    def send(*_: object) -> None:
+        career._pending.append((A, 0))
+
+    career.refused = frozenset({(A, 0)})
+    career.send_dead_letter = send  # type: ignore[method-assign]
+    with pytest.raises(Bad, match="refused"):
+        a_handler(career, dead_letter()).work(a_batch(A=[0]), open_term(7))
+    assert career.committed == {}
+
+
+def test_where_the_effects_of_too_many_records_are_refused_none_more_is_passed_over() -> None:
+    career = FakeCareer(refused=frozenset((A, each) for each in range(9)), undoes=True)
+    term, why = open_term(7), []
+
+    def told(reason: str | None) -> None:
+        why.append(reason)
+        term.wind_up(Reason.STEP_DOWN)
+
+    handler = a_handler(career, skip(most_in_a_row=3), on_held_up=told)
+    assert not handler.work(a_batch(A=range(9)), term)
+    assert career.committed == {A: 3}
+    assert len(why) == 1
 
 
 # -- skip and dead letters
@@ -260,6 +335,51 @@ def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is
     assert career.log == ["handle A0 A1", "commit A=2"]
 
 
+# -- records that the store has already
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("on_error", ["raise", skip(), LETTERS], ids=["raise", "skip", "letters"])
+@pytest.mark.parametrize(
+    ("stored", "handled"),
+    [
+        ({A: 2, B: 7}, []),
+        ({A: 2}, [(B, 5), (B, 6)]),
+        ({B: 6}, [(A, 0), (A, 1), (B, 6)]),
+    ],
+    ids=["the whole batch", "one of two partitions", "part of one partition"],
+)
+def test_what_is_stored_counts_as_handled_and_the_rest_goes_on(
+    stored: dict[Partition, int], handled: list[object], on_error: object, workers: int
+) -> None:
+    career = FakeCareer()
+    passed_over: list[object] = []
+
+    def refuse(rows: Sequence[Record]) -> None:
+        for row in rows:
+            if row.offset < (end := stored.get(row.topic_partition, 0)):
+                raise AlreadyStored(row.topic_partition, stored=end, first=row.offset)
+
+    career.before_handle = refuse
+    told = {"on_skipped": lambda *told: passed_over.append(told)}
+    with closing(a_handler(career, on_error, workers=workers, **told)) as handler:
+        assert handler.work(a_batch(A=[0, 1], B=[5, 6]), open_term(7))
+    assert sorted(career.effects) == handled
+    assert career.committed == {A: 2, B: 7}
+    assert passed_over == career.letters == []
+
+
+def test_already_stored_about_no_record_in_hand_is_judged_as_any_error() -> None:
+    career = FakeCareer()
+
+    def refuse(_rows: object) -> None:
+        raise AlreadyStored(C, stored=9, first=0)
+
+    career.before_handle = refuse
+    with pytest.raises(AlreadyStored):
+        a_handler(career).work(a_batch(A=[0, 1]), open_term(7))
+
+
 # -- errors that are not about records
 
 
@@ -271,8 +391,6 @@ def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is
         Deposed(term=7, reason=Reason.LEASE),
         KafkaAway("away"),
         UnitAbandoned(),
-        KeyboardInterrupt(),
-        SystemExit(3),
     ],
 )
 def test_an_error_that_is_not_about_records_passes_whatever_the_policy(
@@ -292,6 +410,47 @@ def test_an_error_that_is_not_about_records_passes_whatever_the_policy(
     handler.close()
     assert raised.value is error
     assert career.committed == {}
+
+
+class Panic(BaseException):
+    """As libraries in Rust raise it."""
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), Panic("x")])
+@pytest.mark.parametrize("names", [True, False])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_record_that_asks_for_the_end_of_the_process_dies_so_often_and_is_passed_over(
+    error: BaseException, names: bool, workers: int
+) -> None:
+    attempts: list[int] = []
+
+    def fail(handed: Sequence[Record]) -> None:
+        for record in handed:
+            if (record.partition, record.offset) == (0, 1):
+                attempts.append(len(handed))
+                if names:
+                    raise PoisonRecord(record) from error
+                raise error
+
+    career = FakeCareer()
+    career.before_handle = fail
+    with closing(a_handler(career, dead_letter(deaths=2), workers=workers)) as handler:
+        assert handler.work(a_batch(A=[0, 1, 2], B=[5]), open_term(7))
+    assert career.committed == {A: 3, B: 6}
+    assert len(career.letters) == 1
+    assert len(attempts) == (2 if names else 4)
+
+
+def test_such_an_error_is_raised_where_none_is_passed_over_and_not_repeated_at_most_once() -> None:
+    for on_error in ("raise", retry(3, 0.0)):
+        career = FakeCareer()
+        career.before_handle = lambda _rows: sys.exit(3)
+        with pytest.raises(SystemExit):
+            a_handler(career, on_error).work(a_batch(A=[0]), open_term(7))
+        assert career.log == ["handle A0"]
+    career.log.clear()
+    assert a_handler(career, skip(), delivery="at_most_once").work(a_batch(A=[0]), open_term(7))
+    assert career.log == ["commit A=1", "handle A0"]
 
 
 # -- several partitions at once: the threads, and the handling on them

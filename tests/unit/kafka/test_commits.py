@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
+from terms import open_term
 
 from leaderq import clock
-from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost
+from leaderq.errors import KafkaError
+from leaderq.kafka.clients.consumer import EffectRefused, KafkaAway, MembershipLost
 from leaderq.kafka.consuming import commits as module
 from leaderq.kafka.consuming.commits import OffsetCommits
-from leaderq.kafka.record import Partition
+from leaderq.kafka.consuming.report import DrainReport
+from leaderq.kafka.consuming.term_consumer import ConsumingPlan, JoinGate, TermConsumer
+from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
 
 A = Partition("t", 0)
 CONSUMER, TERM = object(), object()
@@ -92,6 +100,23 @@ def test_a_commit_is_begun_once_and_its_ends_are_told_when_it_is_done(store: Sto
     assert (commits.wanted, commits.outcome, commits.is_busy) == (None, True, False)
 
 
+def test_ends_whose_effects_are_refused_are_not_wanted_any_more_and_others_may_be(
+    store: Store,
+) -> None:
+    commits, refused = store.commits, EffectRefused(KafkaError("too large"))
+    commits.request({A: 5}, in_hand=True)
+    start(store)
+    store.made[0].outcome = refused
+    with pytest.raises(EffectRefused):
+        commits.finish(may_wait=False)
+    commits.refused(refused)
+    assert (commits.wanted, commits.outcome, commits.is_busy) == (None, refused, False)
+    commits.request({A: 3}, in_hand=True)
+    start(store)
+    assert commits.outcome is None
+    assert [asked[3] for asked in store.asked] == [{A: 5}, {A: 3}]
+
+
 def test_without_a_batch_in_hand_a_commit_fails_at_once(store: Store) -> None:
     store.commits.request({A: 5}, in_hand=False)
     start(store)
@@ -155,7 +180,8 @@ def test_the_commit_of_an_abandoned_batch_is_waited_for_and_nobody_is_told(
     assert (commits.outcome, commits.wanted, commits.is_abandoning) == (False, None, True)
     assert (commits.is_busy, commits.has_abandoned()) == (True, False)
     assert store.made[0].waits == [module._LOOK_S]
-    assert commits.finish(may_wait=True) is None
+    assert (commits.finish(may_wait=True), commits.finish_positions()) == (None, None)
+    assert len(store.made[0].waits) == 1
     commits.request({A: 6}, in_hand=True)
     commits.drop()
     assert commits.is_abandoning
@@ -176,6 +202,7 @@ def test_positions_are_committed_alone_and_told_when_they_are(store: Store) -> N
     commits.commit_positions(CONSUMER, {A: 9})  # type: ignore[arg-type]
     assert store.asked == [("positions", CONSUMER, TERM, {A: 9})]
     assert (commits.is_busy, commits.own) == (True, ({}, {A: 9}))
+    assert not commits.is_abandoning
     commits.request({A: 5}, in_hand=True)
     start(store)
     assert len(store.asked) == 1
@@ -225,3 +252,102 @@ def test_with_another_consumer_all_that_was_under_way_is_forgotten_and_the_batch
     assert commits.finish(may_wait=True) is None
     start(store)
     assert len(store.asked) == 4
+
+
+def test_commits_are_silent_since_the_first_that_has_not_succeeded(
+    store: Store, at: list[float]
+) -> None:
+    commits = store.commits
+    commits.request({A: 5}, in_hand=True)
+    assert commits.silent_s == 0.0
+    start(store)
+    for outcome in (KafkaAway("no answer"), True):
+        at[0] += 1.0
+        start(store)
+        store.made[-1].outcome = outcome
+        with suppress(KafkaAway):
+            commits.finish(may_wait=False)
+    assert commits.silent_s == 0.0
+    commits.settled({A: 5})
+    for outcome in (KafkaAway("no answer"), True):
+        assert commits.silent_s == (at[0] - 102.0)
+        commits.commit_positions(CONSUMER, {A: 9})  # type: ignore[arg-type]
+        at[0] += 1.0
+        store.made[-1].outcome = outcome
+        with suppress(KafkaAway):
+            commits.finish_positions()
+    assert commits.silent_s == 0.0
+
+
+# -- a client of which only the commits hang
+
+
+class Unanswered:
+    def __init__(self, fails: bool) -> None:
+        self.fails, self.looks = fails, 0
+
+    def done(self, wait_s: float) -> bool:
+        self.looks += 1
+        if self.fails and self.looks > 3:
+            raise KafkaAway("no answer")
+        return False
+
+
+class Client(SimpleNamespace):
+    """Answers everything but commits, which hang or fail."""
+
+    joins, is_joining = 1, False
+
+    def existing(self) -> frozenset[Partition]:
+        return frozenset({A})
+
+    assigned = existing
+
+    def committed(self, timeout_s: float) -> dict[Partition, int]:
+        return {A: 5}
+
+    def poll(self, timeout_s: float, most: int) -> dict[Partition, list[Record]]:
+        records, self.records = self.records, {}
+        return records
+
+    def commit(self, offsets: Any, note: str) -> Commit:
+        return Unanswered(self.fails)
+
+    def __getattr__(self, name: str) -> Any:
+        return {
+            "topic_ids": dict,
+            "end_offsets": lambda wait_s: {A: 6},
+            "log_ends": dict,
+            "positions": lambda: {A: 6},
+            "join": lambda allowed, wait_s: True,
+        }.get(name, lambda *_: None)
+
+
+@pytest.mark.parametrize(("is_abandoned", "fails"), [(False, False), (False, True), (True, False)])
+def test_a_client_of_which_only_commits_hang_is_replaced_after_30_seconds(
+    is_abandoned: bool, fails: bool, at: list[float]
+) -> None:
+    clients: list[Client] = []
+
+    def make() -> Any:
+        row = Record("t", 0, 5, 0, None, b"")
+        clients.append(Client(records={A: [row]}, fails=fails))
+        return clients[-1]
+
+    reports: Any = mock.Mock(former=DrainReport)
+    plan = ConsumingPlan("address", make, KafkaOffsets(), "career", reports, start="earliest")
+    consumer = TermConsumer(plan, JoinGate(open_term(7)), None)
+    while consumer.offer() is None:
+        consumer.round()
+    consumer.commits.request({A: 6}, in_hand=True)
+    replaced_s: list[float] = []
+    began_s = at[0]
+    while at[0] < began_s + 70.0:
+        at[0] += 0.5
+        consumer.round()
+        if is_abandoned and len(clients) == 1:
+            consumer.commits.drop()
+        if len(clients) > len(replaced_s) + 1:
+            replaced_s.append(at[0] - began_s)
+    assert is_abandoned or len(replaced_s) == 2
+    assert 30.0 < replaced_s[0] < 33.0

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -31,8 +32,9 @@ from leaderq.kafka.clients.consumer import ConsumerSettings, TopicPattern
 from leaderq.kafka.clients.kafka_python_connection import connection_options
 from leaderq.kafka.clients.kafka_python_consumer import consumer_options
 from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
-from leaderq.kafka.declaration import DeliveryPromise, delivery_of
+from leaderq.kafka.declaration import delivery_of
 from leaderq.kafka.record import Partition, size_of
+from leaderq.kafka.stores.offset_store import DeliveryPromise
 from leaderq.running.supervision import watch_health
 from leaderq.term import Reason, Term
 from leaderq.testing import eventually
@@ -50,7 +52,7 @@ def dressed(kind: type[KafkaLeaderCareer], career: str | None = None) -> Any:
     made.settings = Settings(kafka="localhost:9092", career=career)
     made.events = EventBus()
     made.candidate_id = "me"
-    made.session = None
+    made.session = SimpleNamespace(exists=lambda path: None)
     return made
 
 
@@ -96,7 +98,7 @@ def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
 
 @pytest.mark.parametrize("offsets", ["kafka", "zookeeper", "transaction"])
 def test_a_plain_declaration_is_sound_with_every_store(offsets: str) -> None:
-    assert dressed(type("Sound", (Sums,), {"offsets": offsets}))._declared().offsets == offsets
+    assert dressed(type("Sound", (Sums,), {"offsets": offsets}))._declared().offsets.word == offsets
 
 
 def test_a_client_that_is_not_installed_is_told_with_the_command_that_installs_it(
@@ -280,7 +282,7 @@ def test_each_store_keeps_some_and_the_first_by_default(store: str, kept: str) -
         ("once", "kafka", "use 'at_most_once', 'at_least_once' or 'exactly_once'"),
         (1, "kafka", "delivery=1"),
         (["at_most_once"], "kafka", "is not known"),
-        (None, "redis", "use 'kafka', 'zookeeper', 'transaction' or 'external'"),
+        (None, "redis", "use 'kafka', 'zookeeper', 'transaction', 'external', or an OffsetStore"),
         (None, None, "offsets=None"),
         (None, ["kafka"], "is not known"),
     ],

@@ -37,6 +37,7 @@ class Case:
     fails: dict[RecordPlace, int]
     undecodable: frozenset[RecordPlace]
     undoes: bool
+    refused: frozenset[RecordPlace]
     names: bool
     shape: dict[str, Any]
     paced: int
@@ -48,7 +49,9 @@ class Case:
         return {
             place
             for place in self.places()
-            if place in self.undecodable or self.fails.get(place, 0) >= ALWAYS
+            if place in self.undecodable
+            or self.fails.get(place, 0) >= ALWAYS
+            or (self.undoes and place in self.refused)
         }
 
 
@@ -70,6 +73,7 @@ def cases(draw: st.DrawFn) -> Case:
         fails,
         undecodable,
         draw(st.booleans()),
+        frozenset(place for place in places if draw(st.integers(0, 7)) == 0),
         draw(st.booleans()),
         shape,
         draw(st.sampled_from([0, 0, 2])),
@@ -83,7 +87,11 @@ class Run:
         self.case = case
         self.passed: set[RecordPlace] = set()
         self.career = career = FakeCareer(
-            fails=case.fails, undecodable=case.undecodable, undoes=case.undoes, names=case.names
+            fails=case.fails,
+            undecodable=case.undecodable,
+            undoes=case.undoes,
+            names=case.names,
+            refused=case.refused if delivery != "at_most_once" else frozenset(),
         )
         self.commits_first = delivery == "at_most_once"
         commit = career.commit
@@ -203,7 +211,11 @@ def test_however_often_it_is_paused_or_a_commit_fails_nothing_is_left_out(
     case: Case, on_error: object, pauses_at: set[int], commit_fails_at: set[int]
 ) -> None:
     career = FakeCareer(
-        fails=case.fails, undecodable=case.undecodable, undoes=case.undoes, names=case.names
+        fails=case.fails,
+        undecodable=case.undecodable,
+        undoes=case.undoes,
+        names=case.names,
+        refused=case.refused,
     )
     passed: set[RecordPlace] = set()
     calls, commits = count(), count()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent import futures
 from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
@@ -43,15 +41,7 @@ from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.on_error import OnError
 from leaderq.kafka.record import Batch, Partition, batch_of
 
-OUTAGES = [
-    OSError("no route"),
-    ConnectionRefusedError("no"),
-    TimeoutError("late"),
-    futures.TimeoutError("late"),
-    sqlite3.OperationalError("the database is locked"),
-    type("ConnectionError", (Exception,), {})("a driver's own"),
-    DependencyUnavailable("the ledger"),
-]
+OUTAGES = [ConnectionRefusedError("no"), DependencyUnavailable("the ledger")]
 POLICIES = [skip(), dead_letter(), retry(1, 0.0, then=dead_letter()), retry(2, 0.0)]
 
 

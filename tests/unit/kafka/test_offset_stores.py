@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,13 +12,27 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from database_workers import check_once_each, write_with_workers
+from fake_career import A, B, FakeCareer, a_batch, a_handler
 from terms import open_term
 
-from leaderq.errors import AlreadyStored, ConfigurationError, ConnectionLost, Deposed, NoNode
-from leaderq.kafka.clients.consumer import ConsumerClient, KafkaAway
+from leaderq.errors import (
+    AlreadyStored,
+    BadVersion,
+    ConfigurationError,
+    ConnectionLost,
+    Deposed,
+    NodeExists,
+    NoNode,
+    NoPermission,
+    NotEmpty,
+    TooLarge,
+)
+from leaderq.kafka.clients.consumer import ConsumerClient, EffectRefused, KafkaAway
+from leaderq.kafka.handling.on_error import dead_letter, retry, skip
 from leaderq.kafka.record import Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
-from leaderq.kafka.stores.offset_store import ExternalOffsets, checked_offsets
+from leaderq.kafka.stores.external_offsets import ExternalOffsets, checked_offsets
 from leaderq.kafka.stores.zookeeper_offsets import TopicOffsets, ZooKeeperOffsets
 from leaderq.term import OpenTerm, Reason
 from leaderq.zookeeper import Create, SetData
@@ -81,7 +96,6 @@ def test_an_unusable_answer_is_refused_with_the_value_and_the_place(
 
 # -- offsets in ZooKeeper, with a session and a term that the test answers for
 
-A = Partition("t", 0)
 USERS = Create("/user")
 
 
@@ -173,6 +187,54 @@ def test_a_write_whose_answer_was_lost_is_repeated_unless_it_has_happened(
     assert len(servers.writes) == (2 if has_happened else 3)
     kept = TopicOffsets.decoded(servers.znodes["/o/t"], "/o/t")
     assert (kept.offsets, kept.term) == ({"0": 6}, 3)
+
+
+REFUSED_BY_SERVER = [
+    NodeExists("there", path="/user", index=1),
+    NoNode("not there", path="/user", index=1),
+    BadVersion("another", path="/user", index=1),
+    NotEmpty("children", path="/user", index=1),
+    TooLarge("the multi", size=2_000_000, limit=1_000_000),
+]
+
+
+@pytest.mark.parametrize("error", REFUSED_BY_SERVER, ids=lambda one: type(one).__name__)
+def test_an_operation_of_the_users_that_is_refused_is_an_effect_refused(
+    store: Any, term: Any, servers: Servers, error: Exception
+) -> None:
+    servers.errors = [error]
+    store.add([USERS])
+    with pytest.raises(EffectRefused) as refused:
+        commit(store, term, 5)
+    assert refused.value.error is error
+    store.undo()
+    commit(store, term, 5)
+    assert [write[1:] for write in servers.writes] == [(USERS,), ()]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NodeExists("there", path="/o/t", index=0), NoPermission("no right", path="/user", index=1)],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_is_not_about_an_operation_of_the_users_is_raised_as_it_is(
+    store: Any, term: Any, servers: Servers, error: Exception
+) -> None:
+    servers.errors = [error]
+    store.add([USERS])
+    with pytest.raises(type(error)):
+        commit(store, term, 5)
+
+
+def test_offsets_whose_znode_was_deleted_are_written_again(
+    store: Any, term: Any, servers: Servers
+) -> None:
+    commit(store, term, 5)
+    servers.errors = [NoNode("gone", path="/o/t", index=0)]
+    store.add([USERS])
+    commit(store, term, 6)
+    assert [type(write[0]) for write in servers.writes] == [Create, SetData, Create]
+    assert [write[1:] for write in servers.writes] == [(), (USERS,), (USERS,)]
 
 
 # -- offsets in SQLite files: a zombie and its successor, and every way in which a connection may
@@ -305,6 +367,108 @@ def test_a_block_that_commits_by_itself_is_told_so(path: Path) -> None:
         ):
             connection.commit()
         assert store.load(open_term(1)) == {}
+
+
+@pytest.mark.parametrize("options", CONTROLS, ids=str)
+def test_workers_have_a_connection_each_and_store_each_record_once(
+    a_store: Callable[..., DatabaseOffsets], path: Path, options: dict[str, Any]
+) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE parts (number INTEGER, place INTEGER)")
+    store = a_store(**options, check_same_thread=False)  # so that the test may close them
+    stored = write_with_workers(store, "INSERT INTO parts VALUES (?, ?)")
+    with closing(sqlite3.connect(path)) as connection:
+        check_once_each(connection.execute("SELECT * FROM parts").fetchall(), stored)
+
+
+def test_a_second_thread_with_a_given_connection_is_refused_with_the_remedy(path: Path) -> None:
+    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        store, term = DatabaseOffsets(connection, career="c"), open_term(1)
+        store.create_table()
+        store.load(term)
+        refused: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                write(store, records(0, 2), term)
+            except ConfigurationError as exc:
+                refused.append(exc)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join(30)
+        assert "give a function that opens a connection" in str(refused[0])
+        assert store.load(open_term(2)) == {}
+    assert results(path) == []
+
+
+def test_a_worker_that_hangs_in_its_block_neither_stops_the_next_term_nor_commits_in_it(
+    a_store: Callable[..., DatabaseOffsets], path: Path
+) -> None:
+    store, old = a_store(timeout=20, check_same_thread=False), open_term(1)
+    store.load(old)
+    inside, may_go_on = threading.Event(), threading.Event()
+    ended: list[BaseException] = []
+
+    def hang() -> None:
+        try:
+            with store.transaction(records(0, 2), old) as cursor:
+                cursor.execute("INSERT INTO results VALUES (0)")
+                inside.set()
+                may_go_on.wait(30)
+        except Exception as exc:
+            ended.append(exc)
+
+    thread = threading.Thread(target=hang)
+    thread.start()
+    assert inside.wait(30)
+    new = open_term(2)
+    assert store.load(new) == {}
+    write(store, records(0, 1), new)
+    may_go_on.set()
+    thread.join(30)
+    assert len(ended) == 1
+    assert results(path) == [0]
+    assert store.load(open_term(3)) == {Partition("t", 0): 1}
+
+
+@pytest.mark.parametrize(
+    "on_error",
+    [skip(), retry(2, backoff_s=0, then=dead_letter())],
+    ids=["skip", "retry, then dead letters"],
+)
+def test_a_batch_whose_commit_was_not_answered_is_held_up_and_then_counts_as_handled(
+    path: Path, on_error: object
+) -> None:
+    is_lost = iter([True])
+
+    class Deaf(sqlite3.Cursor):
+        def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+            super().execute(statement, *parameters)
+            if statement == "COMMIT" and has_begun and next(is_lost, False):
+                raise sqlite3.OperationalError("the connection was lost before the answer")
+            return self
+
+    class Connection(sqlite3.Connection):
+        def cursor(self, *_factory: object) -> Any:
+            return super().cursor(Deaf)
+
+    has_begun = False
+    store, term = (
+        DatabaseOffsets(lambda: sqlite3.connect(path, factory=Connection), career="c"),
+        open_term(7),
+    )
+    store.create_table()
+    store.load(term)
+    has_begun = True
+    career = FakeCareer()
+    career.handle = lambda rows, _term: write(store, list(rows), term)  # type: ignore[method-assign]
+    skipped: list[object] = []
+    handler = a_handler(career, on_error, on_skipped=lambda *told: skipped.append(told))
+    assert handler.work(a_batch(A=[0, 1, 2], B=[5]), term)
+    store.close()
+    assert (career.committed, career.letters, skipped) == ({A: 3, B: 6}, [], [])
+    assert results(path) == [0, 1, 2, 5]
 
 
 @pytest.mark.parametrize("name", ["", "1t", "a b", "a;drop", "a.b.c", "a'", 'a"b"', "tä"])

@@ -275,7 +275,7 @@ def test_positions_are_not_reset_in_the_middle_of_a_batch() -> None:
     held = consumer_of()
     assert not TermConsumer._reset(held, Consumer(), frozenset({"t"}))
     asked = consumer_of(in_hand=False)
-    asked.commits.wanted = {CLICKS: 8}
+    asked.commits.request({CLICKS: 8}, in_hand=True)
     assert not TermConsumer._reset(asked, Consumer(), frozenset({"t"}))
     assert held.stored == asked.stored == []
     assert held.accepted == asked.accepted == []

@@ -13,7 +13,12 @@ from terms import open_term
 
 from leaderq.errors import CorruptRecord, Deposed, NoNode, Reason
 from leaderq.events import EventBus
-from leaderq.kafka.consuming.consumer_check import Observation, StallLimits, StallWatch
+from leaderq.kafka.consuming.consumer_check import (
+    Observation,
+    StallLimits,
+    StallWatch,
+    TransactionWatch,
+)
 from leaderq.kafka.consuming.report import (
     DrainReport,
     LagEstimator,
@@ -53,6 +58,34 @@ def test_lag_is_what_lies_between_committed_and_end_for_each_partition_and_toget
     report = after([(0, {A: 5, B: 7}, {A: 9, B: 7})])
     assert report.partitions == {"t-0": PartitionLag(5, 9, 4), "t-1": PartitionLag(7, 7, 0)}
     assert report.lag == 4
+
+
+def test_what_a_transaction_holds_back_is_part_of_the_lag_and_told_beside_it() -> None:
+    estimator = LagEstimator()
+    estimator.see(0.0, {A: 5, B: 7}, {A: 9, B: 7})
+    report = estimator.report({A: 3}, term=3)
+    assert report.partitions["t-0"] == PartitionLag(5, 9, 4, blocked_by_transaction=3)
+    assert (report.lag, report.blocked_by_transaction) == (4, 3)
+
+
+def test_a_transaction_holds_back_while_the_stable_end_stands_still_and_30_s_later_is_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    watch, stable, ends = TransactionWatch(), {A: 5, B: 7}, {A: 9}
+    assert watch.held_back(0.0, stable, ends) == {}
+    assert watch.held_back(5.0, stable, ends) == {A: 4}
+    assert watch.held_back(29.9, stable, {A: 10}) == {A: 5}
+    assert not caplog.messages
+    for now_s in (30.0, 35.0):
+        watch.held_back(now_s, stable, {A: 10})
+    assert len(caplog.messages) == 1
+    for said in ("partition=t-0 offset=5 records=5", "--topic t --partition 0 --start-offset 5"):
+        assert said in caplog.text
+    assert watch.held_back(40.0, {A: 6}, {A: 10}) == {}  # that one has ended; a later one is open
+    assert watch.held_back(45.0, {A: 10}, {A: 10}) == {}
+    watch.held_back(50.0, {A: 6}, {A: 10})
+    watch.held_back(80.0, {A: 6}, {A: 10})
+    assert len(caplog.messages) == 2
 
 
 def test_the_time_to_catch_up_is_the_lag_divided_by_what_is_gained_each_second() -> None:

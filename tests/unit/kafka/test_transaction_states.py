@@ -2,73 +2,140 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from enum import Enum
+from itertools import chain, product
 from typing import Any
 
 import pytest
 
 from leaderq import clock
-from leaderq.errors import KafkaFenced
-from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
+from leaderq.errors import KafkaError, KafkaFenced, MessageTooLarge
+from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost
 from leaderq.kafka.clients.producer import TRANSACTION_TIMEOUT_S, Message
 from leaderq.kafka.record import Partition
+from leaderq.kafka.stores import transaction as module
+from leaderq.kafka.stores.transaction import TransactionEvent, TransactionState, after
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 
 A = Partition("t", 0)
 TERM: Any = object()
+LATE_S = TRANSACTION_TIMEOUT_S + 0.1
+
+
+class Answer(Enum):
+    """What comes of a commit: is it done, what is raised, and what else happens."""
+
+    DONE = "done", None
+    DONE_UNHEARD = "done", KafkaAway
+    UNHEARD = "continues", KafkaAway
+    UNKNOWN_BUT_DONE = "done", BatchLost
+    UNKNOWN_DONE_LATER = "when fenced", BatchLost
+    UNKNOWN = "continues", BatchLost
+    BROKE_BUT_DONE = "done", ValueError
+    LOST = "refused", MembershipLost
+    LOST_AND_NOT_ABORTED = "not aborted", MembershipLost
+    TOO_LARGE = "refused", MessageTooLarge
+    EXPIRED = "late", KafkaFenced
+    HANGS = "late", KafkaAway
+    DEPOSED = "deposed", KafkaFenced
+    DONE_AND_DEPOSED = "done, deposed", KafkaFenced
 
 
 class Broker:
-    """Notes what all producers ask; ``answers`` to commits are raised, ``None``: committed."""
+    """Knows what is committed; ``answers`` are those to commits, then all are done."""
 
     def __init__(self) -> None:
-        self.said: list[Any] = []
-        self.answers: list[Exception | None] = []
+        self.answers: list[Answer] = []
+        self.fences: list[bool] = []
+        self.results: list[bytes] = []
         self.stored: dict[Partition, int] = {}
-        self.made = 0
+        self.open: list[bytes] = []
+        self.when_fenced: Callable[[], None] | None = None
+        self.epoch = self.made = self.asked = 0
+        self.now_s = 100.0
+        self.is_deposed = False
 
     def make(self) -> Any:
         self.made += 1
-        return Producer(self, self.made)
+        return Producer(self)
 
-    @property
-    def committed(self) -> int:
-        return sum(what == "committed" for what, *_ in self.said)
+    def allowed(self) -> None:
+        if self.is_deposed:
+            raise KafkaFenced("the term is over")
+
+    def fence(self) -> int:
+        settle, self.when_fenced = self.when_fenced, None
+        if settle is not None:
+            settle()
+        self.open, self.epoch = [], self.epoch + 1
+        return self.epoch
 
 
 class Producer:
-    def __init__(self, broker: Broker, number: int) -> None:
-        self._broker, self._number = broker, number
+    def __init__(self, broker: Broker) -> None:
+        self._broker, self._epoch = broker, 0
+        self._is_done = False
+        self._may_abort = True
 
-    def _note(self, what: str, *more: Any) -> None:
-        self._broker.said.append((what, self._number, *more))
-
-    def open(self) -> None:
-        self._note("open")
+    def open(self) -> None: ...
 
     def fence(self, timeout_s: float) -> bool:
-        self._note("fenced")
+        if self._broker.fences and not self._broker.fences.pop(0):
+            return False
+        self._epoch = self._broker.fence()
         return True
 
+    def _check(self) -> None:
+        if self._epoch != self._broker.epoch:
+            raise KafkaFenced("another producer was fenced in")
+
     def begin(self) -> None:
-        self._note("begun")
+        self._check()
+        assert not self._broker.open
+        self._is_done = False
 
     def produce(self, message: Any) -> None:
-        self._note("produced", message.value)
+        self._check()
+        self._broker.open.append(message.value)
 
     def commit(self, offsets: Any, group: Any, timeout_s: float) -> None:
-        self._note("asked")
-        answer = self._broker.answers.pop(0) if self._broker.answers else None
-        if answer is not None:
-            raise answer
-        self._note("committed", dict(offsets))
-        self._broker.stored.update(offsets)
+        broker = self._broker
+        self._check()
+        if self._is_done:
+            return
+        broker.asked += 1
+        answer = broker.answers.pop(0) if broker.answers else Answer.DONE
+        happens, error = answer.value
+        messages = list(broker.open)
+
+        def done() -> None:
+            self._is_done = True
+            broker.results += messages
+            broker.stored.update(offsets)
+            broker.open = []
+
+        if happens.startswith("done"):
+            done()
+        elif happens == "when fenced":
+            broker.when_fenced = done
+        elif happens == "late":
+            broker.now_s += LATE_S
+            broker.fence()
+        self._may_abort = happens != "not aborted"
+        if happens.endswith("deposed"):
+            broker.is_deposed = True
+            broker.fence()
+        if error is not None:
+            raise error(answer.name)
 
     def abort(self, timeout_s: float) -> None:
-        self._note("aborted")
+        self._check()
+        if not self._may_abort:
+            raise KafkaError("not aborted")
+        self._broker.open = []
 
-    def close(self) -> None:
-        self._note("closed")
+    def close(self) -> None: ...
 
 
 class Consumer:
@@ -90,51 +157,194 @@ class Consumer:
         return "group"
 
 
+class Executor:
+    """Does what a :class:`SerialExecutor` does, without a thread: at once, or at the last moment,
+    which is when somebody looks at it or at what came after it.
+    """
+
+    is_lazy = False
+
+    def __init__(self, name: str) -> None:
+        self._works: list[Work] = []
+
+    def submit(self, work: Callable[[], None]) -> Work:
+        submitted = Work(self, work)
+        self._works.append(submitted)
+        if not self.is_lazy:
+            self.run()
+        return submitted
+
+    def run(self) -> None:
+        while self._works:
+            self._works.pop(0).run()
+
+    def close(self) -> None: ...
+
+
+class Work:
+    def __init__(self, executor: Executor, work: Callable[[], None]) -> None:
+        self._executor, self._work = executor, work
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except Exception as exc:
+            self._error = exc
+
+    def done(self, wait_s: float) -> bool:
+        self._executor.run()
+        if self._error is not None:
+            raise self._error
+        return True
+
+
 class Leader:
     """A store of one term, which has fenced and loaded."""
 
-    def __init__(self) -> None:
-        self.broker = Broker()
+    def __init__(self, broker: Broker | None = None) -> None:
+        self.broker = broker or Broker()
+        self.broker.is_deposed = False
         self.consumer: Any = Consumer(self.broker)
         self.store = TransactionOffsets(self.broker.make)
-        self.fence()
-        assert self.load() == {}
+        self.begin()
 
-    def fence(self) -> None:
-        while not self.store.fence(self.consumer, TERM, lambda: None, 5.0):
-            pass
+    def begin(self) -> int:
+        while True:
+            try:
+                if self.store.fence(self.consumer, TERM, self.broker.allowed, 5.0):
+                    return self.load()
+            except KafkaAway:
+                pass
 
-    def load(self) -> dict[Partition, int]:
-        return dict(self.store.load(self.consumer, TERM, 1.0))
+    def load(self) -> int:
+        return self.store.load(self.consumer, TERM, 1.0).get(A, 0)
 
-    def begin_commit(self, offset: int = 5) -> Any:
+    def begin_commit(self, offset: int = 1) -> Any:
         return self.store.commit(self.consumer, TERM, {A: offset})
 
-    def commit(self, offset: int = 5) -> None:
-        wait(self.begin_commit(offset))
+    def commit(self, offset: int = 1) -> None:
+        assert self.begin_commit(offset).done(5.0)
 
-    def fails(self, answer: Exception) -> None:
+    def fails(self, answer: Answer) -> None:
         """A message is produced, and its commit is answered with this."""
         self.broker.answers = [answer]
         self.store.produce(message())
-        with pytest.raises(type(answer)):
+        with pytest.raises(answer.value[1]):
             self.commit()
 
 
+@pytest.fixture(autouse=True)
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SerialExecutor", Executor)
+
+
 @pytest.fixture
-def leader() -> Iterator[Leader]:
+def leader(monkeypatch: pytest.MonkeyPatch) -> Iterator[Leader]:
     made = Leader()
+    monkeypatch.setattr(clock, "now_s", lambda: made.broker.now_s)
     yield made
     made.store.close()
 
 
-def wait(commit: Any) -> None:
-    while not commit.done(5.0):
-        pass
-
-
 def message(value: bytes = b"v") -> Message:
     return Message("out", value=value)
+
+
+def test_every_state_and_event_leads_to_one_state_or_is_an_error() -> None:
+    state, event = TransactionState, TransactionEvent
+    possible = {
+        (state.UNSENT, event.BEGUN): state.OPEN,
+        (state.OPEN, event.COMMIT_ASKED): state.ASKED,
+        (state.OPEN, event.ABORTED): state.UNSENT,
+        (state.OPEN, event.PRODUCER_GONE): state.UNSENT,
+        (state.ASKED, event.COMMIT_ASKED): state.ASKED,
+        (state.ASKED, event.COMMITTED): state.COMMITTED,
+        (state.ASKED, event.REFUSED): state.OPEN,
+        (state.ASKED, event.PRODUCER_GONE): state.IN_DOUBT,
+        (state.IN_DOUBT, event.PRODUCER_GONE): state.IN_DOUBT,
+        (state.IN_DOUBT, event.FENCED): state.ENDED,
+        (state.ENDED, event.NOT_STORED): state.UNSENT,
+    }
+    for pair in product(state, event):
+        if pair in possible:
+            assert after(*pair) is possible[pair]
+        else:
+            with pytest.raises(KafkaError, match="cannot be"):
+                after(*pair)
+
+
+# ---- all orders ----------------------------------------------------------------------------------
+
+
+class Reaction(Enum):
+    """What the reader of a term does when its commit was not answered."""
+
+    ASKS_AGAIN = "asks again"
+    NEVER_LOOKS = "asks again, and never looks at the first answer"
+    NEW_CONSUMER = "fences and loads with a new consumer first"
+    LOADS = "joins again and loads, and does not fence"
+
+
+WANTED = [b"0", b"1"]
+
+
+def handle_all(broker: Broker, reaction: Reaction) -> None:
+    """Handle and commit two records as a term does, one term after the other."""
+    leader = Leader(broker)
+    while (at := leader.load()) < len(WANTED):
+        leader.store.undo()
+        leader.store.produce(message(WANTED[at]))
+        try:
+            try:
+                commit_until_known(leader, at + 1, reaction)
+            except BatchLost:
+                leader.begin()
+        except KafkaFenced:
+            leader.store.close()
+            leader = Leader(broker)
+        except MessageTooLarge:
+            pass
+    leader.store.close()
+
+
+def commit_until_known(leader: Leader, offset: int, reaction: Reaction) -> None:
+    while True:
+        commit = leader.begin_commit(offset)
+        if reaction is Reaction.NEVER_LOOKS:
+            commit = leader.begin_commit(offset)
+        try:
+            assert commit.done(5.0)
+        except (KafkaAway, ValueError) as exc:
+            if reaction is Reaction.NEW_CONSUMER or isinstance(exc, ValueError):
+                leader.begin()
+            elif reaction is Reaction.LOADS:
+                leader.load()
+        except MembershipLost:
+            leader.load()
+        else:
+            return
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+@pytest.mark.parametrize("reaction", Reaction)
+def test_whatever_the_answers_and_their_order_each_message_is_committed_once(
+    reaction: Reaction, is_lazy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Executor, "is_lazy", is_lazy)
+    now: list[Broker] = []
+    monkeypatch.setattr(clock, "now_s", lambda: now[-1].now_s)
+    slow = [True, False, False]
+    quick_fences = ((answers, []) for answers in product(Answer, repeat=3))
+    slow_fences = ((answers, slow) for answers in product(Answer, repeat=2))
+    for answers, fences in chain(quick_fences, slow_fences):
+        now[:] = [broker := Broker()]
+        broker.answers, broker.fences = list(answers), list(fences)
+        handle_all(broker, reaction)
+        assert (broker.results, broker.stored) == (WANTED, {A: 2}), (answers, fences)
+
+
+# ---- what the orders do not tell -----------------------------------------------------------------
 
 
 def test_a_transaction_that_is_committed_is_not_committed_again_though_nobody_had_waited(
@@ -143,66 +353,41 @@ def test_a_transaction_that_is_committed_is_not_committed_again_though_nobody_ha
     leader.store.produce(message())
     leader.begin_commit()  # and its answer is never looked at
     leader.commit()
-    assert (leader.broker.committed, leader.broker.said.count(("produced", 1, b"v"))) == (1, 1)
+    assert (leader.broker.results, leader.broker.asked) == ([b"v"], 1)
 
 
 def test_without_an_answer_the_same_transaction_is_continued(leader: Leader) -> None:
-    leader.fails(KafkaAway("no answer"))
+    leader.fails(Answer.UNHEARD)
     leader.commit()
-    assert (leader.broker.made, leader.broker.committed) == (1, 1)
-    assert leader.broker.said.count(("produced", 1, b"v")) == 1
-
-
-def test_a_transaction_whose_producer_was_given_up_after_it_was_asked_for_is_in_doubt(
-    leader: Leader,
-) -> None:
-    leader.fails(KafkaFenced("refused"))
-    with pytest.raises(BatchLost, match="not known"):
-        leader.commit()
-    assert (leader.broker.committed, leader.broker.made) == (0, 1)
+    assert (leader.broker.made, leader.broker.results) == (1, [b"v"])
 
 
 def test_a_doubt_is_not_forgotten_by_loading_without_a_fence_and_is_settled_by_one(
     leader: Leader,
 ) -> None:
-    leader.fails(KafkaFenced("refused"))
+    leader.broker.answers = [Answer.UNKNOWN_DONE_LATER]
+    leader.store.produce(message())
+    leader.begin_commit()  # and its answer is never looked at
     leader.load()
-    waiting = leader.begin_commit()
-    leader.fence()  # before anybody has looked at the answer
-    assert leader.broker.committed == 0
-    leader.load()
-    leader.commit()
-    assert (leader.broker.committed, leader.broker.made) == (1, 2)
-    with pytest.raises(BatchLost):
-        wait(waiting)
+    with pytest.raises(BatchLost, match="not known"):
+        leader.commit()
+    leader.begin()
+    assert (leader.broker.results, leader.load()) == ([b"v"], 1)
 
 
-def test_a_transaction_that_was_committed_after_all_is_found_by_its_offsets(leader: Leader) -> None:
-    leader.fails(KafkaFenced("refused"))
-    leader.broker.stored[A] = 5
-    leader.fence()
-    assert leader.load() == {A: 5}
-    leader.store.produce(message(b"next"))
-    leader.commit(6)
-    assert ("produced", 2, b"v") not in leader.broker.said
-    assert ("produced", 2, b"next") in leader.broker.said
+def test_fencing_that_takes_long_is_continued_with_the_same_producer(leader: Leader) -> None:
+    leader.fails(Answer.DEPOSED)
+    leader.broker.is_deposed, leader.broker.fences = False, [False, False]
+    leader.begin()
+    assert leader.broker.made == 2
 
 
-@pytest.mark.parametrize(
-    ("open_s", "is_late"), [(TRANSACTION_TIMEOUT_S, False), (TRANSACTION_TIMEOUT_S + 0.1, True)]
-)
+@pytest.mark.parametrize(("open_s", "is_late"), [(TRANSACTION_TIMEOUT_S, False), (LATE_S, True)])
 def test_a_transaction_that_was_open_for_too_long_is_given_up(
     leader: Leader, open_s: float, is_late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = [100.0]
-
-    def slow(*_: Any) -> None:
-        now[0] += open_s
-        raise KafkaAway("no answer")
-
-    monkeypatch.setattr(Producer, "commit", slow)
-    monkeypatch.setattr(clock, "now_s", lambda: now[0])
+    monkeypatch.setitem(globals(), "LATE_S", open_s)
+    leader.broker.answers = [Answer.HANGS]
     leader.store.produce(message())
     with pytest.raises(BatchLost if is_late else KafkaAway):
         leader.commit()
-    assert (("closed", 1) in leader.broker.said) == is_late

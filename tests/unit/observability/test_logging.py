@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from leaderq import events
+from leaderq.arguments import require
 from leaderq.errors import ConfigurationError, Deposed
 from leaderq.events import CareerError, Event, EventBus, Stage
 from leaderq.observability.logging import PHRASES, BackgroundHandler, configure, log_events, message
@@ -148,6 +149,17 @@ def test_an_error_of_the_career_is_logged_with_the_traceback_of_its_code(capsys,
 def test_a_stage_that_noticed_the_end_of_its_term_is_no_traceback(capsys):
     event = CareerError("c", "a", 1, "execution", Deposed(term=1, reason=Reason.LEASE))
     assert "Traceback" not in logged(capsys, event, "text")
+
+
+@pytest.mark.parametrize(("level", "is_told"), [("info", False), ("debug", True)])
+def test_an_error_of_leaderqs_own_has_a_traceback_in_debug_only(capsys, level, is_told):
+    with pytest.raises(ConfigurationError) as raised:
+        require("correct it")
+    # a test's own frame is the user's, below which there are ours only
+    error = raised.value.with_traceback(raised.tb.tb_next)
+    said = logged(capsys, CareerError("c", "a", 1, "execution", error), "text", level=level)
+    assert "correct it" in said
+    assert ("Traceback" in said) is is_told
 
 
 FILES = {

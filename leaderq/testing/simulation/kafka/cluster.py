@@ -443,12 +443,14 @@ class BrokerCluster:
                 found[where] = exc.code
         return self.log_changes, found
 
-    def bounds(self, broker: int, asked: Iterable[Partition]) -> dict[Partition, tuple[int, int]]:
-        """Where each partition begins, and its last stable offset."""
+    def bounds(
+        self, broker: int, asked: Iterable[Partition]
+    ) -> dict[Partition, tuple[int, int, int]]:
+        """Where each partition begins, its last stable offset, and its end."""
         found = {}
         for where in asked:
             log = self._log_at(broker, where)
-            found[where] = (log.start, log.stable_end)
+            found[where] = (log.start, log.stable_end, log.end)
         return found
 
     # ---- what brokers are asked: groups ----------------------------------------------------------

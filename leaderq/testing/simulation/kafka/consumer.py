@@ -110,6 +110,7 @@ class SimulatedConsumer(ConsumerBase):
         self._is_told_to_stop_beating = False
         self._held: dict[Partition, _Reading | None] = {}
         self._fetches: dict[int, tuple[SentRequest, list[_Asked]]] = {}
+        self._log_ends: dict[Partition, int] = {}
 
     def _unknown_member(self, member_id: str = "") -> GroupMembership:
         settings = self._settings
@@ -467,15 +468,21 @@ class SimulatedConsumer(ConsumerBase):
         return _SimulatedCommit(self, self._link, stored)
 
     def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        return {where: start for where, (start, _) in self._bounds(timeout_s).items()}
+        return {where: start for where, (start, _, _) in self._bounds(timeout_s).items()}
 
     def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        return {where: end for where, (_, end) in self._bounds(timeout_s).items()}
+        bounds = self._bounds(timeout_s)
+        # a real client is told both in the answers to its fetches, which it sends all the time
+        self._log_ends = {where: end for where, (_, _, end) in bounds.items()}
+        return {where: stable for where, (_, stable, _) in bounds.items()}
 
-    def _bounds(self, timeout_s: float) -> dict[Partition, tuple[int, int]]:
+    def log_ends(self) -> dict[Partition, int]:
+        return {where: end for where, end in self._log_ends.items() if where in self._held}
+
+    def _bounds(self, timeout_s: float) -> dict[Partition, tuple[int, int, int]]:
         """Of all partitions, one request for each broker that leads any."""
         cluster, left = self._link.cluster, self._partitions()
-        found: dict[Partition, tuple[int, int]] = {}
+        found: dict[Partition, tuple[int, int, int]] = {}
         until_s = clock.now_s() + timeout_s
         while left:
             first = left[0]

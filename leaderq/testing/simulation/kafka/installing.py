@@ -13,6 +13,7 @@ from typing import Any
 from leaderq.kafka import assembly
 from leaderq.kafka.clients import transport
 from leaderq.kafka.consuming import consumer_thread
+from leaderq.kafka.groups import GroupView
 from leaderq.testing.simulation.kafka.cluster import BrokerState, ClusterSettings
 from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
 from leaderq.testing.simulation.kafka.network import Passage, SimulatedKafka
@@ -108,6 +109,8 @@ def _administration(kafka: SimulatedKafka) -> dict[str, Callable[..., Any]]:
         "existing_topics": lambda address, **_: frozenset(kafka.cluster.topics()),
         "largest_batches": lambda address, topics, **_: {},
         "static_members": lambda address, group, **_: frozenset(),
+        "describe_group": lambda address, group, **_: GroupView(group, "", "", "", ()),
+        "group_notes": lambda address, group, **_: frozenset(),
         "remove_static_members": nothing,
     }
 

@@ -21,7 +21,7 @@ from leaderq.testing.simulation.kafka.consumer_group import Timers
 from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
 
 
-class TransactionState(Enum):
+class BrokerTransactionState(Enum):
     """See the module."""
 
     EMPTY = "empty"
@@ -44,7 +44,7 @@ class _Transactional:
     producer_id: int
     timeout_s: float
     epoch: int = 0
-    state: TransactionState = TransactionState.EMPTY
+    state: BrokerTransactionState = BrokerTransactionState.EMPTY
     is_committed: bool = False
     partitions: dict[Partition, None] = field(default_factory=dict)
     groups: dict[str, None] = field(default_factory=dict)
@@ -77,14 +77,14 @@ class TransactionCoordinator:
             self._ids += 1
             found = self._by_name[name] = _Transactional(name, self._ids, timeout_s)
             return ProducerIdentity(found.producer_id, 0, name)
-        if found.state is TransactionState.ONGOING:
+        if found.state is BrokerTransactionState.ONGOING:
             found.epoch += 1  # fences, before anything else can be done under the former one
             self._decide(found, is_committed=False)
-        if found.state is TransactionState.ENDING:
+        if found.state is BrokerTransactionState.ENDING:
             raise RefusedByBroker(ErrorCode.CONCURRENT_TRANSACTIONS, name)
         found.epoch += 1
         found.timeout_s = timeout_s
-        found.state = TransactionState.EMPTY
+        found.state = BrokerTransactionState.EMPTY
         return ProducerIdentity(found.producer_id, found.epoch, name)
 
     def begin_in(
@@ -94,10 +94,10 @@ class TransactionCoordinator:
         begins with the first.
         """
         found = self._checked(who)
-        if found.state is TransactionState.ENDING:
+        if found.state is BrokerTransactionState.ENDING:
             raise RefusedByBroker(ErrorCode.CONCURRENT_TRANSACTIONS, found.name)
-        if found.state is not TransactionState.ONGOING:
-            found.state = TransactionState.ONGOING
+        if found.state is not BrokerTransactionState.ONGOING:
+            found.state = BrokerTransactionState.ONGOING
             found.number += 1
             number = found.number
             due_s = self._timers.time_s + found.timeout_s
@@ -110,12 +110,12 @@ class TransactionCoordinator:
     def end(self, who: ProducerIdentity, *, is_committed: bool) -> None:
         """Decide how the transaction ends. Asked again for the same end, agree again."""
         found = self._checked(who)
-        if found.state is TransactionState.ONGOING:
+        if found.state is BrokerTransactionState.ONGOING:
             self._decide(found, is_committed=is_committed)
-        elif found.state is TransactionState.EMPTY or found.is_committed is not is_committed:
+        elif found.state is BrokerTransactionState.EMPTY or found.is_committed is not is_committed:
             raise RefusedByBroker(ErrorCode.INVALID_TXN_STATE, found.name)
 
-    def state_of(self, name: str) -> TransactionState | None:
+    def state_of(self, name: str) -> BrokerTransactionState | None:
         """For judges; ``None``: nobody has used that id."""
         found = self._by_name.get(name)
         return None if found is None else found.state
@@ -135,12 +135,12 @@ class TransactionCoordinator:
         return found
 
     def _time_is_up(self, found: _Transactional, number: int) -> None:
-        if found.state is TransactionState.ONGOING and found.number == number:
+        if found.state is BrokerTransactionState.ONGOING and found.number == number:
             found.epoch += 1
             self._decide(found, is_committed=False)
 
     def _decide(self, found: _Transactional, *, is_committed: bool) -> None:
-        found.state, found.is_committed = TransactionState.ENDING, is_committed
+        found.state, found.is_committed = BrokerTransactionState.ENDING, is_committed
         epoch = found.epoch
 
         def write() -> None:
@@ -148,7 +148,7 @@ class TransactionCoordinator:
                 found.producer_id, epoch, is_committed, found.partitions, found.groups
             )
             if done:
-                found.state = TransactionState.ENDED
+                found.state = BrokerTransactionState.ENDED
             else:  # a partition has no leader now
                 self._timers.at(self._timers.time_s + max(0.1, self._marker_s), write)
 

@@ -22,7 +22,7 @@ from leaderq.testing.simulation.kafka.consumer_group import (
 )
 from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
 from leaderq.testing.simulation.kafka.partition_log import PartitionLog, ProducerStamp
-from leaderq.testing.simulation.kafka.transactions import ProducerIdentity, TransactionState
+from leaderq.testing.simulation.kafka.transactions import BrokerTransactionState, ProducerIdentity
 
 WHERE = Partition("t", 0)
 NOBODY = GroupMembership("g")
@@ -124,7 +124,7 @@ def test_markers_wait_for_a_partition_that_nobody_leads(time: ManualTime) -> Non
     cluster.advance()
     coordinator = there(cluster.coordinator_of("id"))
     cluster.end_transaction(coordinator, me, is_committed=True)
-    assert cluster.transactions.state_of("id") is TransactionState.ENDING
+    assert cluster.transactions.state_of("id") is BrokerTransactionState.ENDING
     cluster.start(leader)
     time.pass_(1)
     cluster.advance()

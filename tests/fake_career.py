@@ -10,12 +10,15 @@ from typing import Any
 
 from terms import open_term as open_term
 
+from leaderq.kafka.clients.consumer import EffectRefused
 from leaderq.kafka.dead_letters.format import NewDeadLetter, read_dead_letter
-from leaderq.kafka.declaration import DeliveryPromise, delivery_of
+from leaderq.kafka.declaration import delivery_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.context import HandlingContext
+from leaderq.kafka.handling.key_order import handler_for
 from leaderq.kafka.handling.on_error import PoisonRecord, policy
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
+from leaderq.kafka.stores.offset_store import DeliveryPromise
 from leaderq.term import OpenTerm
 
 A, B, C = Partition("t", 0), Partition("t", 1), Partition("t", 2)
@@ -48,8 +51,8 @@ class FakeCareer:
 
     ``fails`` is how often each record fails (a large number: always); ``undecodable`` those that
     never decode. With ``names``, the user's code works record by record and says which one failed;
-    without, it only raises. ``effects`` are those of records that stand: with ``undoes`` only once
-    they are committed.
+    without, it only raises. ``refused``: the records whose effects no commit accepts. ``effects``
+    are those of records that stand: with ``undoes`` only once they are committed.
     """
 
     def __init__(
@@ -59,12 +62,14 @@ class FakeCareer:
         undecodable: frozenset[RecordPlace] = frozenset(),
         undoes: bool = False,
         names: bool = False,
+        refused: frozenset[RecordPlace] = frozenset(),
     ) -> None:
         self.log: list[str] = []
         self.fails = dict(fails or {})
         self.undecodable = undecodable
         self.undoes = undoes
         self.names = names
+        self.refused = refused
         self.effects: list[RecordPlace] = []
         self.committed: dict[Partition, int] = {}
         self.letters: list[NewDeadLetter] = []
@@ -98,9 +103,11 @@ class FakeCareer:
 
     def commit(self, term: OpenTerm, ends: Mapping[Partition, int]) -> None:  # type: ignore[override]
         self.before_commit()
-        self.log.append(
-            "commit " + " ".join(f"{_letter(each)}={end}" for each, end in sorted(ends.items()))
-        )
+        told = " ".join(f"{_letter(each)}={end}" for each, end in sorted(ends.items()))
+        if self.refused.intersection(self._pending):
+            self.log.append(f"refuse {told}")
+            raise EffectRefused(Bad("refused"))  # type: ignore[arg-type]
+        self.log.append(f"commit {told}")
         assert all(end > self.committed.get(each, -1) for each, end in ends.items()), (
             "committed backwards, or twice"
         )
@@ -170,7 +177,7 @@ def a_handler(
     career: FakeCareer, on_error: object = "raise", *, delivery: str = "at_least_once", **more: Any
 ) -> BatchHandler:
     store = "zookeeper" if career.undoes else "kafka"
-    return BatchHandler(
+    return handler_for(
         HandlingContext(
             career="billing",
             handle=career.handle,

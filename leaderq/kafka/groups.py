@@ -1,0 +1,154 @@
+"""A consumer group as its broker describes it: who is in it, and by which rule they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafka import KafkaAdminClient
+from kafka.admin import MemberToRemove
+
+from leaderq.kafka.topics import Access, opened
+from leaderq.zookeeper import Session
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+ASSIGNOR = "range"
+"""The rule by which a career's members share partitions with others of their group."""
+_NAMED = 5
+_MARKED = " of leaderq "
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The careers below one ``root`` of one ensemble; ``id`` tells apart what has the same root.
+
+    It is noted beside the offsets of a group (the client id would not do: a broker keeps that of
+    the first member of a name).
+    """
+
+    root: str
+    id: str = ""
+
+    @classmethod
+    def of(cls, session: Session, root: str) -> Deployment:
+        """Known by when the znode ``root`` was made: once in the life of a deployment."""
+        stat = session.exists(root)
+        return cls(root) if stat is None else cls(root, f"{stat.czxid:x}.{stat.ctime_ms:x}")
+
+    @property
+    def mark(self) -> str:
+        """What is noted."""
+        return f"{_MARKED}{self.root}#{self.id}"
+
+    def rivals(self, notes: Iterable[str]) -> tuple[str, ...]:
+        """The roots of other deployments that ``notes`` tell of."""
+        marks = {note.partition(_MARKED)[2] for note in notes} - {"", f"{self.root}#{self.id}"}
+        return tuple(sorted({mark.rpartition("#")[0] for mark in marks}))
+
+
+def rivalry(roots: Sequence[str]) -> str:
+    """What is wrong where other deployments, of these roots, commit for a career's group."""
+    named = ", ".join(map(repr, roots))
+    return (
+        f"another leaderq deployment, root {named}, leads this group, or has led it; if it is still"
+        " there, give one of the two careers another 'group' or 'name'"
+    )
+
+
+@dataclass(frozen=True)
+class GroupMember:
+    """One member: ``name`` is its ``group.instance.id``, under which it stays when it is gone."""
+
+    name: str | None
+    client_id: str
+    host: str
+
+    def __str__(self) -> str:
+        said = f"{self.client_id!r} at {self.host.lstrip('/')}"
+        return said if self.name is None else f"{said} (member {self.name!r})"
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """``kind`` is ``"consumer"`` for consumers; ``assignor``: ``""`` while nobody is in it."""
+
+    name: str
+    state: str
+    kind: str
+    assignor: str
+    members: tuple[GroupMember, ...]
+
+    def others(self, own: str) -> tuple[GroupMember, ...]:
+        """The members that are not the career's own, which are called ``own``."""
+        return tuple(member for member in self.members if member.name != own)
+
+    @property
+    def excludes_careers(self) -> bool:
+        """Whether a career's member is refused while the members of now are there."""
+        is_foreign = self.kind not in ("", "consumer") or self.assignor not in ("", ASSIGNOR)
+        return bool(self.members) and is_foreign
+
+    def sentence(self, own: str) -> str:
+        """State, protocol and members, in words."""
+        rule = f", assignor {self.assignor!r}" if self.assignor else ""
+        kind = "" if self.kind in ("", "consumer") else f", protocol {self.kind!r}"
+        named = ", ".join(map(str, self.others(own)[:_NAMED])) or "no other member"
+        more = len(self.others(own)) - _NAMED
+        tail = f" and {more} more" if more > 0 else ""
+        return f"group {self.name!r} is {self.state or 'unknown'}{kind}{rule}: {named}{tail}"
+
+    def trouble(self, own: str) -> str | None:
+        """Why the career ``own`` cannot be in this group, and what to do; ``None``: it can."""
+        if not self.excludes_careers:
+            return None
+        return (
+            f"{self.sentence(own)}; a career can share a group only with consumers whose assignor"
+            f" is {ASSIGNOR!r}: stop those others, set partition.assignment.strategy there, or give"
+            " the career a 'group' of its own"
+        )
+
+
+def describe_group(address: str, group: str, **access: Unpack[Access]) -> GroupView:
+    """The group as it is now; one that does not exist is empty."""
+    with opened(KafkaAdminClient, address, "asking for members", **access) as admin:
+        found = admin.describe_groups([group])[group]
+    return _view(group, found)
+
+
+def _view(group: str, found: dict[str, Any]) -> GroupView:
+    members = tuple(
+        GroupMember(
+            member.get("group_instance_id") or None,
+            str(member.get("client_id") or ""),
+            str(member.get("client_host") or ""),
+        )
+        for member in found.get("members") or ()
+    )
+    keys = "group_state", "protocol_type", "protocol_data"
+    state, kind, assignor = (str(found.get(key) or "") for key in keys)
+    return GroupView(group, state, kind, assignor, members)
+
+
+def group_notes(address: str, group: str, **access: Unpack[Access]) -> frozenset[str]:
+    """What is noted beside the offsets that the group has committed."""
+    with opened(KafkaAdminClient, address, "asking for offsets", **access) as admin:
+        stored = admin.list_group_offsets({group: None})[group]  # type: ignore[dict-item]
+    return frozenset(each.metadata for each in stored.values() if each.metadata)
+
+
+def static_members(address: str, group: str, **access: Unpack[Access]) -> frozenset[str]:
+    """The names (``group.instance.id``) under which members of ``group`` stay in it when gone."""
+    members = describe_group(address, group, **access).members
+    return frozenset(member.name for member in members if member.name)
+
+
+def remove_static_members(
+    address: str, group: str, names: Iterable[str], **access: Unpack[Access]
+) -> None:
+    """Make ``group`` stop waiting for these; a live one joins again by itself, if it may."""
+    gone = [MemberToRemove(group_instance_id=name) for name in names]
+    with opened(KafkaAdminClient, address, "removing members", **access) as admin:
+        admin.remove_group_members(group, gone)

@@ -1,0 +1,47 @@
+"""The call of ``handle`` to which an effect belongs.
+
+An effect that waits for its batch (a message, an operation on znodes) is accepted only between the
+beginning and the return of a call of ``handle``, on that call's thread, or wherever its context was
+carried to: to tasks of asyncio that it starts, and by ``contextvars.copy_context().run`` to other
+threads. Anywhere else it would be committed with the offsets of another batch, or dropped.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar, Token
+
+from leaderq.errors import ConfigurationError
+
+
+class HandleCall:
+    """One call of ``handle``, as a context manager around it."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self._token: Token[HandleCall | None] | None = None
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        self.is_over = True
+        if self._token is not None:
+            _current.reset(self._token)
+
+
+_current: ContextVar[HandleCall | None] = ContextVar("leaderq_handle_call", default=None)
+
+
+def require_handle_call(what: str) -> None:
+    """Raise a ConfigurationError if ``what`` is called outside a call of ``handle``, or after it
+    returned. For stores that keep effects until their batch is committed.
+    """
+    call = _current.get()
+    if call is not None and not call.is_over:
+        return
+    when = "outside a call of handle" if call is None else "after its call of handle had returned"
+    raise ConfigurationError(
+        f"{what} was called {when}, where its effect belongs to no batch; call it before handle"
+        " returns and on the thread that handle is called on, or give another thread its context:"
+        f" pool.submit(contextvars.copy_context().run, function, record)"
+    )

@@ -1,0 +1,41 @@
+"""The group's committed offsets: ``offsets="kafka"``."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, Offsets
+from leaderq.kafka.record import Partition
+from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore
+from leaderq.term import Term
+
+GROUP_REMEDY = "set the group's offsets (kafka-consumer-groups --reset-offsets)"
+
+
+class KafkaOffsets(OffsetStore):
+    """The group's committed offsets in Kafka itself; the fence is the static membership (KIP-345).
+
+    *Guarantees:* once :meth:`fence` has returned ``True``, no earlier member of the name can
+    commit. *Not guaranteed:* anything against commits from outside while the group has no member.
+    """
+
+    word = "kafka"
+    promises = DeliveryPromise.AT_LEAST_ONCE, DeliveryPromise.AT_MOST_ONCE
+    refusals = MappingProxyType(
+        {
+            DeliveryPromise.EXACTLY_ONCE: (
+                "offsets='kafka' commits and handles in two steps, and a crash may fall between;"
+                " use offsets='transaction', 'zookeeper' or 'external', or"
+                " delivery='at_least_once' with a handle that may be repeated"
+            )
+        }
+    )
+    remedy = GROUP_REMEDY
+    in_group = True
+    is_silent = True  # a fenced consumer's poll is silent: only a commit tells it
+
+    def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
+        return consumer.committed(timeout_s)
+
+    def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
+        return consumer.commit(offsets, f"leaderq term {term.number}")

@@ -1,0 +1,122 @@
+"""Where ``produce`` and ``write_with_offsets`` are accepted: within a call of ``handle``."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import Any
+
+import pytest
+
+from leaderq.errors import ConfigurationError
+from leaderq.kafka import KafkaLeaderCareer, Record
+from leaderq.term import Term
+from leaderq.testing import Driven, drive, records
+from leaderq.zookeeper import Create
+
+
+class Adding(KafkaLeaderCareer):
+    """Adds an effect by ``add``, where a test wants it."""
+
+    topics = "orders"
+    max_records = 1
+
+    def add(self, what: bytes) -> None:
+        if self.offsets == "transaction":
+            self.produce("invoices", what)
+        else:
+            self.write_with_offsets(Create("/effects/e-", what, sequential=True))
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        for record in records:
+            self.add(record.value or b"")
+
+
+@pytest.fixture(params=["transaction", "zookeeper"])
+def driven(request: pytest.FixtureRequest) -> Callable[..., Driven]:
+    def drive_it(**methods: Any) -> Driven:
+        career = type("Added", (Adding,), {"offsets": request.param, **methods})()
+        return drive(
+            career, [*records("orders", [b"0", b"1"]), *records("orders", [b"2"], partition=1)]
+        )
+
+    return drive_it
+
+
+def values(driven: Driven) -> list[bytes | None]:
+    return [one.value for one in driven.produced] + [
+        getattr(one, "data", None) for one in driven.written
+    ]
+
+
+def on_another_thread(function: Callable[[], object]) -> object:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result(30)
+
+
+@pytest.mark.parametrize("where", ["inaugurate", "handOver"])
+def test_outside_handle_it_is_an_error_at_once(driven: Callable[..., Driven], where: str) -> None:
+    found = driven(**{where: lambda self, _term: self.add(b"I lead")})
+    assert isinstance(found.error, ConfigurationError)
+    assert "outside a call of handle" in str(found.error)
+    assert b"I lead" not in values(found)
+
+
+def test_a_thread_that_handle_left_behind_is_refused(driven: Callable[..., Driven]) -> None:
+    refused: list[BaseException] = []
+    left_behind: list[Callable[[], None]] = []
+
+    def attempt(function: Callable[[], None]) -> None:
+        try:
+            function()
+        except ConfigurationError as exc:
+            refused.append(exc)
+
+    def handle(self: Adding, records: Sequence[Record], term: Term) -> None:
+        for late in left_behind:  # while the next call of handle runs
+            thread = threading.Thread(target=attempt, args=(late,))
+            thread.start()
+            thread.join(30)
+        self.add(records[0].value or b"")
+        context = copy_context()
+        left_behind[:] = [lambda: self.add(b"late"), lambda: context.run(self.add, b"late")]
+
+    found = driven(handle=handle)
+    assert values(found) == [b"0", b"1", b"2"]
+    assert ["after its call" in str(one) for one in refused] == [False, True] * 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("how", ["thread", "asyncio"])
+def test_a_calls_context_is_accepted_wherever_it_is_carried(
+    driven: Callable[..., Driven], how: str, workers: int
+) -> None:
+    def handle(self: Adding, records: Sequence[Record], term: Term) -> None:
+        async def add() -> None:
+            for record in records:
+                await asyncio.to_thread(self.add, record.value or b"")
+
+        if how == "asyncio":
+            asyncio.run(add())
+            return
+        context = copy_context()
+        for record in records:
+            on_another_thread(partial(context.run, self.add, record.value or b""))
+
+    found = driven(handle=handle, workers=workers, max_records=10)
+    assert sorted(values(found)) == [b"0", b"1", b"2"]  # type: ignore[type-var]
+
+
+def test_a_thread_of_the_call_without_its_context_is_told_how_to_carry_it(
+    driven: Callable[..., Driven],
+) -> None:
+    def handle(self: Adding, records: Sequence[Record], term: Term) -> None:
+        on_another_thread(lambda: self.add(b"0"))
+
+    found = driven(handle=handle, on_error="skip")
+    assert "contextvars.copy_context().run" in str(found.error)
+    assert (values(found), found.skipped) == ([], [])

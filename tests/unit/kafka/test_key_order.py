@@ -1,0 +1,290 @@
+"""``order = "key"``: each key in order, several at a time; one that fails repeats no other."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+from fake_career import A, B, Bad, C, FakeCareer, FakeMarks, a_handler, open_term, where
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_declaration import dressed
+
+from leaderq.errors import ConfigurationError, Deposed, KafkaError, Reason
+from leaderq.kafka import KafkaLeaderCareer, dead_letter, retry, skip
+from leaderq.kafka.handling.key_order import DonePrefix, chains_of
+from leaderq.kafka.handling.on_error import OnError
+from leaderq.kafka.record import Batch, Partition, Record, batch_of
+from leaderq.term import OpenTerm
+
+ALWAYS = 10**9
+
+
+def keyed(where: Partition, keys: str, first: int = 0) -> list[Record]:
+    """Records with these keys; ``-``: without one."""
+    return [
+        Record(*where, first + at, 0, None if key == "-" else key.encode(), b"")
+        for at, key in enumerate(keys)
+    ]
+
+
+def batch(**keys: str) -> Batch:
+    return batch_of(
+        {
+            {"A": A, "B": B, "C": C}[name]: keyed({"A": A, "B": B, "C": C}[name], each)
+            for name, each in keys.items()
+        }
+    )
+
+
+class Calls(FakeCareer):
+    """Notes which keys are handled at a time, and that each call has one record."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        self.at_a_time = self.most_at_a_time = 0
+        self.running: Counter[object] = Counter()
+
+    def handle(self, records: Sequence[Record], term: OpenTerm) -> None:  # type: ignore[override]
+        (record,) = records
+        key = record.topic_partition, record.key or record.offset
+        with self._lock:
+            self.running[key] += 1
+            assert self.running[key] == 1, "two records of one key at a time"
+            self.most_at_a_time = max(self.most_at_a_time, self.running.total())
+        try:
+            super().handle(records, term)
+        finally:
+            with self._lock:
+                self.running[key] -= 1
+
+
+@contextmanager
+def by_key(career: FakeCareer, on_error: object = "raise", **more: Any) -> Iterator[Any]:
+    more = {"workers": 3, "by_key": True, **more}
+    with closing(a_handler(career, on_error, **more)) as handler:
+        yield handler
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OnError, "pause_s", lambda _self, _times: 0.001)
+
+
+# -- pure ------------------------------------------------------------------------------------------
+
+
+def test_a_chain_has_the_records_of_one_key_of_one_partition_and_the_longest_comes_first() -> None:
+    rows = [*keyed(A, "abca-"), *keyed(B, "aa-a")]
+    found = [[where(record) for record in chain.records] for chain in chains_of(rows)]
+    assert found[0] == [(B, 0), (B, 1), (B, 3)]
+    assert found[1] == [(A, 0), (A, 3)]
+    assert sorted(found[2:]) == [[(A, 1)], [(A, 2)], [(A, 4)], [(B, 2)]]
+
+
+def test_a_partition_may_be_committed_as_far_as_nothing_is_undone() -> None:
+    rows = {A: keyed(A, "abcd", first=5), B: keyed(B, "a")}
+    prefix = DonePrefix(Batch(rows, {A: 12, B: 1}))
+    prefix.add(rows[A][1:3])
+    assert prefix.ends() == {}
+    prefix.add(rows[A][:1])
+    assert prefix.ends() == {A: 8}
+    prefix.add(rows[A][3:])
+    assert prefix.ends() == {A: 12}
+
+
+# -- what holds for every batch --------------------------------------------------------------------
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Batch, dict[Any, int]]:
+    rows = {
+        each: keyed(each, draw(st.text("abc-", min_size=1, max_size=6)), draw(st.integers(0, 3)))
+        for each in draw(st.sampled_from([[A], [A, B], [A, B, C]]))
+    }
+    places = [where(record) for each in rows.values() for record in each]
+    fails = {place: draw(st.sampled_from([0, 0, 0, 1, 2, ALWAYS])) for place in places}
+    return batch_of(rows), fails
+
+
+def keys_of(found: Batch) -> dict[object, list[Any]]:
+    """The places of each key, in order."""
+    keys: dict[object, list[Any]] = defaultdict(list)
+    for rows in found.records.values():
+        for record in rows:
+            own = record.offset if record.key is None else record.key
+            keys[record.topic_partition, own].append(where(record))
+    return keys
+
+
+def check_all(found: Batch, career: FakeCareer, passed: set[Any]) -> None:
+    assert career.committed == found.ends
+    assert set(career.effects) | passed == {each for own in keys_of(found).values() for each in own}
+    for own in keys_of(found).values():
+        first = [each for each in dict.fromkeys(career.effects) if each in own]
+        assert first == sorted(first), "out of order"
+
+
+def committing_prefixes(career: FakeCareer, found: Batch, passed: set[Any]) -> None:
+    """Let each commit check that nothing in front of it is undone."""
+    commit = career.commit
+
+    def watched(term: Any, ends: Mapping[Partition, int]) -> None:
+        commit(term, ends)
+        for rows in found.records.values():
+            for record in rows:
+                if record.offset < career.committed.get(record.topic_partition, 0):
+                    assert where(record) in set(career.effects) | passed
+
+    career.commit = watched  # type: ignore[method-assign]
+
+
+POLICIES = st.sampled_from([skip(), dead_letter(), retry(2, backoff_s=0, then=skip())])
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases(), POLICIES, st.booleans())
+def test_each_record_is_handled_once_in_the_order_of_its_key_or_passed_over_by_itself(
+    case: tuple[Batch, dict[Any, int]], on_error: Any, names: bool
+) -> None:
+    found, fails = case
+    career, passed = Calls(fails=fails, names=names), set[Any]()
+    committing_prefixes(career, found, passed)
+    add = {
+        "on_skipped": lambda record, *_: passed.add(where(record)),
+        "on_dead_lettered": lambda record, *_: passed.add(where(record)),
+    }
+    with by_key(career, on_error, **add) as handler:
+        assert handler.work(found, open_term(7))
+    check_all(found, career, passed)
+    retries = 2 if on_error.function == "retry" else 0
+    assert passed == {place for place, times in fails.items() if times > retries}
+    assert all(times == 1 for times in Counter(career.effects).values()), "a neighbour repeated"
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(), POLICIES, st.sets(st.integers(0, 15)), st.sets(st.integers(0, 9)))
+def test_however_often_it_is_paused_or_a_commit_fails_nothing_is_left_out(
+    case: tuple[Batch, dict[Any, int]], on_error: Any, pauses_at: set[int], fails_at: set[int]
+) -> None:
+    found, fails = case
+    career, passed = Calls(fails=fails, names=True), set[Any]()
+    committing_prefixes(career, found, passed)
+    calls, commits, term = count(), count(), open_term(7)
+
+    def pause(_handed: object) -> None:
+        if next(calls) in pauses_at:
+            term.pause(True)
+
+    def fail() -> None:
+        if next(commits) in fails_at:
+            raise KafkaError("not committed")
+
+    career.before_handle, career.before_commit = pause, fail
+    add = {
+        "on_skipped": lambda record, *_: passed.add(where(record)),
+        "on_dead_lettered": lambda record, *_: passed.add(where(record)),
+    }
+    with by_key(career, on_error, **add) as handler:
+        for _ in range(len(pauses_at) + len(fails_at) + 1):
+            term = open_term(7)
+            left = {
+                each: [row for row in rows if row.offset >= career.committed.get(each, 0)]
+                for each, rows in found.records.items()
+                if career.committed.get(each) != found.ends[each]
+            }
+            if not left:
+                break
+            try:
+                handler.work(Batch(left, {each: found.ends[each] for each in left}), term)
+            except KafkaError:
+                continue
+    check_all(found, career, passed)
+
+
+# -- one by one ------------------------------------------------------------------------------------
+
+
+def test_as_many_keys_at_a_time_as_there_are_workers() -> None:
+    career = Calls()
+    meeting = threading.Barrier(3)
+    career.before_handle = lambda _rows: meeting.wait(30) and None
+    with by_key(career) as handler:
+        assert handler.work(batch(A="ab", B="c"), open_term(7))
+    assert career.most_at_a_time == 3
+
+
+def test_an_error_that_is_raised_is_raised_with_the_prefix_committed() -> None:
+    career = Calls(fails={(A, 2): ALWAYS})
+    with by_key(career) as handler, pytest.raises(Bad):
+        handler.work(batch(A="abcd", B="aa"), open_term(7))
+    assert career.committed == {A: 2, B: 2}
+    assert sorted(career.effects) == [(A, 0), (A, 1), (A, 3), (B, 0), (B, 1)]
+
+
+def test_in_an_outage_all_keys_wait_together_and_none_is_passed_over() -> None:
+    left = Counter(dict.fromkeys([(A, 0), (A, 1), (B, 0)], 3))
+    held: list[str | None] = []
+
+    def fail(rows: Sequence[Record]) -> None:
+        left[where(rows[0])] -= 1
+        if left[where(rows[0])] >= 0:
+            raise ConnectionRefusedError
+
+    career = Calls()
+    career.before_handle = fail
+    with by_key(career, skip(), on_held_up=held.append) as handler:
+        assert handler.work(batch(A="ab", B="a"), open_term(7))
+    assert len(career.effects) == 3
+    assert [each is None for each in held] == [False, False, False, True]
+
+
+def test_so_many_keys_in_a_row_that_fail_alike_are_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("leaderq.kafka.handling.on_error.LONGEST_S", 0.0)
+    career = Calls(fails={(A, at): ALWAYS for at in range(6)})
+    with by_key(career, skip(most_in_a_row=2)) as handler, pytest.raises(Bad):
+        handler.work(batch(A="abcdef"), open_term(7))
+    assert career.effects == []
+
+
+def test_an_error_not_about_records_ends_the_work_and_commits_nothing() -> None:
+    career = Calls()
+
+    def fail(rows: Sequence[Record]) -> None:
+        if rows[0].key == b"b":
+            raise Deposed(term=7, reason=Reason.LEASE)
+
+    career.before_handle = fail
+    with by_key(career, skip()) as handler, pytest.raises(Deposed):
+        handler.work(batch(A="abc"), open_term(7))
+    assert career.committed == {}
+
+
+def test_where_records_may_kill_the_process_they_are_handled_in_order_of_partitions() -> None:
+    career = Calls()
+    marks: Any = FakeMarks(career, {A: 2})
+    with by_key(career, skip(), marks=marks) as handler:
+        assert handler.work(batch(A="ab"), open_term(7))
+    assert career.log[:3] == ["mark A0", "handle A0", "commit A=1"]
+
+
+@pytest.mark.parametrize(
+    "more", [{"offsets": "zookeeper"}, {"offsets": "transaction"}, {"delivery": "at_most_once"}]
+)
+def test_it_is_refused_where_effects_behind_a_record_would_count_before_it(
+    more: dict[str, Any],
+) -> None:
+    attributes = {"topics": "t", "order": "key", "handle_record": lambda *_: None, **more}
+    made = dressed(type("Calls", (KafkaLeaderCareer,), attributes))
+    with pytest.raises(ConfigurationError, match="order='key' of Calls contradicts"):
+        made._declared()
+    unknown = dressed(type("Calls", (KafkaLeaderCareer,), {**attributes, "order": "keys"}))
+    with pytest.raises(ConfigurationError, match="order='keys' of Calls is not known"):
+        unknown._declared()

@@ -1,0 +1,575 @@
+"""Which errors of the drivers that people use are an outage, and which are about the record.
+
+Each error is made by its library: against a local port that is closed or answers rudely, or by the
+library's own constructor where it would take a server that we cannot have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import smtplib
+import sqlite3
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from concurrent import futures
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import pytest
+from fake_career import A, FakeCareer, a_batch, a_handler, open_term, records
+from rude_servers import CUT_OFF, NONSENSE, ROUND_AND_ROUND, answering, closed_port, http
+
+from leaderq import errors
+from leaderq.errors import Deposed, Reason
+from leaderq.kafka import PoisonRecord, dead_letter, retry, skip
+from leaderq.kafka.dead_letters.format import new_dead_letter
+from leaderq.kafka.handling.on_error import OnError
+from leaderq.kafka.handling.outages import is_outage
+
+Make = Callable[[], object]
+OUTAGES: dict[str, Make] = {}
+ABOUT_RECORDS: dict[str, Make] = {}
+
+
+def lib(name: str) -> Any:
+    return pytest.importorskip(name, reason=f"needs {name}: pip install leaderq[errors]")
+
+
+def raised(make: Make) -> BaseException:
+    """The error that ``make`` raises or returns."""
+    try:
+        made = make()
+    except Exception as exc:
+        return exc
+    assert isinstance(made, Exception), f"nothing was raised, but {made!r} returned"
+    return made
+
+
+# -- HTTP ------------------------------------------------------------------------------------------
+
+
+def by_requests(url: str, **more: Any) -> object:
+    answer = lib("requests").get(url, timeout=5, **more)
+    answer.raise_for_status()
+    return answer.json()
+
+
+def by_httpx(url: str, **more: Any) -> object:
+    answer = lib("httpx").get(url, timeout=5, trust_env=False, follow_redirects=True, **more)
+    answer.raise_for_status()
+    return answer.json()
+
+
+def by_urllib3(url: str, **more: Any) -> object:
+    with lib("urllib3").PoolManager() as pool:
+        return pool.request("GET", url, timeout=5, **{"retries": 1, **more}).data
+
+
+def by_urllib(url: str) -> object:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.read()
+    except urllib.error.HTTPError as exc:
+        exc.close()
+        raise
+
+
+def by_aiohttp(url: str) -> object:
+    aiohttp = lib("aiohttp")
+
+    async def get() -> object:
+        limit = aiohttp.ClientTimeout(total=5)
+        async with aiohttp.ClientSession(timeout=limit) as session, session.get(url) as answer:
+            answer.raise_for_status()
+            return await answer.json()
+
+    return asyncio.run(get())
+
+
+def told(get: Callable[..., object], answer: bytes, **more: Any) -> Make:
+    def make() -> object:
+        with answering(answer) as port:
+            return get(f"http://127.0.0.1:{port}/", **more)
+
+    return make
+
+
+def refused(get: Callable[..., object]) -> Make:
+    return lambda: get(f"http://127.0.0.1:{closed_port()}/")
+
+
+for get in (by_requests, by_httpx, by_urllib3, by_urllib, by_aiohttp):
+    name = get.__name__[3:]
+    OUTAGES |= {
+        f"{name}: connection refused": refused(get),
+        f"{name}: no answer": told(get, b""),
+        f"{name}: answer cut off": told(get, CUT_OFF),
+    }
+for get in (by_requests, by_httpx, by_urllib, by_aiohttp):
+    name = get.__name__[3:]
+    OUTAGES |= {f"{name}: {each}": told(get, http(each)) for each in (408, 425, 429, 500, 503)}
+    ABOUT_RECORDS |= {f"{name}: {each}": told(get, http(each)) for each in (400, 404, 422)}
+for get in (by_requests, by_httpx, by_aiohttp):
+    name = get.__name__[3:]
+    OUTAGES |= {f"{name}: not HTTP": told(get, NONSENSE)}
+    ABOUT_RECORDS |= {
+        f"{name}: not JSON": told(get, http(200, b"no")),
+        f"{name}: redirected without end": told(get, ROUND_AND_ROUND),
+        f"{name}: invalid URL": partial(get, "http://"),
+    }
+ABOUT_RECORDS |= {
+    "requests: no scheme": partial(by_requests, "example.org"),
+    "requests: invalid header": told(by_requests, b"", headers={"a": "b\nc"}),
+    "httpx: unknown scheme": partial(by_httpx, "gopher://127.0.0.1"),
+    "httpx: invalid header": told(by_httpx, b"", headers={"a": "b\nc"}),
+    "urllib3: invalid URL": partial(by_urllib3, "http://[::1"),
+}
+
+
+def patient(get: Callable[..., object]) -> Make:
+    retries = lib("urllib3").Retry(1, status_forcelist=[503], backoff_factor=0)
+    return told(get, http(503), retries=retries)
+
+
+def _adapted(url: str, retries: Any) -> object:
+    requests = lib("requests")
+    with requests.Session() as session:
+        session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retries))
+        return session.get(url, timeout=5)
+
+
+OUTAGES["urllib3: 503 again and again"] = lambda: patient(by_urllib3)()
+OUTAGES["requests: 503 again and again"] = lambda: patient(_adapted)()
+
+
+# -- databases -------------------------------------------------------------------------------------
+
+
+def by_psycopg(state: str) -> Make:
+    return lambda: lib("psycopg").errors.lookup(state)("as the server says it")
+
+
+def by_asyncpg(state: str) -> Make:
+    said = {"C": state, "M": "as the server says it", "S": "ERROR", "V": "ERROR"}
+    return lambda: lib("asyncpg").PostgresError.new(said)
+
+
+STATES = {
+    "08006": "connection failure",
+    "25006": "read only after a fail-over",
+    "28P01": "password",
+    "40001": "serialization failure",
+    "40P01": "deadlock",
+    "42501": "no privilege",
+    "42P01": "no such table",
+    "53300": "too many connections",
+    "55P03": "lock not available",
+    "57014": "statement timeout",
+    "57P03": "starting up",
+    "58030": "input or output",
+}
+RECORDS_STATES = {
+    "22P02": "invalid text",
+    "22001": "too long",
+    "23505": "unique",
+    "23503": "foreign key",
+    "42601": "syntax",
+    "54000": "too complex",
+    "P0001": "raised by a trigger",
+}
+for library, make in {"psycopg": by_psycopg, "asyncpg": by_asyncpg}.items():
+    OUTAGES |= {f"{library}: {what}": make(state) for state, what in STATES.items()}
+    ABOUT_RECORDS |= {f"{library}: {what}": make(state) for state, what in RECORDS_STATES.items()}
+
+
+def _asyncpg_refused() -> object:
+    connect = lib("asyncpg").connect
+    return asyncio.run(connect(host="127.0.0.1", port=closed_port(), user="x", timeout=5))
+
+
+def _asyncpg_argument() -> object:
+    exceptions = lib("asyncpg").exceptions
+    return exceptions.DataError("invalid input for query argument $1: 'x'")
+
+
+OUTAGES |= {
+    "psycopg: connection refused": lambda: lib("psycopg").connect(
+        f"host=127.0.0.1 port={closed_port()} user=x connect_timeout=5"
+    ),
+    "asyncpg: connection refused": _asyncpg_refused,
+    "asyncpg: connection closed": lambda: lib("asyncpg").InterfaceError("connection is closed"),
+}
+ABOUT_RECORDS["asyncpg: argument of a wrong type"] = _asyncpg_argument
+
+
+def in_sqlite(*statements: str, path: str = ":memory:", **more: Any) -> object:
+    with closing(sqlite3.connect(path, timeout=0, **more)) as connection:
+        for each in statements:
+            connection.execute(each).fetchall()
+    return None
+
+
+def _locked() -> object:
+    name = f"file:{id(object())}?mode=memory&cache=shared"
+    with closing(sqlite3.connect(name, uri=True)) as holder:
+        holder.execute("CREATE TABLE t (a)")
+        holder.execute("BEGIN EXCLUSIVE")
+        return in_sqlite("INSERT INTO t VALUES (1)", path=name, uri=True)
+
+
+FULL = ("PRAGMA max_page_count=2", "CREATE TABLE t (a)", "INSERT INTO t VALUES (zeroblob(99999))")
+OUTAGES |= {
+    "sqlite3: locked": _locked,
+    "sqlite3: full": partial(in_sqlite, *FULL),
+    "sqlite3: cannot open": partial(in_sqlite, path="/no/such/folder/x"),
+    "sqlite3: read only": partial(in_sqlite, "PRAGMA query_only=1", "CREATE TABLE t (a)"),
+}
+ABOUT_RECORDS |= {
+    "sqlite3: malformed JSON": partial(in_sqlite, "SELECT json('no')"),
+    "sqlite3: unique": partial(
+        in_sqlite, "CREATE TABLE t (a UNIQUE)", *["INSERT INTO t VALUES (1)"] * 2
+    ),
+}
+
+
+def by_sqlalchemy(statement: str, url: str = "sqlite://") -> object:
+    sqlalchemy = lib("sqlalchemy")
+    engine = sqlalchemy.create_engine(url)
+    try:
+        with engine.connect() as connection:
+            return connection.execute(sqlalchemy.text(statement))
+    finally:
+        engine.dispose()
+
+
+def _pool_used_up() -> object:
+    sqlalchemy = lib("sqlalchemy")
+    kind = sqlalchemy.pool.QueuePool
+    limits = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 0.01}
+    engine = sqlalchemy.create_engine("sqlite://", poolclass=kind, **limits)
+    try:
+        with engine.connect():
+            return engine.connect()
+    finally:
+        engine.dispose()
+
+
+OUTAGES |= {
+    "SQLAlchemy: connection refused": lambda: by_sqlalchemy(
+        "SELECT 1", f"postgresql+psycopg://x@127.0.0.1:{closed_port()}/x"
+    ),
+    "SQLAlchemy: pool used up": _pool_used_up,
+}
+ABOUT_RECORDS["SQLAlchemy: malformed JSON"] = partial(by_sqlalchemy, "SELECT json('no')")
+
+
+def mongo(kind: str, *words: Any) -> Make:
+    return lambda: getattr(lib("pymongo").errors, kind)(*words)
+
+
+def _mongo_away() -> object:
+    with lib("pymongo").MongoClient(
+        "127.0.0.1", closed_port(), serverSelectionTimeoutMS=50
+    ) as client:
+        return client.admin.command("ping")
+
+
+OUTAGES |= {
+    "pymongo: no server": _mongo_away,
+    "pymongo: connection lost": mongo("AutoReconnect", "connection closed"),
+    "pymongo: not the primary": mongo("NotPrimaryError", "not primary"),
+    "pymongo: time is up": mongo("ExecutionTimeout", "operation exceeded time limit", 50),
+    "pymongo: to be tried again": mongo(
+        "OperationFailure", "x", 112, {"errorLabels": ["TransientTransactionError"]}
+    ),
+}
+ABOUT_RECORDS |= {
+    "pymongo: duplicate key": mongo("DuplicateKeyError", "E11000", 11000),
+    "pymongo: validation": mongo("WriteError", "Document failed validation", 121),
+    "pymongo: too large": mongo("DocumentTooLarge", "BSON document too large"),
+}
+
+
+def by_redis(url: str, value: Any = "b") -> object:
+    library = lib("redis")
+    never = library.retry.Retry(library.backoff.NoBackoff(), 0)
+    plain = {"protocol": 2, "driver_info": None, "retry": never}
+    with library.Redis.from_url(url.replace("http", "redis"), **plain) as client:
+        return client.set("a", value)
+
+
+redis = partial(told, by_redis)
+OUTAGES |= {
+    "redis: connection refused": refused(by_redis),
+    "redis: no answer": redis(b""),
+    "redis: read only": redis(b"-READONLY You can't write against a read only replica.\r\n"),
+    "redis: loading": redis(b"-LOADING Redis is loading the dataset in memory\r\n"),
+    "redis: out of memory": redis(b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"),
+}
+ABOUT_RECORDS |= {
+    "redis: wrong type": redis(b"-WRONGTYPE Operation against a key holding a list\r\n"),
+    "redis: what is no value": redis(b"", value={}),
+}
+
+
+# -- brokers and clouds ----------------------------------------------------------------------------
+
+
+def pika(kind: str, *words: Any) -> Make:
+    return lambda: getattr(lib("pika").exceptions, kind)(*words)
+
+
+def _pika_refused() -> object:
+    found = lib("pika")
+    return found.BlockingConnection(found.ConnectionParameters("127.0.0.1", closed_port()))
+
+
+OUTAGES |= {
+    "pika: connection refused": _pika_refused,
+    "pika: connection closed": pika("ConnectionClosedByBroker", 320, "CONNECTION_FORCED"),
+    "pika: stream lost": pika("StreamLostError", "reset by peer"),
+    "pika: channel is closed": pika("ChannelWrongStateError", "Channel is closed."),
+}
+ABOUT_RECORDS |= {
+    "pika: unroutable": pika("UnroutableError", []),
+    "pika: precondition": pika("ChannelClosedByBroker", 406, "PRECONDITION_FAILED"),
+}
+
+
+def by_botocore(url: str) -> object:
+    session = lib("botocore.session").get_session()
+    config = lib("botocore.config").Config(
+        retries={"max_attempts": 0}, connect_timeout=5, read_timeout=5
+    )
+    login = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "eu-west-1"}
+    client = session.create_client("dynamodb", endpoint_url=url, config=config, **login)
+    with closing(client):
+        return client.get_item(TableName="orders", Key={"id": {"S": "1"}})
+
+
+def aws(status: int, code: str) -> Make:
+    return told(by_botocore, http(status, b'{"__type": "%s"}' % code.encode()))
+
+
+OUTAGES |= {
+    "botocore: connection refused": refused(by_botocore),
+    "botocore: no answer": told(by_botocore, b""),
+    "botocore: throttled": aws(400, "ThrottlingException"),
+    "botocore: throughput": aws(400, "ProvisionedThroughputExceededException"),
+    "botocore: 500": aws(500, "InternalServerError"),
+    "botocore: no credentials": lambda: lib("botocore.exceptions").NoCredentialsError(),
+}
+ABOUT_RECORDS |= {
+    "botocore: validation": aws(400, "ValidationException"),
+    "botocore: condition": aws(400, "ConditionalCheckFailedException"),
+}
+
+
+def by_grpc(code: str) -> Make:
+    """A call of a server that answers with this status; ``""``: with more than the client takes."""
+
+    def make() -> object:
+        grpc = lib("grpc")
+
+        def serve(_request: bytes, context: Any) -> bytes:
+            if code:
+                context.abort(grpc.StatusCode[code], "as the server says it")
+            return bytes(5_000_000)
+
+        server = grpc.server(futures.ThreadPoolExecutor(1))
+        handler = grpc.unary_unary_rpc_method_handler(serve)
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("s", {"m": handler})])
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        try:
+            return _call(grpc, port)
+        finally:
+            server.stop(0).wait()
+
+    return make
+
+
+def _call(grpc: Any, port: int) -> object:
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        return channel.unary_unary("/s/m")(b"", timeout=5)
+
+
+GRPC = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED", "INTERNAL")
+OUTAGES |= {f"grpc: {code}": by_grpc(code) for code in GRPC}
+OUTAGES["grpc: connection refused"] = lambda: _call(lib("grpc"), closed_port())
+ABOUT_RECORDS |= {
+    f"grpc: {code}": by_grpc(code)
+    for code in ("INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "FAILED_PRECONDITION")
+}
+ABOUT_RECORDS["grpc: answer too large"] = by_grpc("")
+
+
+def confluent(name: str) -> Make:
+    def make() -> object:
+        library = lib("confluent_kafka")
+        return library.KafkaException(library.KafkaError(getattr(library.KafkaError, name)))
+
+    return make
+
+
+def _confluent_away() -> object:
+    settings = {"bootstrap.servers": f"127.0.0.1:{closed_port()}", "log_level": 0}
+    return lib("confluent_kafka").Producer(settings).list_topics(timeout=0.3)
+
+
+def _confluent_queue() -> object:
+    settings = {"bootstrap.servers": f"127.0.0.1:{closed_port()}", "log_level": 0}
+    more = {"queue.buffering.max.messages": 1, "message.timeout.ms": 10}
+    producer = lib("confluent_kafka").Producer({**settings, **more})
+    try:
+        for _ in range(2):
+            producer.produce("t", b"x")
+    finally:
+        producer.purge()
+        producer.flush(1)
+    return None
+
+
+def by_registry(url: str) -> object:
+    registry = lib("confluent_kafka.schema_registry")
+    client = registry.SchemaRegistryClient({"url": url, "max.retries": 0})
+    return client.get_schema(7)
+
+
+OUTAGES |= {
+    "confluent-kafka: no broker": _confluent_away,
+    "confluent-kafka: queue full": _confluent_queue,
+    "confluent-kafka: message timed out": confluent("_MSG_TIMED_OUT"),
+    "confluent-kafka: too few replicas": confluent("NOT_ENOUGH_REPLICAS"),
+    "schema registry: 503": told(by_registry, http(503, b'{"error_code": 50301}')),
+    "schema registry: connection refused": refused(by_registry),
+}
+ABOUT_RECORDS |= {
+    "confluent-kafka: message too large": confluent("MSG_SIZE_TOO_LARGE"),
+    "confluent-kafka: invalid": confluent("_INVALID_ARG"),
+    "schema registry: 404": told(
+        by_registry, http(404, b'{"error_code": 40403, "message": "Schema not found"}')
+    ),
+}
+OUTAGES |= {
+    "smtplib: connection refused": lambda: smtplib.SMTP("127.0.0.1", closed_port()),
+    "smtplib: try again later": lambda: smtplib.SMTPResponseException(451, b"greylisted"),
+}
+ABOUT_RECORDS["smtplib: no such mailbox"] = lambda: smtplib.SMTPDataError(550, b"no")
+
+
+# -- what is inside --------------------------------------------------------------------------------
+
+
+def chain(error: Exception, cause: BaseException) -> Make:
+    def make() -> object:
+        raise error from cause
+
+    return make
+
+
+def task_group(*makes: Make) -> Make:
+    async def work(make: Make) -> None:
+        raise raised(make)
+
+    async def all_at_once() -> None:
+        async with asyncio.TaskGroup() as group:  # type: ignore[attr-defined,unused-ignore]
+            for each in makes:
+                group.create_task(work(each))
+
+    def make() -> object:
+        if sys.version_info < (3, 11):
+            pytest.skip("asyncio.TaskGroup came with Python 3.11")
+        return asyncio.run(all_at_once())
+
+    return make
+
+
+HTTP_422 = told(by_urllib, http(422))
+OUTAGES |= {
+    "a cause": chain(RuntimeError("no ledger"), ConnectionRefusedError()),
+    "a cause of a cause": lambda: chain(
+        ValueError("x"), raised(chain(RuntimeError(), TimeoutError()))
+    )(),
+    "a task group": task_group(refused(by_urllib), refused(by_urllib)),
+    "a cause in a task group": task_group(chain(KeyError(), ConnectionRefusedError())),
+    "a group as a cause": lambda: chain(KeyError(), raised(task_group(refused(by_urllib))))(),
+    "no memory": MemoryError,
+}
+ABOUT_RECORDS |= {
+    "a task group, one of them about the record": task_group(refused(by_urllib), KeyError),
+    "a cause about the record": lambda: chain(RuntimeError("no"), raised(HTTP_422))(),
+    "a context is no cause": lambda: {}[0] if raised(refused(by_urllib)) else None,
+}
+
+
+@pytest.mark.parametrize("what", OUTAGES)
+def test_an_outage(what: str) -> None:
+    error = raised(OUTAGES[what])
+    assert is_outage(error), repr(error)
+
+
+@pytest.mark.parametrize("what", ABOUT_RECORDS)
+def test_the_fault_of_the_record(what: str) -> None:
+    error = raised(ABOUT_RECORDS[what])
+    assert not is_outage(error), repr(error)
+
+
+# -- what follows from it --------------------------------------------------------------------------
+
+
+def fails_once_with(make: Make) -> Callable[[object], None]:
+    """A handler that fails at record 1 of partition A as ``make`` does, twice, if it is called."""
+    left = [raised(make), raised(make)]
+
+    def handle(handed: Any) -> None:
+        for record in handed:
+            if left and record.topic_partition == A and record.offset == 1:
+                raise PoisonRecord(record) from left.pop()
+
+    return handle
+
+
+@pytest.mark.parametrize(
+    ("on_error", "make", "letters"),
+    [
+        (dead_letter(), HTTP_422, 1),
+        (dead_letter(), told(by_urllib, http(503)), 0),
+        (dead_letter(), task_group(refused(by_urllib), refused(by_urllib)), 0),
+        (dead_letter(), task_group(HTTP_422), 1),
+        (dead_letter(is_outage=lambda error: error.code == 422), HTTP_422, 0),
+        (dead_letter(is_outage=lambda error: error.code != 503), told(by_urllib, http(503)), 1),
+        (dead_letter(is_outage=lambda _error: None), HTTP_422, 1),
+        (dead_letter(is_outage=lambda error: error.no_such_thing), HTTP_422, 1),
+        (retry(1, 0.0, then=skip(is_outage=lambda _: True)), HTTP_422, 0),
+        (dead_letter(except_=ValueError), task_group(chain(ValueError(), KeyError())), 0),
+    ],
+)
+def test_an_outage_holds_up_and_a_fault_of_the_record_makes_a_letter(
+    on_error: Any, make: Make, letters: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OnError, "pause_s", lambda _self, _times: 0.001)
+    career = FakeCareer()
+    career.before_handle = fails_once_with(make)
+    assert a_handler(career, on_error).work(a_batch(A=[0, 1, 2]), open_term(7))
+    assert career.committed == {A: 3}
+    assert len(career.letters) == letters
+
+
+def test_the_end_of_a_term_within_a_task_group_is_not_blamed_on_a_record() -> None:
+    deposed = Deposed(term=7, reason=Reason.LEASE)
+    career = FakeCareer()
+    career.before_handle = fails_once_with(task_group(KeyError, lambda: deposed))
+    with pytest.raises(Deposed):
+        a_handler(career, dead_letter()).work(a_batch(A=[0, 1, 2]), open_term(7))
+    assert career.letters == []
+
+
+def test_a_group_of_errors_is_told_by_its_first() -> None:
+    error = raised(task_group(lambda: KeyError("x"), lambda: ValueError("y")))
+    assert errors.told(error) == "KeyError: 'x' (and 1 more)"
+    letter = new_dead_letter(records(A, 1)[0], error, 1, 7, "c", 0)
+    assert ("leaderq-dead-error", b"KeyError") in letter.headers

@@ -1,0 +1,241 @@
+"""A store of the user's own: where it plugs in, and what the contract finds wrong with one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+
+from leaderq.cli.doctor import check_kafka_career
+from leaderq.config import Settings
+from leaderq.errors import ConfigurationError, KafkaError, KafkaFenced, LeaderqError
+from leaderq.kafka import (
+    DeliveryPromise,
+    DoneAtOnce,
+    KafkaAway,
+    KafkaLeaderCareer,
+    OffsetStore,
+    Record,
+    StoreAway,
+    StoreContext,
+    require_handle_call,
+)
+from leaderq.kafka.consuming.term_consumer import Outage
+from leaderq.kafka.record import Partition
+from leaderq.term import Term
+from leaderq.testing import OffsetStoreContract, drive, records
+
+
+class Kept(SimpleNamespace):
+    """What a server in memory holds of one career."""
+
+    def __init__(self) -> None:
+        super().__init__(term=0, offsets={}, effects=[])
+
+
+class MemoryOffsets(OffsetStore):
+    """Right in all respects but that it forgets with its process."""
+
+    word = "memory"
+    promises = DeliveryPromise.EXACTLY_ONCE, DeliveryPromise.AT_LEAST_ONCE
+    remedy = "fill it again"
+    undoes = True
+
+    def __init__(self, server: dict[str, Kept]) -> None:
+        self.server = server
+        self.waiting: list[str] = []
+        self.career = ""
+
+    def attach(self, context: StoreContext) -> None:
+        self.career = context.career
+
+    def check(self, context: StoreContext) -> str:
+        return f"in memory for {context.career}"
+
+    @property
+    def kept(self) -> Kept:
+        return self.server.setdefault(self.career, Kept())
+
+    def count(self, name: str) -> None:
+        require_handle_call("count()")
+        self.waiting.append(name)
+
+    def take_effects(self) -> list[Any]:
+        taken, self.waiting = self.waiting, []
+        return taken
+
+    def undo(self) -> None:
+        self.waiting = []
+
+    def fence(self, consumer: Any, term: Term, allowed: Any, timeout_s: float) -> bool:
+        self.refuse(term.number < self.kept.term)
+        self.kept.term = term.number
+        return super().fence(consumer, term, allowed, timeout_s)
+
+    def refuse(self, is_older: bool) -> None:
+        if is_older:
+            raise KafkaFenced("a newer leader is there")
+
+    def load(self, consumer: Any, term: Term, timeout_s: float) -> dict[Partition, int]:
+        return dict(self.kept.offsets)
+
+    def commit(self, consumer: Any, term: Term, offsets: Any) -> DoneAtOnce:
+        self.commit_positions(consumer, term, offsets)
+        self.kept.effects += self.take_effects()
+        return DoneAtOnce()
+
+    def commit_positions(self, consumer: Any, term: Term, offsets: Any) -> DoneAtOnce:
+        self.refuse(self.kept.term != term.number)
+        self.kept.offsets.update(offsets)
+        return DoneAtOnce()
+
+    def close(self) -> None:
+        self.undo()
+
+
+class TestTheContract(OffsetStoreContract):
+    kind: type[MemoryOffsets] = MemoryOffsets
+    server: dict[str, Kept]
+
+    def setup_method(self) -> None:
+        super().setup_method()
+        self.server = {}
+
+    def make_store(self) -> MemoryOffsets:
+        return self.kind(self.server)
+
+    def add(self, store: Any, name: str) -> None:
+        store.count(name)
+
+    def effects(self) -> list[str]:
+        return [each for kept in self.server.values() for each in kept.effects]
+
+
+def _nothing(*_: object) -> None: ...
+
+
+def _done(self: Any, *_: object) -> DoneAtOnce:
+    return DoneAtOnce()
+
+
+def _twice(self: Any, consumer: Any, term: Any, offsets: Any) -> DoneAtOnce:
+    self.commit_positions(consumer, term, offsets)
+    self.kept.effects += self.waiting
+    return DoneAtOnce()
+
+
+def _positions_with_effects(self: Any, consumer: Any, term: Any, offsets: Any) -> DoneAtOnce:
+    self.refuse(self.kept.term != term.number)
+    self.kept.offsets.update(offsets)
+    self.kept.effects += self.take_effects()
+    return DoneAtOnce()
+
+
+BROKEN: dict[str, dict[str, Any]] = {
+    "compares no terms": {"refuse": _nothing},
+    "keeps nothing": {"commit": _done},
+    "keeps one career for all": {"attach": _nothing},
+    "does effects twice": {"commit": _twice},
+    "undoes nothing": {"undo": _nothing},
+    "does effects with positions": {"commit_positions": _positions_with_effects},
+    "takes effects anywhere": {"count": lambda self, name: self.waiting.append(name)},
+    "promises what it cannot do": {"undoes": False},
+    "has no word": {"word": "kafka"},
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_contract_finds_a_store_that(name: str) -> None:
+    tried = TestTheContract()
+    tried.kind = type("Broken", (MemoryOffsets,), BROKEN[name])
+    found = []
+    for each in dir(OffsetStoreContract):
+        if each.startswith("test_"):
+            tried.setup_method()
+            try:
+                getattr(tried, each)()
+            except (AssertionError, LeaderqError):
+                found.append(each)
+    assert found
+
+
+# -- where it plugs in
+
+
+class Counting(KafkaLeaderCareer):
+    topics = "orders"
+    store: ClassVar = MemoryOffsets({})
+    offsets = store
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        for record in records:
+            self.store.count((record.value or b"").decode())
+
+
+def declared(**attributes: Any) -> Any:
+    career: Any = type("Counted", (Counting,), attributes)()
+    career.settings = Settings()
+    return career._declared()
+
+
+def test_a_store_of_ones_own_is_asked_for_its_promises() -> None:
+    assert declared().offsets is Counting.store
+    assert not declared().commits_first
+    with pytest.raises(ConfigurationError) as refused:
+        declared(delivery="at_most_once")
+    assert "offsets='memory' can do delivery='exactly_once' or delivery='at_least_once'" in str(
+        refused.value
+    )
+    with pytest.raises(ConfigurationError, match=r"make one: MemoryOffsets\(\.\.\.\)"):
+        declared(offsets=MemoryOffsets)
+
+
+def test_what_leaderqs_own_stores_offer_is_refused_by_name() -> None:
+    def handle(self: Any, records: Sequence[Record], term: Term) -> None:
+        self.produce("out", b"x")
+
+    driven = drive(type("Producing", (Counting,), {"handle": handle})(), records("orders", [b"7"]))
+    what = "produce() belongs to offsets='transaction'; this career has offsets='memory'"
+    assert str(driven.error) == what
+
+
+def test_a_unit_test_sees_its_effects_as_far_as_they_are_committed() -> None:
+    given = records("orders", [b"7", b"8", b"9"])
+    driven = drive(type("Two", (Counting,), {"max_records": 2})(), given, failing_commit=2)
+    assert driven.written == ["7", "8"]
+    assert Counting.store.server == {}
+
+
+@pytest.mark.parametrize("is_well", [True, False])
+def test_doctor_asks_it(monkeypatch: pytest.MonkeyPatch, is_well: bool) -> None:
+    def fail(*_: object) -> str:
+        raise KafkaError("no memory; buy some")
+
+    monkeypatch.setattr("leaderq.kafka.topics.describe_topics", lambda *_, **__: {"orders": None})
+    monkeypatch.setattr("leaderq.cli.doctor.judge_topic", lambda *_: None)
+    if not is_well:
+        monkeypatch.setattr(MemoryOffsets, "check", fail)
+    found = list(check_kafka_career(type("Asked", (Counting,), {})(), "asked", Settings()))
+    assert found[0].detail.endswith("offsets in 'memory'")
+    told = ("ok", "in memory for asked") if is_well else ("failed", "no memory; buy some")
+    assert (found[-1].check, found[-1].verdict.value, found[-1].detail) == ("offsets", *told)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (StoreAway("no answer"), "offset store is unreachable"),
+        (KafkaAway("no answer"), "Kafka is unreachable"),
+    ],
+)
+def test_an_outage_of_a_store_is_not_called_one_of_kafka(
+    error: Exception, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    outage = Outage()
+    for now_s in (100.0, 103.0):
+        outage.met(error, now_s, joining=False)
+    assert [line.getMessage().partition(",")[0] for line in caplog.records] == [told]
+    assert caplog.records[0].levelno == logging.WARNING
