@@ -1,5 +1,5 @@
-"""All errors of leaderq pass between processes: multiprocessing, Celery and pytest-xdist pickle them,
-and one that cannot be unpickled hangs a pool for ever.
+"""All errors of leaderq pass between processes: multiprocessing, Celery and pytest-xdist pickle
+them, and one that cannot be unpickled hangs a pool for ever.
 """
 
 from __future__ import annotations
