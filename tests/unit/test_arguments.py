@@ -94,7 +94,7 @@ def test_a_time_is_taken_as_seconds(value: Any, seconds: float) -> None:
 
 @pytest.mark.parametrize("value", [-1, 3e9 + 1, True, None, math.nan, timedelta(seconds=-1), "1"])
 def test_what_is_not_a_time_is_refused(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"it=.*: give seconds from 0 to 3e\+09"):
+    with pytest.raises(ConfigurationError, match=r"it=.*: give seconds from 0 to 3000000000"):
         args.in_seconds("it", value)
 
 

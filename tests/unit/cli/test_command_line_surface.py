@@ -95,8 +95,6 @@ def test_a_confirmation_by_a_variable_is_refused_rather_than_followed(
     monkeypatch.setenv("LEADERQ_QUEUE_YES", "1")
     code, _, err = run(capsys, "queue", "purge", "/orders")
     assert (code, "give --yes" in err) == (2, True)
-    code, _, err = run(capsys, "status")
-    assert (code, "LEADERQ_QUEUE_YES is not a setting of leaderq" in err) == (2, True)
 
 
 def test_run_and_config_show_take_every_setting_that_is_no_secret():
