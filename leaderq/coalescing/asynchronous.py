@@ -15,6 +15,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from leaderq.arguments import coroutine_function, plain_function, require
 from leaderq.coalescing.coordinator import QueueCoordinator
+from leaderq.coalescing.key_table import runs_here
+from leaderq.coalescing.rules import CoordinatorStats
 from leaderq.coalescing.token import Key, RunResult, Token
 from leaderq.threads import TaskWaker, primitives
 from leaderq.timeouts import AS_SET, Deadline
@@ -35,8 +37,9 @@ class AsyncQueueCoordinator(Generic[Key]):
     the coordinator was last asked. Callbacks (``on_evicted``, ``offer``) may come in any thread.
 
     The owner of a request is its task: a task that works on a key and asks for it again in a way
-    that would wait gets ``WouldDeadlock``. A task that awaits *another* one that asks for the key
-    it holds is not noticed; ``timeout_s`` ends it.
+    that would wait gets ``WouldDeadlock``. So does a task that was begun by what ``run`` or
+    ``coalesced`` runs (``create_task``, ``gather``, ``to_thread``), because the run may wait for it;
+    one that it does not wait for gets a context of its own: ``Context().run(create_task, ...)``.
 
     :raises ConfigurationError: as ``QueueCoordinator``, or ``cover`` is not an ``async`` function.
     """
@@ -127,6 +130,10 @@ class AsyncQueueCoordinator(Generic[Key]):
         assert result is not None  # it is not declined without one
         return cast(R, result.get())
 
+    def stats(self) -> CoordinatorStats:
+        """See ``QueueCoordinator.stats``."""
+        return self.coordinator.stats()
+
     async def drain(self, timeout_s: float | None = 30.0) -> tuple[Token[Key], ...]:
         """See ``QueueCoordinator.drain``; waits in a thread, while the tasks finish."""
         return await asyncio.to_thread(self.coordinator.drain, timeout_s)
@@ -184,6 +191,7 @@ class AsyncQueueCoordinator(Generic[Key]):
         self, token: Token[Key], function: Callable[[], Awaitable[Any]]
     ) -> RunResult | None:
         first: RunResult | None = None
+        outer = runs_here.set((*runs_here.get(), token))
         try:
             while token:
                 token.result = await RunResult.of_awaited(function)
@@ -192,6 +200,8 @@ class AsyncQueueCoordinator(Generic[Key]):
         except BaseException:
             self._keys.drop(token)
             raise
+        finally:
+            runs_here.reset(outer)
         return first
 
     def _cover(self, token: Token[Key]) -> None:
@@ -222,6 +232,7 @@ class AsyncQueueCoordinator(Generic[Key]):
 
     async def _repeating(self, function: Callable[[], Awaitable[Any]], token: Token[Key]) -> None:
         token.owner = _this_task()
+        runs_here.set((*runs_here.get(), token))
         with self._keys.ended(token):
             try:
                 await function()

@@ -18,6 +18,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import is_
@@ -34,6 +35,9 @@ from leaderq.timeouts import Deadline
 log = logging.getLogger(__name__)
 
 AnyToken = Token[Any]
+runs_here: ContextVar[tuple[AnyToken, ...]] = ContextVar("runs_here", default=())
+"""The runs that the current task is part of. A task inherits them from the one that made it, a
+thread by ``asyncio.to_thread``."""
 Wake = Callable[[AnyToken], object]
 Call = tuple[Wake, AnyToken]
 """The function to call once the lock is released, and its argument."""
@@ -380,13 +384,14 @@ class KeyTable(Generic[Key]):
         return None
 
     def _refuse_to_wait_for_oneself(self, state: KeyState, token: AnyToken) -> None:
-        if not state.line or token.owner is None or token.owner != state.line[0].owner:
+        if not state.line or token.owner is None or not _is_of(token.owner, state.line[0]):
             return
         may_wait = token.follows or len(state.line) <= state.waiters
         if may_wait or self.rules.overflow is Overflow.REPLACE_OLDEST:
             raise WouldDeadlock(
-                f"key {token.key!r}: its owner asks again while it runs, and would wait for "
-                "itself; offer() does not wait, and owner=None says that another will dequeue"
+                f"key {token.key!r}: its owner asks again while it runs, or a task that it began "
+                "does, and would wait for itself; offer() does not wait, owner=None says that "
+                "another will dequeue, and a task with a context of its own is not part of the run"
             )
 
     def _unmerged(self, state: KeyState, merging: PendingMerge | None) -> PendingMerge | None:
@@ -629,6 +634,13 @@ class KeyTable(Generic[Key]):
         except BaseException:
             self.drop(token)
             raise
+
+
+def _is_of(owner: object, head: AnyToken) -> bool:
+    """Whether the head would be dequeued by this very thread, or by a task that led to this call.
+    A run may have begun the task that asks now, and wait for it.
+    """
+    return owner == head.owner or head in runs_here.get()
 
 
 _mine: PerThread[deque[tuple[KeyTable[Any], Wake, AnyToken]]] = PerThread(deque)

@@ -7,6 +7,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import Context, copy_context
 from typing import Any
 
 import pytest
@@ -48,16 +49,57 @@ def test_a_task_cancelled_just_when_its_turn_has_come_gives_it_to_the_next():
     asyncio.run(main())
 
 
-def test_a_task_that_would_wait_for_itself_is_told_and_another_task_is_not_it():
+@pytest.mark.parametrize("form", ["itself", "task", "gather", "thread", "task of a task"])
+def test_a_run_that_would_wait_for_itself_is_told(form: str) -> None:
+    async def main() -> None:
+        coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(timeout_s=None)
+
+        async def again() -> object:
+            return await coordinator.run("k", work)
+
+        async def work() -> object:
+            if form == "itself":
+                return await again()
+            if form == "thread":
+                return await asyncio.to_thread(coordinator.coordinator.run, "k", list)
+            if form == "task":
+                return await asyncio.create_task(again())
+            if form == "gather":
+                return await asyncio.gather(coordinator.run("other", list_later), again())
+            return await asyncio.create_task(asyncio.wait_for(again(), None))
+
+        async def list_later() -> list[int]:
+            return []
+
+        with pytest.raises(WouldDeadlock):
+            await coordinator.run("k", work)
+        assert coordinator.stats().running == coordinator.stats().waiting == 0
+        assert await coordinator.run("k", list_later) == []  # this task's, and long over
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("form", ["run", "hold", "enqueue"])
+def test_a_task_for_which_the_run_does_not_wait_may_wait_for_it(form: str) -> None:
     async def main() -> None:
         coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator()
-        async with coordinator.hold("k") as token:
-            assert token
-            with pytest.raises(WouldDeadlock):
-                await coordinator.enqueue("k")
-            other = asyncio.create_task(coordinator.enqueue("k"))
+        other: list[asyncio.Task[object]] = []
+
+        async def work() -> None:
+            context = Context() if form == "run" else copy_context()
+            other.append(context.run(asyncio.create_task, coordinator.enqueue("k")))
             await until(lambda: coordinator.coordinator.state("k") is TrafficState.BLOCK)
-        assert await other
+
+        if form == "run":
+            await coordinator.run("k", work)
+        elif form == "hold":
+            async with coordinator.hold("k"):
+                await work()
+        else:
+            token = await coordinator.enqueue("k")
+            await work()
+            coordinator.dequeue(token)
+        assert await other[0]
 
     asyncio.run(main())
 
