@@ -38,8 +38,8 @@ class AsyncQueueCoordinator(Generic[Key]):
 
     The owner of a request is its task: a task that works on a key and asks for it again in a way
     that would wait gets ``WouldDeadlock``. So does a task that was begun by what ``run`` or
-    ``coalesced`` runs (``create_task``, ``gather``, ``to_thread``), because the run may wait for it;
-    one that it does not wait for gets a context of its own: ``Context().run(create_task, ...)``.
+    ``coalesced`` runs (``create_task``, ``gather``, ``to_thread``), because the run may wait for
+    it; one for which it does not wait needs a context of its own (``contextvars.Context().run``).
 
     :raises ConfigurationError: as ``QueueCoordinator``, or ``cover`` is not an ``async`` function.
     """
