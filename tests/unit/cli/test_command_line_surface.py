@@ -34,7 +34,7 @@ from leaderq.exits import ExitCode
 
 VERBS = (
     "run lead deadline status members history step-down transfer pause resume raise-floor forget "
-    "dead queue analyze journal config doctor topics servers completion version"
+    "dead queue journal config doctor topics servers completion version"
 )
 LEAVES_OF = {
     "dead": "ls show replay",
