@@ -26,7 +26,7 @@ from heapq import heappop, heappush
 from itertools import groupby
 from pathlib import Path
 
-from leaderq.coalescing import EnqueueOutcome, TrafficAutomaton
+from leaderq.coalescing import Departure, EnqueueOutcome, TrafficAutomaton
 
 Request = tuple[float, str]
 """When it came, in seconds on any clock, and its key."""
@@ -60,11 +60,10 @@ def simulated(arrivals: Iterable[Request], service_s: float) -> Counter[EnqueueO
         while ends and ends[0][0] <= at_s:
             end_s, head, ended = heappop(ends)
             automaton = keys[ended]
-            automaton.dequeue(head)
-            if automaton.head is None:
-                del keys[ended]
+            if automaton.dequeue(head) is Departure.HANDED_OVER:
+                heappush(ends, (end_s + service_s, automaton.begin(), ended))
             else:
-                heappush(ends, (end_s + service_s, automaton.head, ended))
+                del keys[ended]
         outcome = keys.setdefault(key, TrafficAutomaton()).enqueue(number)
         outcomes[outcome] += 1
         if outcome is EnqueueOutcome.ACCEPT:

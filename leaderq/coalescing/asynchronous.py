@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from functools import partial, wraps
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from leaderq.arguments import coroutine_function, plain_function, require
+from leaderq.arguments import coroutine_function, instance, plain_function, require
 from leaderq.coalescing.coordinator import QueueCoordinator
 from leaderq.coalescing.key_table import runs_here
 from leaderq.coalescing.rules import CoordinatorStats
@@ -54,8 +54,10 @@ class AsyncQueueCoordinator(Generic[Key]):
         given = [*rules, "cover"] if cover is not None else [*rules]
         if coordinator is not None and given:
             raise TypeError(f"the rules of a given coordinator stand; not: {', '.join(given)}")
-        if cover is not None:
-            require(coroutine_function("cover", cover))
+        require(
+            instance("coordinator", coordinator, QueueCoordinator | None),
+            None if cover is None else coroutine_function("cover", cover),
+        )
         self.coordinator: QueueCoordinator[Key] = (
             QueueCoordinator(**rules) if coordinator is None else coordinator
         )
@@ -70,10 +72,8 @@ class AsyncQueueCoordinator(Generic[Key]):
         if cover is not None:
             self._keys.cover = self._cover
 
-    async def enqueue(
-        self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET
-    ) -> Token[Key]:
-        token = Token(key, value, _this_task())
+    async def enqueue(self, key: Key, *, timeout_s: float | None = AS_SET) -> Token[Key]:
+        token = Token(key, _this_task())
         await self._ask_and_wait(token, self._keys.rules.deadline(timeout_s))
         return token
 
@@ -82,10 +82,10 @@ class AsyncQueueCoordinator(Generic[Key]):
 
     @asynccontextmanager
     async def hold(
-        self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET
+        self, key: Key, *, timeout_s: float | None = AS_SET
     ) -> AsyncIterator[Token[Key]]:
         """``async with coordinator.hold(key) as token: if token: ...``"""
-        with self._keys.ended(await self.enqueue(key, value, timeout_s=timeout_s)) as token:
+        with self._keys.ended(await self.enqueue(key, timeout_s=timeout_s)) as token:
             yield token
 
     def coalesced(
@@ -100,7 +100,7 @@ class AsyncQueueCoordinator(Generic[Key]):
 
         :raises ConfigurationError: what is decorated is not an ``async`` function.
         """
-        require(plain_function("key", key))
+        require(plain_function("key", key), instance("share", share, bool))
 
         def decorate(
             function: Callable[P, Awaitable[R]],
@@ -154,7 +154,7 @@ class AsyncQueueCoordinator(Generic[Key]):
     ) -> RunResult | None:
         deadline = self._keys.rules.deadline(timeout_s)
         while True:
-            token: Token[Key] = Token(key, None, _this_task())
+            token: Token[Key] = Token(key, _this_task())
             token.follows = follows
             token.repeat = partial(self._repeat, asyncio.get_running_loop(), function)
             await self._ask_and_wait(token, deadline)
