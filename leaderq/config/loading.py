@@ -358,7 +358,7 @@ def load(
     found = resolve(layers, _read_secret)
     problems += found.problems
     for sentence in found.unknown:
-        log.warning("variable ignored: %s", sentence)
+        log.warning("variable ignored why=%r", sentence)
     for key, value in found.values.items():
         if isinstance(value, Path) and (reason := _why_unreadable(value)):
             what = f"{found.places[key]}: {str(value)!r} cannot be read: {reason}"

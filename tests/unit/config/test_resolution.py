@@ -175,7 +175,7 @@ def test_an_unknown_variable_is_warned_of_and_its_name_guessed(tmp_path, caplog)
     environ = {"LEADERQ_ZOOKEPER": "a", "LEADERQ_YIELD_S": "7"}
     assert load(environ=environ, folder=tmp_path).settings.yield_s == 7
     said = "LEADERQ_ZOOKEPER is not a setting of leaderq; did you mean LEADERQ_ZOOKEEPER?"
-    assert [one.getMessage() for one in caplog.records] == [f"variable ignored: {said}"]
+    assert [one.getMessage() for one in caplog.records] == [f"variable ignored why={said!r}"]
 
 
 def test_a_file_with_the_mark_that_some_editors_write_is_read(tmp_path):
