@@ -9,6 +9,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial, wraps
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
@@ -17,6 +18,7 @@ from leaderq.coalescing.automaton import TrafficState, state_of
 from leaderq.coalescing.key_table import KeyTable
 from leaderq.coalescing.rules import CoordinatorStats, Debounce, Rules
 from leaderq.coalescing.token import Key, RunResult, Token
+from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.threads import Waker, primitives
 from leaderq.threads.waker import bounded_s
 from leaderq.timeouts import AS_SET, Deadline
@@ -81,6 +83,7 @@ class QueueCoordinator(Generic[Key]):
         machine's own.
     :param background: whether a thread may evict and end debounce windows by itself; if not,
         ``sweep`` does it (in tests with a clock of their own).
+    :param name: of its figures in Prometheus.
     :raises ConfigurationError: these do not fit together, or a function is not a plain function.
 
     After the ``QueueCoordinator`` of D. Liu (2016).
@@ -97,9 +100,10 @@ class QueueCoordinator(Generic[Key]):
         debounce: Debounce | None = None,
         clock: Callable[[], float] | None = None,
         background: bool = True,
+        name: str = "coordinator",
     ) -> None:
         rules = Rules(
-            waiters, timeout_s, cover, safe_timeout_s, on_evicted, debounce, clock, background
+            waiters, timeout_s, cover, safe_timeout_s, on_evicted, debounce, clock, background, name
         )
         self._keys: KeyTable[Key] = KeyTable(rules)
         if cover is not None:
@@ -107,6 +111,7 @@ class QueueCoordinator(Generic[Key]):
         if not background:
             self._keys.timer.stop()
         _all.add(self)
+        offer_figures(FigureSource.COALESCING, name, self, _figures)
 
     def enqueue(
         self, key: Key, *, timeout_s: float | None = AS_SET, owner: object = THIS_THREAD
@@ -300,6 +305,10 @@ class QueueCoordinator(Generic[Key]):
         result = self._run_as(token, function)
         if result is not None and result.error is not None:
             log.error("covering a key failed key=%r", token.key, exc_info=result.error)
+
+
+def _figures(coordinator: QueueCoordinator[Any]) -> dict[str, float]:
+    return asdict(coordinator.stats())
 
 
 _all: weakref.WeakSet[QueueCoordinator[Any]] = weakref.WeakSet()

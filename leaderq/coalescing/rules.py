@@ -46,6 +46,7 @@ class Rules:
     debounce: Debounce | None = None
     clock: Callable[[], float] | None = None
     background: bool = True
+    name: str = "coordinator"
 
     def __post_init__(self) -> None:
         safe_s = self.safe_timeout_s
@@ -62,6 +63,7 @@ class Rules:
             ),
             plain_function("clock", self.clock, or_none=True),
             instance("background", self.background, bool),
+            instance("name", self.name, str),
         )
 
     def deadline(self, timeout_s: float | None) -> Deadline:

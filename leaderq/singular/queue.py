@@ -13,12 +13,14 @@ import logging
 import reprlib
 import weakref
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 
 from leaderq import clock
 from leaderq.arguments import at_least, instance, plain_function, require, timeout
 from leaderq.errors import ConfigurationError, RequestCancelled
+from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.singular.request import RequestFuture, TrackedRequest
 from leaderq.singular.writer import BatchWriter, OnError, Stats, Writer
 from leaderq.timeouts import AS_SET
@@ -36,6 +38,10 @@ U = TypeVar("U")
 CAPACITY = 10_000
 _LATE = "the queue was closed while it got in"
 _numbers = count(1)
+
+
+def _figures(queue: SingularUpdateQueue[Any, Any]) -> dict[str, float]:
+    return asdict(queue.stats())
 
 
 class Options(TypedDict, total=False):
@@ -70,6 +76,7 @@ class SingularUpdateQueue(Generic[R, S]):
     - ``max_batch``: if given, the handler takes a list of all the requests that wait, at most so
       many, and returns an outcome for each, in their order (an exception: that request failed), or
       ``None``.
+    - ``name``: of its thread, its log lines, and its figures in Prometheus.
     - ``on_error(request, error)``: told of each request that got in and was not applied, unless
       its owner cancelled it; logs by default. It runs on the writer's thread, or on that which
       closes the queue.
@@ -150,6 +157,7 @@ class SingularUpdateQueue(Generic[R, S]):
         self._next: SingularUpdateQueue[Any, Any] | None = None
         dropped = weakref.finalize(self, self._mailbox.close, self._writer._closed)
         dropped.atexit = False  # the writer drains it then
+        offer_figures(FigureSource.SINGULAR, name or "singular", self, _figures)
 
     def submit(
         self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET
