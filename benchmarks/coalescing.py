@@ -43,7 +43,7 @@ from coalescing_sides import (
 )
 from figures import percentile, print_lost, print_table, save
 
-from leaderq.coalescing import KeepIdle, QueueCoordinator
+from leaderq.coalescing import QueueCoordinator
 
 Rows = dict[str, dict[str, Any]]
 OURS = "QueueCoordinator"
@@ -141,7 +141,6 @@ def scopes_a_second(coordinator: QueueCoordinator[str], count: int) -> float:
 
 
 def measure_idle(given: argparse.Namespace) -> Rows:
-    kept: QueueCoordinator[str] = QueueCoordinator(idle=KeepIdle(cap=64))
     timed: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=60)
     scoped: QueueCoordinator[str] = QueueCoordinator()
     sides = {name: make() for name, make in {**WAITING, LOCK_AND_DICT: LockAndDict}.items()}
@@ -149,7 +148,6 @@ def measure_idle(given: argparse.Namespace) -> Rows:
         name: lambda side=side: pairs_a_second(side.enter, side.leave, given.pairs)
         for name, side in sides.items()
     }
-    runs[f"{OURS}, idle kept"] = lambda: pairs_a_second(kept.enqueue, kept.dequeue, given.pairs)
     runs[f"{OURS}, safe time-out"] = lambda: pairs_a_second(
         timed.enqueue, timed.dequeue, given.pairs
     )
@@ -270,9 +268,7 @@ def measure_tasks(given: argparse.Namespace) -> Rows:
 def measure_memory(given: argparse.Namespace) -> Rows:
     """Keys are made as they are used, as those of a stream are: what is left is what is kept."""
     sides = {name: make() for name, make in WAITING.items() if name != POLLING}
-    kept = QueueCoordinator[str](idle=KeepIdle(cap=10_000))
     work = {name: (side.enter, side.leave) for name, side in sides.items()}
-    work[f"{OURS}, 10,000 idle kept"] = (kept.enqueue, kept.dequeue)
     rows = {}
     for name, (enter, leave) in work.items():
         gc.collect()

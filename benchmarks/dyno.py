@@ -3,12 +3,13 @@
     python benchmarks/dyno.py [--only ROW ...] [--rounds 3] [--warm-up 1] [--size 100]
                               [--single 1000] [--many 20000] [--deep 200000] [--fsync always]
 
-Needs a JDK, Maven (it fetches Dyno-queues when first run) and ``redis-server``. Both servers force
-every answered write to the disk: Redis with ``appendfsync always``, ZooKeeper with its ordinary
-settings and a heap of 512 MB. ``--fsync everysec`` shows Redis as it is usually run, which may lose
-a second of messages. One shard, payloads of ``--size`` bytes, ids made beforehand. V1 has a pooled
-plain Jedis, V2 a ``JedisPool``; the producer and each consumer have connections of their own. The
-sides run in turn, after ``--warm-up`` rounds for the JITs; ratios are of medians of one run.
+Needs a JDK, Maven (it fetches Dyno-queues when first run) and ``redis-server``; without one of them
+it says so, and ends. Both servers force every answered write to the disk: Redis with ``appendfsync
+always``, ZooKeeper with its ordinary settings and a heap of 512 MB.
+``--fsync everysec`` shows Redis as it is usually run, which may lose a second of messages. One
+shard, payloads of ``--size`` bytes, ids made beforehand. V1 has a pooled plain Jedis, V2 a
+``JedisPool``; the producer and each consumer have connections of their own. The sides run in turn,
+after ``--warm-up`` rounds for the JITs; ratios are of medians of one run.
 
 ==========  ====================================================================================
 push        1 (one after the other), 100 and 1,000 messages a call
@@ -37,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from dyno_sides import Dyno, Jvm, Leaderq, Multis, redis
-from figures import out_of_order, percentile, print_table, save, verdict
+from figures import is_fit_for, out_of_order, percentile, print_table, save, verdict
 
 from leaderq.testing import ZooKeeperServer
 
@@ -237,6 +238,8 @@ def main() -> None:
     )
     parser.add_argument("--only", nargs="+", choices=list(ROWS), default=list(ROWS))
     arguments = parser.parse_args()
+    if not is_fit_for("dyno.py", "redis-server", "mvn", "javac"):
+        return
     tables: dict[str, Rows] = {}
     bars: Rows = {}
     load = os.getloadavg()

@@ -6,9 +6,18 @@ import json
 import math
 import os
 import platform
+import shutil
 import time
 from pathlib import Path
 from typing import Any
+
+
+def is_fit_for(what: str, *programs: str) -> bool:
+    """Whether these programs are installed; if not, says so: ``make bench`` then goes on."""
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        print(f"{what}: left out, because {', '.join(missing)} cannot be found; install it first")
+    return not missing
 
 
 def percentile(values: list[float], share: float) -> float:

@@ -44,7 +44,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from figures import percentile, print_table, save, verdict
+from figures import is_fit_for, percentile, print_table, save, verdict
 from queue_sides import Curator, Ground, Kazoo, Ours
 
 from leaderq.testing import ZooKeeperEnsemble, ZooKeeperServer
@@ -504,6 +504,8 @@ def main() -> None:
     parser.add_argument("--backlog", type=int, default=1_000_000)
     parser.add_argument("--only", nargs="+", choices=list(KINDS), default=list(KINDS))
     arguments = parser.parse_args()
+    if not is_fit_for("queues.py", "javac"):
+        return
     tables: dict[str, Any] = {}
     bars: dict[str, dict[str, Any]] = {}
     servers: list[tuple[list[str], Callable[[], Any]]] = [

@@ -54,13 +54,19 @@ def wanted(name: str, value: object, holds: bool, remedy: str) -> Problem:
 def at_least(
     name: str, value: object, least: float, unit: str = "", *, or_none: Problem = None
 ) -> Problem:
-    """A number of ``least`` or more; with ``or_none``, what follows "or None", also ``None``."""
+    """A number of ``least`` or more; with ``or_none``, what follows "or None", also ``None``. If
+    ``least`` is a whole number and the unit is not seconds, what is counted must be whole, too.
+    """
     remedy = f"{least} or more {unit}".rstrip()
+    is_fit = is_number(value) and value >= least
+    is_count = isinstance(least, int) and unit != "seconds"
+    if is_fit and is_count and not isinstance(value, int):
+        is_fit, remedy = False, f"a whole number, {remedy}"
     if or_none is not None:
         remedy = f"{remedy}, or None {or_none}".rstrip()
         if value is None:
             return None
-    return wanted(name, value, is_number(value) and value >= least, remedy)
+    return wanted(name, value, is_fit, remedy)
 
 
 def above_0(name: str, value: object, unit: str = "") -> Problem:
@@ -84,7 +90,7 @@ def in_seconds(name: str, value: Seconds) -> float:
 
     :raises ConfigurationError: it is negative, longer than a century, or not a time.
     """
-    require(wanted(name, value, is_time(value), f"seconds from 0 to {MAX_S:.0e}"))
+    require(wanted(name, value, is_time(value), f"seconds from 0 to {MAX_S:.0f}"))
     return float(value.total_seconds() if isinstance(value, timedelta) else value)
 
 

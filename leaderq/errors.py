@@ -46,7 +46,22 @@ class Reason(Enum):
 
 
 class LeaderqError(Exception):
-    """The root of all leaderq errors."""
+    """The root of all leaderq errors.
+
+    *Guarantees:* it can be pickled and copied if its attributes can, so it passes between
+    processes. *Not guaranteed:* its ``__cause__``, which Python does not pickle.
+    """
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Python's own calls the class with the sentence, which is not what __init__ takes.
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(kind: type[LeaderqError], args: tuple[object, ...], state: dict[str, object]) -> object:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class ConfigurationError(LeaderqError):

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 
-from leaderq.coalescing.analysing import RequestLines, access_log
+from saving import requests
 
 PAGES = 1365
 EXPONENT = 0.855
@@ -24,11 +24,8 @@ def changes(log: str | None, count: int) -> Iterator[str]:
 
 
 def _read(path: Path, count: int) -> Iterator[str]:
-    with path.open("rb") as stream:
-        for number, (page, _) in enumerate(RequestLines(stream, access_log("path"))):
-            if number == count:
-                return
-            yield page
+    with path.open(encoding="utf-8") as lines:
+        yield from (page for _, page in islice(requests(lines), count))
 
 
 def _made_up(count: int) -> Iterator[str]:

@@ -11,10 +11,9 @@ from collections import Counter
 
 from changes import changes
 from pages import Cache, Origin
+from saving import simulated
 
-from leaderq.coalescing import EnqueueOutcome
-from leaderq.coalescing.analysing import analyse
-from leaderq.coalescing.asynchronous import AsyncQueueCoordinator
+from leaderq.coalescing import AsyncQueueCoordinator, EnqueueOutcome
 
 
 class CacheUpdater:
@@ -81,14 +80,13 @@ def main() -> None:
     updater = CacheUpdater(cache)
     real_rate = asyncio.run(replay(pages, given.rate, origin, updater))
 
-    expected = analyse(
-        ((page, None) for page in pages), services_s=(given.read_s,), rate=real_rate
-    ).savings[0]
+    arrivals = ((number / real_rate, page) for number, page in enumerate(pages))
+    expected = simulated(arrivals, given.read_s)[EnqueueOutcome.DECLINE] / len(pages)
     at_once, waited, saved = (
         updater.outcomes[one]
         for one in (EnqueueOutcome.ACCEPT, EnqueueOutcome.BLOCK, EnqueueOutcome.DECLINE)
     )
-    share = f"{saved / len(pages):.1%} (expected: {expected.share:.1%})"
+    share = f"{saved / len(pages):.1%} (expected: {expected:.1%})"
     print(
         f"pages changed        {len(pages)} times, {real_rate:.0f} a second, {len(origin.versions)}"
         " different ones"

@@ -146,7 +146,6 @@ _SERVERS = Verbs(
         "forget": ("careers", "Delete everything stored for a career."),
         "dead": _DEAD,
         "queue": _QUEUE,
-        "analyze": ("analyze", "Tell whether coalescing pays on a stream of requests."),
         "journal": _JOURNAL,
         "config": _CONFIG,
         "doctor": ("doctor", "Find out what is missing or unreachable."),

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     )
     from leaderq.coalescing.rules import CoordinatorStats as CoordinatorStats
     from leaderq.coalescing.rules import Debounce as Debounce
-    from leaderq.coalescing.rules import KeepIdle as KeepIdle
-    from leaderq.coalescing.rules import KeyCounts as KeyCounts
-    from leaderq.coalescing.rules import Overflow as Overflow
     from leaderq.coalescing.token import Token as Token
     from leaderq.coalescing.token import TokenStage as TokenStage
 
@@ -43,7 +40,7 @@ __getattr__, __all__ = exported(
         "automaton": "Departure EnqueueOutcome Refusal TrafficAutomaton TrafficState",
         "coordinator": "QueueCoordinator",
         "distributed": "DistributedQueueCoordinator",
-        "rules": "CoordinatorStats Debounce KeepIdle KeyCounts Overflow",
+        "rules": "CoordinatorStats Debounce",
         "token": "Token TokenStage",
     },
 )

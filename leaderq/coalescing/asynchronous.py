@@ -13,8 +13,10 @@ from contextlib import asynccontextmanager
 from functools import partial, wraps
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from leaderq.arguments import coroutine_function, plain_function, require
+from leaderq.arguments import coroutine_function, instance, plain_function, require
 from leaderq.coalescing.coordinator import QueueCoordinator
+from leaderq.coalescing.key_table import runs_here
+from leaderq.coalescing.rules import CoordinatorStats
 from leaderq.coalescing.token import Key, RunResult, Token
 from leaderq.threads import TaskWaker, primitives
 from leaderq.timeouts import AS_SET, Deadline
@@ -35,8 +37,9 @@ class AsyncQueueCoordinator(Generic[Key]):
     the coordinator was last asked. Callbacks (``on_evicted``, ``offer``) may come in any thread.
 
     The owner of a request is its task: a task that works on a key and asks for it again in a way
-    that would wait gets ``WouldDeadlock``. A task that awaits *another* one that asks for the key
-    it holds is not noticed; ``timeout_s`` ends it.
+    that would wait gets ``WouldDeadlock``. So does a task that was begun by what ``run`` or
+    ``coalesced`` runs (``create_task``, ``gather``, ``to_thread``), because the run may wait for
+    it; one for which it does not wait needs a context of its own (``contextvars.Context().run``).
 
     :raises ConfigurationError: as ``QueueCoordinator``, or ``cover`` is not an ``async`` function.
     """
@@ -51,8 +54,10 @@ class AsyncQueueCoordinator(Generic[Key]):
         given = [*rules, "cover"] if cover is not None else [*rules]
         if coordinator is not None and given:
             raise TypeError(f"the rules of a given coordinator stand; not: {', '.join(given)}")
-        if cover is not None:
-            require(coroutine_function("cover", cover))
+        require(
+            instance("coordinator", coordinator, QueueCoordinator | None),
+            None if cover is None else coroutine_function("cover", cover),
+        )
         self.coordinator: QueueCoordinator[Key] = (
             QueueCoordinator(**rules) if coordinator is None else coordinator
         )
@@ -67,10 +72,8 @@ class AsyncQueueCoordinator(Generic[Key]):
         if cover is not None:
             self._keys.cover = self._cover
 
-    async def enqueue(
-        self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET
-    ) -> Token[Key]:
-        token = Token(key, value, _this_task())
+    async def enqueue(self, key: Key, *, timeout_s: float | None = AS_SET) -> Token[Key]:
+        token = Token(key, _this_task())
         await self._ask_and_wait(token, self._keys.rules.deadline(timeout_s))
         return token
 
@@ -79,10 +82,10 @@ class AsyncQueueCoordinator(Generic[Key]):
 
     @asynccontextmanager
     async def hold(
-        self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET
+        self, key: Key, *, timeout_s: float | None = AS_SET
     ) -> AsyncIterator[Token[Key]]:
         """``async with coordinator.hold(key) as token: if token: ...``"""
-        with self._keys.ended(await self.enqueue(key, value, timeout_s=timeout_s)) as token:
+        with self._keys.ended(await self.enqueue(key, timeout_s=timeout_s)) as token:
             yield token
 
     def coalesced(
@@ -97,7 +100,7 @@ class AsyncQueueCoordinator(Generic[Key]):
 
         :raises ConfigurationError: what is decorated is not an ``async`` function.
         """
-        require(plain_function("key", key))
+        require(plain_function("key", key), instance("share", share, bool))
 
         def decorate(
             function: Callable[P, Awaitable[R]],
@@ -127,6 +130,10 @@ class AsyncQueueCoordinator(Generic[Key]):
         assert result is not None  # it is not declined without one
         return cast(R, result.get())
 
+    def stats(self) -> CoordinatorStats:
+        """See ``QueueCoordinator.stats``."""
+        return self.coordinator.stats()
+
     async def drain(self, timeout_s: float | None = 30.0) -> tuple[Token[Key], ...]:
         """See ``QueueCoordinator.drain``; waits in a thread, while the tasks finish."""
         return await asyncio.to_thread(self.coordinator.drain, timeout_s)
@@ -147,7 +154,7 @@ class AsyncQueueCoordinator(Generic[Key]):
     ) -> RunResult | None:
         deadline = self._keys.rules.deadline(timeout_s)
         while True:
-            token: Token[Key] = Token(key, None, _this_task())
+            token: Token[Key] = Token(key, _this_task())
             token.follows = follows
             token.repeat = partial(self._repeat, asyncio.get_running_loop(), function)
             await self._ask_and_wait(token, deadline)
@@ -184,6 +191,7 @@ class AsyncQueueCoordinator(Generic[Key]):
         self, token: Token[Key], function: Callable[[], Awaitable[Any]]
     ) -> RunResult | None:
         first: RunResult | None = None
+        outer = runs_here.set((*runs_here.get(), token))
         try:
             while token:
                 token.result = await RunResult.of_awaited(function)
@@ -192,6 +200,8 @@ class AsyncQueueCoordinator(Generic[Key]):
         except BaseException:
             self._keys.drop(token)
             raise
+        finally:
+            runs_here.reset(outer)
         return first
 
     def _cover(self, token: Token[Key]) -> None:
@@ -222,6 +232,7 @@ class AsyncQueueCoordinator(Generic[Key]):
 
     async def _repeating(self, function: Callable[[], Awaitable[Any]], token: Token[Key]) -> None:
         token.owner = _this_task()
+        runs_here.set((*runs_here.get(), token))
         with self._keys.ended(token):
             try:
                 await function()

@@ -9,23 +9,16 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial, wraps
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
-from leaderq import clock as clocks
-from leaderq.arguments import plain_function, require, timeout
-from leaderq.coalescing.automaton import TrafficAutomaton, TrafficState
+from leaderq.arguments import instance, plain_function, require, timeout
+from leaderq.coalescing.automaton import TrafficState, state_of
 from leaderq.coalescing.key_table import KeyTable
-from leaderq.coalescing.rules import (
-    CoordinatorStats,
-    Debounce,
-    KeepIdle,
-    KeyCounts,
-    Merging,
-    Overflow,
-    Rules,
-)
+from leaderq.coalescing.rules import CoordinatorStats, Debounce, Rules
 from leaderq.coalescing.token import Key, RunResult, Token
+from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.threads import Waker, primitives
 from leaderq.threads.waker import bounded_s
 from leaderq.timeouts import AS_SET, Deadline
@@ -41,11 +34,12 @@ THIS_THREAD: Final = object()
 
 
 class QueueCoordinator(Generic[Key]):
-    """Of all requests for a key, one runs, ``waiters`` wait, the rest are declined: a waiter will
-    begin after they came.
+    """Of all requests for a key, one runs, one waits, and the rest are declined: the one that waits
+    will begin after they came.
 
     Use it where work *reads the current state when it begins* (refresh a cache, rebuild an index,
     send the newest position): then one run does the work of all requests that came before it began.
+    What a request brings along, put where the work looks when it begins.
     All forms may be mixed on one key:
 
     * ``@coordinator.coalesced(key=...)`` on the function that does the work;
@@ -56,15 +50,14 @@ class QueueCoordinator(Generic[Key]):
     * ``try_enqueue`` never waits; ``offer`` calls back when the turn comes;
     * :class:`~leaderq.coalescing.asynchronous.AsyncQueueCoordinator` for tasks.
 
-    *Guarantees:* at most one token of a key is current (``bool(token)``); at most ``waiters``
-    requests wait; they run in the order in which they came; ``token.number`` rises from run to run
-    of a key. **A declined request is covered**: a run begins after it came (with ``waiters=0``:
-    somebody ran when it came). If the one that waited for it gives up (a time-out, an interrupt, a
-    cancellation), another one that waits runs for it, or the next that comes. If nobody comes
-    before the head is done, the thread that dequeued runs for it: the function again that ran by
-    ``run`` or ``coalesced``, else ``cover(key)``, else that of the one that gave up. Without any of
-    these it is logged, counted as ``stats().owed``, and covered by the next request. *Not
-    guaranteed:* that an evicted owner stops: it is told; whatever it writes should carry
+    *Guarantees:* at most one token of a key is current (``bool(token)``); at most one request
+    waits; ``token.number`` rises from run to run of a key. **A declined request is covered**: a run
+    begins after it came (with ``waiters=0``: somebody ran when it came). If the one that waited for
+    it gives up (a time-out, an interrupt, a cancellation), the next that comes runs for it. If
+    nobody comes before the head is done, the thread that dequeued runs for it: the function again
+    that ran by ``run`` or ``coalesced``, else ``cover(key)``, else that of the one that gave up.
+    Without any of these it is logged, counted as ``stats().owed``, and covered by the next request.
+    *Not guaranteed:* that an evicted owner stops: it is told; whatever it writes should carry
     ``token.number``. That a run which began succeeds; but one that an interrupt or a cancellation
     ended does not count.
 
@@ -75,9 +68,7 @@ class QueueCoordinator(Generic[Key]):
     closes releases its key. A key must not change while it is asked for. A forked child has no
     keys: who ran or waited does so in the parent.
 
-    :param waiters: how many requests may wait for a key: 0, 1 or more.
-    :param overflow: who is declined when all places are taken: an :class:`Overflow`, or a function
-        that merges the newcomer's value into the newest waiting one's.
+    :param waiters: how many requests may wait for a key: 1, or 0 (Go's singleflight).
     :param timeout_s: how long ``enqueue``, ``hold`` and ``run`` wait unless told otherwise;
         ``None``: for ever; 0: not at all.
     :param cover: does the work of a key; called with the key held, by the thread that dequeued it,
@@ -88,12 +79,11 @@ class QueueCoordinator(Generic[Key]):
         ``token.on_evicted`` is for its owner.
     :param debounce: let requests to a key stop coming before its work begins. Then nobody is
         accepted at once.
-    :param idle: keep automata and counts of idle keys, up to a cap; by default a key is forgotten
-        as soon as nobody works on it.
-    :param clock: seconds, never going back; for safe time-out, debounce and idle keys. Waits are
-        timed by the machine's own.
-    :param background: whether a thread may evict, end debounce windows and forget idle keys by
-        itself; if not, ``sweep`` does it (in tests with a clock of their own).
+    :param clock: seconds, never going back; for safe time-out and debounce. Waits are timed by the
+        machine's own.
+    :param background: whether a thread may evict and end debounce windows by itself; if not,
+        ``sweep`` does it (in tests with a clock of their own).
+    :param name: of its figures in Prometheus.
     :raises ConfigurationError: these do not fit together, or a function is not a plain function.
 
     After the ``QueueCoordinator`` of D. Liu (2016).
@@ -103,37 +93,28 @@ class QueueCoordinator(Generic[Key]):
         self,
         *,
         waiters: int = 1,
-        overflow: Overflow | Merging = Overflow.DECLINE_NEW,
         timeout_s: float | None = 60.0,
         cover: Callable[[Key], object] | None = None,
         safe_timeout_s: float | None = None,
         on_evicted: Callable[[Token[Key]], object] | None = None,
         debounce: Debounce | None = None,
-        idle: KeepIdle | None = None,
         clock: Callable[[], float] | None = None,
         background: bool = True,
+        name: str = "coordinator",
     ) -> None:
-        rules = Rules(waiters, overflow, timeout_s, safe_timeout_s, debounce, idle)
-        require(
-            plain_function("cover", cover, or_none=True),
-            plain_function("on_evicted", on_evicted, or_none=True),
+        rules = Rules(
+            waiters, timeout_s, cover, safe_timeout_s, on_evicted, debounce, clock, background, name
         )
-        self._keys: KeyTable[Key] = KeyTable(
-            rules, clocks.now_s if clock is None else clock, on_evicted
-        )
+        self._keys: KeyTable[Key] = KeyTable(rules)
         if cover is not None:
             self._keys.cover = lambda token: self._repeat(partial(cover, token.key), token)
         if not background:
             self._keys.timer.stop()
         _all.add(self)
+        offer_figures(FigureSource.COALESCING, name, self, _figures)
 
     def enqueue(
-        self,
-        key: Key,
-        value: Any = None,
-        *,
-        timeout_s: float | None = AS_SET,
-        owner: object = THIS_THREAD,
+        self, key: Key, *, timeout_s: float | None = AS_SET, owner: object = THIS_THREAD
     ) -> Token[Key]:
         """Ask to work on ``key``; wait for the turn, if that is the answer. True if it may run now,
         and then ``dequeue`` must follow.
@@ -145,7 +126,7 @@ class QueueCoordinator(Generic[Key]):
         :raises WouldDeadlock: the caller works on the key itself.
         :raises CoordinatorClosed: nothing runs any more.
         """
-        token = Token(key, value, primitives.get_ident() if owner is THIS_THREAD else owner)
+        token = Token(key, primitives.get_ident() if owner is THIS_THREAD else owner)
         self._ask_and_wait(token, self._keys.rules.deadline(timeout_s))
         return token
 
@@ -156,29 +137,25 @@ class QueueCoordinator(Generic[Key]):
         Given a key instead of its token, what is meant is the request of this thread that runs.
         """
         if not isinstance(token, Token):
-            line = self._keys.line(token)
-            if not line or line[0].owner != primitives.get_ident():
+            head, _ = self._keys.line(token)
+            if head is None or head.owner != primitives.get_ident():
                 return False
-            token = line[0]
+            token = head
         return self._keys.leave(token)
 
-    def try_enqueue(
-        self, key: Key, value: Any = None, *, owner: object = THIS_THREAD
-    ) -> Token[Key]:
+    def try_enqueue(self, key: Key, *, owner: object = THIS_THREAD) -> Token[Key]:
         """Ask without waiting: the token is true, or declined as BUSY.
 
         :raises CoordinatorClosed: nothing runs any more.
         """
-        token = Token(key, value, primitives.get_ident() if owner is THIS_THREAD else owner)
+        token = Token(key, primitives.get_ident() if owner is THIS_THREAD else owner)
         self._keys.ask(token, None)
         return token
 
-    def offer(
-        self, key: Key, on_turn: Callable[[Token[Key]], object], value: Any = None
-    ) -> Token[Key]:
+    def offer(self, key: Key, on_turn: Callable[[Token[Key]], object]) -> Token[Key]:
         """Ask without waiting here: ACCEPT (runs now), DECLINE, or BLOCK: then ``on_turn(token)``
         is called once, when its turn has come (the token is true), or will never come (false:
-        replaced, or the coordinator was closed).
+        the coordinator was closed).
 
         It is called by the thread that made it so, mostly the one that dequeued before, and should
         be short. If it raises, that is logged, and the token is dequeued. ``dequeue(token)``
@@ -188,17 +165,15 @@ class QueueCoordinator(Generic[Key]):
         :raises ConfigurationError: ``on_turn`` is not a plain function.
         """
         require(plain_function("on_turn", on_turn))
-        token = Token(key, value, None)
+        token = Token(key, None)
         self._keys.ask(token, on_turn)
         return token
 
     @contextmanager
-    def hold(
-        self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET
-    ) -> Iterator[Token[Key]]:
+    def hold(self, key: Key, *, timeout_s: float | None = AS_SET) -> Iterator[Token[Key]]:
         """``with coordinator.hold(key) as token: if token: ...``: ``enqueue``, and ``dequeue`` at
         the end."""
-        with self._keys.ended(self.enqueue(key, value, timeout_s=timeout_s)) as token:
+        with self._keys.ended(self.enqueue(key, timeout_s=timeout_s)) as token:
             yield token
 
     def coalesced(
@@ -216,7 +191,7 @@ class QueueCoordinator(Generic[Key]):
 
         :raises ConfigurationError: ``key``, or what is decorated, is not a plain function.
         """
-        require(plain_function("key", key))
+        require(plain_function("key", key), instance("share", share, bool))
 
         def decorate(function: Callable[P, R]) -> Callable[P, R | D]:
             require(plain_function("the coalesced function", function))
@@ -251,20 +226,15 @@ class QueueCoordinator(Generic[Key]):
         return cast(R, result.get())
 
     def state(self, key: Key) -> TrafficState:
-        """Init, Process or Block."""
-        line = self._keys.line(key)
-        return TrafficAutomaton(max(len(line) - 1, 0), line=line).state
+        """Init, Open (in a debounce window), Process or Block."""
+        return state_of(*self._keys.line(key))
 
     def stats(self) -> CoordinatorStats:
         """The counts since the beginning, and the work in hand now."""
         return self._keys.stats()
 
-    def counts_of(self, key: Key) -> KeyCounts | None:
-        """Of one key; ``None`` if it is not known (any more)."""
-        return self._keys.counts_of(key)
-
     def sweep(self) -> None:
-        """Evict overdue heads, end windows that are over, forget keys idle for too long."""
+        """Evict overdue heads, end debounce windows that are over."""
         self._keys.sweep()
 
     def drain(self, timeout_s: float | None = 30.0) -> tuple[Token[Key], ...]:
@@ -292,7 +262,7 @@ class QueueCoordinator(Generic[Key]):
         """The result of this run or, if it ``follows``, of the covering one; ``None``: declined."""
         deadline = self._keys.rules.deadline(timeout_s)
         while True:
-            token = Token(key, None, primitives.get_ident())
+            token = Token(key, primitives.get_ident())
             token.follows = follows
             token.repeat = partial(self._repeat, function)
             self._ask_and_wait(token, deadline)
@@ -335,6 +305,10 @@ class QueueCoordinator(Generic[Key]):
         result = self._run_as(token, function)
         if result is not None and result.error is not None:
             log.error("covering a key failed key=%r", token.key, exc_info=result.error)
+
+
+def _figures(coordinator: QueueCoordinator[Any]) -> dict[str, float]:
+    return asdict(coordinator.stats())
 
 
 _all: weakref.WeakSet[QueueCoordinator[Any]] = weakref.WeakSet()

@@ -6,8 +6,7 @@ lock.
     ASKING --+--> RUNNING ----------+--> ENDED (dequeued)
              |       ^              +--> EVICTED (ran longer than the safe time-out)
              |       | its turn
-             +--> WAITING -----------+--> DECLINED (replaced by a newer one)
-             |                       +--> WITHDRAWN (gave up: time-out, interrupt, cancellation)
+             +--> WAITING -----------+--> WITHDRAWN (gave up: time-out, interrupt, cancellation)
              |                       +--> ABANDONED (the coordinator was closed)
              +--> DECLINED
              +--> FOLLOWING ---------+--> SHARED (with the result of the run that covers it)
@@ -115,7 +114,7 @@ class Token(Generic[Key]):
 
     # One is made for every request, so rarely used attributes are in a __dict__, with defaults
     # here.
-    __slots__ = ("__dict__", "key", "number", "owner", "stage", "value")
+    __slots__ = ("__dict__", "key", "number", "owner", "stage")
 
     wake: Callable[[Token[Key]], object] | None = None
     """Called with the token, without a lock, once it is no longer pending."""
@@ -138,10 +137,8 @@ class Token(Generic[Key]):
     """Set it to be called, with the token, if the run outlives the safe time-out; by whichever
     thread notices. Look at the token afterwards: it may have been evicted before."""
 
-    def __init__(self, key: Key, value: Any, owner: object) -> None:
+    def __init__(self, key: Key, owner: object) -> None:
         self.key = key
-        self.value = value
-        """The value given with the request; merged with those of declined ones, if they merge."""
         self.owner = owner
         """Who asked: a thread's number, a task's reference, the owner given, ``None``."""
         self.stage = _ASKING

@@ -198,7 +198,7 @@ def _converted(text: str, convert: Callable[[str], Any]) -> Any:
 
 def _within(value: Any, least: float, most: float, unit: str = "") -> Any:
     if not least <= value <= most:
-        raise InvalidValue("is out of range", f"choose from {least:g} to {most:g}{unit}")
+        raise InvalidValue("is out of range", f"choose from {least:.12g} to {most:.12g}{unit}")
     return value
 
 

@@ -7,6 +7,7 @@ collected. :func:`resolve` is pure: a secret in a file is read through the funct
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import re
 import sys
@@ -18,6 +19,8 @@ from typing import Any
 from leaderq.config.kinds import InvalidValue
 from leaderq.config.settings import BY_NAME, DEFAULT, PREFIX, TABLE, Row, Settings
 from leaderq.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
 
 ReadText = Callable[[Path], str]
 
@@ -39,7 +42,7 @@ class Layer:
 
     ``source`` names where the value of a key comes from, ``place`` where the user changes it.
     ``as_text``: values are text still to be read. Paths are relative to ``folder``. ``others``:
-    keys that are not settings.
+    keys that are not settings. ``is_ambient``: it was not written for this version alone.
     """
 
     values: Mapping[str, Any]
@@ -48,6 +51,7 @@ class Layer:
     as_text: bool
     folder: Path
     others: tuple[str, ...] = ()
+    is_ambient: bool = False
 
 
 def known_keys() -> list[str]:
@@ -62,7 +66,7 @@ def from_environment(environ: Mapping[str, str], folder: Path) -> Layer:
         for name, text in environ.items()
         if name.startswith(PREFIX) and text and not _is_foreign(name)
     }
-    return Layer(values, _variable, _variable, True, folder)
+    return Layer(values, _variable, _variable, True, folder, is_ambient=True)
 
 
 def from_flags(flags: Mapping[str, Any], folder: Path) -> Layer:
@@ -98,20 +102,25 @@ def _flag(key: str) -> str:
 
 @dataclass
 class Resolution:
-    """What the layers set; ``places``: where the user changes each; ``invalid``: wrong ones."""
+    """What the layers set; ``places``: where the user changes each; ``invalid``: wrong ones.
+
+    ``unknown`` variables are warned of only: a newer version may know them, and one that is rolled
+    back must start in the same environment.
+    """
 
     values: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     invalid: set[str] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
 
 
 def resolve(layers: Sequence[Layer], read_secret: ReadText) -> Resolution:
     """Return the settings of ``layers``, the last one winning, and their problems."""
     found = Resolution()
     for layer in layers:
-        found.problems += _unknown_keys(layer)
+        (found.unknown if layer.is_ambient else found.problems).extend(_unknown_keys(layer))
     for row in TABLE:
         _resolve_row(row, layers, found, read_secret)
     values = {row.name: found.values.get(row.name, row.default) for row in TABLE}
@@ -330,6 +339,8 @@ def load(
     career unless a setting names another; it chooses the table. ``[careers.NAME.options]`` holds
     values of the career's own (``Settings.options``), ``class`` what ``leaderq run --all`` runs.
 
+    A variable ``LEADERQ_*`` that is none of these is warned of, and ignored.
+
     :raises ConfigurationError: with every problem found.
     """
     environ = os.environ if environ is None else environ
@@ -346,6 +357,8 @@ def load(
     layers = [*_file_layers(path, document, careers, name, problems), *own]
     found = resolve(layers, _read_secret)
     problems += found.problems
+    for sentence in found.unknown:
+        log.warning("variable ignored why=%r", sentence)
     for key, value in found.values.items():
         if isinstance(value, Path) and (reason := _why_unreadable(value)):
             what = f"{found.places[key]}: {str(value)!r} cannot be read: {reason}"
@@ -410,7 +423,7 @@ def _read_toml(path: Path | None) -> tuple[dict[str, Any], list[str]]:
     if path is None:
         return {}, []
     try:
-        return parsed_toml(path.read_bytes().decode()), []
+        return parsed_toml(path.read_bytes().decode("utf-8-sig")), []
     except OSError as exc:
         why = f"cannot be read: {_reason(exc)}; name another with --config"
     except UnicodeDecodeError as exc:

@@ -1,4 +1,4 @@
-"""Where a queue, a producer or a drain offers figures, for whatever reads them.
+"""Where a queue, a coordinator, a producer or a drain offers figures, for whatever reads them.
 
 That costs one entry in a list: nothing is read, and nothing of metrics imported, until a scrape;
 and no owner is kept alive by it. Their names are in :mod:`leaderq.observability.metrics`.
@@ -26,10 +26,14 @@ class FigureSource(str, Enum):
     DRAIN = "career"
     QUEUE = "queue"
     PRODUCER = "producer"
+    COALESCING = "coordinator"
+    SINGULAR = "writer"
 
 
 _offers: list[tuple[FigureSource, str, weakref.ref[Any], Callable[[Any], Figures]]] = []
 _offering = threading.Lock()
+_most = 64
+"""At how many offers those of owners that are gone are forgotten."""
 
 
 def offer_figures(
@@ -44,16 +48,18 @@ def offer_figures(
     ``read`` must be fast: it asks no server. Figures that are in no table are ignored; an owner
     whose ``read`` raises is left out.
     """
-    global _offers
+    global _offers, _most
     with _offering:
-        alive = [one for one in _offers if one[2]() is not None]
-        _offers = [*alive, (source, name, weakref.ref(owner), read)]
+        _offers.append((source, name, weakref.ref(owner), read))
+        if len(_offers) > _most:
+            _offers = [one for one in _offers if one[2]() is not None]
+            _most = 2 * len(_offers) + 64
 
 
 def read_figures() -> dict[tuple[FigureSource, str], Figures]:
     """All figures that are offered now, by source and name."""
     found: dict[tuple[FigureSource, str], Counter[str]] = {}
-    for source, name, reference, read in _offers:
+    for source, name, reference, read in list(_offers):
         owner = reference()
         if owner is not None:
             try:

@@ -65,6 +65,15 @@ def _producer(name: str, figure: str, help: str) -> MetricRow:
     return MetricRow(f"leaderq_producer_{name}", help, source=source, figure=figure)
 
 
+def _coalescing(name: str, figure: str, help: str) -> MetricRow:
+    source = FigureSource.COALESCING
+    return MetricRow(f"leaderq_coalescing_{name}", help, source=source, figure=figure)
+
+
+def _singular(name: str, figure: str, help: str) -> MetricRow:
+    return MetricRow(f"leaderq_singular_{name}", help, source=FigureSource.SINGULAR, figure=figure)
+
+
 _REASONS = tuple(reason.value for reason in Reason)
 _DEPOSING = tuple(reason.value for reason in Reason if reason.deposes)
 # A table: each row takes as few lines as it can.
@@ -110,7 +119,8 @@ POISON = MetricRow(
     label="action", values=("skip", "dead-letter"))
 LAG = MetricRow(
     "leaderq_kafka_lag_records",
-    "Offsets between the committed ones and the ends, by topic. Only while leading.",
+    "Offsets between the committed ones and the ends, by topic, as of the last commit: it stands"
+    " still during a batch. Only while leading.",
     label="topic")
 TABLE: tuple[MetricRow, ...] = (
     LEADER, READY, TERM_NUMBER, TERMS, TERM_ENDS, UNCLEAN_ENDS, STAGES, LEASE_MARGIN,
@@ -141,6 +151,25 @@ TABLE: tuple[MetricRow, ...] = (
     _producer("batches_total", "batches", "Batches that the sink took."),
     _producer("retries_total", "retries", "Batches sent again."),
     _producer("spills_total", "spilled", "How many times spilling to the journal began."),
+    _coalescing("runs_total", "runs", "Runs begun."),
+    _coalescing("declined_requests_total", "declined",
+                "Requests that the run of another covers: runs saved."),
+    _coalescing("blocked_requests_total", "blocked", "Requests that had to wait."),
+    _coalescing("withdrawn_requests_total", "withdrawn", "Requests that gave up waiting."),
+    _coalescing("repeated_runs_total", "repeated", "Runs for requests whose waiter gave up."),
+    _coalescing("evicted_runs_total", "evicted", "Runs that outlived the safe time-out."),
+    _coalescing("running_keys", "running", "Keys that somebody works on."),
+    _coalescing("waiting_requests", "waiting", "Requests that wait for their turn."),
+    _coalescing("owed_requests", "owed", "Requests that nobody has covered yet."),
+    _singular("accepted_requests_total", "accepted", "Requests accepted."),
+    _singular("applied_requests_total", "applied", "Requests applied."),
+    _singular("failed_requests_total", "failed", "Requests for which the handler raised."),
+    _singular("expired_requests_total", "expired", "Requests not begun by their deadline."),
+    _singular("cancelled_requests_total", "cancelled", "Requests cancelled before they began."),
+    _singular("refused_requests_total", "refused", "Requests that were not accepted."),
+    _singular("waiting_requests", "depth", "Requests that wait."),
+    _singular("held_requests", "in_hand", "Requests that the handler works on."),
+    _singular("waiting_producers", "waiting", "Producers that wait for room."),
 )
 # fmt: on
 

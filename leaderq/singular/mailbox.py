@@ -23,10 +23,10 @@ from itertools import repeat
 from typing import Any
 
 from leaderq.errors import LeaderqError, QueueFull
-from leaderq.singular.request import Home, TrackedRequest
+from leaderq.singular.request import Home
 from leaderq.threads import TaskWaker, Waiter, WaitingLine, Waker, primitives
 
-STOP = TrackedRequest(None, None)
+STOP: Any = object()
 """The last item of a closed mailbox."""
 
 
@@ -74,13 +74,7 @@ class Mailbox:
             self._permit()
         except IndexError:
             return False
-        has_permit = True
-        try:
-            self._put(item)
-            has_permit = False
-        finally:
-            if has_permit:  # Ctrl-C came in between
-                self._permits.append(None)
+        self._put(item)
         return True
 
     def put(self, item: Any, timeout_s: float | None) -> None:

@@ -13,12 +13,14 @@ import logging
 import reprlib
 import weakref
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 
 from leaderq import clock
-from leaderq.arguments import at_least, plain_function, require, timeout
+from leaderq.arguments import at_least, instance, plain_function, require, timeout
 from leaderq.errors import ConfigurationError, RequestCancelled
+from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.singular.request import RequestFuture, TrackedRequest
 from leaderq.singular.writer import BatchWriter, OnError, Stats, Writer
 from leaderq.timeouts import AS_SET
@@ -36,6 +38,10 @@ U = TypeVar("U")
 CAPACITY = 10_000
 _LATE = "the queue was closed while it got in"
 _numbers = count(1)
+
+
+def _figures(queue: SingularUpdateQueue[Any, Any]) -> dict[str, float]:
+    return asdict(queue.stats())
 
 
 class Options(TypedDict, total=False):
@@ -70,6 +76,7 @@ class SingularUpdateQueue(Generic[R, S]):
     - ``max_batch``: if given, the handler takes a list of all the requests that wait, at most so
       many, and returns an outcome for each, in their order (an exception: that request failed), or
       ``None``.
+    - ``name``: of its thread, its log lines, and its figures in Prometheus.
     - ``on_error(request, error)``: told of each request that got in and was not applied, unless
       its owner cancelled it; logs by default. It runs on the writer's thread, or on that which
       closes the queue.
@@ -129,6 +136,7 @@ class SingularUpdateQueue(Generic[R, S]):
         max_batch: int | None = None,
     ) -> None:
         require(
+            instance("name", name, str | None),
             timeout("timeout_s", timeout_s),
             timeout("deadline_s", deadline_s),
             at_least("capacity", capacity, 1, or_none="for no bound"),
@@ -149,6 +157,7 @@ class SingularUpdateQueue(Generic[R, S]):
         self._next: SingularUpdateQueue[Any, Any] | None = None
         dropped = weakref.finalize(self, self._mailbox.close, self._writer._closed)
         dropped.atexit = False  # the writer drains it then
+        offer_figures(FigureSource.SINGULAR, name or "singular", self, _figures)
 
     def submit(
         self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET
@@ -163,9 +172,9 @@ class SingularUpdateQueue(Generic[R, S]):
         :raises ConfigurationError: ``deadline_s`` or ``timeout_s`` is not a time.
         """
         wait_s = self._timeout_s if timeout_s is AS_SET else self._wait_s(timeout_s)
-        entry, future = self._submitted(request, deadline_s)
+        entry = self._submitted(request, deadline_s)
         self._put(entry, wait_s)
-        return future
+        return entry.future
 
     def post(
         self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET
@@ -174,7 +183,7 @@ class SingularUpdateQueue(Generic[R, S]):
         item: Any = request
         wait_s = self._timeout_s if timeout_s is AS_SET else self._wait_s(timeout_s)
         if deadline_s is not AS_SET or self._deadline_s is not None:
-            item = TrackedRequest(request, None, self._expiry_s(deadline_s))
+            item = self._submitted(request, deadline_s)
         if not self._put_now(item):
             self._put(item, wait_s)
         elif self._mailbox.has_ended:
@@ -188,7 +197,7 @@ class SingularUpdateQueue(Generic[R, S]):
         A request that got in just before its task was cancelled is applied all the same.
         """
         wait_s = self._wait_s(timeout_s)
-        await self._aput(TrackedRequest(request, None, self._expiry_s(deadline_s)), wait_s)
+        await self._aput(self._submitted(request, deadline_s), wait_s)
 
     async def call(
         self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET
@@ -198,7 +207,8 @@ class SingularUpdateQueue(Generic[R, S]):
         begun.
         """
         wait_s = self._wait_s(timeout_s)
-        entry, future = self._submitted(request, deadline_s)
+        entry = self._submitted(request, deadline_s)
+        future: RequestFuture[S] = entry.future
         try:
             await self._aput(entry, wait_s)
         except BaseException:
@@ -304,13 +314,13 @@ class SingularUpdateQueue(Generic[R, S]):
         state = "closed" if self.is_closed else "working" if self._writer.is_started else "new"
         return f"<{type(self).__name__} {self.name!r}, {state}, {self.depth} waiting>"
 
-    def _submitted(
-        self, request: R, deadline_s: float | None
-    ) -> tuple[TrackedRequest, RequestFuture[S]]:
-        is_urgent = deadline_s is not AS_SET or self._deadline_s is not None
-        expiry_s = self._expiry_s(deadline_s) if is_urgent else None
-        future: RequestFuture[S] = RequestFuture(self._writer.home, expiry_s)
-        return TrackedRequest(request, future, expiry_s), future
+    def _submitted(self, request: R, deadline_s: float | None) -> TrackedRequest:
+        in_s = self._deadline_s
+        if deadline_s is not AS_SET:
+            require(timeout("deadline_s", deadline_s))
+            in_s = deadline_s
+        expiry_s = None if in_s is None else clock.now_s() + in_s
+        return TrackedRequest(request, RequestFuture(self._writer.home, expiry_s))
 
     def _put(self, item: Any, wait_s: float | None) -> None:
         if not self._put_now(item):
@@ -333,22 +343,13 @@ class SingularUpdateQueue(Generic[R, S]):
 
         def receive(outcome: Any, entry: TrackedRequest | None) -> None:
             request = outcome if as_request is None else as_request(outcome)
-            if entry is None or entry.future is None:
+            if entry is None:
                 self.post(request, timeout_s=None)
                 return
             entry.future.home = self._writer.home
-            onward = TrackedRequest(request, entry.future)
-            onward.is_begun = True
-            self._put(onward, None)
+            self._put(TrackedRequest(request, entry.future, is_begun=True), None)
 
         return receive
-
-    def _expiry_s(self, deadline_s: float | None) -> float | None:
-        in_s = self._deadline_s
-        if deadline_s is not AS_SET:
-            require(timeout("deadline_s", deadline_s))
-            in_s = deadline_s
-        return None if in_s is None else clock.now_s() + in_s
 
     def _wait_s(self, timeout_s: float | None) -> float | None:
         if timeout_s is AS_SET:

@@ -126,14 +126,15 @@ class RequestFuture(primitives.Future[S]):
         if self._expiry_s is None or (late_s := clock.now_s() - self._expiry_s) < 0:
             return False
         if not self.begin():
-            return self.is_expired
+            return self.expired is not None
         self.settle(None, DeadlineExceeded(self.home.name, late_s=late_s))
         return True
 
     @property
-    def is_expired(self) -> bool:
-        is_over = self.done() and not self.cancelled()
-        return is_over and isinstance(super().exception(0), DeadlineExceeded)
+    def expired(self) -> DeadlineExceeded | None:
+        """The error of a request that was not begun by its deadline."""
+        error = super().exception(0) if self.done() and not self.cancelled() else None
+        return error if isinstance(error, DeadlineExceeded) else None
 
     def _call_back(
         self, fn: Callable[[primitives.Future[S]], object], _: primitives.Future[S]
@@ -166,32 +167,16 @@ class RequestFuture(primitives.Future[S]):
 
 
 class TrackedRequest:
-    """A request in the mailbox that has a future, a deadline, or both. Others stand there bare."""
+    """A request in the mailbox that has a future. Others stand there bare."""
 
-    __slots__ = ("expiry_s", "future", "is_begun", "request")
+    __slots__ = ("future", "is_begun", "request")
 
-    def __init__(
-        self, request: Any, future: RequestFuture[Any] | None, expiry_s: float | None = None
-    ) -> None:
+    def __init__(self, request: Any, future: RequestFuture[Any], *, is_begun: bool = False) -> None:
         self.request = request
         self.future = future
-        self.expiry_s = expiry_s
-        self.is_begun = False
-        """Set if it comes from the queue before this one in a chain."""
+        self.is_begun = is_begun
+        """Whether it comes from the queue before this one in a chain."""
 
     def begin(self) -> bool:
         """Return whether the request is to be applied; otherwise it is cancelled or expired."""
-        if self.is_begun:
-            return True
-        if self.future is not None:
-            is_late = self.expiry_s is not None and self.future.expire_if_due()
-            return not is_late and self.future.begin()
-        return self.expiry_s is None or clock.now_s() < self.expiry_s
-
-    @property
-    def is_expired(self) -> bool:
-        return self.future is None or self.future.is_expired
-
-    def expired_error(self, name: str) -> BaseException:
-        error = None if self.future is None else self.future.exception(0)
-        return error or DeadlineExceeded(name, late_s=clock.now_s() - (self.expiry_s or 0.0))
+        return self.is_begun or (not self.future.expire_if_due() and self.future.begin())

@@ -5,9 +5,9 @@ What happens on a failure:
 =================================  ===============================================================
 the handler raises                 the request (or batch) failed: its future and the listener get
                                    the error; the queue goes on
-SystemExit, KeyboardInterrupt      as above; then the queue is closed and what is not begun is
-                                   cancelled, because the handler wants out, and what it owns may
-                                   be half changed
+SystemExit, KeyboardInterrupt      the queue is closed, because the handler wants out, and what it
+                                   owns may be half changed; then as above, and what is not begun is
+                                   cancelled
 the listener or a callback raises  logged; the queue goes on
 the writer itself is at fault      as for SystemExit
 the process forks                  the child's copy is closed: the thread is the parent's
@@ -24,7 +24,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat, starmap
+from itertools import repeat, starmap
 from typing import Any
 
 from leaderq import clock, host
@@ -39,9 +39,6 @@ log = logging.getLogger(__name__)
 AT_EXIT_S = 10.0
 """How long the queues that nobody closed may take, together, when the interpreter exits."""
 FATAL = (SystemExit, KeyboardInterrupt)
-_LOOK_EVERY = 64
-_ONCE = ((),)
-_MARK_EVERY_S = 0.001
 
 OnError = Callable[[Any, BaseException], object]
 PassOn = Callable[[Any, TrackedRequest | None], object]
@@ -62,10 +59,6 @@ class Stats:
     """Requests that the handler works on now: 0 or 1, or a batch."""
     waiting: int
     """Producers that wait for room."""
-    oldest_age_s: float
-    """How long the oldest request has waited: an upper bound, too high by at most 64 requests, or
-    by what the handler has in hand.
-    """
     accepted: int
     """Requests that got in."""
     applied: int
@@ -77,40 +70,6 @@ class Stats:
     """Requests cancelled by whoever submitted them, or because the queue was closed."""
     refused: int
     """Requests that did not get in: no room in time, or the queue was closed."""
-
-
-class AgeMarks:
-    """Tells an upper bound of how long the oldest request has waited.
-
-    It costs producers nothing: the writer notes now and then how many requests had come in, and
-    later ones are younger.
-    """
-
-    def __init__(self) -> None:
-        self._marks: deque[tuple[float, int]] = deque([(clock.now_s(), 0)])
-
-    def note(self, begun: int, came_in: int) -> None:
-        """Note that ``came_in`` requests had come in by now, of which ``begun`` were begun."""
-        now, marks = clock.now_s(), self._marks
-        if now - marks[-1][0] > max(_MARK_EVERY_S, (now - marks[0][0]) / 100):
-            marks.append((now, came_in))
-        while len(marks) > 1 and marks[1][1] <= begun:
-            marks.popleft()
-
-    def restart(self, begun: int) -> None:
-        """Nothing had waited until now: all waiting requests came later."""
-        marks = self._marks
-        while len(marks) > 1:
-            marks.popleft()
-        marks[0] = (clock.now_s(), begun)
-
-    def oldest_age_s(self, begun: int) -> float:
-        """How long the request after the ``begun`` first ones has waited, at most."""
-        since_s = 0.0
-        for number, (at_s, came_in) in enumerate(self._marks.copy()):
-            if number == 0 or came_in <= begun:
-                since_s = at_s
-        return max(0.0, clock.now_s() - since_s)
 
 
 class Writer:
@@ -134,12 +93,9 @@ class Writer:
         self._service = Service(f"leaderq-{name}", lambda _: self._run())
         self._ended = primitives.Event()
         self._swept: deque[Any] = deque()
-        self._taken: deque[Any] = deque()
-        """Entries that the writer has taken out, and not begun."""
-        self._ages = AgeMarks()
-        self._begun = self._failed = self._expired = self._cancelled = self._swept_count = 0
-        self._hand = 1  # how many of those begun are in hand, unless the writer is idle
-        self._is_idle = True
+        # Each request that is taken out is begun; it is done before anybody is told of its end.
+        self._begun = self._done = self._failed = self._expired = self._cancelled = 0
+        self._swept_count = 0
 
     @property
     def is_started(self) -> bool:
@@ -176,17 +132,14 @@ class Writer:
         self.mailbox.renounce(lambda: QueueClosed(why))
 
     def stats(self) -> Stats:
-        mailbox = self.mailbox
+        mailbox, done = self.mailbox, self._done
         begun, depth, swept = self._begun, mailbox.depth, self._swept_count
-        in_hand = 0 if self._is_idle else self._hand
-        ended_otherwise = self._failed + self._expired + self._cancelled
         return Stats(
             depth=depth,
-            in_hand=in_hand,
+            in_hand=begun - done,
             waiting=len(mailbox.waiting),
-            oldest_age_s=self._ages.oldest_age_s(begun) if depth else 0.0,
             accepted=begun + depth + swept,
-            applied=max(0, begun - in_hand - ended_otherwise),
+            applied=done - self._failed - self._expired - self._cancelled,
             failed=self._failed,
             expired=self._expired,
             cancelled=self._cancelled + swept,
@@ -205,10 +158,8 @@ class Writer:
                     self.failure,
                     exc_info=self.failure,
                 )
-            self._is_idle = True
             self.mailbox.close(self._closed)
             self.mailbox.has_ended = True
-            self._swept.extend(item for item in self._taken if item is not STOP)
             self.sweep("its handler gave up" if self.failure else "the queue was closed")
             self.home.thread = 0
             _running.discard(self)
@@ -219,70 +170,42 @@ class Writer:
         mailbox, handler, pass_on = self.mailbox, self._handler, self.pass_on
         release_permit, beyond, waiting = mailbox.release_permit, mailbox.beyond, mailbox.waiting
         try:
-            while True:
-                for item in self._chunk():
-                    if waiting or beyond:
-                        mailbox.release(1)
-                    else:
-                        release_permit(None)
-                    if type(item) is TrackedRequest:
-                        if not self._apply_entry(item):
-                            return
-                        continue
-                    self._begun += 1
+            for item in starmap(mailbox.take, repeat(())):
+                if waiting or beyond:
+                    mailbox.release(1)
+                else:
+                    release_permit(None)
+                if item is STOP:
+                    mailbox.note_stop()
+                    return
+                self._begun += 1
+                if type(item) is TrackedRequest:
+                    self._apply_entry(item)
+                else:
                     try:
                         outcome = handler(item)
                         if pass_on is not None:
                             pass_on(outcome, None)
                     except BaseException as error:  # noqa: BLE001 - reaches the listener
                         self._fail(item, error)
-                        if self.failure is not None:
-                            return
-                item = STOP  # the last is ended
+                    else:
+                        self._done += 1
+                        continue
+                if self.failure is not None:
+                    return
         except BaseException as error:  # noqa: BLE001 - no handler raised it; waiters must hear
-            self._give_up((item,), error)
+            self._give_up(() if item is STOP else (item,), error)
 
-    def _chunk(self) -> Iterable[Any]:
-        """Wait for a request; return it, and those that wait behind it, taken out one by one. (If
-        somebody else takes them out, the mailbox is closed, and ``STOP`` ends the wait.)
-        """
-        self._first()
-        first = starmap(self._taken.popleft, _ONCE)
-        behind = self.mailbox.qsize()
-        if not behind:
-            return first
-        return chain(first, starmap(self.mailbox.take, repeat((), min(behind, _LOOK_EVERY))))
-
-    def _first(self) -> None:
-        """Wait for a request, and keep it in ``_taken``: an exception thrown into a waiting thread
-        is raised when its call returns, and a request that was only returned would be lost then.
-        """
-        mailbox = self.mailbox
-        self._is_idle = True
-        is_idle = not mailbox.qsize()
-        self._taken.extend(starmap(mailbox.take, _ONCE))
-        if is_idle:
-            self._ages.restart(self._begun)
-        else:
-            self._ages.note(self._begun, self._begun + mailbox.depth)
-        self._is_idle = False
-
-    def _apply_entry(self, entry: TrackedRequest) -> bool:
-        """Apply the request of an entry; return whether the writer continues."""
-        if entry is STOP:
-            self.mailbox.note_stop()
-            return False
-        self._begun += 1
+    def _apply_entry(self, entry: TrackedRequest) -> None:
         if not entry.begin():
             self._pass_over(entry)
-            return True
+            return
         try:
             outcome = self._handler(entry.request)
         except BaseException as error:  # noqa: BLE001 - reaches future and listener
             self._fail(entry.request, error, entry)
         else:
             self._end(entry.request, entry, outcome)
-        return self.failure is None
 
     def _end(self, request: Any, entry: TrackedRequest | None, outcome: Any) -> None:
         """Pass the outcome to the next queue, or to its future."""
@@ -291,15 +214,16 @@ class Writer:
                 self.pass_on(outcome, entry)
             except BaseException as error:  # noqa: BLE001 - reaches future and listener
                 self._fail(request, error, entry)
-        elif entry is not None and entry.future is not None:
-            self._is_idle = True  # before its waiter is told, who finds it counted
+                return
+        self._done += 1
+        if self.pass_on is None and entry is not None:
             entry.future.settle(outcome)
-            self._is_idle = False
 
     def _pass_over(self, entry: TrackedRequest) -> None:
-        if entry.is_expired:
+        self._done += 1
+        if (error := entry.future.expired) is not None:
             self._expired += 1
-            self.tell(entry.request, entry.expired_error(self.home.name))
+            self.tell(entry.request, error)
         else:
             self._cancelled += 1
 
@@ -307,10 +231,12 @@ class Writer:
         self, request: Any, error: BaseException, entry: TrackedRequest | None = None
     ) -> None:
         self._failed += 1
-        self.tell(request, error)
-        if isinstance(error, FATAL):
+        self._done += 1
+        if isinstance(error, FATAL):  # before anybody hears of it, and posts more
             self.failure = error
-        if entry is not None and entry.future is not None:
+            self.mailbox.close(self._closed)
+        self.tell(request, error)
+        if entry is not None:
             entry.future.settle(None, error)
 
     def _give_up(self, items: Sequence[Any], error: BaseException) -> None:
@@ -319,10 +245,9 @@ class Writer:
         for item in items:
             if type(item) is not TrackedRequest:
                 self._fail(item, error)
-            elif item is not STOP and not (item.future is not None and item.future.done()):
+            elif not item.future.done():
                 item.begin()
                 self._fail(item.request, error, item)
-        self.failure = error
 
     def tell(self, request: Any, error: BaseException) -> None:
         try:
@@ -346,13 +271,9 @@ class Writer:
                 item = self._swept.popleft()
             except IndexError:
                 break  # another thread sweeps too
-            try:
-                self._cancel(item, f"queue {self.home.name!r}: not begun: {why}")
-            except BaseException:
-                self._swept.append(item)
-                raise
             self._swept_count += 1
             count += 1
+            self._cancel(item, f"queue {self.home.name!r}: not begun: {why}")
         if count:
             log.warning("requests cancelled name=%s count=%d why=%r", self.home.name, count, why)
 
@@ -362,10 +283,8 @@ class Writer:
             self.tell(item, error)
             return
         future = item.future
-        if future is None or not future.done():  # otherwise its owner knows
+        if not future.done():  # otherwise its owner knows
             self.tell(item.request, error)
-        if future is None:
-            return
         if item.is_begun:  # it comes from the queue before this one, too late to cancel it
             future.settle(None, error)
         else:
@@ -387,24 +306,23 @@ class BatchWriter(Writer):
 
     def _apply_all(self) -> None:
         items: list[Any] = []
+        mailbox = self.mailbox
         try:
-            while True:
-                self._first()
+            while self.failure is None:
+                items = [mailbox.take()]
                 try:
-                    while self._taken[-1] is not STOP and len(self._taken) < self._max_batch:
-                        self._taken.extend(starmap(self.mailbox.take_at_once, _ONCE))
+                    while items[-1] is not STOP and len(items) < self._max_batch:
+                        items.append(mailbox.take_at_once())
                 except primitives.Empty:
                     pass
-                items = [*self._taken]
-                self._taken.clear()
+                mailbox.release(len(items))
                 if is_last := items[-1] is STOP:
                     items.pop()
-                    self.mailbox.note_stop()
-                self.mailbox.release(len(items))
+                    mailbox.note_stop()
                 self._begun += len(items)
                 self._apply_batch(items)
                 items = []
-                if is_last or self.failure is not None:
+                if is_last:
                     return
         except BaseException as error:  # noqa: BLE001 - no handler raised it; waiters must hear
             self._give_up(items, error)
@@ -421,7 +339,6 @@ class BatchWriter(Writer):
                 requests.append(item if entry is None else entry.request)
         if not requests:
             return
-        self._hand = len(requests)
         outcomes: Iterable[Any]
         try:
             # a copy, because the handler may use its list up
@@ -429,7 +346,6 @@ class BatchWriter(Writer):
         except BaseException as error:  # noqa: BLE001 - reaches futures and listener
             outcomes = repeat(error, len(requests))
         for request, entry, outcome in zip(requests, entries, outcomes, strict=True):
-            self._hand -= 1  # before its waiter is told, who finds it counted
             if isinstance(outcome, BaseException):
                 self._fail(request, outcome, entry)
             else:

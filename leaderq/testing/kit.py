@@ -26,12 +26,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leaderq import clock
+from leaderq.arguments import require
 from leaderq.career import ILeaderCareer, LeaderCareer, career_name, check_career
 from leaderq.config import Settings
 from leaderq.errors import KafkaError
 from leaderq.events import EventBus
 from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.assembly import Assembly, handling_context
+from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.dead_letters.format import DeadLetter, NewDeadLetter, read_dead_letter
 from leaderq.kafka.declaration import Declaration
@@ -117,7 +119,8 @@ class Driven:
     ``handled`` has the records of each call of ``handle`` that returned; ``committed`` and ``left``
     split those given: those that the next leader does not read, and those that it does.
     ``produced`` and ``written`` are the effects of ``produce`` and ``write_with_offsets`` that
-    stand. ``reason`` is why the term ended, ``error`` the career's error.
+    stand. ``reason`` is why the term ended, ``error`` the career's first error, if :func:`drive`
+    was to return it.
     """
 
     term: FakeTerm
@@ -142,16 +145,18 @@ def drive(
     units: int = 10_000,
     deposed_at: int | None = None,
     failing_commit: int | None = None,
+    may_fail: bool = False,
 ) -> Driven:
     """Let ``career`` live through one term on this thread: ``prepare``, ``inaugurate``, ``execute``
     until nothing is left of ``given`` (or ``units`` are done), ``handOver``, ``retire``.
 
     Faults: ``deposed_at``: the leadership is lost when ``handle`` comes to the record at this
     place of ``given`` (from 0). ``failing_commit``: this commit (from 1) fails, after its batch was
-    handled. An error of the career is in the result.
+    handled. With a fault, or with ``may_fail``, the career's error is in the result.
 
-    :raises ConfigurationError: the class cannot be run as it is.
-    :raises Exception: whatever ``prepare`` or ``retire`` raises.
+    :raises ConfigurationError: the class cannot be run as it is, or it would never read a record of
+        ``given``.
+    :raises Exception: whatever ``prepare``, ``retire`` or, after its hand-over, a stage raises.
     """
     check_career(type(career))
     name = career_name(career)
@@ -162,6 +167,7 @@ def drive(
         career.candidate_id, career.options = "test", dict(options or career.settings.options)
     if isinstance(career, KafkaLeaderCareer):
         batch = [*given]
+        require(*_strange(career._declared(), batch))
         falls_at = None if deposed_at is None else batch[deposed_at]
         career._assembly = _assembly(career, batch, driven, failing_commit, falls_at)
     runner = StageRunner(
@@ -187,7 +193,19 @@ def drive(
         career.retire()
     driven.reason = held.reason or Reason.WITHDRAWN
     driven.error = failure and failure.__cause__
+    may_fail = may_fail or deposed_at is not None or failing_commit is not None
+    if driven.error is not None and not may_fail:
+        raise driven.error
     return driven
+
+
+def _strange(declared: Declaration, given: Sequence[Record]) -> Iterator[str]:
+    """The topics among those of ``given`` that the career does not read."""
+    topics = declared.topics
+    given_topics = {record.topic for record in given}
+    read = topics.among(given_topics) if isinstance(topics, TopicPattern) else topics
+    for topic in sorted(given_topics.difference(read)):
+        yield f"{declared.where} does not read topic {topic!r}: give records of one of {topics}"
 
 
 def _limited(execute: Callable[[Term], object], units: int) -> Callable[[Term], Any]:

@@ -246,6 +246,7 @@ class _LogKeeper:
         held, self._held = self._held, {}
         if has_failed and held:
             self.path.mkdir(parents=True, exist_ok=True)
+            (self.path / ".gitignore").write_text("*\n")  # whatever the project ignores
             self.folders = [str(self.path)]
             for name, content in held.items():
                 (self.path / name).write_bytes(content)

@@ -105,6 +105,10 @@ class Server(ABC):
         self.stop(keep_data=True)
         return self.start()
 
+    def __repr__(self) -> str:
+        where = f"at {self.address}" if self.alive else "not running"
+        return f"<{type(self).__name__} {self.name!r}, {where}>"
+
     def __enter__(self: S) -> S:
         return self.start()
 

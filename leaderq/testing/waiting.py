@@ -44,6 +44,7 @@ def eventually(
     :raises AssertionError: ``timeout_s`` (times the patience) passed; it names ``message`` and the
       last value, and chains the last error.
     """
+    __tracebackhide__ = True  # pytest then shows the caller's line
     require(plain_function("fact", fact))  # a coroutine is always true
     deadline = time.monotonic() + timeout_s * patience()
     while True:

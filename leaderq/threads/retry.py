@@ -34,7 +34,7 @@ class Retry:
             wanted("attempts", attempts, is_count, "1 or more, or None for no limit"),
             at_least("first_s", self.first_s, 0, "seconds"),
             at_least("most_s", self.most_s, 0, "seconds"),
-            at_least("factor", self.factor, 1),
+            at_least("factor", self.factor, 1.0),
             between("jitter", self.jitter, 0, 1),
         )
 

@@ -33,7 +33,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.threads.waker": _tests("threads/test_waker.py"),
     "leaderq.coalescing.automaton": _tests(
         "coalescing/test_coalescing_rules.py",
-        "coalescing/test_analysing.py",
         "coalescing/test_coordinator_model.py",
     ),
     "leaderq.coalescing.rules": _tests("coalescing/test_coalescing_rules.py"),

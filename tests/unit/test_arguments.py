@@ -49,13 +49,14 @@ def test_all_problems_are_raised_at_once_and_none_is_none() -> None:
 @pytest.mark.parametrize(
     ("check", "good", "bad", "remedy"),
     [
-        (partial(args.at_least, least=1), (1, 2.5, math.inf), (0, None, "1"), "1 or more"),
-        (partial(args.at_least, least=0, unit="seconds"), (0, 1), (-1,), "0 or more seconds"),
+        (partial(args.at_least, least=1), (1, 2), (0, None, "1"), "1 or more"),
+        (partial(args.at_least, least=1.0), (1, 2.5, math.inf), (0, math.nan), "1.0 or more"),
+        (partial(args.at_least, least=0, unit="seconds"), (0, 0.5), (-1,), "0 or more seconds"),
         (partial(args.at_least, least=1, or_none=""), (None, 1), (0,), "1 or more, or None"),
         (
             partial(args.at_least, least=1, unit="bytes", or_none="for no bound"),
             (None, 1),
-            (0.9,),
+            (0,),
             "1 or more bytes, or None for no bound",
         ),
         (args.above_0, (0.1, 7), (0, math.inf, None), "more than 0"),
@@ -80,6 +81,13 @@ def test_a_value_is_taken_or_refused_with_its_name_and_the_remedy(
         assert check("it", value) == f"it={value!r}: give {remedy}"
 
 
+@pytest.mark.parametrize("value", [1.5, 2.0, math.inf])
+def test_what_is_counted_is_whole(value: float) -> None:
+    said = f"it={value!r}: give a whole number, 1 or more"
+    assert args.at_least("it", value, 1) == said
+    assert args.at_least("it", value, 1, or_none="for all") == f"{said}, or None for all"
+
+
 def test_a_long_value_is_cut_short() -> None:
     assert args.wanted("it", "x" * 500, False, "less") == f"it='{'x' * 99}: give less"
 
@@ -94,7 +102,7 @@ def test_a_time_is_taken_as_seconds(value: Any, seconds: float) -> None:
 
 @pytest.mark.parametrize("value", [-1, 3e9 + 1, True, None, math.nan, timedelta(seconds=-1), "1"])
 def test_what_is_not_a_time_is_refused(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"it=.*: give seconds from 0 to 3e\+09"):
+    with pytest.raises(ConfigurationError, match=r"it=.*: give seconds from 0 to 3000000000"):
         args.in_seconds("it", value)
 
 

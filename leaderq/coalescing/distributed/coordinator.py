@@ -41,6 +41,7 @@ from leaderq.coalescing.distributed.slots import (
     view,
 )
 from leaderq.errors import CoordinatorClosed, NoNode, WouldDeadlock
+from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.threads import primitives
 from leaderq.timeouts import AS_SET, Deadline
 from leaderq.zookeeper import AnyClient, Delete, GetData, Session, SessionState, as_session
@@ -99,6 +100,7 @@ class DistributedQueueCoordinator:
         self._coverage = Coverage(self._session, partial(self._cover, cover)) if cover else None
         self._keeper = SlotKeeper(self._session, self._renewed)
         self._session.add_listener(self._heard)
+        offer_figures(FigureSource.COALESCING, root, self, _figures)
 
     def __enter__(self) -> DistributedQueueCoordinator:
         return self
@@ -342,6 +344,10 @@ class DistributedQueueCoordinator:
         for request in turns:
             request.wake()
         self._keeper.wake(is_urgent=True)
+
+
+def _figures(coordinator: DistributedQueueCoordinator) -> dict[str, float]:
+    return {"running": len(coordinator._held), "waiting": len(coordinator._waiting)}
 
 
 def _bound(timeout_s: float | None) -> float | None:

@@ -27,7 +27,7 @@ from typing import Any
 from urllib.parse import quote_from_bytes
 
 from leaderq import chance
-from leaderq.coalescing.automaton import EnqueueOutcome, TrafficAutomaton, TrafficState
+from leaderq.coalescing.automaton import EnqueueOutcome, TrafficState, state_of
 from leaderq.errors import (
     ConfigurationError,
     LeaderqError,
@@ -122,9 +122,7 @@ class KeyView:
 
     @property
     def state(self) -> TrafficState:
-        return TrafficAutomaton(
-            line=[one for one in (self.head, self.waiter) if one is not None]
-        ).state
+        return state_of(self.head, self.waiter)
 
 
 class SlotStanding(Enum):

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.coalescing import Departure, EnqueueOutcome, TrafficAutomaton, TrafficState
+from leaderq.coalescing import (
+    AsyncQueueCoordinator,
+    Debounce,
+    Departure,
+    EnqueueOutcome,
+    QueueCoordinator,
+    TrafficAutomaton,
+    TrafficState,
+)
 from leaderq.coalescing.distributed.slots import (
     LONGEST,
     KeyView,
@@ -21,156 +30,113 @@ from leaderq.coalescing.distributed.slots import (
     validated_root,
     view,
 )
-from leaderq.coalescing.rules import CoordinatorStats, Debounce, KeepIdle, Overflow, Rules
 from leaderq.errors import ConfigurationError, ConnectionLost, NoNode
-from leaderq.timeouts import AS_SET
 from leaderq.zookeeper import Stat
 from leaderq.zookeeper.paths import validated_path
 
 
-def test_by_default_one_waits_for_a_minute_and_newcomers_are_declined() -> None:
-    assert Rules() == Rules(1, Overflow.DECLINE_NEW, 60.0, None, None, None)
-    assert KeepIdle(5).idle_s is None
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"waiters": 0},
-        {"waiters": 1, "overflow": Overflow.REPLACE_OLDEST},
-        {"overflow": lambda a, b: a},
-        {"debounce": Debounce(1, 1)},
-        {"idle": KeepIdle(1, 0.5)},
-        {"safe_timeout_s": 0.5, "timeout_s": None},
-        {"timeout_s": 0},
-        {"safe_timeout_s": 1.0},
-    ],
-)
-def test_rules_that_agree_are_taken(given: dict[str, Any]) -> None:
-    assert Rules(**given) == Rules(**given)
-
-
-async def never_run(a: Any, b: Any) -> Any: ...
+async def never_run(*_: Any) -> Any: ...
 
 
 @pytest.mark.parametrize(
     ("given", "problems"),
     [
-        ({"waiters": -1}, ["waiters=-1: give 0 or more"]),
-        ({"waiters": 0, "overflow": Overflow.REPLACE_OLDEST}, ["overflow must be DECLINE_NEW"]),
-        ({"waiters": 0, "debounce": Debounce(1, 2)}, ["debounce window"]),
-        ({"overflow": never_run}, ["overflow (an Overflow, or a function)"]),
-        (
-            {"overflow": never_run, "waiters": -1},
-            ["waiters=-1: give 0 or more", "overflow (an Overflow"],
-        ),
-        ({"overflow": 5}, ["overflow (an Overflow, or a function)"]),
-        ({"idle": KeepIdle(0)}, ["the cap of idle keys=0: give 1 or more"]),
-        ({"idle": KeepIdle(1, 0)}, ["idle_s=0: "]),
-        ({"idle": KeepIdle(1, -1)}, ["idle_s=-1: "]),
+        ({"waiters": -1}, ["waiters=-1: give 0 to 1"]),
+        ({"waiters": 2}, ["waiters=2: give 0 to 1"]),
+        ({"waiters": 1.0}, ["waiters=1.0: give int"]),
+        ({"waiters": True}, ["waiters=True: "]),
+        ({"timeout_s": "5"}, ["timeout_s='5': "]),
+        ({"timeout_s": math.nan}, ["timeout_s=nan: "]),
         ({"safe_timeout_s": 0}, ["safe_timeout_s=0: "]),
-        ({"debounce": Debounce(0, 2)}, ["delay_s=0: "]),
-        ({"debounce": Debounce(1, 0)}, ["max_delay_s=0: "]),
-        ({"debounce": Debounce(3, 2)}, ["max_delay_s 2, delay_s 3"]),
-        ({"debounce": Debounce(3, "x")}, ["max_delay_s='x': "]),
-        ({"timeout_s": -1}, ["timeout_s"]),
+        ({"safe_timeout_s": math.inf}, ["safe_timeout_s=inf: "]),
+        ({"cover": never_run}, ["cover is never_run, a coroutine function"]),
+        ({"on_evicted": 5}, ["on_evicted is 5"]),
+        ({"debounce": 2.0}, ["debounce=2.0: give "]),
+        ({"clock": 7}, ["clock is 7"]),
+        ({"background": "no"}, ["background='no': give bool"]),
+        ({"waiters": 0, "debounce": Debounce(1, 2)}, ["debounce window"]),
         (
-            {"waiters": 0, "debounce": Debounce(0, 2), "idle": KeepIdle(0), "timeout_s": "x"},
-            ["debounce window", "the cap", "delay_s=0: ", "timeout_s"],
+            {"waiters": 3, "timeout_s": -1, "clock": 7, "safe_timeout_s": "x"},
+            ["waiters=3", "timeout_s=-1", "clock is 7", "safe_timeout_s='x'"],
         ),
     ],
 )
-def test_rules_that_contradict_each_other_are_refused_all_at_once(
+def test_keywords_that_cannot_be_used_are_refused_all_at_once(
     given: dict[str, Any], problems: list[str]
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        Rules(**given)
+        QueueCoordinator(**given)
     assert len(refused.value.problems) == len(problems)
     assert [each for each in problems if each not in str(refused.value)] == []
 
 
-def test_a_request_waits_as_set_or_as_it_says() -> None:
-    assert Rules(timeout_s=None).deadline(AS_SET).remaining_s is None
-    assert Rules(timeout_s=0).deadline(AS_SET).remaining_s == 0
-    assert Rules(timeout_s=0).deadline(None).remaining_s is None
-    with pytest.raises(ConfigurationError):
-        Rules().deadline(-2)
+def test_what_a_coordinator_of_tasks_takes_is_checked_as_well() -> None:
+    for wrong in ({"coordinator": 5}, {"cover": print}, {"waiters": 1.5}):
+        with pytest.raises(ConfigurationError):
+            AsyncQueueCoordinator(**wrong)  # type: ignore[arg-type]
+    for maker in (QueueCoordinator(), AsyncQueueCoordinator()):
+        with pytest.raises(ConfigurationError, match="share=1: give bool"):
+            maker.coalesced(key=str, share=1)  # type: ignore[arg-type]
 
 
-def test_a_new_coordinator_has_counted_nothing() -> None:
-    stats = CoordinatorStats()
-    assert {getattr(stats, name) for name in CoordinatorStats.__slots__} == {0}
-
-
-def test_requests_that_ran_at_once_and_that_were_covered_add_up() -> None:
-    stats = CoordinatorStats(runs=10, promoted=3, repeated=2, declined=4, replaced=5, merged=6)
-    assert (stats.accepted, stats.saved) == (5, 15)
+@pytest.mark.parametrize("times", [(0, 2), (1, 0), (3, 2), (3, "x"), (math.nan, 1), (1, math.inf)])
+def test_a_debounce_that_cannot_be_is_refused(times: tuple[Any, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="delay_s"):
+        Debounce(*times)
 
 
 # -- the rule of one key, row by row
 
-INIT, PROCESS, BLOCK = TrafficState.INIT, TrafficState.PROCESS, TrafficState.BLOCK
-ACCEPT, WAIT, DECLINE = EnqueueOutcome.ACCEPT, EnqueueOutcome.BLOCK, EnqueueOutcome.DECLINE
+INIT, OPEN, PROCESS, BLOCK = list(TrafficState)[:4]
+ACCEPT, WAIT, DECLINE = EnqueueOutcome
 
 
 @pytest.mark.parametrize(
     ("waiters", "line", "event", "owner", "after", "answer", "line_after"),
     [
-        (1, "", "enqueue", "a", PROCESS, ACCEPT, "a"),
-        (0, "", "enqueue", "a", PROCESS, ACCEPT, "a"),
-        (1, "a", "enqueue", "b", BLOCK, WAIT, "ab"),
-        (0, "a", "enqueue", "b", PROCESS, DECLINE, "a"),
-        (2, "ab", "enqueue", "c", BLOCK, WAIT, "abc"),
+        (1, "--", "enqueue", "a", PROCESS, ACCEPT, "a-"),
+        (0, "--", "enqueue", "a", PROCESS, ACCEPT, "a-"),
+        (1, "--", "enqueue later", "a", OPEN, WAIT, "-a"),
+        (1, "-a", "enqueue later", "b", OPEN, DECLINE, "-a"),
+        (1, "-a", "enqueue", "b", OPEN, DECLINE, "-a"),
+        (1, "a-", "enqueue", "b", BLOCK, WAIT, "ab"),
+        (0, "a-", "enqueue", "b", PROCESS, DECLINE, "a-"),
         (1, "ab", "enqueue", "c", BLOCK, DECLINE, "ab"),
-        (2, "abc", "enqueue", "d", BLOCK, DECLINE, "abc"),
-        (1, "a", "dequeue", "a", INIT, Departure.ENDED, ""),
-        (1, "ab", "dequeue", "a", PROCESS, Departure.HANDED_OVER, "b"),
-        (2, "abc", "dequeue", "a", BLOCK, Departure.HANDED_OVER, "bc"),
-        (1, "ab", "dequeue", "b", PROCESS, Departure.WITHDRAWN, "a"),
-        (2, "abc", "dequeue", "b", BLOCK, Departure.WITHDRAWN, "ac"),
-        (1, "", "dequeue", "a", INIT, Departure.UNKNOWN, ""),
-        (1, "a", "dequeue", "b", PROCESS, Departure.UNKNOWN, "a"),
+        (1, "a-", "dequeue", "a", INIT, Departure.ENDED, "--"),
+        (1, "ab", "dequeue", "a", OPEN, Departure.HANDED_OVER, "-b"),
+        (1, "ab", "dequeue", "b", PROCESS, Departure.WITHDRAWN, "a-"),
+        (1, "-b", "dequeue", "b", INIT, Departure.WITHDRAWN, "--"),
+        (1, "--", "dequeue", "a", INIT, Departure.UNKNOWN, "--"),
         (1, "ab", "dequeue", "c", BLOCK, Departure.UNKNOWN, "ab"),
+        (1, "-b", "begin", None, PROCESS, "b", "b-"),
     ],
 )
 def test_the_table_holds_row_by_row(waiters, line, event, owner, after, answer, line_after):
-    automaton = TrafficAutomaton(waiters, line=line)
-    assert getattr(automaton, event)(owner) is answer
+    automaton: TrafficAutomaton[str] = TrafficAutomaton(waiters)
+    automaton.line = tuple(None if one == "-" else one for one in line)
+    verb, _, later = event.partition(" ")
+    given = {"at_once": False} if later else {}
+    assert getattr(automaton, verb)(*filter(None, [owner]), **given) == answer
     assert automaton.state is after
-    assert automaton.line == tuple(line_after)
-    assert (automaton.head, automaton.waiting) == (
-        line_after[0] if line_after else None,
-        tuple(line_after[1:]),
-    )
-    assert TrafficAutomaton().waiters == 1
+    assert "".join(one or "-" for one in (automaton.head, automaton.waiter)) == line_after
 
 
-def test_a_newcomer_displaces_whoever_has_waited_longest_and_waits_last():
-    automaton = TrafficAutomaton(2, line="abc")
-    assert automaton.displace("d") == "b"
-    assert automaton.line == ("a", "c", "d")
-
-
-@pytest.mark.parametrize(("line", "owner"), [("", "a"), ("a", "b"), ("ab", "a"), ("ab", "b")])
-def test_nobody_is_displaced_where_nobody_waits_nor_by_oneself(line, owner):
-    automaton = TrafficAutomaton(line=line)
-    with pytest.raises(ValueError, match="displace nobody"):
-        automaton.displace(owner)
-    assert automaton.line == tuple(line)
-
-
-@pytest.mark.parametrize("owner", ["a", "b"])
-def test_an_owner_stands_in_line_once(owner):
-    automaton = TrafficAutomaton(5, line="ab")
+@pytest.mark.parametrize(("line", "call"), [("a-", "a"), ("ab", "b"), ("-b", "b")])
+def test_an_owner_stands_in_line_once(line, call):
+    automaton: TrafficAutomaton[str] = TrafficAutomaton()
+    automaton.line = before = tuple(None if one == "-" else one for one in line)
     with pytest.raises(ValueError, match="already"):
-        automaton.enqueue(owner)
-    assert automaton.line == ("a", "b")
+        automaton.enqueue(call)
+    assert automaton.line == before
 
 
-@pytest.mark.parametrize(("waiters", "line"), [(-1, ""), (0, "ab"), (1, "abc")])
-def test_an_automaton_cannot_begin_where_it_could_never_come_to(waiters, line):
-    with pytest.raises(ValueError, match="cannot have"):
-        TrafficAutomaton(waiters, line=line)
+@pytest.mark.parametrize("line", [(None, None), ("a", None), ("a", "b")])
+def test_nobody_begins_while_somebody_runs_or_nobody_waits(line):
+    automaton: TrafficAutomaton[str] = TrafficAutomaton()
+    automaton.line = line
+    with pytest.raises(ValueError, match="nobody is to begin"):
+        automaton.begin()
+    assert automaton.line == line
 
 
 # -- the znodes of a key: any key has a name, no two share one; and where the slots leave somebody

@@ -7,6 +7,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import Context, copy_context
 from typing import Any
 
 import pytest
@@ -18,7 +19,6 @@ from leaderq.coalescing import (
     AsyncQueueCoordinator,
     Debounce,
     EnqueueOutcome,
-    KeepIdle,
     QueueCoordinator,
     Refusal,
     TokenStage,
@@ -32,32 +32,73 @@ from leaderq.testing.waiting import patience
 
 def test_a_task_cancelled_just_when_its_turn_has_come_gives_it_to_the_next():
     async def main() -> None:
-        coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(waiters=2)
+        coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator()
         first = await coordinator.enqueue("k")
         second = asyncio.create_task(coordinator.enqueue("k"))
-        await until(lambda: coordinator.coordinator.stats().waiting == 1)
-        third = asyncio.create_task(coordinator.enqueue("k"))
-        await until(lambda: coordinator.coordinator.stats().waiting == 2)
+        await until(lambda: coordinator.stats().waiting == 1)
         coordinator.dequeue(first)  # it is the second's turn, which has not heard of it yet
+        third = coordinator.coordinator.offer("k", lambda token: None)
+        assert not third
         second.cancel()
-        token = await third
-        assert token and second.cancelled()
-        coordinator.dequeue(token)
+        await until(lambda: third)
+        assert second.cancelled()
+        coordinator.dequeue(third)
         assert coordinator.coordinator.state("k") is TrafficState.INIT
 
     asyncio.run(main())
 
 
-def test_a_task_that_would_wait_for_itself_is_told_and_another_task_is_not_it():
+@pytest.mark.parametrize("form", ["itself", "task", "gather", "thread", "task of a task"])
+def test_a_run_that_would_wait_for_itself_is_told(form: str) -> None:
+    async def main() -> None:
+        coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(timeout_s=None)
+
+        async def again() -> object:
+            return await coordinator.run("k", work)
+
+        async def work() -> object:
+            if form == "itself":
+                return await again()
+            if form == "thread":
+                return await asyncio.to_thread(coordinator.coordinator.run, "k", list)
+            if form == "task":
+                return await asyncio.create_task(again())
+            if form == "gather":
+                return await asyncio.gather(coordinator.run("other", list_later), again())
+            return await asyncio.create_task(asyncio.wait_for(again(), None))
+
+        async def list_later() -> list[int]:
+            return []
+
+        with pytest.raises(WouldDeadlock):
+            await coordinator.run("k", work)
+        assert coordinator.stats().running == coordinator.stats().waiting == 0
+        assert await coordinator.run("k", list_later) == []  # this task's, and long over
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("form", ["run", "hold", "enqueue"])
+def test_a_task_for_which_the_run_does_not_wait_may_wait_for_it(form: str) -> None:
     async def main() -> None:
         coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator()
-        async with coordinator.hold("k") as token:
-            assert token
-            with pytest.raises(WouldDeadlock):
-                await coordinator.enqueue("k")
-            other = asyncio.create_task(coordinator.enqueue("k"))
+        other: list[asyncio.Task[object]] = []
+
+        async def work() -> None:
+            context = Context() if form == "run" else copy_context()
+            other.append(context.run(asyncio.create_task, coordinator.enqueue("k")))
             await until(lambda: coordinator.coordinator.state("k") is TrafficState.BLOCK)
-        assert await other
+
+        if form == "run":
+            await coordinator.run("k", work)
+        elif form == "hold":
+            async with coordinator.hold("k"):
+                await work()
+        else:
+            token = await coordinator.enqueue("k")
+            await work()
+            coordinator.dequeue(token)
+        assert await other[0]
 
     asyncio.run(main())
 
@@ -111,17 +152,17 @@ def test_a_decorated_coroutine_function_is_coalesced():
 
 
 def test_a_loop_that_is_closed_while_its_task_waits_holds_up_nobody(caplog):
-    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=2)
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
     head = coordinator.enqueue("k")
     loop = asyncio.new_event_loop()
     task = loop.create_task(AsyncQueueCoordinator(coordinator).enqueue("k"))
     loop.run_until_complete(asyncio.sleep(0))
     assert coordinator.state("k") is TrafficState.BLOCK
-    next_one = coordinator.offer("k", lambda token: None)
     loop.close()
     task._log_destroy_pending = False
     assert coordinator.dequeue(head)
-    assert next_one and "event loop closed while a task waited" in caplog.text
+    assert "event loop closed while a task waited" in caplog.text
+    assert coordinator.try_enqueue("k")
 
 
 # -- A declined request is always covered: if the waiter that stood for it gives up, somebody else
@@ -261,13 +302,11 @@ def test_a_call_that_raises_anything_gives_the_key_back_and_the_one_who_called_h
     def on_turn(_: object) -> None:
         raise raised
 
-    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=2)
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
     head = coordinator.offer("k", print)
     coordinator.offer("k", on_turn)
-    last = coordinator.offer("k", lambda token: None)
     with pytest.raises(raised):
         coordinator.dequeue(head)
-    assert last.is_current and coordinator.dequeue(last)
     assert coordinator.state("k") is TrafficState.INIT
 
 
@@ -284,13 +323,9 @@ def test_a_function_that_returns_work_for_somebody_else_to_do_is_told_and_keeps_
 ) -> None:
     """As a lambda does that calls an async function: that it would is seen only when it did."""
     coordinator: QueueCoordinator[str] = QueueCoordinator()
-    merging: QueueCoordinator[str] = QueueCoordinator(overflow=lambda a, b: unfinished(a, b))
-    for _ in range(2):
-        merging.offer("k", print, 1)
     calls: list[Callable[[], object]] = [
         lambda: coordinator.run("k", lambda: unfinished()),
         coordinator.coalesced(key=lambda: "k")(lambda: unfinished()),
-        lambda: merging.offer("k", print, 1),
     ]
     for call in calls:
         with pytest.raises(NotAPlainFunction):
@@ -313,7 +348,6 @@ def test_what_is_no_time_is_refused_by_all_that_take_one(wrong: Any) -> None:
         lambda: QueueCoordinator(timeout_s=wrong),
         lambda: QueueCoordinator(safe_timeout_s=wrong),
         lambda: QueueCoordinator(debounce=Debounce(wrong, 1)),
-        lambda: QueueCoordinator(idle=KeepIdle(64, wrong)),
     ]
     for call in calls:
         with pytest.raises(ConfigurationError):
@@ -322,7 +356,7 @@ def test_what_is_no_time_is_refused_by_all_that_take_one(wrong: Any) -> None:
 
 
 def test_a_forked_child_has_no_keys_whatever_its_parent_was_doing() -> None:
-    coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=30, idle=KeepIdle(cap=64))
+    coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=30)
     mine = coordinator.enqueue("mine")
     stop = threading.Event()
 

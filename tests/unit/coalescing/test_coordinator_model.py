@@ -1,4 +1,4 @@
-"""The coordinator against a model, for any events: one runs, ``waiters`` wait, and every request
+"""The coordinator against a model, for any events: one runs, at most one waits, and every request
 either ran, was covered by a run that began after it came, was refused, or gave up. One thread, and
 a clock that the test turns.
 """
@@ -6,7 +6,6 @@ a clock that the test turns.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,8 +14,6 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from leaderq.coalescing import (
     Debounce,
     EnqueueOutcome,
-    KeepIdle,
-    Overflow,
     QueueCoordinator,
     Refusal,
     Token,
@@ -25,6 +22,12 @@ from leaderq.coalescing import (
 )
 
 KEYS = st.sampled_from("ab")
+STATES = {
+    (True, True): TrafficState.INIT,
+    (True, False): TrafficState.OPEN,
+    (False, True): TrafficState.PROCESS,
+    (False, False): TrafficState.BLOCK,
+}
 
 
 @dataclass
@@ -33,7 +36,7 @@ class KeyModel:
 
     head: Token[str] | None = None
     began_s: float = 0.0
-    waiting: list[Token[str]] = field(default_factory=list)
+    waiter: Token[str] | None = None
     first_s: float | None = None
     due_s: float = 0.0
     owed: list[Token[str]] = field(default_factory=list)
@@ -44,16 +47,13 @@ class AnyEvents(RuleBasedStateMachine):
     tokens: Bundle[Token[str]] = Bundle("tokens")
 
     @initialize(
-        waiters=st.integers(0, 3),
-        overflow=st.sampled_from(["decline", "replace", "merge"]),
+        waiters=st.integers(0, 1),
         safe_timeout_s=st.sampled_from([None, 5.0]),
         debounce=st.sampled_from([None, Debounce(2.0, 6.0)]),
-        idle=st.sampled_from([None, KeepIdle(cap=1, idle_s=4.0)]),
     )
-    def begin(self, waiters, overflow, safe_timeout_s, debounce, idle) -> None:
+    def begin(self, waiters, safe_timeout_s, debounce) -> None:
         self.now = 0.0
         self.waiters = waiters
-        self.overflow = overflow if waiters else "decline"
         self.safe_timeout_s = safe_timeout_s
         self.debounce = debounce if waiters else None
         self.model = {key: KeyModel() for key in "ab"}
@@ -66,14 +66,11 @@ class AnyEvents(RuleBasedStateMachine):
         self.began: dict[Token[str], int] = {}
         self.covered_by: dict[Token[str], Token[str]] = {}
         self.steps = 0
-        rules: dict[str, Any] = {"decline": {}, "replace": {"overflow": Overflow.REPLACE_OLDEST}}
         self.coordinator: QueueCoordinator[str] = QueueCoordinator(
             waiters=waiters,
-            **rules.get(self.overflow, {"overflow": lambda waiting, new: waiting | new}),
             safe_timeout_s=safe_timeout_s,
             on_evicted=self.evicted.append,
             debounce=self.debounce,
-            idle=idle,
             clock=lambda: self.now,
             background=False,
         )
@@ -99,21 +96,16 @@ class AnyEvents(RuleBasedStateMachine):
         ):
             self.expected_evicted.append(key.head)
             key.head = None
-        if key.head is None and key.waiting and (key.first_s is None or self.now >= key.due_s):
-            self.runs(key, key.waiting.pop(0), waited=True)
-
-    def covering(self, declined: Token[str]) -> Token[str]:
-        """Who is to do the work of a declined one: whoever replaced it may have been replaced."""
-        covering = self.covered_by[declined]
-        while covering in self.covered_by:
-            covering = self.covered_by[covering]
-        return covering
+        is_due = key.first_s is None or self.now >= key.due_s
+        if key.head is None and key.waiter is not None and is_due:
+            waiter, key.waiter = key.waiter, None
+            self.runs(key, waiter, waited=True)
 
     def may_forget(self, key: KeyModel) -> None:
         """A debounce window ends with the last request, but not for those that are still owed a
         run.
         """
-        if key.head is None and not key.waiting and not key.owed:
+        if key.head is None and key.waiter is None and not key.owed:
             key.first_s = None
 
     # --- events ---
@@ -123,32 +115,23 @@ class AnyEvents(RuleBasedStateMachine):
         self.steps += 1
         key = self.model[name]
         self.settle(key)
-        token = self.coordinator.offer(name, self.called.append, {self.steps})
+        token = self.coordinator.offer(name, self.called.append)
         self.all.append(token)
         self.came[token] = self.steps
         if self.debounce:
             key.first_s = self.now if key.first_s is None else key.first_s
             key.due_s = min(self.now + 2.0, key.first_s + 6.0)
-        if key.head is None and not key.waiting and not self.debounce:
+        if key.head is None and key.waiter is None and not self.debounce:
             assert token and token.outcome is EnqueueOutcome.ACCEPT
             self.runs(key, token, waited=False)
-        elif len(key.waiting) < self.waiters:
+        elif self.waiters and key.waiter is None:
             assert not token and token.outcome is EnqueueOutcome.BLOCK
-            key.waiting.append(token)
+            key.waiter = token
             self.takes_what_is_owed(key, token)
-        elif self.overflow == "replace":
-            assert token.outcome is EnqueueOutcome.BLOCK
-            displaced = key.waiting.pop(0)
-            assert displaced.refusal is Refusal.REPLACED
-            self.expected_called.append(displaced)
-            self.covered_by[displaced] = token
-            key.waiting.append(token)
         else:
-            assert token.refusal is (Refusal.MERGED if self.overflow == "merge" else Refusal.FULL)
-            if self.waiters:
-                self.covered_by[token] = key.waiting[-1]
-            if self.overflow == "merge":
-                assert token.value <= key.waiting[-1].value
+            assert token.refusal is Refusal.FULL
+            if key.waiter is not None:
+                self.covered_by[token] = key.waiter
         return token
 
     @rule(name=KEYS)
@@ -156,8 +139,8 @@ class AnyEvents(RuleBasedStateMachine):
         self.steps += 1
         key = self.model[name]
         self.settle(key)
-        token = self.coordinator.try_enqueue(name, {self.steps})
-        if key.head is None and not key.waiting and not self.debounce:
+        token = self.coordinator.try_enqueue(name)
+        if key.head is None and key.waiter is None and not self.debounce:
             assert token
             self.runs(key, token, waited=False)
         else:
@@ -179,14 +162,10 @@ class AnyEvents(RuleBasedStateMachine):
         assert self.coordinator.dequeue(token) is (token is key.head)
         if token is key.head:
             key.head = None
-        if token in key.waiting:
-            key.waiting.remove(token)
+        if token is key.waiter:
+            key.waiter = None
             assert token.stage is TokenStage.WITHDRAWN
-            left = [declined for declined in self.covered_by if self.covering(declined) is token]
-            if key.waiting and self.overflow != "merge":
-                self.covered_by.update(dict.fromkeys(left, key.waiting[-1]))
-            else:
-                key.owed += left
+            key.owed += [one for one, by in self.covered_by.items() if by is token]
         self.settle(key)
         self.may_forget(key)
 
@@ -210,16 +189,8 @@ class AnyEvents(RuleBasedStateMachine):
             self.may_forget(key)
             current = [token for token in self.all if token.key == name and token]
             assert [key.head] == current or (key.head not in self.all and not current)
-            assert len(key.waiting) <= self.waiters
-            assert all(token.stage is TokenStage.WAITING for token in key.waiting)
-            stands = (
-                TrafficState.BLOCK
-                if key.waiting
-                else TrafficState.PROCESS
-                if key.head is not None
-                else TrafficState.INIT
-            )
-            assert self.coordinator.state(name) is stands
+            assert key.waiter is None or key.waiter.stage is TokenStage.WAITING
+            assert self.coordinator.state(name) is STATES[key.head is None, key.waiter is None]
 
     @invariant()
     def whoever_is_concerned_was_called_once_and_nobody_else(self) -> None:
@@ -235,7 +206,8 @@ class AnyEvents(RuleBasedStateMachine):
         if hasattr(self, "model"):
             counters = self.coordinator.stats()
             assert counters.running == sum(key.head is not None for key in self.model.values())
-            assert counters.waiting == sum(len(key.waiting) for key in self.model.values())
+            assert counters.waiting == sum(key.waiter is not None for key in self.model.values())
+            assert counters.owed == sum(len(key.owed) for key in self.model.values())
             assert counters.runs == len(self.began) and counters.evicted == len(self.evicted)
 
     def teardown(self) -> None:
@@ -246,8 +218,7 @@ class AnyEvents(RuleBasedStateMachine):
             self.a_sweep()
             self.whoever_runs_is_done(name)
         assert self.coordinator.stats().running == self.coordinator.stats().waiting == 0
-        for declined in self.covered_by:
-            covering = self.covering(declined)
+        for declined, covering in self.covered_by.items():
             gave_up = covering.stage is TokenStage.WITHDRAWN
             assert gave_up or self.began[covering] >= self.came[declined], (declined, covering)
         assert self.coordinator.drain(0) == ()

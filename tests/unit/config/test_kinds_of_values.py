@@ -83,6 +83,7 @@ def test_a_value_is_taken_and_written_in_one_way(kind: ValueKind, given: Any, ta
         (number(0, 1), "x", "is not a number; write a plain number"),
         (count(1, 5), 0, "is out of range; choose from 1 to 5$"),
         (count(1, 5), 6, "is out of range"),
+        (count(1, 10_000_000), 0, "choose from 1 to 10000000$"),
         (count(0, 5), True, "is not a whole number"),
         (count(1, 5), 2.0, "is not a whole number"),
         (choice("a", "b"), "c", "is not a choice; write one of a, b"),

@@ -170,10 +170,17 @@ def test_an_unfit_file_is_refused_with_value_place_and_remedy(tmp_path, toml, sa
     assert problems(tmp_path, toml)[0].startswith(said.format(file=tmp_path / "leaderq.toml"))
 
 
-def test_a_misspelt_variable_is_guessed(tmp_path):
-    assert problems(tmp_path, environ={"LEADERQ_ZOOKEPER": "a"}) == (
-        "LEADERQ_ZOOKEPER is not a setting of leaderq; did you mean LEADERQ_ZOOKEEPER?",
-    )
+def test_an_unknown_variable_is_warned_of_and_its_name_guessed(tmp_path, caplog):
+    """After a roll back, the environment may have what only the newer version knows."""
+    environ = {"LEADERQ_ZOOKEPER": "a", "LEADERQ_YIELD_S": "7"}
+    assert load(environ=environ, folder=tmp_path).settings.yield_s == 7
+    said = "LEADERQ_ZOOKEPER is not a setting of leaderq; did you mean LEADERQ_ZOOKEEPER?"
+    assert [one.getMessage() for one in caplog.records] == [f"variable ignored why={said!r}"]
+
+
+def test_a_file_with_the_mark_that_some_editors_write_is_read(tmp_path):
+    (tmp_path / "leaderq.toml").write_text("yield_s = 7\n", encoding="utf-8-sig")
+    assert load(environ={}, folder=tmp_path).settings.yield_s == 7
 
 
 RELATED = [

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from test_health import FOLLOWER, LEADER
 
+from leaderq.coalescing import QueueCoordinator
 from leaderq.errors import Reason
 from leaderq.events import (
     BudgetMissed,
@@ -38,6 +39,7 @@ from leaderq.observability.http import HttpEndpoint
 from leaderq.observability.metrics import TABLE, Metrics
 from leaderq.producing import BufferedProducer
 from leaderq.producing.sinks import CallableSink
+from leaderq.singular import SingularUpdateQueue
 
 PAGE = Path(__file__).parents[3] / "docs" / "design" / "metrics.md"
 ME = ("c", "a")
@@ -225,6 +227,33 @@ def test_a_buffered_producer_offers_every_figure_of_the_table(scraped, tmp_path)
     assert told["pending_requests"] == told["memory_requests"] == told["spills_total"] == 0
     assert told["batches_total"] >= 1
     assert told["journal_bytes"] > 0
+
+
+def test_a_program_without_careers_is_scraped_for_its_coordinators_and_writers(client, no_offers):
+    """As the page says: the collector registered in a registry of one's own."""
+    registry = client.CollectorRegistry()
+    registry.register(metrics.Metrics())
+    coordinator: QueueCoordinator[str] = QueueCoordinator(name="pages")
+    with coordinator.hold("k"), SingularUpdateQueue(lambda n: 1 / n, name="ledger") as writer:
+        coordinator.offer("k", coordinator.dequeue)
+        coordinator.offer("k", print)
+        assert writer.submit(1).result(60) == 1
+        assert writer.submit(0).exception(60)
+        offered = read_figures()
+        for source, name in (("COALESCING", "pages"), ("SINGULAR", "ledger")):
+            found = FigureSource[source]
+            wanted = {row.figure for row in TABLE if row.source is found}
+            assert wanted <= set(offered[found, name])
+
+        def value(metric: str, **labels: str) -> float | None:
+            return registry.get_sample_value(f"leaderq_{metric}", labels)
+
+        assert value("coalescing_runs_total", coordinator="pages") == 1
+        assert value("coalescing_declined_requests_total", coordinator="pages") == 1
+        assert value("coalescing_waiting_requests", coordinator="pages") == 1
+        assert value("singular_applied_requests_total", writer="ledger") == 1
+        assert value("singular_failed_requests_total", writer="ledger") == 1
+        assert value("singular_waiting_requests", writer="ledger") == 0
 
 
 def test_without_the_extra_one_sentence_says_what_is_missing(monkeypatch):

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from held import WAIT_S, Clock, Held, Told
+from held import WAIT_S, Held, Told
 
 from leaderq.errors import ConfigurationError, WouldDeadlock
 from leaderq.singular import SingularUpdateQueue
@@ -127,21 +127,6 @@ def test_a_callback_that_fails_is_logged_and_the_rest_are_called(
         assert queue.submit("b").result() == "b"
     assert called == [ticket]
     assert "callback of a request failed" in caplog.text
-
-
-def test_the_oldest_has_waited_since_the_writer_began_what_it_has_in_hand(clock: Clock) -> None:
-    held = Held()
-    with SingularUpdateQueue(held) as queue:
-        queue.post("a")
-        assert held.begun.wait(WAIT_S)
-        assert queue.stats().oldest_age_s == 0
-        clock.at_s += 3
-        assert queue.stats().oldest_age_s == 0  # nobody waits
-        queue.post("b")
-        clock.at_s += 2
-        # 2 in truth: never less, and more by one call of the handler at most
-        assert queue.stats().oldest_age_s == 5
-        held.go.set()
 
 
 @pytest.mark.parametrize("timeout", [None, WAIT_S])

@@ -64,7 +64,13 @@ def test_a_handler_that_wants_out_ends_the_queue_and_all_are_told(
     kind: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     held, told = Held(), Told()
-    queue = SingularUpdateQueue(held, on_error=told, name="q")
+    closed: list[bool] = []
+
+    def listen(request: object, error: BaseException) -> None:
+        closed.append(queue.is_closed)  # before anybody hears of it, and posts more
+        told(request, error)
+
+    queue = SingularUpdateQueue(held, on_error=listen, name="q")
     error = kind("out")
     first, second = queue.submit(error), queue.submit("b")
     queue.post("c")
@@ -79,6 +85,7 @@ def test_a_handler_that_wants_out_ends_the_queue_and_all_are_told(
         queue.post("late")
     assert caught.value.__cause__ is error
     assert [request for request, _ in told.errors] == [error, "b", "c"]
+    assert closed == [True] * 3
     assert "queue gave up name=q" in caplog.text
     assert held.applied == []
 
@@ -288,9 +295,8 @@ def test_closing_refuses_who_waits_for_room() -> None:
     assert queue.stats().refused == 1
 
 
-@pytest.mark.parametrize("where", ["waiting", "putting"])
-def test_an_interrupt_withdraws_the_request_and_costs_no_room(
-    monkeypatch: pytest.MonkeyPatch, where: str
+def test_an_interrupt_of_who_waits_for_room_withdraws_its_request(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -298,19 +304,13 @@ def test_an_interrupt_withdraws_the_request_and_costs_no_room(
     held = Held()
     queue = filled(held)
     with monkeypatch.context() as patch:
-        if where == "waiting":
-            patch.setattr(mailbox.Waker, "wait", interrupted)
-        else:
-            held.go.set()
-            eventually(lambda: queue.depth == 0)
-            patch.setattr(queue._mailbox, "_put", interrupted)
+        patch.setattr(mailbox.Waker, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             queue.post("interrupted")
     assert queue.stats().waiting == 0
     held.go.set()
     eventually(lambda: queue.depth == 0)
     queue.post(5, timeout_s=0)
-    eventually(lambda: len(queue._mailbox._permits) == 4)
     assert queue.close()
     assert held.applied == [0, 1, 2, 3, 4, 5]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import textwrap
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from leaderq import LeaderCareer
-from leaderq.errors import KafkaError
+from leaderq.errors import ConfigurationError, KafkaError
 from leaderq.kafka import DatabaseOffsets, KafkaLeaderCareer, Record, dead_letter, retry, skip
 from leaderq.term import Reason
 from leaderq.testing import drive, kit, records, term
@@ -54,7 +55,8 @@ def test_all_records_are_handled_in_batches_and_committed() -> None:
 def test_what_cannot_be_decoded_goes_the_way_that_on_error_says(
     on_error: Any, skipped: int, letters: int, left: int
 ) -> None:
-    driven = drive(adding(on_error=on_error, max_records=3), records("clicks", [b"?", b"8", b"9"]))
+    given = records("clicks", [b"?", b"8", b"9"])
+    driven = drive(adding(on_error=on_error, max_records=3), given, may_fail=True)
     assert (len(driven.skipped), len(driven.dead_letters), len(driven.left)) == (
         skipped,
         letters,
@@ -137,19 +139,36 @@ class Endless(LeaderCareer):
     pause_s: ClassVar[float] = 1.0
 
 
-def test_what_the_career_raises_is_in_the_result_and_the_hand_over_follows() -> None:
-    class Failing(Endless):
-        handed_over: Any = None
+class Failing(Endless):
+    handed_over: Any = None
 
-        def execute(self, term: Any) -> None:
-            raise KeyError("x")
+    def execute(self, term: Any) -> None:
+        raise KeyError("x")
 
-        def handOver(self, term: Any) -> None:  # noqa: N802
-            self.handed_over = term.reason
+    def handOver(self, term: Any) -> None:  # noqa: N802
+        self.handed_over = term.reason
 
-    driven = drive(career := Failing())
+
+def test_what_the_career_raises_is_raised_after_the_hand_over() -> None:
+    with pytest.raises(KeyError) as raised:
+        drive(career := Failing())
+    assert career.handed_over is Reason.FAILED
+    assert raised.traceback[-1].name == "execute"  # of the career, where its author looks
+    with pytest.raises(AttributeError):  # a typo
+        drive(adding(handle_record=lambda self, record, term: self.sen), THREE)
+
+
+def test_what_the_career_raises_is_in_the_result_if_it_may_fail() -> None:
+    driven = drive(career := Failing(), may_fail=True)
     assert isinstance(driven.error, KeyError)
     assert career.handed_over is driven.reason is Reason.FAILED
+
+
+@pytest.mark.parametrize("topics", ["clicks", re.compile("cl.*")])
+def test_records_that_the_career_would_never_read_are_refused(topics: Any) -> None:
+    given = [*THREE, *records("orders", [b"1"])]
+    with pytest.raises(ConfigurationError, match="does not read topic 'orders'"):
+        drive(adding(topics=topics), given)
 
 
 def test_the_examples_of_the_documentation_run() -> None:

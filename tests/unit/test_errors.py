@@ -1,0 +1,81 @@
+"""All errors of leaderq pass between processes: multiprocessing, Celery and pytest-xdist pickle
+them, and one that cannot be unpickled hangs a pool for ever.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import pickle
+import pkgutil
+from typing import Any
+
+import pytest
+
+import leaderq
+from leaderq.errors import LeaderqError, NoNode, Reason
+from leaderq.kafka import Record
+
+GIVEN: dict[str, Any] = {
+    "reason": Reason.LEASE,
+    "error": OSError(5, "disk"),
+    "failures": [("item", ValueError("a"))],
+    "index": 3,
+    "size": 5,
+    "limit": 4,
+    "exit_code": 3,
+    "waited_s": 2.5,
+    "late_s": 0.25,
+    "settlement": ("lost", 5),
+    "record": Record("clicks", 0, 7, 0, b"key", b"value"),
+}
+
+
+def kinds_below(kind: type[LeaderqError]) -> set[type[LeaderqError]]:
+    return {kind}.union(*(kinds_below(one) for one in kind.__subclasses__()))
+
+
+def every_kind() -> list[type[LeaderqError]]:
+    for module in pkgutil.walk_packages(leaderq.__path__, "leaderq."):
+        if not module.name.endswith("__main__"):
+            try:
+                importlib.import_module(module.name)
+            except ImportError:  # of an extra that is not installed
+                pass
+    kinds = kinds_below(LeaderqError)
+    return sorted(
+        (one for one in kinds if one.__module__.startswith("leaderq.")), key=lambda one: str(one)
+    )
+
+
+def made(kind: type[LeaderqError]) -> LeaderqError:
+    """One with everything that its class takes."""
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for name, one in list(inspect.signature(kind.__init__).parameters.items())[1:]:
+        value = GIVEN.get(name, 7 if one.annotation == "int" else name)
+        if one.kind is one.KEYWORD_ONLY:
+            named[name] = value
+        elif one.kind is one.POSITIONAL_OR_KEYWORD:
+            positional.append(value)
+        elif one.kind is one.VAR_POSITIONAL:
+            positional += ["one", "two"]
+    return kind(*positional, **named)
+
+
+@pytest.mark.parametrize("kind", every_kind(), ids=lambda kind: kind.__name__)
+def test_it_comes_out_of_a_pickle_and_a_copy_as_it_went_in(kind: type[LeaderqError]) -> None:
+    error = made(kind)
+    error.add_note("said by the worker")
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(again) is kind
+        assert (str(again), repr(again)) == (str(error), repr(error))
+        assert repr(again.__dict__) == repr(error.__dict__)
+        with pytest.raises(kind):
+            raise again
+
+
+def test_what_it_says_and_knows_is_there_in_the_other_process() -> None:
+    again = pickle.loads(pickle.dumps(NoNode("no znode /a", path="/a", index=2)))
+    assert (str(again), again.path, again.index) == ("no znode /a", "/a", 2)
