@@ -10,7 +10,7 @@ from typing import Any
 
 from leaderq.config import Settings
 from leaderq.election.layout import Layout
-from leaderq.errors import LeaderqError, NoNode
+from leaderq.errors import LeaderqError, NoNode, UnknownTopic
 from leaderq.events import EventBus
 from leaderq.kafka.clients import private_api, transport
 from leaderq.kafka.clients.client_options import ClientLibrary, bootstrap_servers, for_all_clients
@@ -145,6 +145,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     if former is not None:
         former.close()
     store = opened(declared.offsets, environment.store_context)
+    _require_outputs(environment)
     topic = dead_letters_of(declared.on_error, declared.name)
     topic_bytes = None if topic is None else _require_topic(environment, topic)
     session, who = environment.session, (declared.name, environment.candidate, declared.group)
@@ -295,6 +296,19 @@ def _require_topic(environment: Environment, topic: str) -> int | None:
             *(topic, size, topic, wanted),
         )
     return size
+
+
+def _require_outputs(environment: Environment) -> None:
+    address, declared = environment.settings.kafka, environment.declared
+    if not declared.produces:
+        return
+    there = existing_topics(address, **environment.access)
+    if missing := [topic for topic in declared.produces if topic not in there]:
+        raise UnknownTopic(
+            f"there is no topic {', '.join(map(repr, missing))} on Kafka {address!r}, and"
+            f" 'produces' of {declared.where} names it; create it (leaderq topics create"
+            f" {' '.join(missing)}), or correct the name"
+        )
 
 
 def _consumer_class(client: ClientLibrary) -> ConsumerFactory:

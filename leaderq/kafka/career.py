@@ -55,7 +55,9 @@ class KafkaLeaderCareer(LeaderCareer):
         ``"confluent"``, which reads several times as fast (extra ``leaderq[confluent]``).
         ``client_options``: the library's own options, under its names: rack, fetch sizes,
         compression, who issues tokens. Options that a promise rests on are refused
-        (:mod:`leaderq.kafka.clients.client_options`).
+        (:mod:`leaderq.kafka.clients.client_options`). ``produces``: the topics that it writes to,
+        if you like: :meth:`produce` takes no others then, and where one is missing ``leaderq run``
+        ends at once and ``leaderq doctor`` says so.
 
     How it is handed over:
         ``max_records``, ``max_bytes`` (keys and values), ``max_wait_s``: a batch is handed over
@@ -103,6 +105,7 @@ class KafkaLeaderCareer(LeaderCareer):
     )
     delivery: ClassVar[Literal["at_most_once", "at_least_once", "exactly_once"] | None] = None
     auto_offset_reset: ClassVar[Literal["earliest", "latest", "none"] | None] = None
+    produces: ClassVar[str | Sequence[str]] = ()
     max_message_bytes: ClassVar[int] = MAX_MESSAGE_BYTES
     client: ClassVar[Literal["kafka-python", "confluent"]] = "kafka-python"
     client_options: ClassVar[Mapping[str, Any]] = {}
@@ -180,9 +183,15 @@ class KafkaLeaderCareer(LeaderCareer):
         (``contextvars.copy_context().run``); anywhere else it raises
         :class:`~leaderq.errors.ConfigurationError`, because no batch is in hand.
         """
-        store = (self._assembly or self._running()).store
+        assembly = self._assembly or self._running()
         require_handle_call("produce()")
-        store.produce(Message(topic, value, key, headers, partition, timestamp_ms))
+        if (known := assembly.declared.produces) and topic not in known:
+            where = type(self).__qualname__
+            raise ConfigurationError(
+                f"produce() in {where} names the topic {topic!r}, and 'produces' has"
+                f" {', '.join(map(repr, known))}; correct the name, or add it there"
+            )
+        assembly.store.produce(Message(topic, value, key, headers, partition, timestamp_ms))
 
     def write_with_offsets(self, *operations: Operation) -> None:
         """With ``offsets="zookeeper"``: carry these out in the multi that commits the batch.

@@ -58,6 +58,7 @@ class Declaration:
     auto_offset_reset: str | None
     client: ClientLibrary
     client_options: Mapping[str, Any]
+    produces: tuple[str, ...]
     max_message_bytes: int
     max_records: int
     max_bytes: int | None
@@ -99,6 +100,8 @@ def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
     if settings.kafka_rack is not None:
         rack = "client.rack" if found["client"] is ClientLibrary.CONFLUENT else "client_rack"
         found["client_options"] = {**found["client_options"], rack: settings.kafka_rack}
+    outputs = career.produces
+    found["produces"] = (outputs,) if isinstance(outputs, str) else tuple(outputs)
     topics = career.topics
     if isinstance(topics, re.Pattern):
         found["topics"] = TopicPattern(topics, without=dead_letters_of(career.on_error, name))
@@ -198,6 +201,8 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
 
 def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
     where = declared.where
+    if not all(declared.produces):
+        yield f"'produces' of {where} is {declared.produces!r}; name the topics that it writes to"
     given = {name: getattr(declared, name) for name in _DESERIALIZERS}
     for name, each in given.items():
         if problem := plain_function(f"{name} of {where}", each, or_none=True):
