@@ -19,7 +19,7 @@ from leaderq.kafka.clients.consumer import (
     ConsumerSettings,
     TopicPattern,
 )
-from leaderq.kafka.clients.producer import ProducerSettings, TransactionalProducer
+from leaderq.kafka.clients.producer import Message, ProducerSettings, TransactionalProducer
 from leaderq.kafka.consuming.consumer_thread import ConsumerThread
 from leaderq.kafka.consuming.read_ahead import BatchLimits
 from leaderq.kafka.consuming.report import ProgressReports
@@ -41,7 +41,8 @@ from leaderq.kafka.handling.key_order import handler_for
 from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.handling.parts import HandleCalls
 from leaderq.kafka.handling.rate_limit import RateLimiter
-from leaderq.kafka.record import Record, deserialized
+from leaderq.kafka.record import Record
+from leaderq.kafka.serialization import decoder, encoder
 from leaderq.kafka.stores import opened
 from leaderq.kafka.stores.offset_store import LoadOffsets, OffsetStore, StoreContext
 from leaderq.kafka.topics import (
@@ -121,6 +122,11 @@ class Assembly:
     handler: BatchHandler
     dead_letters: DeadLetterSender
     calls: HandleCalls
+
+    @cached_property
+    def encode(self) -> Callable[[Message], Message] | None:
+        """What ``produce`` sends in place of what it is given."""
+        return encoder(self.declared.key_serializer, self.declared.value_serializer)
 
     def begin(self, term: Term, wait_s: float) -> None:
         self.store.begin(term)
@@ -207,7 +213,7 @@ def handling_context(
     return HandlingContext(
         career=declared.name,
         handle=handle,
-        decode=partial(deserialized, key=key, value=value) if key or value else None,
+        decode=decoder(key, value),
         undo=store.undo,
         undoes=store.undoes,
         handle_stores=store.handle_stores,
