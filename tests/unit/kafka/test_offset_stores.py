@@ -170,6 +170,17 @@ def test_operations_added_while_a_commit_is_under_way_go_with_the_next(
     assert [write[1:] for write in servers.writes] == [(USERS,), (later,)]
 
 
+def test_positions_are_written_without_the_operations_of_the_batch_in_hand(
+    store: Any, term: Any, servers: Servers
+) -> None:
+    store.add([USERS])
+    future = store.commit_positions(None, term, {A: 3})
+    while not future.done(5.0):
+        pass
+    commit(store, term, 5)
+    assert [write[1:] for write in servers.writes] == [(), (USERS,)]
+
+
 @pytest.mark.parametrize("has_happened", [True, False])
 def test_a_write_whose_answer_was_lost_is_repeated_unless_it_has_happened(
     store: Any, term: Any, servers: Servers, has_happened: bool
