@@ -35,6 +35,7 @@ from leaderq.kafka.groups import (
     static_members,
 )
 from leaderq.kafka.handling.batch_handler import BatchHandler
+from leaderq.kafka.handling.burials import BurialRequests
 from leaderq.kafka.handling.context import DrainFigures, HandlingContext, RecordOrder
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.key_order import handler_for
@@ -194,6 +195,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
         rest=consumer.rest,
         send_dead_letter=dead_letters.send,
         marks=CrashMarks(session, layout.attempts, max_records=declared.max_records),
+        burials=BurialRequests(session, layout.burials),
         on_skipped=reports.skipped,
         on_dead_lettered=reports.dead_lettered,
         on_held_up=reports.held_up,
