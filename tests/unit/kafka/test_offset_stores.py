@@ -436,6 +436,7 @@ def test_a_worker_that_hangs_in_its_block_neither_stops_the_next_term_nor_commit
     new = open_term(2)
     assert store.load(new) == {}
     write(store, records(0, 1), new)
+    assert thread.is_alive()
     may_go_on.set()
     thread.join(30)
     assert len(ended) == 1
