@@ -171,6 +171,7 @@ def history(given: Given) -> None:
     career = named_career(given.settings)
     with connected(given) as session:
         (view,) = views(session, given.settings)
+        buried = _buried(session, given.settings.root, career)
     write_rows(
         view.history,
         given.as_json,
@@ -184,6 +185,25 @@ def history(given: Given) -> None:
         spare=_SPARE,
         row=lambda each: _past(each, view),
     )
+    if not given.as_json:
+        for sentence in buried:
+            say(sentence)
+
+
+def _buried(session: Session, root: str, career: str) -> list[str]:
+    """Sentences about the records that operators let pass, the newest first."""
+    from leaderq.election.layout import Layout
+
+    path = Layout(root, career).burials
+    if session.exists(path) is None:
+        return []
+    from leaderq.kafka.handling.burials import read
+
+    return [
+        f"{row['at']} was let pass in term {row['term']}, {local(int(row['when'] * 1000))}, as"
+        f" {row['by']} asked"
+        for row in read(session, path)[0]["done"]
+    ]
 
 
 # -- verbs that change who leads, or how -----------------------------------------------------------

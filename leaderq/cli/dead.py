@@ -4,6 +4,8 @@ records sent back to where they came from.
 
 from __future__ import annotations
 
+import getpass
+import re
 import signal
 from collections.abc import Iterator
 from datetime import datetime
@@ -12,8 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leaderq import clock
-from leaderq.cli.connecting import ONE_CAREER, named_career, open_session
+from leaderq import clock, host
+from leaderq.cli.connecting import (
+    ONE_CAREER,
+    connected,
+    known_career,
+    named_career,
+    open_session,
+)
 from leaderq.cli.options import CONNECTION, JSON, Given, number, switch, verb
 from leaderq.cli.output import (
     conclude,
@@ -26,7 +34,7 @@ from leaderq.cli.output import (
     write_rows,
 )
 from leaderq.config import Section
-from leaderq.errors import ConfigurationError, CorruptRecord, NoNode
+from leaderq.errors import ConfigurationError, CorruptRecord, KafkaError, NoNode
 
 # The Kafka client takes half a second to import, which --help should not.
 if TYPE_CHECKING:
@@ -49,6 +57,7 @@ _ERROR = click.Option(
 )
 _ORIGIN = click.Option(["--origin"], metavar="TOPIC", help="only letters about records of TOPIC")
 _ORIGIN_FORMAT = "{topic}-{partition}@{offset}"
+_PLACE = re.compile(r"[A-Za-z0-9._-]+-\d+@\d+")
 _WIDEST_ERROR = 100
 
 
@@ -223,6 +232,70 @@ def replay(given: Given) -> None:
                 work.run(clock.sleep)
         finally:
             _sum_up(work, given)
+
+
+@verb(
+    click.Option(
+        ["--at", "places"],
+        multiple=True,
+        required=True,
+        metavar="TOPIC-PARTITION@OFFSET",
+        help="the record, as the log and leaderq status name it; repeatable",
+    ),
+    number("--timeout-s", "how long to wait for the leader", least=0.1, default=60.0),
+    switch("--yes", help="really ask; the record is not handled"),
+    *_SETTINGS,
+)
+def bury(given: Given) -> None:
+    """Let a record pass that holds the work up, or that fails the term again and again.
+
+    The leader obeys when the record next fails: it sets the record aside as a dead letter, if the
+    career has a topic for these, and else skips it with a warning. leaderq history shows who asked.
+    If the leader does not obey in time (the record does not fail any more, or nobody leads), the
+    request is taken back, and the exit code is 1.
+
+    \b
+    Examples:
+      leaderq dead bury --career ad-billing --at clicks-0@41 --yes
+    """
+    from leaderq.election.layout import Layout
+    from leaderq.kafka.handling import burials
+
+    for place in given.places:
+        if not _PLACE.fullmatch(place):
+            raise ConfigurationError(
+                f"--at {place!r} is not TOPIC-PARTITION@OFFSET, such as clicks-0@41"
+            )
+    if not given.yes:
+        raise ConfigurationError(
+            f"the career will not handle {', '.join(given.places)}; give --yes if that is meant"
+        )
+    with connected(given) as session:
+        path = Layout(given.settings.root, known_career(session, given.settings)).burials
+        for place in given.places:
+            burials.ask(session, path, place, _me())
+        late = [
+            place
+            for place in given.places
+            if not burials.wait_until_done(session, path, place, given.timeout_s)
+        ]
+        for place in late:
+            burials.take_back(session, path, place)
+    for place in given.places:
+        say(f"{place} {'was not let pass' if place in late else 'was let pass'}")
+    if late:
+        raise KafkaError(
+            f"the leader did not come to {', '.join(late)} within {given.timeout_s:g} s, and the"
+            " request is taken back; does it hold the work up (leaderq status)?"
+        )
+
+
+def _me() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # of a container without a list of users
+        user = "somebody"
+    return f"{user}@{host.name()}"
 
 
 def _sum_up(work: DeadLetterReplay, given: Given) -> None:

@@ -177,7 +177,7 @@ def check_kafka_career(
     from leaderq.kafka.assembly import access_for
     from leaderq.kafka.clients.consumer import TopicPattern
     from leaderq.kafka.declaration import check, dead_letters_of, declaration_of
-    from leaderq.kafka.topics import describe_topics, existing_topics
+    from leaderq.kafka.topics import describe_topics, existing_topics, largest_batches
 
     declared = declaration_of(career, name, settings)
     check(declared, career._problems())
@@ -185,11 +185,15 @@ def check_kafka_career(
     address, topics, access = settings.kafka, declared.topics, access_for(declared, settings)
     if isinstance(topics, TopicPattern):
         topics = topics.among(existing_topics(address, **access))
-    views = describe_topics(address, [*topics, *([letters] if letters else [])], **access)
+    outputs = declared.produces
+    views = describe_topics(address, [*topics, *outputs, *([letters] if letters else [])], **access)
+    sizes = largest_batches(address, [each for each in outputs if views[each].partitions], **access)
     reads = f"reads {', '.join(topics) or 'no topic yet'} as group {declared.group!r}"
     yield Finding("career", _OK, f"{name} {reads}, offsets in {declared.offsets.word!r}")
     for topic in topics:
         yield judge_topic(topic, views[topic])
+    for topic in outputs:
+        yield judge_output(topic, views[topic], sizes.get(topic), declared.max_message_bytes)
     if letters:
         yield judge_dead_letters(letters, views[letters])
     if topics and declared.offsets.in_group and views[topics[0]].partitions:
@@ -215,6 +219,25 @@ def judge_topic(topic: str, view: TopicView) -> Finding:
     elif not view.may("READ"):
         refused = "this user may not read it; it needs the operation READ"
     return _health(topic, view, refused)
+
+
+def judge_output(
+    topic: str, view: TopicView, largest: int | None, max_message_bytes: int
+) -> Finding:
+    """A topic of ``produces``, which takes batches of up to ``largest`` bytes."""
+    refused = None
+    if not view.partitions:
+        refused = (
+            f"is named by 'produces' and not there, or this user may not see it; create it: leaderq"
+            f" topics create {topic}"
+        )
+    elif not view.may("WRITE"):
+        refused = "this user may not write there; it needs the operation WRITE"
+    found = _health(topic, view, refused)
+    if found.verdict is _OK and largest is not None and largest < max_message_bytes:
+        detail = f"takes {largest} bytes at most, and the career's max_message_bytes is"
+        return Finding(found.check, _ADVICE, f"{detail} {max_message_bytes}")
+    return found
 
 
 def judge_dead_letters(topic: str, view: TopicView) -> Finding:

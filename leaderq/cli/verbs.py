@@ -77,6 +77,7 @@ _DEAD = Verbs(
         "ls": ("dead", "List dead letters."),
         "show": ("dead", "Show one dead letter in full."),
         "replay": ("dead", "Send records back to where they came from."),
+        "bury": ("dead", "Let a record pass that holds the work up."),
     },
     help="Look at records set aside as dead letters, and replay them.",
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from leaderq.config import Settings
 from leaderq.election.layout import Layout
-from leaderq.errors import LeaderqError, NoNode
+from leaderq.errors import LeaderqError, NoNode, UnknownTopic
 from leaderq.events import EventBus
 from leaderq.kafka.clients import private_api, transport
 from leaderq.kafka.clients.client_options import ClientLibrary, bootstrap_servers, for_all_clients
@@ -19,7 +19,7 @@ from leaderq.kafka.clients.consumer import (
     ConsumerSettings,
     TopicPattern,
 )
-from leaderq.kafka.clients.producer import ProducerSettings, TransactionalProducer
+from leaderq.kafka.clients.producer import Message, ProducerSettings, TransactionalProducer
 from leaderq.kafka.consuming.consumer_thread import ConsumerThread
 from leaderq.kafka.consuming.read_ahead import BatchLimits
 from leaderq.kafka.consuming.report import ProgressReports
@@ -35,13 +35,15 @@ from leaderq.kafka.groups import (
     static_members,
 )
 from leaderq.kafka.handling.batch_handler import BatchHandler
+from leaderq.kafka.handling.burials import BurialRequests
 from leaderq.kafka.handling.context import DrainFigures, HandlingContext, RecordOrder
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.key_order import handler_for
 from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.handling.parts import HandleCalls
 from leaderq.kafka.handling.rate_limit import RateLimiter
-from leaderq.kafka.record import Record, deserialized
+from leaderq.kafka.record import Record
+from leaderq.kafka.serialization import decoder, encoder
 from leaderq.kafka.stores import opened
 from leaderq.kafka.stores.offset_store import LoadOffsets, OffsetStore, StoreContext
 from leaderq.kafka.topics import (
@@ -122,6 +124,11 @@ class Assembly:
     dead_letters: DeadLetterSender
     calls: HandleCalls
 
+    @cached_property
+    def encode(self) -> Callable[[Message], Message] | None:
+        """What ``produce`` sends in place of what it is given."""
+        return encoder(self.declared.key_serializer, self.declared.value_serializer)
+
     def begin(self, term: Term, wait_s: float) -> None:
         self.store.begin(term)
         self.consumer.begin(term, wait_s)
@@ -145,6 +152,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     if former is not None:
         former.close()
     store = opened(declared.offsets, environment.store_context)
+    _require_outputs(environment)
     topic = dead_letters_of(declared.on_error, declared.name)
     topic_bytes = None if topic is None else _require_topic(environment, topic)
     session, who = environment.session, (declared.name, environment.candidate, declared.group)
@@ -187,6 +195,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
         rest=consumer.rest,
         send_dead_letter=dead_letters.send,
         marks=CrashMarks(session, layout.attempts, max_records=declared.max_records),
+        burials=BurialRequests(session, layout.burials),
         on_skipped=reports.skipped,
         on_dead_lettered=reports.dead_lettered,
         on_held_up=reports.held_up,
@@ -206,7 +215,7 @@ def handling_context(
     return HandlingContext(
         career=declared.name,
         handle=handle,
-        decode=partial(deserialized, key=key, value=value) if key or value else None,
+        decode=decoder(key, value),
         undo=store.undo,
         undoes=store.undoes,
         handle_stores=store.handle_stores,
@@ -295,6 +304,19 @@ def _require_topic(environment: Environment, topic: str) -> int | None:
             *(topic, size, topic, wanted),
         )
     return size
+
+
+def _require_outputs(environment: Environment) -> None:
+    address, declared = environment.settings.kafka, environment.declared
+    if not declared.produces:
+        return
+    there = existing_topics(address, **environment.access)
+    if missing := [topic for topic in declared.produces if topic not in there]:
+        raise UnknownTopic(
+            f"there is no topic {', '.join(map(repr, missing))} on Kafka {address!r}, and"
+            f" 'produces' of {declared.where} names it; create it (leaderq topics create"
+            f" {' '.join(missing)}), or correct the name"
+        )
 
 
 def _consumer_class(client: ClientLibrary) -> ConsumerFactory:

@@ -17,7 +17,7 @@ from leaderq.kafka.clients.consumer import BatchLost
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message
 from leaderq.kafka.declaration import Declaration, check, declaration_of
 from leaderq.kafka.handling.on_error import ErrorOption, PoisonRecord, is_about_records
-from leaderq.kafka.record import Deserializer, Record
+from leaderq.kafka.record import Record
 from leaderq.kafka.stores import chosen
 from leaderq.kafka.stores.handle_call import require_handle_call
 from leaderq.kafka.stores.offset_store import OffsetStore
@@ -55,7 +55,9 @@ class KafkaLeaderCareer(LeaderCareer):
         ``"confluent"``, which reads several times as fast (extra ``leaderq[confluent]``).
         ``client_options``: the library's own options, under its names: rack, fetch sizes,
         compression, who issues tokens. Options that a promise rests on are refused
-        (:mod:`leaderq.kafka.clients.client_options`).
+        (:mod:`leaderq.kafka.clients.client_options`). ``produces``: the topics that it writes to,
+        if you like: :meth:`produce` takes no others then, and where one is missing ``leaderq run``
+        ends at once and ``leaderq doctor`` says so.
 
     How it is handed over:
         ``max_records``, ``max_bytes`` (keys and values), ``max_wait_s``: a batch is handed over
@@ -69,7 +71,10 @@ class KafkaLeaderCareer(LeaderCareer):
         ``offsets = "kafka"``): then ``workers`` is how many *keys* to handle in parallel, the
         records of each in order, and each call has one record; one that fails stops its own key
         only, and repeats no other. A crash repeats at most one batch. ``key_deserializer``,
-        ``value_deserializer``: make of ``bytes`` what :meth:`handle` sees; default: bytes.
+        ``value_deserializer``: make of ``bytes`` what :meth:`handle` sees; ``key_serializer``,
+        ``value_serializer``: make bytes of what is given to :meth:`produce`. Each is ``"json"``, a
+        function, or a class of confluent-kafka's schema registry; default: bytes. ``None`` (no
+        key, a tombstone) stays ``None``.
         ``max_records_per_s``, ``max_bytes_per_s``: limits; ``key_interval_s``: the shortest time
         between two records of one key.
 
@@ -103,6 +108,7 @@ class KafkaLeaderCareer(LeaderCareer):
     )
     delivery: ClassVar[Literal["at_most_once", "at_least_once", "exactly_once"] | None] = None
     auto_offset_reset: ClassVar[Literal["earliest", "latest", "none"] | None] = None
+    produces: ClassVar[str | Sequence[str]] = ()
     max_message_bytes: ClassVar[int] = MAX_MESSAGE_BYTES
     client: ClassVar[Literal["kafka-python", "confluent"]] = "kafka-python"
     client_options: ClassVar[Mapping[str, Any]] = {}
@@ -113,8 +119,11 @@ class KafkaLeaderCareer(LeaderCareer):
     batches: ClassVar[Literal["merged", "partition"]] = "merged"
     workers: ClassVar[int] = 1
     order: ClassVar[Literal["partition", "key"]] = "partition"
-    key_deserializer: ClassVar[Deserializer | None] = None
-    value_deserializer: ClassVar[Deserializer | None] = None
+    # Any, because type checkers would take a function for a method, without its first argument.
+    key_deserializer: ClassVar[Any] = None
+    value_deserializer: ClassVar[Any] = None
+    key_serializer: ClassVar[Any] = None
+    value_serializer: ClassVar[Any] = None
     max_records_per_s: ClassVar[float | None] = None
     max_bytes_per_s: ClassVar[float | None] = None
     key_interval_s: ClassVar[float | None] = None
@@ -165,24 +174,32 @@ class KafkaLeaderCareer(LeaderCareer):
     def produce(
         self,
         topic: str,
-        value: bytes | None,
+        value: Any,
         *,
-        key: bytes | None = None,
+        key: Any = None,
         headers: Sequence[tuple[str, bytes]] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> None:
         """With ``offsets="transaction"``: send a record that becomes visible together with the
-        offsets of the batch, or never.
+        offsets of the batch, or never. ``value`` and ``key``: bytes or ``None``, or what
+        ``value_serializer`` and ``key_serializer`` take; what they raise is raised here.
 
         Returns at once; a failure shows when the batch is committed. Accepted until :meth:`handle`
         returns, on its thread, in its asyncio tasks, and on threads that were given its context
         (``contextvars.copy_context().run``); anywhere else it raises
         :class:`~leaderq.errors.ConfigurationError`, because no batch is in hand.
         """
-        store = (self._assembly or self._running()).store
+        assembly = self._assembly or self._running()
         require_handle_call("produce()")
-        store.produce(Message(topic, value, key, headers, partition, timestamp_ms))
+        if (known := assembly.declared.produces) and topic not in known:
+            where = type(self).__qualname__
+            raise ConfigurationError(
+                f"produce() in {where} names the topic {topic!r}, and 'produces' has"
+                f" {', '.join(map(repr, known))}; correct the name, or add it there"
+            )
+        message = Message(topic, value, key, headers, partition, timestamp_ms)
+        assembly.store.produce(message if assembly.encode is None else assembly.encode(message))
 
     def write_with_offsets(self, *operations: Operation) -> None:
         """With ``offsets="zookeeper"``: carry these out in the multi that commits the batch.

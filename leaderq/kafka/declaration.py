@@ -35,14 +35,15 @@ from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
 from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.handling.context import BatchShape, RecordOrder
 from leaderq.kafka.handling.on_error import policy
-from leaderq.kafka.record import Deserializer
+from leaderq.kafka.serialization import Deserializer, Serializer
 from leaderq.kafka.stores import STORES, StoreChoice, chosen
 from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore
 
 _MEMBER_NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
 _TUNABLE = tuple(row.name for row in TABLE if row.section is Section.DRAIN)
 _NEEDED = ("max_records", "max_wait_s", "workers", "max_message_bytes")
-_DESERIALIZERS = ("key_deserializer", "value_deserializer")
+_WRITING = ("key_serializer", "value_serializer")
+_SERIALIZERS = ("key_deserializer", "value_deserializer", *_WRITING)
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Declaration:
     auto_offset_reset: str | None
     client: ClientLibrary
     client_options: Mapping[str, Any]
+    produces: tuple[str, ...]
     max_message_bytes: int
     max_records: int
     max_bytes: int | None
@@ -67,12 +69,18 @@ class Declaration:
     order: RecordOrder
     key_deserializer: Deserializer | None
     value_deserializer: Deserializer | None
+    key_serializer: Serializer | None
+    value_serializer: Serializer | None
     max_records_per_s: float | None
     max_bytes_per_s: float | None
     key_interval_s: float | None
     on_error: Any
     handle_budget_s: float | None
     atomic: bool
+
+    @property
+    def sends_messages(self) -> bool:
+        return bool(getattr(self.offsets, "sends_messages", True))  # else it is not a store
 
     @property
     def commits_first(self) -> bool:
@@ -89,16 +97,19 @@ _CHOICES: Mapping[str, type[Enum]] = {
 
 def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
     """The declaration of the class of ``career``, overridden by ``settings``; unchecked."""
-    names = [each.name for each in fields(Declaration) if each.name != "where"]
+    given = "where", *_SERIALIZERS
+    names = [each.name for each in fields(Declaration) if each.name not in given]
     found = {each: getattr(career, each) for each in names}
     found |= {each: value for each in _TUNABLE if (value := getattr(settings, each)) is not None}
-    found |= {each: deserializer_of(career, each) for each in _DESERIALIZERS}
+    found |= {each: serializer_of(career, each) for each in _SERIALIZERS}
     found |= {each: _member(kind, found[each]) or found[each] for each, kind in _CHOICES.items()}
     found["offsets"] = chosen(found["offsets"]) or found["offsets"]
     found |= {"where": type(career).__qualname__, "name": name, "group": found["group"] or name}
     if settings.kafka_rack is not None:
         rack = "client.rack" if found["client"] is ClientLibrary.CONFLUENT else "client_rack"
         found["client_options"] = {**found["client_options"], rack: settings.kafka_rack}
+    outputs = career.produces
+    found["produces"] = (outputs,) if isinstance(outputs, str) else tuple(outputs)
     topics = career.topics
     if isinstance(topics, re.Pattern):
         found["topics"] = TopicPattern(topics, without=dead_letters_of(career.on_error, name))
@@ -124,14 +135,14 @@ def _member(kind: type[Member], value: object) -> Member | None:
         return None
 
 
-def deserializer_of(career: object, name: str) -> Deserializer | None:
-    """The deserialiser that the class declares; a plain function is not bound to the object."""
+def serializer_of(career: object, name: str) -> Any:
+    """The serialiser that the class declares; a plain function is not bound to the object."""
     declared = vars(career).get(name, getattr_static(type(career), name))
     if isinstance(declared, staticmethod | classmethod):
         return declared.__get__(career, type(career))
     if isinstance(declared, FunctionType) and [*signature(declared).parameters][:1] == ["self"]:
         return partial(declared, career)
-    return cast("Deserializer | None", declared)
+    return declared
 
 
 def check(declared: Declaration, others: Iterable[str] = ()) -> None:
@@ -198,10 +209,18 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
 
 def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
     where = declared.where
-    given = {name: getattr(declared, name) for name in _DESERIALIZERS}
+    if not all(declared.produces):
+        yield f"'produces' of {where} is {declared.produces!r}; name the topics that it writes to"
+    given = {name: getattr(declared, name) for name in _SERIALIZERS}
     for name, each in given.items():
-        if problem := plain_function(f"{name} of {where}", each, or_none=True):
-            yield problem
+        problem = plain_function(f"{name} of {where}", each, or_none=True)
+        if problem and each != "json":
+            yield f"{problem}, or 'json'"
+        if name in _WRITING and each is not None and not declared.sends_messages:
+            yield (
+                f"{name} of {where} is for produce(), which belongs to offsets='transaction'; leave"
+                f" {name} out, or serialise in handle"
+            )
     checks: tuple[Any, ...] = (
         lambda: delivery_of(declared.delivery, declared.offsets, where),
         lambda: policy(declared.on_error, where),

@@ -16,7 +16,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
@@ -52,8 +52,20 @@ def epoch_of(offset: int) -> int:
 _Fields = namedtuple("_Fields", (*FIELDS, "leader_epoch"))  # type: ignore[misc]
 
 
-class Record(tuple):  # type: ignore[type-arg]
-    """One record of a topic; immutable.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as _WithDefault
+
+    K = _WithDefault("K", default=Any)
+    V = _WithDefault("V", default=Any)
+
+    class _Typed(tuple[Any, ...], Generic[K, V]):
+        pass
+else:
+    K, V, _Typed = TypeVar("K"), TypeVar("V"), tuple
+
+
+class Record(_Typed[K, V]):
+    """One record of a topic; immutable. ``Record[str, Order]`` says what key and value are.
 
     ``key`` and ``value`` are ``bytes`` (or ``None`` where the producer sent none) unless the career
     declares a deserialiser; ``timestamp_ms`` is milliseconds since the epoch, as the producer or
@@ -69,8 +81,8 @@ class Record(tuple):  # type: ignore[type-arg]
         partition: int
         offset: int
         timestamp_ms: int
-        key: Any
-        value: Any
+        key: K
+        value: V
         headers: Sequence[tuple[str, bytes]]
         leader_epoch: int | None
     else:
@@ -85,11 +97,11 @@ class Record(tuple):  # type: ignore[type-arg]
         partition: int,
         offset: int,
         timestamp_ms: int,
-        key: Any,
-        value: Any,
+        key: K,
+        value: V,
         headers: Sequence[tuple[str, bytes]] = (),
         leader_epoch: int | None = None,
-    ) -> Record:
+    ) -> Record[K, V]:
         fields = topic, partition, offset, timestamp_ms, key, value, headers, leader_epoch
         return tuple.__new__(Record, fields)
 
@@ -110,7 +122,7 @@ class Record(tuple):  # type: ignore[type-arg]
     def as_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in FIELDS}
 
-    def replace(self, **changes: Any) -> Record:
+    def replace(self, **changes: Any) -> Record[Any, Any]:
         return Record(**{**self.as_dict(), "leader_epoch": self.leader_epoch, **changes})
 
     # The client's own tuple, and its layout, are hidden: all below uses the seven fields.
@@ -206,19 +218,6 @@ def batch_of(records: Mapping[Partition, Sequence[Record]]) -> Batch:
 
 def after(record: Record) -> Offset:
     return Offset(record.offset + 1, record.leader_epoch)
-
-
-Deserializer = Callable[[bytes], Any]
-
-
-def deserialized(record: Record, key: Deserializer | None, value: Deserializer | None) -> Record:
-    """The record with key and value decoded, ``None`` left as it is. Raises what they raise."""
-    changes = {}
-    if key is not None and record.key is not None:
-        changes["key"] = key(record.key)
-    if value is not None and record.value is not None:
-        changes["value"] = value(record.value)
-    return record.replace(**changes)
 
 
 class Chained(ListLike[T]):

@@ -208,6 +208,7 @@ class _Drain(KafkaLeaderCareer):
     auto_offset_reset = "earliest"
     on_error = retry(3, 0.2, then="raise")
     witness: _Witness
+    adds_refused = False
 
     def inaugurate(self, term: Term) -> None:
         self.witness.note(What.INAUGURATED, term)
@@ -219,6 +220,7 @@ class _Drain(KafkaLeaderCareer):
             raise ValueError("a rude handler")
         if drawn < 0.5:
             clock.sleep(0.01 + (1.5 if drawn > 0.49 else 0.3 * drawn))
+        self.adds_refused = 0.03 <= drawn < 0.045  # an effect that no commit accepts
         self.take_effect(f"{record.topic_partition}@{record.offset}", record)
         witness.done(record, term)
 
@@ -246,6 +248,8 @@ class _ZooKeeperDrain(_Drain):
         self.session.ensure_path(EFFECTS)
 
     def take_effect(self, name: str, record: Record) -> None:
+        if self.adds_refused:
+            self.write_with_offsets(Create(EFFECTS))
         self.write_with_offsets(Create(f"{EFFECTS}/e-", name.encode(), sequential=True))
 
 
@@ -253,6 +257,8 @@ class _TransactionDrain(_Drain):
     offsets = "transaction"
 
     def take_effect(self, name: str, record: Record) -> None:
+        if self.adds_refused:
+            self.produce("no-such-topic", b"", partition=0)
         self.produce(RESULTS, name.encode(), partition=record.partition)
 
 

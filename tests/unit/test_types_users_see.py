@@ -32,7 +32,15 @@ with connect(3) as session, session.leadership("reports") as term:
     queue = DistributedQueue(session, "/mail", serializer=TEXT)
     queue.put(3)
     queue.take(1.0).ack()
+
+from leaderq.kafka import KafkaLeaderCareer, Record
+class Sums(KafkaLeaderCareer):
+    value_deserializer = "json"
+    def handle_record(self, record: Record[bytes, int], term: object) -> None:
+        record.value.upper()
 """
+# It does not see the __init__ that the classes of confluent-kafka's schema registry assign.
+CONFLUENTS = "Expected 0 positional arguments"
 
 
 @pytest.fixture
@@ -80,7 +88,7 @@ def test_mypy_finds_no_mistake_but_those_made_on_purpose(folder: Path) -> None:
         env=environment,
     )
     told = [line for line in done.stdout.splitlines() if ": error: " in line]
-    assert [Path(line.split(":")[0]).name for line in told] == ["wrong.py"] * 4, (
+    assert [Path(line.split(":")[0]).name for line in told] == ["wrong.py"] * 5, (
         done.stdout + done.stderr
     )
 
@@ -93,5 +101,6 @@ def test_pyright_finds_no_mistake_but_those_made_on_purpose(folder: Path) -> Non
         folder, extraPaths=paths, include=["*.py", "examples"], typeCheckingMode="standard"
     )
     assert found["summary"]["filesAnalyzed"] > 50
-    errors = [one for one in found["generalDiagnostics"] if one["severity"] == "error"]
-    assert [Path(one["file"]).name for one in errors] == ["wrong.py"] * 4, found
+    told = [one for one in found["generalDiagnostics"] if one["severity"] == "error"]
+    errors = [one for one in told if one["message"] != CONFLUENTS]
+    assert [Path(one["file"]).name for one in errors] == ["wrong.py"] * 5, found

@@ -24,6 +24,8 @@ On each failure:
   without end and without counting attempts (:class:`~leaderq.kafka.handling.on_error.HoldUps`).
 * **the decision is to raise**: what is done is committed (nothing, where effects are undone), then
   the user's error is raised. Failures not judged yet are logged.
+* **an operator lets a record pass** (``leaderq dead bury``) that is about to hold the work up, or
+  to fail the term: it is passed over, and set aside if there is a topic for that.
 * **skip, dead letter**: logged, told to the hook and set aside before the offset passes over the
   record, so a crash in between does it again.
 * **the commit refuses an effect** (``EffectRefused``): all that was to be committed is undone and
@@ -53,6 +55,7 @@ from itertools import chain
 from leaderq import clock
 from leaderq.errors import Deposed, KafkaFenced, LeaderqError, told
 from leaderq.kafka.clients.consumer import BatchLost, EffectRefused
+from leaderq.kafka.handling.burials import RecordBuried
 from leaderq.kafka.handling.context import HandlingContext, span
 from leaderq.kafka.handling.on_error import (
     Decision,
@@ -319,6 +322,8 @@ class BatchWork:
 
     def _decide(self, part: BatchPart, failure: PartFailure) -> None:
         decision = self._decision(part, failure)
+        if self._is_to_bury(part, failure, decision):
+            return
         if decision is Ending.RAISE:
             self._raise(part, failure)
         if not self._is_committed_before(part):
@@ -340,6 +345,44 @@ class BatchWork:
             # The culprit is known: the records isolated behind it go on together.
             if self._line and part.mode is self._line[0].mode is PartMode.ISOLATED:
                 self._line.appendleft(self._line.popleft().together())
+
+    def _is_to_bury(
+        self, part: BatchPart, failure: PartFailure, decision: Decision | HoldUp
+    ) -> bool:
+        """Whether an operator wants a record of the part to pass; then that is in the line."""
+        asked = self._asked_to_pass(part, decision)
+        if asked is None:
+            return False
+        index, who = asked
+        if len(part.records) > 1:
+            before, culprit, rest = part.cut(replace(failure, index=index))
+            # Its own effects are undone, or there were none: all before it is to be handled.
+            self._line.extendleft(one for one in (rest, culprit, before) if one is not None)
+            return True
+        if self._is_committed_before(part):
+            self._bury(part.records[0], who, failure, part.attempts)
+            part.passed_over = True
+            self._passed(part, is_committed_now=True)
+            self._buried(part.records[0])
+        return True
+
+    def _asked_to_pass(
+        self, part: BatchPart, decision: Decision | HoldUp
+    ) -> tuple[int, str] | None:
+        burials = self._context.burials
+        if burials is None or (isinstance(decision, Ending) and decision.passes_over):
+            return None
+        return burials.among(part.records)
+
+    def _bury(self, record: Record, who: str, failure: PartFailure, attempts: int) -> None:
+        self._context.pass_over(self._term, record, RecordBuried(who, failure.error), attempts)
+
+    def _buried(self, record: Record) -> None:
+        if self._context.burials is not None:
+            self._context.burials.done(self._term, record)
+        if self._hold_ups.is_held_up:
+            self._context.on_held_up(None)
+            self._hold_ups.handled()
 
     def _decision(self, part: BatchPart, failure: PartFailure) -> Decision | HoldUp:
         if failure.is_outage:
@@ -369,7 +412,8 @@ class BatchWork:
     def _tell_hold_up(self, part: BatchPart, failure: PartFailure, decision: HoldUp) -> None:
         times = {"held_up_s": f"{decision.since_s:.1f}", "again_in_s": f"{decision.after_s:.1f}"}
         what = "records held up, none is passed over"
-        self._context.warn(what, part.records, failure.error, times)
+        more = self._context.how_to_pass(part.records)
+        self._context.warn(what, part.records, failure.error, times | more)
         self._context.on_held_up(f"{span(part.records)}: {told(failure.error)}")
 
     def _tell_retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
@@ -413,7 +457,8 @@ class BatchWork:
     def _warn_of_raising(self, part: BatchPart, failure: PartFailure) -> None:
         at = failure.index
         blamed = part.records if at is None or len(part.records) == 1 else part.records[at : at + 1]
-        self._context.warn("records failed, raising the error", blamed, failure.error)
+        more = self._context.how_to_pass(blamed)
+        self._context.warn("records failed, raising the error", blamed, failure.error, more)
 
     def _warn_of_passing_on(self, part: BatchPart, error: BaseException) -> None:
         if not isinstance(error, Deposed | KafkaFenced | BatchLost):

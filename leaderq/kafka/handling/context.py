@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -11,6 +12,7 @@ from types import MappingProxyType
 from leaderq import clock
 from leaderq.errors import told
 from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
+from leaderq.kafka.handling.burials import BurialRequests, RecordBuried
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import Ending, OnError
 from leaderq.kafka.handling.rate_limit import RateLimiter
@@ -78,6 +80,7 @@ class HandlingContext:
     workers: int = 1
     by_key: bool = False
     marks: CrashMarks | None = None
+    burials: BurialRequests | None = None
     rate_limit: RateLimiter | None = None
     on_skipped: Callable[[Record, BaseException, int], object] = lambda *_: None
     on_dead_lettered: Callable[[Record, BaseException, int, str], object] = lambda *_: None
@@ -88,6 +91,13 @@ class HandlingContext:
     def is_by_partition(self) -> bool:
         """Whether one call never has records of two partitions."""
         return self.batches == BatchShape.PARTITION or self.workers > 1
+
+    def how_to_pass(self, records: Sequence[Record]) -> dict[str, object]:
+        """For a log line: the key of the record in hand, and the command that lets it pass."""
+        if len(records) != 1:
+            return {}
+        command = f"leaderq dead bury --career {self.career} --at {records[0].place} --yes"
+        return {"key": reprlib.repr(records[0].key), "let_pass": command}
 
     def careful(self, partitions: Iterable[Partition]) -> frozenset[Partition]:
         marks = self.marks
@@ -102,7 +112,7 @@ class HandlingContext:
             self.send_dead_letter(term, topic, letter)
             self.warn("record set aside", (record,), error, {"topic": topic, "attempts": attempts})
             self.on_dead_lettered(record, error, attempts, topic)
-        elif self.on_error.terminal is Ending.SKIP:
+        elif self.on_error.terminal is Ending.SKIP or isinstance(error, RecordBuried):
             self.warn("record skipped", (record,), error, {"attempts": attempts})
             self.on_skipped(record, error, attempts)
 

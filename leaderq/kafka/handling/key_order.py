@@ -175,7 +175,9 @@ class KeyOrderedWork(BatchWork):
             if is_held_up:
                 continue  # one hold-up for all, and none is passed over meanwhile
             decision = self._decision(part, failure)
-            if isinstance(decision, HoldUp):
+            if (asked := self._asked_to_pass(part, decision)) is not None:
+                self._let_pass(chain, asked[1])
+            elif isinstance(decision, HoldUp):
                 is_held_up = True
                 self._tell_hold_up(part, failure, decision)
                 waits.append(decision.after_s)
@@ -196,6 +198,16 @@ class KeyOrderedWork(BatchWork):
         self._prefix.add((record,))
         chain.advance()
         self._commit_done()
+
+    def _let_pass(self, chain: KeyChain, who: str) -> None:
+        part, failure = _failure_of(chain)
+        record = part.records[0]
+        self._commit_done()
+        self._bury(record, who, failure, part.attempts)
+        self._prefix.add((record,))
+        chain.advance()
+        self._commit_done()
+        self._buried(record)
 
     def _pending(self) -> list[tuple[BatchPart, PartFailure]]:
         return [_failure_of(chain) for chain in self._failed]

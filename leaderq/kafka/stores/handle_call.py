@@ -16,6 +16,8 @@ from leaderq.errors import ConfigurationError
 class HandleCall:
     """One call of ``handle``, as a context manager around it."""
 
+    __slots__ = ("_token", "is_over")
+
     def __init__(self) -> None:
         self.is_over = False
         self._token: Token[HandleCall | None] | None = None

@@ -18,6 +18,7 @@ from leaderq.kafka.dead_letters.replay import replay_group
 from leaderq.kafka.record import Record
 from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
 from leaderq.testing import eventually
+from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.waiting import patience
 
 COUNT = 40
@@ -191,3 +192,59 @@ def test_what_an_operator_gets_wrong_is_said_in_one_line(dead):
         assert said in done.stderr
         assert done.stderr.startswith("leaderq: error: ")
         assert done.stderr.count("\n") == 1
+
+
+STUCK = """
+from leaderq.kafka import KafkaLeaderCareer, retry
+
+class Stuck(KafkaLeaderCareer):
+    topics = "{topic}"
+    on_error = retry(9, 0.1, except_=KeyError)
+
+    def handle_record(self, record, term):
+        if record.offset == 1:
+            raise KeyError("an account that is not there yet")
+"""
+
+
+def test_a_record_that_holds_the_work_up_is_buried_and_history_says_who_asked(
+    shell: Any, folder: Any, root: str, zookeeper_server: Any, kafka_broker: Any
+) -> None:
+    topic = f"stuck{root[5:]}"
+    create_topics(kafka_broker.address, {topic: 1})
+    produce(kafka_broker.address, topic, [(b"k%d" % n, b"v") for n in range(3)])
+    (folder / "stuck.py").write_text(STUCK.format(topic=topic))
+    servers = {"zookeeper": zookeeper_server.address, "root": root}
+    leader = CandidateProcess(
+        "stuck:Stuck",
+        id="a",
+        zookeeper=zookeeper_server.address,
+        kafka=kafka_broker.address,
+        cwd=folder,
+        arguments=["--root", root],
+    ).start()
+    try:
+        held = eventually(
+            lambda: next((str(line) for line in leader.lines if "held up" in str(line)), ""),
+            timeout_s=60,
+            message="the work is held up",
+        )
+        assert f"leaderq dead bury --career stuck --at {topic}-0@1 --yes" in held
+        assert "key=b'k1'" in held
+        at = ["--career", "stuck", "--at", f"{topic}-0@1"]
+        refused = shell("dead", "bury", *at, **servers)
+        assert (refused.returncode, "give --yes" in refused.stderr) == (2, True)
+        buried = shell("dead", "bury", *at, "--yes", **servers)
+        assert buried.returncode == 0, buried.stderr
+        eventually(
+            lambda: committed(kafka_broker.address, "stuck", topic) == {0: 3},
+            timeout_s=30,
+            message="all is committed",
+        )
+    finally:
+        leader.stop()
+    late = shell("dead", "bury", *at, "--yes", "--timeout-s", "0.5", **servers)
+    assert (late.returncode, "is taken back" in late.stderr) == (1, True)
+    said = shell("history", "--career", "stuck", **servers)
+    (line,) = (one for one in (said.stderr + said.stdout).splitlines() if "was let pass" in one)
+    assert line.startswith(f"{topic}-0@1 was let pass in term 1, ")

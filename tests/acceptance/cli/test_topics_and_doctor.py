@@ -16,6 +16,7 @@ from leaderq.kafka import KafkaLeaderCareer, dead_letter
 class Settling(KafkaLeaderCareer):
     topics = "{topic}"
     on_error = dead_letter("{topic}-dead")
+    produces = "{topic}-out"
 
     def handle(self, records, term):
         pass
@@ -63,6 +64,9 @@ def test_doctor_says_what_a_career_lacks_and_that_it_lacks_nothing_when_that_is_
         "for dead letters; it is made when the career is run",
     )
 
+    assert found[f"topic {topic}-out"][0] == "failed"
+    assert "leaderq topics create" in found[f"topic {topic}-out"][1]
+
     made = shell(
         "topics",
         "create",
@@ -74,6 +78,11 @@ def test_doctor_says_what_a_career_lacks_and_that_it_lacks_nothing_when_that_is_
         **given,
     )
     assert (made.returncode, made.stdout, made.stderr) == (0, "", f"{topic} is created\n")
+    run = shell("run", "settling:Settling", **given)
+    assert run.returncode != 0
+    assert f"there is no topic '{topic}-out' on Kafka" in run.stderr
+    assert "Traceback" not in run.stderr
+    assert shell("topics", "create", f"{topic}-out", **given).returncode == 0
     again = shell("topics", "create", topic, f"{topic}-dead", **given)
     assert again.stderr == f"{topic} is there already, and left as it is\n{topic}-dead is created\n"
 
@@ -85,6 +94,7 @@ def test_doctor_says_what_a_career_lacks_and_that_it_lacks_nothing_when_that_is_
         f"settling reads {topic} as group 'settling', offsets in 'kafka'",
     )
     assert found[f"topic {topic}"][1].startswith("3 partitions, 1 of 1 replicas in sync")
+    assert found[f"topic {topic}-out"][1].startswith("1 partitions")
     assert found["group"] == ("ok", "'settling' may be used; it has committed nothing yet")
 
 

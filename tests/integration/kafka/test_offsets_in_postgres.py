@@ -4,12 +4,14 @@ isolation level.
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 from database_workers import check_once_each, write_with_workers
+from driving import Driver, Recorder
 from fake_career import FakeCareer, a_handler
 from postgres import Database
 from terms import open_term
@@ -18,7 +20,8 @@ from leaderq.errors import Deposed
 from leaderq.kafka.handling.on_error import dead_letter, retry
 from leaderq.kafka.record import Partition, Record, batch_of
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
-from leaderq.term import OpenTerm, Reason
+from leaderq.kafka.topics import end_offsets
+from leaderq.term import OpenTerm, Reason, Term
 from leaderq.testing import eventually
 
 
@@ -224,3 +227,58 @@ def waiting(postgres: Database) -> int:
             " wait_event_type = 'Lock'"
         ).fetchone()
     return row[0]
+
+
+class Billing(Recorder):
+    """Every seventh call of handle fails after half of its rows are written."""
+
+    offsets = "external"
+    workers = 4
+    max_records = 40
+    on_error = retry(5, backoff_s=0.05)
+    database: Database
+
+    def prepare(self) -> None:
+        self.calls = itertools.count(1)
+        self.store = DatabaseOffsets(lambda: self.database.connect(), career="billing")
+        self.store.create_table()
+        super().prepare()
+
+    def load_offsets(self, term: Term) -> dict[Partition, int]:
+        return self.store.load(term)
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        fails = next(self.calls) % 7 == 0
+        with self.store.transaction(records, term) as cursor:
+            for at, record in enumerate(records):
+                if fails and at >= len(records) // 2:
+                    raise ValueError("a test wants it")
+                cursor.execute("INSERT INTO bills VALUES (%s)", (int(record.value),))
+
+    def retire(self) -> None:
+        super().retire()
+        self.store.close()
+
+
+def test_a_career_with_workers_whose_calls_fail_now_and_then_bills_each_record_once(
+    drive: Callable[..., Driver],
+    feed: Callable[[int, int], list[bytes]],
+    kafka_broker: Any,
+    four_partitions: str,
+    postgres: Database,
+) -> None:
+    with postgres.connect(autocommit=True) as connection:
+        connection.execute("CREATE TABLE bills (number BIGINT)")
+    feed(0, 1000)
+    ends = end_offsets(kafka_broker.address, four_partitions)
+    leader = drive(Billing, database=postgres).begin()
+
+    def stored() -> bool:
+        loaded = leader.career._assembly.consumer.loaded
+        return {where.number: at for where, at in loaded.items()} == ends
+
+    leader.run_until(stored)
+    with postgres.connect() as connection:
+        rows = [row[0] for row in connection.execute("SELECT number FROM bills")]
+    assert sorted(rows) == list(range(1000))
+    assert next(leader.career.calls) > 14

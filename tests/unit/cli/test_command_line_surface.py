@@ -37,7 +37,7 @@ VERBS = (
     "dead queue journal config doctor topics servers completion version"
 )
 LEAVES_OF = {
-    "dead": "ls show replay",
+    "dead": "ls show replay bury",
     "queue": "ls put peek stats ack drain purge rm dead requeue pause resume",
     "config": "show sample",
     "servers": "up",

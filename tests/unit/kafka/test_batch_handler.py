@@ -223,7 +223,7 @@ def test_the_refusal_is_raised_as_it_is_and_names_its_record(
     with pytest.raises(Bad, match="refused"):
         a_handler(career).work(a_batch(A=[0, 1, 2, 3]), open_term(7))
     assert (career.committed, career.effects) == ({A: 2}, [(A, 0), (A, 1)])
-    assert "raising the error career=billing records=t-0@2 error=Bad" in caplog.text
+    assert "raising the error career=billing records=t-0@2 key=None let_pass=" in caplog.text
 
 
 def test_a_letter_that_is_refused_is_no_records_fault() -> None:

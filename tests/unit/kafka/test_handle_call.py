@@ -120,3 +120,14 @@ def test_a_thread_of_the_call_without_its_context_is_told_how_to_carry_it(
     found = driven(handle=handle, on_error="skip")
     assert "contextvars.copy_context().run" in str(found.error)
     assert (values(found), found.skipped) == ([], [])
+
+
+def test_a_topic_that_produces_does_not_name_is_refused_where_it_is_written() -> None:
+    career = type("Typing", (Adding,), {"offsets": "transaction", "produces": "invoice"})()
+    found = drive(career, records("orders", [b"0"]))
+    assert isinstance(found.error, ConfigurationError)
+    assert "names the topic 'invoices', and 'produces' has 'invoice'" in str(found.error)
+    career = type("Correct", (Adding,), {"offsets": "transaction", "produces": ["invoices"]})()
+    assert drive(career, records("orders", [b"0"])).produced[0].value == b"0"
+    with pytest.raises(ConfigurationError, match="'produces' of Empty"):
+        drive(type("Empty", (Adding,), {"produces": [""]})(), [])

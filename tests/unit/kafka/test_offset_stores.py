@@ -170,6 +170,17 @@ def test_operations_added_while_a_commit_is_under_way_go_with_the_next(
     assert [write[1:] for write in servers.writes] == [(USERS,), (later,)]
 
 
+def test_positions_are_written_without_the_operations_of_the_batch_in_hand(
+    store: Any, term: Any, servers: Servers
+) -> None:
+    store.add([USERS])
+    future = store.commit_positions(None, term, {A: 3})
+    while not future.done(5.0):
+        pass
+    commit(store, term, 5)
+    assert [write[1:] for write in servers.writes] == [(), (USERS,)]
+
+
 @pytest.mark.parametrize("has_happened", [True, False])
 def test_a_write_whose_answer_was_lost_is_repeated_unless_it_has_happened(
     store: Any, term: Any, servers: Servers, has_happened: bool
@@ -425,6 +436,7 @@ def test_a_worker_that_hangs_in_its_block_neither_stops_the_next_term_nor_commit
     new = open_term(2)
     assert store.load(new) == {}
     write(store, records(0, 1), new)
+    assert thread.is_alive()
     may_go_on.set()
     thread.join(30)
     assert len(ended) == 1

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leaderq.errors import KafkaError
+from leaderq.errors import KafkaError, OffsetOutOfRange
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.positions import (
     Positions,
@@ -23,6 +23,7 @@ from leaderq.kafka.consuming.positions import (
 )
 from leaderq.kafka.consuming.term_consumer import TermConsumer
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
+from leaderq.kafka.stores import STORES
 
 A, B, C = Partition("t", 0), Partition("t", 1), Partition("u", 0)
 FIRST, LAST = {A: 3, B: 4, C: 5}, {A: 30, B: 40, C: 50}
@@ -218,7 +219,7 @@ class Consumer(SimpleNamespace):
 
 
 def consumer_of(
-    *, in_hand: bool = True, effects_lost: bool = False, start: str = "earliest"
+    *, in_hand: bool = True, effects_lost: bool = False, start: str | None = "earliest"
 ) -> Any:
     positions, commits = Positions({CLICKS: 5}), OffsetCommits(ANY, ANY)
     if in_hand:
@@ -293,6 +294,18 @@ def test_a_topic_made_again_stops_a_career_that_has_not_said_where_to_go_on() ->
     one = consumer_of(in_hand=False, start="none")
     with pytest.raises(KafkaError, match="deleted and created again"):
         TermConsumer._reset(one, Consumer(), frozenset({"t"}))
+
+
+@pytest.mark.parametrize("word", STORES)
+def test_where_offsets_are_gone_the_store_says_what_to_do(word: str) -> None:
+    one = consumer_of(start=None)
+    one._store = STORES[word]
+    if word == "external":  # whose word is taken: there never were any
+        TermConsumer._check_forgotten(one, {CLICKS: 5})
+        return
+    remedy = "put back the znodes" if word == "zookeeper" else "set the group's offsets"
+    with pytest.raises(OffsetOutOfRange, match=f"silently: {remedy}.*, or set auto_offset_reset"):
+        TermConsumer._check_forgotten(one, {CLICKS: 5})
 
 
 # -- the positions of one term, as the group gives partitions away and back: compared with what

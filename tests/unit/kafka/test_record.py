@@ -20,7 +20,6 @@ from leaderq.kafka.record import (
     SizedRecords,
     after,
     batch_of,
-    deserialized,
     epoch_of,
     size_of,
 )
@@ -80,21 +79,6 @@ def test_a_record_says_where_it_lies_and_how_large_it_is() -> None:
 def test_a_record_is_copied_and_sent_to_other_processes_by_its_fields() -> None:
     assert pickle.loads(pickle.dumps(RECORD)) == RECORD
     assert copy.copy(RECORD) == RECORD
-
-
-def decode(data: bytes) -> str:
-    return data.decode()
-
-
-@pytest.mark.parametrize("key", [None, decode])
-@pytest.mark.parametrize("value", [None, decode])
-def test_key_and_value_are_deserialized_where_they_are_there(key: Any, value: Any) -> None:
-    read = deserialized(RECORD, key, value)
-    assert read.key == (b"key" if key is None else "key")
-    assert read.value == (b"value" if value is None else "value")
-    assert (read.leader_epoch, read.offset) == (7, 2)
-    empty = deserialized(RECORD.replace(key=None, value=None), key, value)
-    assert (empty.key, empty.value) == (None, None)
 
 
 # -- batches ---------------------------------------------------------------------------------------

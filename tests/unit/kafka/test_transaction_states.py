@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from leaderq import clock
-from leaderq.errors import KafkaError, KafkaFenced, MessageTooLarge
-from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost
-from leaderq.kafka.clients.producer import TRANSACTION_TIMEOUT_S, Message
+from leaderq.errors import KafkaError, KafkaFenced, MessageTooLarge, UnknownTopic
+from leaderq.kafka.clients.consumer import BatchLost, EffectRefused, KafkaAway, MembershipLost
+from leaderq.kafka.clients.producer import TRANSACTION_TIMEOUT_S, Message, MessageInvalid
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores import transaction as module
 from leaderq.kafka.stores.transaction import TransactionEvent, TransactionState, after
@@ -391,3 +391,26 @@ def test_a_transaction_that_was_open_for_too_long_is_given_up(
     leader.store.produce(message())
     with pytest.raises(BatchLost if is_late else KafkaAway):
         leader.commit()
+
+
+@pytest.mark.parametrize("error", [MessageTooLarge, UnknownTopic, MessageInvalid])
+def test_a_message_that_the_client_does_not_take_is_an_effect_refused_and_nothing_is_stored(
+    leader: Leader, error: type[KafkaError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Producer.produce
+
+    def produce(self: Producer, given: Message) -> None:
+        real(self, given)
+        if given.value == b"bad":
+            raise error("not this one")
+
+    monkeypatch.setattr(Producer, "produce", produce)
+    for value in (b"v", b"bad"):
+        leader.store.produce(message(value))
+    with pytest.raises(EffectRefused, match="not this one") as refused:
+        leader.commit()
+    assert type(refused.value.error) is error
+    leader.store.undo()
+    leader.store.produce(message())
+    leader.commit()
+    assert (leader.broker.made, leader.broker.results) == (1, [b"v"])

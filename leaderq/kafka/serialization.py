@@ -1,0 +1,90 @@
+"""What keys and values are in ``handle`` and in ``produce``: bytes, or what a serialiser makes of
+them.
+
+A serialiser is ``"json"``, a function, or a class of confluent-kafka (``AvroDeserializer``), which
+is also given its ``SerializationContext``: topic, field and headers. ``None`` stays ``None``: a
+record without a key, or a tombstone, has no bytes to be read.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from leaderq.kafka.clients.producer import Message
+from leaderq.kafka.record import Record
+from leaderq.queues.serializers import JSON
+
+Deserializer = Callable[[bytes], Any] | Literal["json"]
+Serializer = Callable[[Any], bytes | None] | Literal["json"]
+
+_Headers = Sequence[tuple[str, bytes]]
+_InContext = Callable[[Any, str, _Headers], Any]
+
+
+def decoder(
+    key: Deserializer | None, value: Deserializer | None
+) -> Callable[[Record], Record] | None:
+    """What ``handle`` is given in place of a raw record; ``None``: the record itself. It raises
+    what the deserialisers raise.
+    """
+    of_key, of_value = _reading(key, "KEY"), _reading(value, "VALUE")
+    if of_key is None and of_value is None:
+        return None
+
+    def decode(record: Record) -> Record:
+        changes = {}
+        if of_key is not None and record.key is not None:
+            changes["key"] = of_key(record.key, record.topic, record.headers)
+        if of_value is not None and record.value is not None:
+            changes["value"] = of_value(record.value, record.topic, record.headers)
+        return record.replace(**changes)
+
+    return decode
+
+
+def encoder(
+    key: Serializer | None, value: Serializer | None
+) -> Callable[[Message], Message] | None:
+    """What is sent in place of what was given to ``produce``; ``None``: just that."""
+    of_key, of_value = _writing(key, "KEY"), _writing(value, "VALUE")
+    if of_key is None and of_value is None:
+        return None
+
+    def encode(message: Message) -> Message:
+        headers = list(message.headers)  # a serialiser may add one
+        known, changes = (message.topic, headers), {}
+        if of_key is not None and message.key is not None:
+            changes["key"] = of_key(message.key, *known)
+        if of_value is not None and message.value is not None:
+            changes["value"] = of_value(message.value, *known)
+        return message._replace(headers=headers, **changes)
+
+    return encode
+
+
+def _reading(given: Deserializer | None, field: str) -> _InContext | None:
+    return _in_context(JSON.deserialize if given == "json" else given, field)
+
+
+def _writing(given: Serializer | None, field: str) -> _InContext | None:
+    return _in_context(JSON.serialize if given == "json" else given, field)
+
+
+def _in_context(function: Any, field: str) -> _InContext | None:
+    if function is None:
+        return None
+    confluent: Any = sys.modules.get("confluent_kafka.serialization")
+    if confluent is None or not isinstance(
+        function, (confluent.Serializer, confluent.Deserializer)
+    ):
+        return lambda data, _topic, _headers: function(data)
+    name = getattr(confluent.MessageField, field)
+    context = confluent.SerializationContext
+
+    def call(data: Any, topic: str, headers: _Headers) -> Any:
+        own = headers if isinstance(headers, list) else list(headers)
+        return function(data, context(topic, name, own))
+
+    return call

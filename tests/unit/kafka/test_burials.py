@@ -1,0 +1,178 @@
+"""Records that hold the work up until an operator lets them pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_career import A, B, Bad, FakeCareer, a_batch, a_handler, open_term
+
+from leaderq.errors import BadVersion, ConnectionLost, CorruptRecord, NoNode
+from leaderq.kafka import Record, dead_letter, retry, skip
+from leaderq.kafka.dead_letters.format import read_dead_letter
+from leaderq.kafka.handling import burials
+from leaderq.kafka.handling.burials import BurialRequests
+from leaderq.kafka.handling.on_error import OnError
+
+PATH = "/c/burials"
+
+
+class Znode:
+    """The one znode, as a session; ``errors`` of the next writes, carried out (``True``) or not."""
+
+    def __init__(self) -> None:
+        self.data: bytes | None = None
+        self.version = 0
+        self.errors: list[tuple[Exception, bool]] = []
+
+    def get(self, path: str) -> tuple[bytes, Any]:
+        if self.data is None:
+            raise NoNode(path)
+        return self.data, SimpleNamespace(version=self.version)
+
+    def create(self, path: str, data: bytes) -> None:
+        self.data = data
+
+    def set(self, path: str, data: bytes, *, version: int) -> None:
+        self.write(None, [SimpleNamespace(path=path, data=data, version=version)])
+
+    def write(self, _term: Any, operations: Any) -> None:
+        (one,) = operations
+        error, is_done = self.errors.pop(0) if self.errors else (None, True)
+        if error is None and one.version != self.version:
+            raise BadVersion(one.path)
+        if is_done:
+            self.data, self.version = one.data, self.version + 1
+        if error is not None:
+            raise error
+
+    def ask(self, place: str) -> None:
+        burials.ask(self, PATH, place, "ann@host")  # type: ignore[arg-type]
+
+    @property
+    def requests(self) -> BurialRequests:
+        return BurialRequests(self, PATH)  # type: ignore[arg-type]
+
+    @property
+    def found(self) -> dict[str, Any]:
+        return json.loads(self.data or b"{}")
+
+
+@pytest.fixture
+def znode() -> Znode:
+    return Znode()
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OnError, "pause_s", lambda _self, _times: 0.001)
+
+
+def failing(
+    znode: Znode, *, names: bool = True, undoes: bool = False, asked: int = 3
+) -> FakeCareer:
+    """Record A1 always fails; with its ``asked``-th attempt somebody asks to let it pass."""
+    career = FakeCareer(fails={(A, 1): 99}, names=names, undoes=undoes)
+    tried: list[Record] = []
+
+    def before(handed: Sequence[Record]) -> None:
+        now = [one for one in handed if (one.partition, one.offset) == (0, 1)]
+        tried.extend(now)
+        if now and len(tried) == asked:
+            znode.ask(now[0].place)
+
+    career.before_handle = before
+    return career
+
+
+def set_aside(career: FakeCareer) -> list[int]:
+    letters = [Record("dead", 0, 0, 0, *letter) for letter in career.letters]
+    return [read_dead_letter(letter).offset for letter in letters]
+
+
+@pytest.mark.parametrize("undoes", [False, True])
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("names", [False, True])
+@pytest.mark.parametrize(
+    ("policy", "letters"), [(dead_letter(except_=Bad), [1]), (skip(except_=Bad), [])]
+)
+def test_a_record_that_holds_the_work_up_passes_when_an_operator_asks(
+    znode: Znode, undoes: bool, workers: int, names: bool, policy: Any, letters: Any
+) -> None:
+    career = failing(znode, names=names, undoes=undoes)
+    told: list[str | None] = []
+    more = {"workers": workers, "burials": znode.requests, "on_held_up": told.append}
+    with closing(a_handler(career, policy, **more)) as handler:
+        assert handler.work(a_batch(A=[0, 1, 2], B=[5]), open_term(7, write=znode.write))
+    assert set_aside(career) == letters
+    assert career.committed == {A: 3, B: 6}
+    assert sorted(set(career.effects)) == [(A, 0), (A, 2), (B, 5)]
+    assert told[-1] is None
+    (done,) = znode.found["done"]
+    assert (znode.found["asked"], done["at"], done["by"]) == ([], "t-0@1", "ann@host")
+    assert done["term"] == 7
+
+
+@pytest.mark.parametrize("policy", ["raise", retry(2, 0.0)])
+def test_a_record_that_fails_every_term_passes_when_an_operator_asks(
+    znode: Znode, policy: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    career = failing(znode, asked=4)
+    handler = a_handler(career, policy, burials=znode.requests)
+    for number in range(7, 11):
+        term = open_term(number, write=znode.write)
+        with suppress(Bad):
+            handler.work(a_batch(A=range(career.committed.get(A, 0), 3)), term)
+        if career.committed == {A: 3}:
+            break
+    assert career.committed == {A: 3}
+    assert "leaderq dead bury --career billing --at t-0@1 --yes" in caplog.text
+    assert "record skipped" in caplog.text
+    assert "let pass by ann@host" in caplog.text
+
+
+def test_in_order_of_keys_too(znode: Znode) -> None:
+    career, policy = failing(znode), dead_letter(except_=Bad)
+    with closing(
+        a_handler(career, policy, workers=2, by_key=True, burials=znode.requests)
+    ) as handler:
+        assert handler.work(a_batch(A=[0, 1, 2]), open_term(7, write=znode.write))
+    assert (set_aside(career), career.committed) == ([1], {A: 3})
+
+
+def test_a_request_about_another_record_changes_nothing(znode: Znode) -> None:
+    znode.ask("t-0@9")
+    career = FakeCareer(fails={(A, 1): 9}, names=True)
+    with pytest.raises(Bad):
+        a_handler(career, burials=znode.requests).work(a_batch(A=[0, 1]), open_term(7))
+    assert len(znode.found["asked"]) == 1
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_the_end_of_a_request_is_written_again_where_it_may_be_lost(
+    znode: Znode, is_done: bool
+) -> None:
+    for place in ("t-0@1", "t-0@2", "t-0@1"):
+        znode.ask(place)
+    (record,) = a_batch(A=[1]).records[A]
+    znode.errors = [(ConnectionLost("no"), is_done), (BadVersion("no"), False)]
+    znode.requests.done(open_term(7, write=znode.write), record)
+    assert [row["at"] for row in znode.found["asked"]] == ["t-0@2"]
+    assert [row["at"] for row in znode.found["done"]] == ["t-0@1"]
+    burials.take_back(znode, PATH, "t-0@2")  # type: ignore[arg-type]
+    assert znode.found["asked"] == []
+    assert burials.wait_until_done(znode, PATH, "t-0@2", 0.0)  # type: ignore[arg-type]
+
+
+def test_what_is_no_request_is_said_and_lets_nothing_pass(
+    znode: Znode, caplog: pytest.LogCaptureFixture
+) -> None:
+    znode.data = b"no json"
+    assert znode.requests.among(a_batch(A=[1]).records[A]) is None
+    assert "requests of operators not known" in caplog.text
+    with pytest.raises(CorruptRecord, match="delete it"):
+        burials.read(znode, PATH)  # type: ignore[arg-type]
