@@ -200,8 +200,7 @@ class AsyncQueueCoordinator(Generic[Key]):
         except BaseException:
             self._keys.drop(token)
             raise
-        finally:
-            runs_here.reset(outer)
+        runs_here.reset(outer)
         return first
 
     def _cover(self, token: Token[Key]) -> None:

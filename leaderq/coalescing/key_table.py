@@ -14,7 +14,7 @@ thread holding the lock: then it only leaves a note.
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -102,8 +102,6 @@ class KeyTable(Generic[Key]):
         self._stats = CoordinatorStats()
         self._keys: dict[Key, KeyState] = {}
         self._lock = primitives.Lock()
-        self._uncovered: Counter[Key] = Counter()
-        """Declined requests that nobody will cover any more."""
         self._calls: list[Call] = []
         self._dropped: deque[AnyToken] = deque()
 
@@ -207,9 +205,9 @@ class KeyTable(Generic[Key]):
         cover; return those who run."""
         with self._lock:
             for key, state in list(self._keys.items()):
-                lost, (head, waiter) = state.owed, state.line
+                owed, (head, waiter) = state.owed, state.line
                 if waiter is not None:
-                    lost += waiter.covers - len(waiter.followers or ())
+                    owed += waiter.covers - len(waiter.followers or ())
                     self._dismiss_followers(waiter, None, TokenStage.ABANDONED)
                     self._stats.abandoned += 1
                     waiter.stage = TokenStage.ABANDONED
@@ -217,15 +215,12 @@ class KeyTable(Generic[Key]):
                     self._note(waiter.wake, waiter)
                 if head is not None:
                     self._dismiss_followers(head, None, TokenStage.ABANDONED)
+                if owed:
+                    log.warning("closed, requests not covered key=%r count=%d", key, owed)
                 state.debt = None
-                self._uncovered[key] += lost
                 self._advance(state, key)
-            uncovered, self._uncovered = +self._uncovered, Counter()
             heads = tuple(state.head for state in self._keys.values() if state.head is not None)
             calls = self._noted()
-        if uncovered:
-            keys, count, first = len(uncovered), sum(uncovered.values()), next(iter(uncovered))
-            log.warning("drained, requests not covered keys=%d count=%d key=%r", keys, count, first)
         self._deliver(calls)
         return heads
 
@@ -284,7 +279,7 @@ class KeyTable(Generic[Key]):
             state.first_s = None
         token.stage = _RUNNING
         if state.debt is not None:
-            self._take_debt(state, token)
+            token.covers, state.debt = token.covers + state.owed, None
 
     def _contend(self, state: KeyState, token: Token[Key], wake: Wake | None) -> None:
         """A request to a key that somebody works on, or that is debounced."""
@@ -308,7 +303,7 @@ class KeyTable(Generic[Key]):
             token.stage = _WAITING
             self._stats.blocked += 1
             if state.debt is not None:
-                self._take_debt(state, token)
+                token.covers, state.debt = token.covers + state.owed, None
         else:
             covering = state.line[state.waiters]  # a token that waits is false
             self._decline(state, token, Refusal.FULL, covering, wake)
@@ -348,10 +343,6 @@ class KeyTable(Generic[Key]):
                 covering.followers = [*(covering.followers or ()), token]
                 return
         token.stage = TokenStage.DECLINED
-
-    def _take_debt(self, state: KeyState, token: AnyToken) -> None:
-        token.covers += state.owed
-        state.debt = None
 
     def _leave(
         self,
@@ -439,9 +430,10 @@ class KeyTable(Generic[Key]):
             if state.debt is not None:
                 self._pay(state, key, state.debt)
             if state.line == NOBODY and (self._is_closed or state.debt is None):
-                if state.debt is not None:
-                    self._uncovered[key] += state.owed
-                self._retire(state, key)
+                self._keys.pop(key, None)
+                if self._is_timed:
+                    state.is_watched = False
+                    self.timer.forget(key)
                 return
         self._watch(state, key)
 
@@ -458,12 +450,6 @@ class KeyTable(Generic[Key]):
         elif not debt.is_logged:
             debt.is_logged = True
             log.warning("requests not covered yet key=%r count=%d", key, debt.count)
-
-    def _retire(self, state: KeyState, key: Key) -> None:
-        self._keys.pop(key, None)
-        if self._is_timed:
-            state.is_watched = False
-            self.timer.forget(key)
 
     def _watch(self, state: KeyState, key: Key) -> None:
         if not self._is_timed or state.is_watched:
