@@ -126,7 +126,7 @@ def test_a_callback_that_fails_is_logged_and_the_rest_are_called(
         held.go.set()
         assert queue.submit("b").result() == "b"
     assert called == [ticket]
-    assert "callback of a request failed" in caplog.text
+    assert "exception calling callback" in caplog.text
 
 
 @pytest.mark.parametrize("timeout", [None, WAIT_S])
