@@ -190,19 +190,12 @@ class AsyncQueueCoordinator(Generic[Key]):
     async def _run_as(
         self, token: Token[Key], function: Callable[[], Awaitable[Any]]
     ) -> RunResult | None:
-        first: RunResult | None = None
-        outer = runs_here.set((*runs_here.get(), token))
-        try:
-            while token:
+        if token:
+            outer = runs_here.set((*runs_here.get(), token))
+            with self._keys.ended(token):
                 token.result = await RunResult.of_awaited(function)
-                first = first or token.result
-                self._keys.leave(token, token.result, may_repeat=True)
-        except BaseException:
-            self._keys.drop(token)
-            raise
-        finally:
             runs_here.reset(outer)
-        return first
+        return token.result
 
     def _cover(self, token: Token[Key]) -> None:
         assert self._cover_function is not None
@@ -232,12 +225,9 @@ class AsyncQueueCoordinator(Generic[Key]):
 
     async def _repeating(self, function: Callable[[], Awaitable[Any]], token: Token[Key]) -> None:
         token.owner = _this_task()
-        runs_here.set((*runs_here.get(), token))
-        with self._keys.ended(token):
-            try:
-                await function()
-            except Exception:
-                log.exception("covering a key failed key=%r", token.key)
+        result = await self._run_as(token, function)
+        if result is not None and result.error is not None:
+            log.error("covering a key failed key=%r", token.key, exc_info=result.error)
 
     def _release(self, token: Token[Key], covering: primitives.Future[None] | None = None) -> None:
         if covering is not None:

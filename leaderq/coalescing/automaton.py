@@ -97,11 +97,14 @@ class TrafficAutomaton(Generic[Owner]):
     *Not guaranteed:* anything under threads: whoever shares one puts a lock around it.
 
     :param waiters: how many may wait: 0 or 1.
+    :raises ValueError: it is another number.
     """
 
     __slots__ = ("line", "waiters")
 
     def __init__(self, waiters: int = 1) -> None:
+        if waiters not in (0, 1):
+            raise ValueError(f"waiters={waiters!r}: give 0 or 1")
         self.waiters = waiters
         self.line: tuple[Owner | None, Owner | None] = NOBODY
         """The head and the one that waits. To be read only."""

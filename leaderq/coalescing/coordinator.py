@@ -54,8 +54,8 @@ class QueueCoordinator(Generic[Key]):
     waits; ``token.number`` rises from run to run of a key. **A declined request is covered**: a run
     begins after it came (with ``waiters=0``: somebody ran when it came). If the one that waited for
     it gives up (a time-out, an interrupt, a cancellation), the next that comes runs for it. If
-    nobody comes before the head is done, the thread that dequeued runs for it: the function again
-    that ran by ``run`` or ``coalesced``, else ``cover(key)``, else that of the one that gave up.
+    nobody comes before the head is done, the thread that dequeued runs for it: ``cover(key)``, else
+    the function again that ran by ``run`` or ``coalesced``, else that of the one that gave up.
     Without any of these it is logged, counted as ``stats().owed``, and covered by the next request.
     *Not guaranteed:* that an evicted owner stops: it is told; whatever it writes should carry
     ``token.number``. That a run which began succeeds; but one that an interrupt or a cancellation
@@ -285,19 +285,13 @@ class QueueCoordinator(Generic[Key]):
             raise
 
     def _run_as(self, token: Token[Key], function: Callable[[], Any]) -> RunResult | None:
-        """Do the work of a current token, and again as long as there is a debt; then leave. Return
-        the first result; ``None`` if the token is not current, or was evicted before it began.
+        """Do the work of a current token, and leave. Return the result; ``None`` if the token was
+        evicted before it began.
         """
-        first: RunResult | None = None
-        try:
-            while token:
+        if token:
+            with self._keys.ended(token):
                 token.result = RunResult.of(function)
-                first = first or token.result
-                self._keys.leave(token, token.result, may_repeat=True)
-        except BaseException:
-            self._keys.drop(token)
-            raise
-        return first
+        return token.result
 
     def _repeat(self, function: Callable[[], object], token: Token[Key]) -> None:
         """Do the work of a request that gave up, for those that it covered."""

@@ -14,7 +14,7 @@ thread holding the lock: then it only leaves a note.
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,7 +25,7 @@ from leaderq import clock
 from leaderq.coalescing.automaton import NOBODY, EnqueueOutcome, Refusal, TrafficAutomaton
 from leaderq.coalescing.rules import CoordinatorStats, Rules
 from leaderq.coalescing.timer import KeyTimer
-from leaderq.coalescing.token import Key, RunResult, Token, TokenStage, require_done
+from leaderq.coalescing.token import Key, Token, TokenStage, require_done
 from leaderq.errors import CoordinatorClosed, WaitTimedOut, WouldDeadlock
 from leaderq.threads import PerThread, primitives
 from leaderq.timeouts import Deadline
@@ -46,9 +46,9 @@ _LOOK_S = 60.0
 
 @dataclass(slots=True, eq=False)
 class Debt:
-    """``count`` declined requests whose waiter gave up; ``repeat`` does its work, if it said how.
-    ``is_tried``: a run in the background was begun for it and did not finish; the next request
-    pays.
+    """``count`` declined requests whose waiter gave up; ``repeat`` does its work, if it said how,
+    or if the head did that left. ``is_tried``: a run was begun for it and did not finish; the next
+    request pays.
     """
 
     count: int
@@ -102,8 +102,6 @@ class KeyTable(Generic[Key]):
         self._stats = CoordinatorStats()
         self._keys: dict[Key, KeyState] = {}
         self._lock = primitives.Lock()
-        self._uncovered: Counter[Key] = Counter()
-        """Declined requests that nobody will cover any more."""
         self._calls: list[Call] = []
         self._dropped: deque[AnyToken] = deque()
 
@@ -147,15 +145,10 @@ class KeyTable(Generic[Key]):
             raise CoordinatorClosed(f"key {token.key!r}: closed while this request waited")
         return None
 
-    def leave(
-        self, token: Token[Key], result: RunResult | None = None, *, may_repeat: bool = False
-    ) -> bool:
-        """The request is over: it ran, or waits no more. Return whether it was current. With
-        ``may_repeat`` it is current again, with a new number, if there is a debt that nobody waits
-        to pay: its owner runs again.
-        """
+    def leave(self, token: Token[Key]) -> bool:
+        """The request is over: it ran, or waits no more. Return whether it was current."""
         with self._lock:
-            was_current = self._leave(token, result, may_repeat=may_repeat)
+            was_current = self._leave(token)
             calls = self._noted()
         self._deliver(calls)
         return was_current
@@ -207,25 +200,22 @@ class KeyTable(Generic[Key]):
         cover; return those who run."""
         with self._lock:
             for key, state in list(self._keys.items()):
-                lost, (head, waiter) = state.owed, state.line
+                owed, (head, waiter) = state.owed, state.line
                 if waiter is not None:
-                    lost += waiter.covers - len(waiter.followers or ())
-                    self._dismiss_followers(waiter, None, TokenStage.ABANDONED)
+                    owed += waiter.covers - len(waiter.followers or ())
+                    self._dismiss_followers(waiter, TokenStage.ABANDONED)
                     self._stats.abandoned += 1
                     waiter.stage = TokenStage.ABANDONED
                     state.dequeue(waiter)
                     self._note(waiter.wake, waiter)
                 if head is not None:
-                    self._dismiss_followers(head, None, TokenStage.ABANDONED)
+                    self._dismiss_followers(head, TokenStage.ABANDONED)
+                if owed:
+                    log.warning("closed, requests not covered key=%r count=%d", key, owed)
                 state.debt = None
-                self._uncovered[key] += lost
                 self._advance(state, key)
-            uncovered, self._uncovered = +self._uncovered, Counter()
             heads = tuple(state.head for state in self._keys.values() if state.head is not None)
             calls = self._noted()
-        if uncovered:
-            keys, count, first = len(uncovered), sum(uncovered.values()), next(iter(uncovered))
-            log.warning("drained, requests not covered keys=%d count=%d key=%r", keys, count, first)
         self._deliver(calls)
         return heads
 
@@ -284,7 +274,7 @@ class KeyTable(Generic[Key]):
             state.first_s = None
         token.stage = _RUNNING
         if state.debt is not None:
-            self._take_debt(state, token)
+            token.covers, state.debt = token.covers + state.owed, None
 
     def _contend(self, state: KeyState, token: Token[Key], wake: Wake | None) -> None:
         """A request to a key that somebody works on, or that is debounced."""
@@ -308,7 +298,7 @@ class KeyTable(Generic[Key]):
             token.stage = _WAITING
             self._stats.blocked += 1
             if state.debt is not None:
-                self._take_debt(state, token)
+                token.covers, state.debt = token.covers + state.owed, None
         else:
             covering = state.line[state.waiters]  # a token that waits is false
             self._decline(state, token, Refusal.FULL, covering, wake)
@@ -349,18 +339,7 @@ class KeyTable(Generic[Key]):
                 return
         token.stage = TokenStage.DECLINED
 
-    def _take_debt(self, state: KeyState, token: AnyToken) -> None:
-        token.covers += state.owed
-        state.debt = None
-
-    def _leave(
-        self,
-        token: AnyToken,
-        result: RunResult | None = None,
-        *,
-        may_repeat: bool = False,
-        has_run: bool = True,
-    ) -> bool:
+    def _leave(self, token: AnyToken, *, has_run: bool = True) -> bool:
         state = self._keys.get(token.key)
         was_current = token.stage is _RUNNING
         if was_current and (state is None or token is not state.line[0]):
@@ -372,24 +351,19 @@ class KeyTable(Generic[Key]):
             return False
         if state is None:
             return False
-        if may_repeat and was_current and state.debt is not None and state.waiter is None:
-            self._dismiss_followers(token, result)
-            self._stats.repeated += 1
-            self._begin(state, token)
-            return True
+        if was_current and has_run and state.debt is not None:
+            state.debt.repeat = token.repeat or state.debt.repeat
         gives_up = token.stage is _WAITING or (was_current and not has_run)
         if was_current:
             token.stage = _ENDED
         elif token.stage.is_pending:
             self._stats.withdrawn += 1
             token.stage = TokenStage.WITHDRAWN
-        self._depart(state, token, result, gives_up=gives_up)
+        self._depart(state, token, gives_up=gives_up)
         self._advance(state, token.key)
         return was_current
 
-    def _depart(
-        self, state: KeyState, token: AnyToken, result: RunResult | None, *, gives_up: bool
-    ) -> None:
+    def _depart(self, state: KeyState, token: AnyToken, *, gives_up: bool) -> None:
         if token.follows and token.refusal is not None:
             for one in state.line:
                 if one is not None and one.followers and token in one.followers:
@@ -403,17 +377,15 @@ class KeyTable(Generic[Key]):
                 repeat = token.repeat or (state.debt.repeat if state.debt else None)
                 state.debt = Debt(state.owed + count, repeat, token.is_cover)
         if token.followers:
-            self._dismiss_followers(token, result)
+            self._dismiss_followers(token)
 
-    def _dismiss_followers(
-        self, token: AnyToken, result: RunResult | None, stage: TokenStage = TokenStage.ORPHANED
-    ) -> None:
+    def _dismiss_followers(self, token: AnyToken, stage: TokenStage = TokenStage.ORPHANED) -> None:
         for follower in token.followers or ():
             if follower.stage is not TokenStage.FOLLOWING:
                 continue
-            follower.result = result
-            follower.stage = stage if result is None else TokenStage.SHARED
-            self._stats.shared += result is not None
+            follower.result = token.result
+            follower.stage = stage if token.result is None else TokenStage.SHARED
+            self._stats.shared += token.result is not None
             self._stats.orphaned += follower.stage is TokenStage.ORPHANED
             self._note(follower.wake, follower)
         token.followers = None
@@ -428,7 +400,7 @@ class KeyTable(Generic[Key]):
             self._note(head.on_evicted, head)
             self._note(self.rules.on_evicted, head)
             head.stage = TokenStage.EVICTED
-            self._depart(state, head, None, gives_up=False)
+            self._depart(state, head, gives_up=False)
             head = None
         if head is None and waiter is not None and (now >= state.due_s or self._is_closed):
             state.begin()
@@ -439,9 +411,10 @@ class KeyTable(Generic[Key]):
             if state.debt is not None:
                 self._pay(state, key, state.debt)
             if state.line == NOBODY and (self._is_closed or state.debt is None):
-                if state.debt is not None:
-                    self._uncovered[key] += state.owed
-                self._retire(state, key)
+                self._keys.pop(key, None)
+                if self._is_timed:
+                    state.is_watched = False
+                    self.timer.forget(key)
                 return
         self._watch(state, key)
 
@@ -458,12 +431,6 @@ class KeyTable(Generic[Key]):
         elif not debt.is_logged:
             debt.is_logged = True
             log.warning("requests not covered yet key=%r count=%d", key, debt.count)
-
-    def _retire(self, state: KeyState, key: Key) -> None:
-        self._keys.pop(key, None)
-        if self._is_timed:
-            state.is_watched = False
-            self.timer.forget(key)
 
     def _watch(self, state: KeyState, key: Key) -> None:
         if not self._is_timed or state.is_watched:

@@ -1,5 +1,5 @@
 """Looks at keys when something is due on them although nobody comes: an overdue head, the end of a
-debounce window, an idle key to be forgotten.
+debounce window.
 
 One daemon thread for a coordinator; it exists only while something is awaited, so a coordinator
 that was dropped without being closed is not kept alive by it for long.
@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import heapq
 import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
 from leaderq.threads import Service, primitives
 
 log = logging.getLogger(__name__)
-
-_LINGER_S = 0.5
-"""How long the thread waits for more before it ends."""
 
 
 class KeyTimer:
@@ -30,8 +28,8 @@ class KeyTimer:
         self._tend = tend
         self._lock = primitives.Lock()
         self._heap: list[tuple[float, int, Any]] = []
-        self._due: dict[Any, tuple[float, int]] = {}
-        """The one entry of the heap that counts for a key; others of it are void."""
+        self._due: dict[Any, float] = {}
+        """The time that counts for a key; other entries of it in the heap are void."""
         self._number = 0
         self._service: Service | None = None
         self._is_stopped = False
@@ -39,11 +37,10 @@ class KeyTimer:
     def watch(self, due_s: float, key: Any) -> None:
         """Look at this key then, or earlier if that was asked for before."""
         with self._lock:
-            known = self._due.get(key)
-            if self._is_stopped or (known is not None and known[0] <= due_s):
+            if self._is_stopped or self._due.get(key, math.inf) <= due_s:
                 return
             self._number += 1
-            self._due[key] = due_s, self._number
+            self._due[key] = due_s
             heapq.heappush(self._heap, (due_s, self._number, key))
             if self._service is None:
                 self._service = Service("leaderq-coalescing-timer", self._run)
@@ -54,7 +51,7 @@ class KeyTimer:
     def forget(self, key: Any) -> None:
         with self._lock:
             if self._due.pop(key, None) is not None and len(self._heap) > 2 * len(self._due) + 64:
-                self._heap = [(due_s, number, one) for one, (due_s, number) in self._due.items()]
+                self._heap = [one for one in self._heap if self._due.get(one[2]) == one[0]]
                 heapq.heapify(self._heap)
 
     def begin_again(self) -> None:
@@ -71,38 +68,28 @@ class KeyTimer:
             service.stop(timeout_s)
 
     def _run(self, service: Service) -> None:
-        is_last = False
-        while not service.is_stopping:
-            keys, wait_s = self._overdue(service, is_last)
-            if wait_s is None:
-                return
+        wait_s: float | None = 0.0
+        while wait_s is not None and service.wait(wait_s):
+            keys, wait_s = self._overdue()
             for key in keys:
                 try:
                     self._tend(key)
                 except BaseException:  # a user's function raised it, and other keys are waited for
                     log.exception("key not tended key=%r", key)
-            is_last = not keys and wait_s == _LINGER_S
-            if not keys:
-                service.wait(wait_s)
 
-    def _overdue(self, service: Service, is_last: bool) -> tuple[list[Any], float | None]:
-        """Return the keys that are due, and how long to wait if there are none; ``None``: end."""
+    def _overdue(self) -> tuple[list[Any], float | None]:
+        """Return the keys that are due, and how long to wait for the next; ``None``: end."""
         keys = []
         now_s = self._clock()
         with self._lock:
-            while self._heap:
-                due_s, number, key = self._heap[0]
-                if self._due.get(key) != (due_s, number):
-                    heapq.heappop(self._heap)
-                elif due_s <= now_s:
-                    heapq.heappop(self._heap)
+            while self._heap and (
+                self._heap[0][0] <= now_s or self._due.get(self._heap[0][2]) != self._heap[0][0]
+            ):
+                due_s, _, key = heapq.heappop(self._heap)
+                if self._due.get(key) == due_s:
                     del self._due[key]
                     keys.append(key)
-                else:
-                    break
-            if keys or self._heap:
-                return keys, max(0.0, self._heap[0][0] - now_s) if self._heap else 0.0
-            if is_last and self._service is service:
-                self._service = None
-                return [], None
-            return [], _LINGER_S
+            if self._heap:
+                return keys, self._heap[0][0] - now_s
+            self._service = None
+            return keys, None

@@ -46,7 +46,6 @@ class Mailbox:
         self.waiting = self._line.waiters
         self.beyond: list[None] = []
         """One for each item that was put without a permit."""
-        self._has_stop = False
         self._closed: Callable[[], LeaderqError] | None = None
         # Bound once: a look-up for each request would cost as much as the call.
         self.take = self._items.get
@@ -66,7 +65,7 @@ class Mailbox:
 
     @property
     def depth(self) -> int:
-        return max(0, self.qsize() - self._has_stop)
+        return max(0, self.qsize() - self.is_closed)  # STOP is in it, too
 
     def put_now(self, item: Any) -> bool:
         """Put ``item`` if there is room and nobody waits; return whether that was so."""
@@ -109,7 +108,6 @@ class Mailbox:
             self._permit = _no_permit
             if self._closed is None:
                 self._closed = error
-                self._has_stop = True
                 self._put(STOP)
             self._line.close(self._refusal)
 
@@ -136,10 +134,6 @@ class Mailbox:
             self._line.admit()
             self.open()
 
-    def note_stop(self) -> None:
-        with self._lock:
-            self._has_stop = False
-
     def sweep(self, into: deque[Any]) -> None:
         """Move all requests of a closed mailbox out of it, in their order; on any thread."""
         with self._lock:
@@ -150,7 +144,7 @@ class Mailbox:
                         into.append(item)
             except primitives.Empty:
                 pass
-            if self._has_stop:
+            if not self.has_ended:
                 self._put(STOP)
 
     @contextmanager

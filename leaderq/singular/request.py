@@ -7,8 +7,7 @@ deadline over. ``concurrent.futures.Future`` decides between that and ``cancel()
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
-from functools import partial
+from collections.abc import Generator
 from typing import Any, TypeVar
 
 from leaderq import clock
@@ -95,10 +94,6 @@ class RequestFuture(primitives.Future[S]):
             if alarm is not None:
                 alarm.cancel()
 
-    def add_done_callback(self, fn: Callable[[primitives.Future[S]], object]) -> None:
-        """As in any future; whatever ``fn`` raises is logged, and does not end the queue."""
-        super().add_done_callback(partial(self._call_back, fn))
-
     def begin(self) -> bool:
         """Return whether the caller is to apply the request: not cancelled, nor claimed."""
         if self._unclaimed is not None and not self._unclaimed.acquire(blocking=False):
@@ -135,16 +130,6 @@ class RequestFuture(primitives.Future[S]):
         """The error of a request that was not begun by its deadline."""
         error = super().exception(0) if self.done() and not self.cancelled() else None
         return error if isinstance(error, DeadlineExceeded) else None
-
-    def _call_back(
-        self, fn: Callable[[primitives.Future[S]], object], _: primitives.Future[S]
-    ) -> None:
-        try:
-            fn(self)
-        except BaseException as failure:  # the queue must outlive it
-            if isinstance(failure, KeyboardInterrupt) and not self.home.is_mine:
-                raise  # Ctrl-C, in a thread that cancels
-            log.exception("callback of a request failed name=%s", self.home.name)
 
     def _waited(self, timeout: float | None) -> float | None:
         """Wait until the deadline, if that comes first; return the rest of ``timeout``."""

@@ -176,7 +176,6 @@ class Writer:
                 else:
                     release_permit(None)
                 if item is STOP:
-                    mailbox.note_stop()
                     return
                 self._begun += 1
                 if type(item) is TrackedRequest:
@@ -318,7 +317,6 @@ class BatchWriter(Writer):
                 mailbox.release(len(items))
                 if is_last := items[-1] is STOP:
                     items.pop()
-                    mailbox.note_stop()
                 self._begun += len(items)
                 self._apply_batch(items)
                 items = []

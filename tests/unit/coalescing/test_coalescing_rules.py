@@ -121,6 +121,15 @@ def test_the_table_holds_row_by_row(waiters, line, event, owner, after, answer, 
     assert "".join(one or "-" for one in (automaton.head, automaton.waiter)) == line_after
 
 
+def test_a_new_automaton_is_empty_and_lets_one_wait():
+    automaton: TrafficAutomaton[str] = TrafficAutomaton()
+    assert (automaton.state, automaton.waiters) == (INIT, 1)
+    assert [automaton.enqueue(owner) for owner in "abc"] == [ACCEPT, WAIT, DECLINE]
+    for waiters in (-1, 2):
+        with pytest.raises(ValueError, match=f"waiters={waiters}"):
+            TrafficAutomaton(waiters)
+
+
 @pytest.mark.parametrize(("line", "call"), [("a-", "a"), ("ab", "b"), ("-b", "b")])
 def test_an_owner_stands_in_line_once(line, call):
     automaton: TrafficAutomaton[str] = TrafficAutomaton()

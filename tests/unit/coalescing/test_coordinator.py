@@ -39,15 +39,6 @@ def test_a_key_is_dequeued_by_the_thread_that_runs_on_it_and_no_other(pool):
     assert coordinator.dequeue("k") and not token
 
 
-def test_whoever_waits_in_vain_is_told_and_waits_no_more():
-    coordinator: QueueCoordinator[str] = QueueCoordinator(timeout_s=0.01)
-    head = coordinator.enqueue("k", owner=None)
-    with pytest.raises(WaitTimedOut, match=r"0\.01 s") as caught:
-        coordinator.enqueue("k")
-    assert caught.value.covers == 0 and coordinator.stats().withdrawn == 1
-    assert coordinator.state("k") is TrafficState.PROCESS and head
-
-
 def test_whoever_gives_up_tells_how_many_relied_on_it(pool, monkeypatch):
     # the machine's clock stands until all have come; whoever waits looks at it each time its wait
     # is over
@@ -81,13 +72,6 @@ class TestOffers:
 
 
 class TestScopes:
-    def test_a_scope_dequeues_at_its_end_also_if_it_fails(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        with pytest.raises(KeyError), coordinator.hold("k") as token:
-            assert token
-            raise KeyError
-        assert coordinator.state("k") is TrafficState.INIT
-
     def test_a_decorated_function_runs_once_at_a_time_for_each_key(self, pool):
         coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
         begun, end = threading.Event(), threading.Event()
@@ -164,37 +148,6 @@ class TestDraining:
         assert coordinator.drain(0.01) == ()
         assert coordinator.stats().abandoned == 1
 
-    def test_a_coordinator_is_a_scope_that_drains(self):
-        with QueueCoordinator() as coordinator:
-            coordinator.dequeue(coordinator.enqueue("k"))
-        with pytest.raises(CoordinatorClosed):
-            coordinator.enqueue("k")
-
-
-def test_what_was_done_is_counted():
-    coordinator: QueueCoordinator[str] = QueueCoordinator()
-    first = coordinator.enqueue("k")
-    second = coordinator.offer("k", lambda token: None)
-    coordinator.enqueue("k")
-    coordinator.try_enqueue("k")
-    counters = coordinator.stats()
-    assert (counters.running, counters.waiting, counters.accepted, counters.declined) == (
-        1,
-        1,
-        1,
-        1,
-    )
-    coordinator.dequeue(first)
-    coordinator.dequeue(second)
-    counts = coordinator.stats()
-    assert (counts.runs, counts.promoted, counts.blocked, counts.declined, counts.busy) == (
-        2,
-        1,
-        1,
-        1,
-        1,
-    )
-
 
 class TestFinalizers:
     """The garbage collector may close a generator at any moment, even while its own thread holds
@@ -205,13 +158,6 @@ class TestFinalizers:
     def holder(coordinator: QueueCoordinator[str]):
         with coordinator.hold("k") as token:
             yield token
-
-    def test_a_generator_that_is_dropped_gives_its_key_back(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        generator = self.holder(coordinator)
-        assert next(generator)
-        del generator
-        assert coordinator.state("k") is TrafficState.INIT
 
     def test_one_that_is_dropped_under_the_lock_does_so_with_the_next_event(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator()
@@ -304,16 +250,6 @@ class Work:
 
 def asked(coordinator: QueueCoordinator[str], declined: int) -> None:
     eventually(lambda: coordinator.stats().declined == declined)
-
-
-def test_without_waiters_all_get_the_result_of_the_one_that_runs(pool):
-    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
-    work = Work()
-    callers = [pool.submit(coordinator.run, "k", work) for _ in range(10)]
-    asked(coordinator, 9)
-    work.outcome.set_result(object())
-    assert len({id(caller.result(60)) for caller in callers}) == 1
-    assert work.runs == 1 and coordinator.stats().shared == 9
 
 
 def test_with_one_waiter_declined_requests_get_the_result_of_the_waiting_run_not_the_running(pool):

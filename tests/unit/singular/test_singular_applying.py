@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from held import WAIT_S, Held, Told
+from held import WAIT_S, Told
 
 from leaderq.errors import ConfigurationError, WouldDeadlock
 from leaderq.singular import SingularUpdateQueue
@@ -48,11 +48,15 @@ def test_a_handler_may_post_to_its_own_queue() -> None:
 
 
 def test_all_that_is_wrong_with_the_options_is_told_at_once() -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        SingularUpdateQueue(print, capacity=0, timeout_s=-1, deadline_s=-1, max_batch=0)  # type: ignore[call-overload]
-    assert len(caught.value.problems) == 4
-    with pytest.raises(ConfigurationError):
-        SingularUpdateQueue(print, timeout_s=float("nan"))
+    wrong: dict[str, Any]
+    for wrong in (
+        {"capacity": 0, "timeout_s": -1, "deadline_s": -1, "max_batch": 0},
+        {"capacity": 1.5, "timeout_s": "5", "deadline_s": math.nan, "max_batch": 2.0, "name": 7},
+        {"capacity": True, "on_error": None},
+    ):
+        with pytest.raises(ConfigurationError) as caught:
+            SingularUpdateQueue(print, **wrong)
+        assert len(caught.value.problems) == len(wrong)
 
 
 async def _async_handler(request: object) -> None: ...
@@ -93,40 +97,6 @@ def test_a_handler_that_raises_fails_the_whole_batch() -> None:
         tickets = [queue.submit(number) for number in range(3)]
         assert {type(ticket.exception()) for ticket in tickets} == {OSError}
     assert told.kinds == [(0, OSError), (1, OSError), (2, OSError)]
-
-
-def test_callbacks_run_on_the_writers_thread_or_at_once_if_it_is_done() -> None:
-    held = Held()
-    called: list[tuple[int, str]] = []
-
-    def note(number: int) -> object:
-        return lambda ticket: called.append((number, threading.current_thread().name))
-
-    with SingularUpdateQueue(held, name="w") as queue:
-        ticket = queue.submit("a")
-        ticket.add_done_callback(note(1))
-        ticket.add_done_callback(note(2))
-        held.go.set()
-    ticket.add_done_callback(note(3))
-    assert called == [(1, "leaderq-w"), (2, "leaderq-w"), (3, threading.current_thread().name)]
-
-
-@pytest.mark.parametrize("error", [ValueError("x")])
-def test_a_callback_that_fails_is_logged_and_the_rest_are_called(
-    caplog: pytest.LogCaptureFixture, error: BaseException
-) -> None:
-    def broken(_: object) -> None:
-        raise error
-
-    held, called = Held(), []
-    with SingularUpdateQueue(held) as queue:
-        ticket = queue.submit("a")
-        ticket.add_done_callback(broken)
-        ticket.add_done_callback(called.append)
-        held.go.set()
-        assert queue.submit("b").result() == "b"
-    assert called == [ticket]
-    assert "callback of a request failed" in caplog.text
 
 
 @pytest.mark.parametrize("timeout", [None, WAIT_S])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import queue as std
 import subprocess
 import sys
 import threading
@@ -228,21 +227,6 @@ def filled(handler: Any, **options: Any) -> SingularUpdateQueue[Any, Any]:
     for number in range(1, 5):
         queue.post(number)
     return queue
-
-
-def test_a_full_queue_refuses_at_once_if_it_shall_not_wait() -> None:
-    held = Held()
-    queue = filled(held, timeout_s=0)
-    for put in (queue.post, queue.submit):
-        with pytest.raises(QueueFull, match="4 requests") as caught:
-            put("late")
-        assert caught.value.capacity == 4
-        assert isinstance(caught.value, std.Full)
-    held.go.set()
-    assert queue.close()
-    assert held.applied == [0, 1, 2, 3, 4]
-    assert queue.stats().refused == 2
-    assert queue.stats().accepted == 5
 
 
 def test_producers_get_in_in_the_order_of_coming_and_nobody_overtakes() -> None:
