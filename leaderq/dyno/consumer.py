@@ -57,11 +57,19 @@ SWEEP_S = 30.0
 """How often the first of the members forgets ids whose windows are over."""
 UNREACHABLE_S = 0.1
 """How long a ``pop`` waits until it asks again while the servers are unreachable."""
+SKEW_MS = 1000
+"""By how much the calendar may differ from the servers' without a warning."""
 CLAIMED_TOGETHER = 25
 """Claims that are made all or none: with the longest errors in them, 128 KB."""
 Wanted = tuple[Choice, Delivery]
-LOOK_S = 1.0
-"""How often the minder looks, and how long a wait relies on watches alone."""
+LOOK_S, LEAST_S = 1.0, 0.2
+"""How often the minder looks at least and at most; a wait relies on watches alone so long."""
+
+
+def _handed_out(deliveries: list[Delivery]) -> list[Delivery]:
+    for one in deliveries:
+        one.is_handed_out = True
+    return deliveries
 
 
 class DynoMembership(NamedTuple):
@@ -127,7 +135,12 @@ class DynoConsumer:
             writer = SequencedWriter(
                 session, f"{paths.members}/{mark}", ephemeral=True, data=self._nodes.name.encode()
             )
+            before_ms = self._now_ms()
             writer.open()
+            ahead_ms = max(before_ms - writer.made_ms, 0) + min(self._now_ms() - writer.made_ms, 0)
+            if abs(ahead_ms) > SKEW_MS:
+                said = "calendar differs from the servers', times of delays are off queue=%s s=%.1f"
+                log.warning(said, paths.root, ahead_ms / 1000)
             self._membership = DynoMembership(mark, session_id, writer)
             self._member_changed()
             self._minder.start()
@@ -141,8 +154,7 @@ class DynoConsumer:
         self._minder.stop(timeout_s)
         self._notify()
         if membership is not None:
-            now_ms = self._now_ms()
-            held = [one for one in self._held.copy() if one.until_ms > now_ms]
+            held = [one for one in self._held.copy() if one.left_s > 0]
             self._release(held, membership.writer)
         for view in self.views.values():
             view.close()
@@ -156,7 +168,12 @@ class DynoConsumer:
             if one.lock.acquire(blocking=False):  # else it is being settled
                 try:
                     if not one.is_settled:
-                        writer.submit(self._rest(one, 0.0, one.state))
+                        state = one.state
+                        if not one.is_handed_out:  # nobody has seen it: that was no delivery
+                            count = state.deliveries - 1
+                            first_ms = state.first_ms if count else 0
+                            state = state._replace(deliveries=count, first_ms=first_ms)
+                        writer.submit(self._rest(one, 0.0, state))
                         self._settled([one])
                 finally:
                     one.lock.release()
@@ -172,7 +189,7 @@ class DynoConsumer:
                 out = self._standing(out)
             except LeaderqError as exc:
                 if out := self._standing(out):
-                    return out
+                    return _handed_out(out)
                 if not self._is_passing(exc) or deadline.is_over:
                     raise
                 with self._changed:  # not the due ones: these would be asked for again and again
@@ -180,13 +197,13 @@ class DynoConsumer:
                 continue
             is_found = len(out) > before
             conflicts = conflicts + 1 if is_changed and not is_found else 0
-            if len(out) >= least:
-                return out
-            if is_changed or is_found:
-                continue
-            if deadline.is_over:
-                return out
-            self._wait(seen, deadline.left_s(LOOK_S))
+            # The lease of the first runs while others are waited for.
+            is_more = is_changed or is_found
+            hold_s = out[0].left_s - out[0].lease_s * 2 / 3 if out else LOOK_S
+            if len(out) >= least or hold_s <= 0 or (deadline.is_over and not is_more):
+                return _handed_out(out)
+            if not is_more:
+                self._wait(seen, deadline.left_s(min(LOOK_S, hold_s)))
 
     def _standing(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Those of these that are still leased to this consumer for certain. The others, which a
@@ -194,10 +211,16 @@ class DynoConsumer:
         """
         if not deliveries or (membership := self._membership) is None:
             return deliveries
+        if self._nodes.is_closed:
+            return []  # they are released
         writer = membership.writer
         mark = membership.mark if writer.surely_stands() else None
-        now_ms = self._now_ms()  # after that, which may wait for an answer
-        ours = [one for one in deliveries if one.until_ms > now_ms and one.state.member == mark]
+        # after that, which may wait for an answer
+        ours = [
+            one
+            for one in deliveries
+            if one.left_s > 0 and one.state.member == mark and not one.is_settled
+        ]
         if len(ours) < len(deliveries):
             self._release([one for one in deliveries if one not in ours], writer)
         return ours
@@ -210,17 +233,18 @@ class DynoConsumer:
         membership, is_changed = self.membership(), False
         for view in self._in_order(membership):
             view.refresh()
-            now_ms = self._now_ms()
-            with view.lock:
-                room = min(most - len(out), view.reader.most)
-                choices = view.index.choose(room, now_ms, skip=conflicts if conflicts > 1 else 0)
-            if choices:
-                found, is_other = self._claim(membership, view, choices, lease_s)
-                out += found
-                view.read_ahead(len(found), now_ms)
-                is_changed = is_changed or is_other
-            if len(choices) == room:
-                break
+            is_last = False
+            while len(out) < most and not is_last:
+                now_ms, skip = self._now_ms(), conflicts if conflicts > 1 else 0
+                with view.lock:
+                    room = min(most - len(out), view.reader.most)
+                    choices = view.index.choose(room, now_ms, skip=skip)
+                is_last = len(choices) < room
+                if choices:
+                    found, is_other = self._claim(membership, view, choices, lease_s)
+                    out += found
+                    view.read_ahead(len(found), now_ms)
+                    is_changed, is_last = is_changed or is_other, is_last or is_other
         return is_changed
 
     def claim_one(self, shard: str, name: str, lease_s: float) -> Delivery | None:
@@ -232,7 +256,7 @@ class DynoConsumer:
         with view.lock:
             chosen = view.index.choose_these([name], self._now_ms())
         found, _ = self._claim(membership, view, chosen, lease_s) if chosen else ([], False)
-        return next(iter(self._standing(found)), None)
+        return next(iter(_handed_out(self._standing(found))), None)
 
     def _in_order(self, membership: DynoMembership) -> list[ShardView]:
         own = self._nodes.current
@@ -301,7 +325,10 @@ class DynoConsumer:
                 for chunk, error in zip(chunks, errors, strict=True):
                     if error is None:
                         found += [one for _, one in chunk]
-                        view.claimed({one.name: one.until_ms for _, one in chunk})
+                        with view.lock:
+                            for _, one in chunk:
+                                since_s = one.until_s - one.lease_s
+                                view.index.claimed(one.name, one.version, since_s, one.lease_s)
                     elif isinstance(error, ZooKeeperError) and view.not_claimed(
                         culprit := name_of(error.path or "/"), error
                     ):
@@ -370,11 +397,11 @@ class DynoConsumer:
             letter = self._letter(view.paths.shard, choice.name, answer[0], dead, reason)
             self._bury(view, choice, letter)
             return None
-        now_ms, number = self._now_ms(), former.deliveries + 1
-        until_ms, first_ms = now_ms + int(lease_s * 1000), former.first_ms or now_ms
-        state = DeliveryState(number, failures, mark, until_ms, former.error, first_ms)
+        now_ms, lease_ms, number = self._now_ms(), int(lease_s * 1000), former.deliveries + 1
+        until_ms, first_ms = now_ms + lease_ms, former.first_ms or now_ms
+        state = DeliveryState(number, failures, mark, until_ms, former.error, first_ms, lease_ms)
         receipt = Receipt(view.paths.shard, choice.name, version)
-        return Delivery(self, frame, state, receipt, lease_s)
+        return Delivery(self, frame, state, receipt, lease_s, clock.now_s() + lease_s)
 
     def redeem(self, receipt: Receipt) -> Delivery:
         paths = self._paths.shard(receipt.shard)
@@ -385,7 +412,10 @@ class DynoConsumer:
             frame = Frame.read(self._session.get(paths.message(receipt.name))[0])
         except NoNode as exc:
             raise StaleLease(f"receipt {receipt} is not valid any more") from exc
-        return Delivery(self, frame, read[0].state, receipt, self._nodes.lease_s)
+        one = Delivery(self, frame, read[0].state, receipt, self._nodes.lease_s, 0.0)
+        one.is_handed_out = True
+        one.extend()  # so the servers refuse the former receipt
+        return one
 
     def acknowledge(
         self, deliveries: Sequence[Delivery], also: Operations = ()
@@ -446,22 +476,23 @@ class DynoConsumer:
 
     def extend_all(self, wanted: Sequence[tuple[Delivery, float]]) -> Known:
         """Extend each of these, whose locks the caller holds, by so many seconds from now."""
-        now_ms, mark = self._now_ms(), self.membership().mark
+        mark, now_ms, now_s = self.membership().mark, self._now_ms(), clock.now_s()
         groups: dict[Delivery, Operations] = {}
         for one, lease_s in wanted:
-            until_ms = now_ms + int(lease_s * 1000)
-            state = one.state._replace(member=mark, until_ms=until_ms)
+            lease_ms = int(lease_s * 1000)
+            until_ms = now_ms + lease_ms
+            state = one.state._replace(member=mark, until_ms=until_ms, lease_ms=lease_ms)
             claim = self._paths.shard(one.shard).claim(one.name)
             groups[one] = (SetData(claim, state.packed(), one.version),)
         known = self._write(groups)
         for one, lease_s in wanted:
             if known[one] is None:
                 one.version += 1
-                one.until_ms = now_ms + int(lease_s * 1000)
+                one.until_s = now_s + lease_s
                 self._held[one] = None
                 if (view := self.views.get(one.shard)) is not None:
                     with view.lock:
-                        view.index.looked_at(one.name, one.until_ms)
+                        view.index.extended(one.name, one.version, now_s, lease_s)
         return known
 
     def _settle(self, delivery: Delivery, operations: Operations, *, is_gone: bool = False) -> None:
@@ -529,10 +560,10 @@ class DynoConsumer:
                     names = frozenset(self._session.children(self._paths.members))
                     self._has_lost_member = self._has_lost_member or not self._members <= names
                     self._members = names
-                now_ms, has_lost = self._now_ms(), self._has_lost_member
+                has_lost = self._has_lost_member
                 listed = partial(self._session.children, self._paths.members)
                 over = [
-                    view.look_at_claims(now_ms, listed, has_lost_member=has_lost)
+                    view.look_at_claims(listed, has_lost_member=has_lost)
                     for view in self.views.values()
                 ]
             except BaseException:
@@ -544,18 +575,21 @@ class DynoConsumer:
     def _mind(self) -> float:
         next_s = LOOK_S
         try:
-            next_s = min(LOOK_S, self.keeper.extend_due(self._now_ms()))
+            next_s = min(LOOK_S, self.keeper.extend_due())
             is_time = clock.now_s() >= self._next_look_s  # not each time that a handler begins
             member = self._membership
             if is_time and member is not None and member.session_id == self._session.id:
-                self._next_look_s = clock.now_s() + LOOK_S / 2
                 self.look_at_leases()
+                now_s = clock.now_s()
+                soonest_s = min(view.next_look_s() for view in self.views.values())
+                self._next_look_s = min(now_s + LOOK_S, max(now_s + LEAST_S, soonest_s))
+                next_s = min(next_s, self._next_look_s - now_s)
                 if clock.now_s() >= self._next_sweep_s and member.mark == min(
                     self._members, default=""
                 ):
                     self._next_sweep_s = clock.now_s() + SWEEP_S
                     self._ids.sweep_windows(self._now_ms(), member.writer)
-            for one in [one for one in self._held.copy() if one.until_ms <= self._now_ms()]:
+            for one in [one for one in self._held.copy() if one.left_s <= 0]:
                 self._held.pop(one, None)
         except Exception as exc:  # this thread goes on, or nothing would ever be extended again
             if isinstance(exc, QueueClosed) or self._session.state is SessionState.CLOSED:

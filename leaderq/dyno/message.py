@@ -185,8 +185,10 @@ class DeliveryState(NamedTuple):
 
     ``deliveries``: how often the message was handed out; ``failures``: how many of those failed.
     Both are written by the delivery itself, or by the consumer that takes over. ``member``: its
-    consumer; ``""`` while it rests. ``until_ms``: the end of the lease, or of the rest. ``error``:
-    of the last failure. ``first_ms``: of the first delivery.
+    consumer; ``""`` while it rests. ``until_ms``: the end of the rest, or of the lease by the
+    calendar of its consumer, which is only shown. ``lease_ms``: how long the lease lasts; 0: an
+    older version has written it. ``error``: of the last failure. ``first_ms``: of the first
+    delivery.
     """
 
     deliveries: int = 0
@@ -195,12 +197,14 @@ class DeliveryState(NamedTuple):
     until_ms: int = 0
     error: str = ""
     first_ms: int = 0
+    lease_ms: int = 0
 
     def packed(self) -> bytes:
         error = f',"e":{_as_json(self.error[:MAX_ERROR])}' if self.error else ""
+        lease = f',"l":{self.lease_ms}' if self.member else ""
         said = (
             f'{{"n":{self.deliveries},"f":{self.failures},"u":{self.until_ms},'
-            f'"t":{self.first_ms},"m":{_as_json(self.member)}{error}}}'
+            f'"t":{self.first_ms},"m":{_as_json(self.member)}{lease}{error}}}'
         )
         # The text of an error may hold surrogates, which cannot be encoded: each becomes a "?".
         return said.encode(errors="replace")
@@ -210,9 +214,11 @@ class DeliveryState(NamedTuple):
         """Undo :meth:`packed`; unreadable data counts as a lease that is over."""
         try:
             said = json.loads(data)
-            deliveries, failures, until_ms, first_ms = (int(said.get(key, 0)) for key in "nfut")
+            deliveries, failures, until_ms, first_ms, lease_ms = (
+                int(said.get(key, 0)) for key in "nfutl"
+            )
             member, error = (str(said.get(key, "")) for key in "me")
-            return cls(deliveries, failures, member, until_ms, error, first_ms)
+            return cls(deliveries, failures, member, until_ms, error, first_ms, lease_ms)
         except _UNREADABLE:
             return cls()
 

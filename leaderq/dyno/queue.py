@@ -257,24 +257,24 @@ class DynoQueue:
         most: int = 1,
         timeout_s: Seconds | None = 0.0,
         *,
-        least: int | None = None,
+        least: int = 1,
         lease_s: Seconds | None = None,
     ) -> list[Delivery]:
         """The next messages, leased to this consumer: own shard first, then the others.
 
-        Returns as soon as there are ``least`` (default: ``most``) of them, or ``timeout_s`` is over
-        (``None``: never), with what there is. Wakes within milliseconds of a message's arrival or
-        due time.
+        Returns as soon as there are ``least`` of them, a third of the lease of the first one is
+        over, or ``timeout_s`` is (``None``: never), with what there is. Wakes within milliseconds
+        of a message's arrival or due time.
 
         :raises ConnectionLost: not connected.
         """
         require(
             instance("most", most, int) or at_least("most", most, 1),
-            instance("least", least, int | None),
+            instance("least", least, int) or at_least("least", least, 1),
         )
         wait_s = None if timeout_s is None else in_seconds("timeout_s", timeout_s)
         lease = self.lease_s if lease_s is None else in_seconds("lease_s", lease_s)
-        return self._consumer.pop(most, wait_s, min(most, least or most), lease)
+        return self._consumer.pop(most, wait_s, min(most, least), lease)
 
     def pop_id(self, id: str, *, lease_s: Seconds | None = None) -> Delivery | None:
         """This message, if it is due and nobody has it."""

@@ -152,6 +152,8 @@ class SequencedWriter:
         self._is_open = False
         self._owner = 0
         self._born = 0
+        self.made_ms = 0
+        """When its guard was made, by the calendar of the servers."""
         self._end: LeaderqError | None = None
 
     def open(self) -> None:
@@ -168,7 +170,11 @@ class SequencedWriter:
         with self._lock:
             if self._is_open or self._end is not None:
                 return
-            self._owner, self._born = stat.ephemeral_owner, stat.czxid
+            self._owner, self._born, self.made_ms = (
+                stat.ephemeral_owner,
+                stat.czxid,
+                stat.mtime_ms,
+            )
             self._queue.number = stat.version
             self._is_open = True
             self._queue.is_halted = False
