@@ -9,6 +9,7 @@ from leaderq.dyno.message import DynoMessage as Message
 from leaderq.dyno.message import Fields, Unique
 from leaderq.dyno.nodes import Leftover
 from leaderq.dyno.queue import DynoQueue, ShardFigures
+from leaderq.dyno.settings import QueueSettings
 from leaderq.dyno.shards import (
     FixedShards,
     ShardingStrategy,
@@ -40,6 +41,7 @@ __all__ = [
     "Postpone",
     "Pushed",
     "Receipt",
+    "QueueSettings",
     "ShardFigures",
     "ShardSupplier",
     "ShardingStrategy",

@@ -20,7 +20,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
-from urllib.parse import unquote
 
 from leaderq import chance, clock
 from leaderq.arguments import Seconds, in_seconds
@@ -48,7 +47,7 @@ from leaderq.threads import Service, primitives
 from leaderq.timeouts import Deadline
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import batched
-from leaderq.zookeeper import SessionState, SetData, Subscription, WatchEvent
+from leaderq.zookeeper import Delete, SessionState, SetData, Subscription, WatchEvent
 from leaderq.zookeeper.paths import name_of
 
 log = logging.getLogger(__name__)
@@ -85,17 +84,16 @@ class DynoConsumer:
 
     def __init__(self, nodes: QueueNodes, ids: Ids) -> None:
         self._nodes, self._ids = nodes, ids
-        self._session, self._paths, self._shards = nodes.session, nodes.paths, nodes.shards
+        self._session, self._paths = nodes.session, nodes.paths
         self._now_ms, self.bodies, self.retry = nodes.now_ms, nodes.bodies, nodes.retry
         self._looking = primitives.Lock()
         self._next_look_s, self._next_sweep_s = 0.0, clock.now_s() + SWEEP_S
         self._changed = primitives.Condition()
         self._changes = 0
-        view = partial(ShardView, changed=self._notify, ageing_s=nodes.ageing_s)
-        self.views = {
-            shard: view(nodes.session, nodes.paths.shard(shard), now_ms=nodes.now_ms)
-            for shard in nodes.shards
-        }
+        self.views: dict[str, ShardView] = {}
+        """Of the shards that are there, in their order; replaced when others are."""
+        self._are_shards_stale, self._viewing = True, primitives.Lock()
+        nodes.changed = self._shards_changed
         self._entering = primitives.Lock()
         self._membership: DynoMembership | None = None
         self._members: frozenset[str] = frozenset()
@@ -121,12 +119,8 @@ class DynoConsumer:
                 self._membership = None
                 for view in self.views.values():
                     view.invalidate()
+            self._nodes.open()
             session.ensure_path(paths.members)
-            session.ensure_path(paths.shards)
-            there = {unquote(shard) for shard in session.children(paths.shards)}
-            if unserved := there - set(self._shards):
-                said = "not all shards are served from here queue=%s others=%s"
-                log.warning(said, paths.root, sorted(unserved))
             if self._watch is None:
                 # Not the levels below: each member is the guard of a writer, and changes with every
                 # write.
@@ -145,6 +139,40 @@ class DynoConsumer:
             self._member_changed()
             self._minder.start()
             return self._membership
+
+    def view(self, shard: str) -> ShardView:
+        """A shard as it is known here; whoever only looks has none before."""
+        if (known := self.views.get(shard)) is None:
+            nodes = self._nodes
+            known = ShardView(
+                nodes.session, nodes.paths.shard(shard), self._notify, nodes.ageing_s, nodes.now_ms
+            )
+            self.views = {**self.views, shard: known}
+        return known
+
+    def refresh_views(self) -> None:
+        """Know all shards that are there, and no others. Raises what the session raises."""
+        with self._viewing:
+            if self._are_shards_stale:
+                self._are_shards_stale = False
+                try:
+                    self._nodes.open()
+                    self._serve(self._nodes.shards(), self._nodes.ageing_s)
+                except BaseException:
+                    self._are_shards_stale = True
+                    raise
+
+    def _serve(self, shards: Sequence[str], ageing_s: float | None) -> None:
+        former, self.views = self.views, {shard: self.view(shard) for shard in shards}
+        for shard, view in former.items():
+            if shard not in self.views:
+                view.close()
+            else:
+                view.age_by(ageing_s)
+
+    def _shards_changed(self) -> None:
+        self._are_shards_stale = True
+        self._notify()
 
     def close(self, timeout_s: float) -> bool:
         """Leave, releasing unsettled messages; returns whether all was written in time."""
@@ -178,7 +206,9 @@ class DynoConsumer:
                 finally:
                     one.lock.release()
 
-    def pop(self, most: int, timeout_s: float | None, least: int, lease_s: float) -> list[Delivery]:
+    def pop(
+        self, most: int, timeout_s: float | None, least: int, lease_s: float | None
+    ) -> list[Delivery]:
         deadline = Deadline(timeout_s)
         out: list[Delivery] = []
         conflicts = 0
@@ -225,12 +255,16 @@ class DynoConsumer:
             self._release([one for one in deliveries if one not in ours], writer)
         return ours
 
-    def _pop_now(self, out: list[Delivery], most: int, conflicts: int, lease_s: float) -> bool:
+    def _pop_now(
+        self, out: list[Delivery], most: int, conflicts: int, lease_s: float | None
+    ) -> bool:
         """Add newly claimed messages, from one shard after the other until there are ``most``:
         otherwise a busy consumer would never serve the shards of hanging ones. Returns whether some
         of the chosen messages are another's, or dead: then the next choice differs.
         """
         membership, is_changed = self.membership(), False
+        self.refresh_views()
+        lease_s = self._nodes.lease_s if lease_s is None else lease_s
         for view in self._in_order(membership):
             view.refresh()
             is_last = False
@@ -247,11 +281,10 @@ class DynoConsumer:
                     is_changed, is_last = is_changed or is_other, is_last or is_other
         return is_changed
 
-    def claim_one(self, shard: str, name: str, lease_s: float) -> Delivery | None:
-        """This message, if it is due, nobody has it, and the shard is one of ours."""
-        membership, view = self.membership(), self.views.get(shard)
-        if view is None:
-            return None
+    def claim_one(self, shard: str, name: str, lease_s: float | None) -> Delivery | None:
+        """This message, if it is due and nobody has it."""
+        membership, view = self.membership(), self.view(shard)
+        lease_s = self._nodes.lease_s if lease_s is None else lease_s
         view.refresh()
         with view.lock:
             chosen = view.index.choose_these([name], self._now_ms())
@@ -259,13 +292,14 @@ class DynoConsumer:
         return next(iter(_handed_out(self._standing(found))), None)
 
     def _in_order(self, membership: DynoMembership) -> list[ShardView]:
-        own = self._nodes.current
-        if own is None:
+        views, own = list(self.views.items()), self._nodes.current
+        shards = [shard for shard, _ in views]
+        if own not in shards:
             members = sorted(self._members)
             rank = members.index(membership.mark) if membership.mark in members else 0
-            own = self._shards[rank % len(self._shards)]
-        at = self._shards.index(own)
-        return [self.views[shard] for shard in self._shards[at:] + self._shards[:at]]
+            own = shards[rank % len(shards)]
+        at = shards.index(own)
+        return [view for _, view in views[at:] + views[:at]]
 
     def _wait(self, seen: int, timeout_s: float) -> None:
         now_ms = self._now_ms()
@@ -554,6 +588,7 @@ class DynoConsumer:
     def look_at_leases(self) -> int:
         """Find the leases that are over, in all shards; returns their number."""
         with self._looking:
+            self.refresh_views()
             try:
                 if self._members_stale:
                     self._members_stale = False
@@ -581,7 +616,8 @@ class DynoConsumer:
             if is_time and member is not None and member.session_id == self._session.id:
                 self.look_at_leases()
                 now_s = clock.now_s()
-                soonest_s = min(view.next_look_s() for view in self.views.values())
+                looks_s = (view.next_look_s() for view in self.views.values())
+                soonest_s = min(looks_s, default=now_s + LOOK_S)
                 self._next_look_s = min(now_s + LOOK_S, max(now_s + LEAST_S, soonest_s))
                 next_s = min(next_s, self._next_look_s - now_s)
                 if clock.now_s() >= self._next_sweep_s and member.mark == min(
@@ -589,6 +625,7 @@ class DynoConsumer:
                 ):
                     self._next_sweep_s = clock.now_s() + SWEEP_S
                     self._ids.sweep_windows(self._now_ms(), member.writer)
+                    self._sweep_shards(member.writer)
             for one in [one for one in self._held.copy() if one.left_s <= 0]:
                 self._held.pop(one, None)
         except Exception as exc:  # this thread goes on, or nothing would ever be extended again
@@ -600,6 +637,13 @@ class DynoConsumer:
                     level = logging.DEBUG
                 log.log(level, said, self._paths.root, exc, exc_info=not is_passing)
         return next_s
+
+    def _sweep_shards(self, writer: SequencedWriter) -> None:
+        """Delete the shards that messages are not pushed to any more, once they are empty."""
+        gone = [shard for shard in self.views if shard not in self._nodes.open().shards]
+        paths = [self._paths.shard(shard) for shard in gone]
+        groups = [(*map(Delete, one.parents), Delete(one.base)) for one in paths]
+        apply_all(writer, groups, self._paths.root)
 
     def _is_passing(self, error: BaseException) -> bool:
         """Whether it is an outage, or the change from one session to the next."""

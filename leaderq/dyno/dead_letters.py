@@ -31,7 +31,7 @@ class DynoDeadLetters:
 
     def browse(self, wanted: Wanted | None = None) -> Iterator[DeadMessage]:
         """Those that are ``wanted``, by shard and name. Reads about a megabyte at a time."""
-        for shard in self._nodes.shards:
+        for shard in self._nodes.shards():
             paths = self._paths.shard(shard)
             reader = SizedReader(session := self._nodes.session, paths.dead)
             for name, answer in reader.read_all(sorted(children_of(session, paths.dead))):

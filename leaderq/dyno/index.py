@@ -58,7 +58,8 @@ class ShardIndex:
     and has just become due; ``None``: priorities are strict."""
 
     def __init__(self, ageing_s: float | None = None) -> None:
-        self._ageing_ms = None if ageing_s is None else int(ageing_s * 1000)
+        self._ageing_ms: int | None = None
+        self.age_by(ageing_s)
         self._names: dict[str, MessageName] = {}
         self._rests: dict[str, RestName] = {}
         self._later: list[tuple[int, str]] = []
@@ -70,6 +71,14 @@ class ShardIndex:
 
     def __len__(self) -> int:
         return len(self._names)
+
+    def age_by(self, ageing_s: float | None) -> bool:
+        """Order what is listed from now on so; returns whether that is another order."""
+        former, self._ageing_ms = (
+            self._ageing_ms,
+            None if ageing_s is None else int(ageing_s * 1000),
+        )
+        return former != self._ageing_ms
 
     def replace(self, names: Iterable[str], markers: Iterable[str], now_ms: int) -> None:
         """Take in a new listing, of any length; those ours or leased stay so if still there."""

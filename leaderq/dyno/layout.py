@@ -19,6 +19,8 @@ MAX_DUE_MS = 10**13 - 1
 MAX_PRIORITY = 99
 MAX_ID_BYTES = 200
 IDS, RESTS = "ids", "rests"
+PARTS = frozenset({"shards", IDS, "windows", "members", "pushes"})
+"""What lies below the root of a queue."""
 _NAME = re.compile(r"(\d\d)-(\d{13})-([0-9a-f]{8})-(\d{10})", re.ASCII).fullmatch
 _REST = re.compile(r"(\d{13})-(\d{1,10})-(\d\d-\d{13}-[0-9a-f]{8}-\d{10})", re.ASCII).fullmatch
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from leaderq import clock
@@ -21,6 +21,7 @@ from leaderq.dyno.ids import Ids, OnConflict, Pushed
 from leaderq.dyno.layout import DynoPaths, MessageName, group_of, name_prefix, parsed_name
 from leaderq.dyno.message import DeliveryState, DynoMessage, Fields, Frame, frame_of
 from leaderq.dyno.nodes import OVERTAKEN, Leftover, QueueNodes, apply_all, leftovers
+from leaderq.dyno.settings import QueueSettings
 from leaderq.dyno.shard_view import ClaimRead, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
 from leaderq.dyno.transitions import Operations
@@ -42,6 +43,8 @@ from leaderq.zookeeper.paths import name_of, validated_path
 
 LETTER_BYTES = 16 * 1024
 """The bytes that a message leaves free in the largest request, to fit into a dead letter too."""
+LEAST_LEASE_S = 0.1
+"""A lease must outlast the way to the servers and back, or nothing is ever handed out."""
 _TRIES = 20
 _AT_A_TIME = 250
 
@@ -67,11 +70,14 @@ class _Push(NamedTuple):
 class DynoQueue:
     """An acknowledged, sharded, delayed, prioritised queue of messages below one znode.
 
-    ``lease_s``: how long a delivery belongs to its consumer, unless it is extended. ``shards``: a
-    :class:`ShardSupplier`, or their names. ``strategy``: where a message goes. ``retry``: what
-    becomes of messages that fail; the death of a consumer, or its hanging past the lease, counts as
-    a failure of its message. ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`.
-    ``body_store``: where payloads of more than ``body_bytes`` go; see :class:`BodyStore`.
+    ``shards``, ``lease_s`` and ``ageing_s`` stand in the queue's root; who gives none takes these,
+    and :meth:`configure` changes them for all. ``shards``: a :class:`ShardSupplier`, or names; what
+    is not there is added. Every consumer serves every shard, as soon as it is there.
+    ``lease_s``: how long a delivery belongs to its consumer, unless it is extended (60 s).
+    ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`. ``strategy``: where a message goes.
+    ``retry``: what becomes of messages that fail; the death of a consumer, or its hanging past the
+    lease, counts as a failure of its message. ``body_store``: where payloads of more than
+    ``body_bytes`` go; see :class:`BodyStore`.
 
     *Guarantees:* a message that was pushed is delivered until it is acknowledged, killed, removed,
     or has failed as often as ``retry`` says; it is in exactly one place at any time, whoever dies.
@@ -87,9 +93,9 @@ class DynoQueue:
         client: AnyClient,
         root: str,
         *,
-        shards: ShardSupplier | Sequence[str] = ("0",),
+        shards: ShardSupplier | Sequence[str] | None = None,
         strategy: ShardingStrategy | None = None,
-        lease_s: Seconds = 60.0,
+        lease_s: Seconds | None = None,
         retry: Retry | None = None,
         ageing_s: Seconds | None = None,
         body_store: BodyStore | None = None,
@@ -101,27 +107,25 @@ class DynoQueue:
             instance("retry", retry, Retry | None),
             instance("body_store", body_store, BodyStore | None),
         )
-        names = (shards,) if isinstance(shards, str) else shards
-        supplier = names if isinstance(names, ShardSupplier) else FixedShards(*names)
+        supplier = _supplied(shards)
         self.root = root
         if validated_path(root) == "/":  # ours could not be told from the user's
             raise ConfigurationError("znode path '/' is everybody's: give the queue one of its own")
         self._session, self._paths = as_session(client), DynoPaths(root)
         self._now_ms = clock.now_ms if now_ms is None else now_ms
-        self._shards, self._bodies = tuple(supplier.shards()), Bodies(body_store, body_bytes)
+        self._bodies = Bodies(body_store, body_bytes)
         self._strategy = strategy or round_robin()
-        self.lease_s = in_seconds("lease_s", lease_s)
         self._nodes = QueueNodes(
             self._session,
             self._paths,
-            self._shards,
             self._bodies,
             self._now_ms,
             name=name or root.rpartition("/")[2],
-            current=supplier.current_shard(),
-            lease_s=self.lease_s,
             retry=retry or ITEM_RETRY,
-            ageing_s=None if ageing_s is None else in_seconds("ageing_s", ageing_s),
+            given_shards=() if supplier is None else tuple(supplier.shards()),
+            current=None if supplier is None else supplier.current_shard(),
+            given_lease_s=None if lease_s is None else _lease_s(lease_s),
+            given_ageing_s=None if ageing_s is None else in_seconds("ageing_s", ageing_s),
         )
         self._ids = Ids(self._nodes)
         self._consumer = DynoConsumer(self._nodes, self._ids)
@@ -136,6 +140,40 @@ class DynoQueue:
         """Leave, and release unsettled messages; returns whether all was written in time."""
         is_clean = self._consumer.close(timeout_s)
         return self._nodes.close_writer(timeout_s) and is_clean
+
+    @property
+    def lease_s(self) -> float:
+        """How long a delivery belongs to its consumer, unless it is extended."""
+        return self._nodes.lease_s
+
+    def configure(
+        self,
+        *,
+        shards: Sequence[str] | None = None,
+        lease_s: Seconds | None = None,
+        ageing_s: Seconds | None = None,
+    ) -> QueueSettings:
+        """Change what is given here, for all processes while they run; returns the settings.
+
+        ``shards``: those to push to from now on. The others are served until they are empty, then
+        they vanish; a process that is started with one of these brings it back. ``ageing_s``: 0
+        makes priorities strict. A process that was given values of its own goes by these.
+
+        *Guarantees:* a queue that grows keeps the order in its groups. *Not guaranteed:* that order
+        across the change, if shards are taken away.
+        """
+        supplier = _supplied(shards)
+
+        def change(former: QueueSettings) -> QueueSettings:
+            if supplier is not None:
+                former = former.with_shards(supplier.shards())
+            if lease_s is not None:
+                former = replace(former, lease_s=_lease_s(lease_s))
+            if ageing_s is not None:
+                former = replace(former, ageing_s=in_seconds("ageing_s", ageing_s) or None)
+            return former
+
+        return self._nodes.change(change)
 
     @property
     def is_over(self) -> bool:
@@ -221,7 +259,7 @@ class DynoQueue:
 
     def _prepared(self, one: DynoMessage) -> _Push:
         require(instance("message", one, DynoMessage))
-        shard, now_ms = shard_of(one, self._shards, self._strategy), self._now_ms()
+        shard, now_ms = shard_of(one, self._nodes.open(), self._strategy), self._now_ms()
         due_ms = now_ms + int(in_seconds("timeout_s", one.timeout_s) * 1000)
         payload, body = self._bodies.put(one.payload)
         unique_s = in_seconds("unique_s", one.unique_s)
@@ -273,13 +311,13 @@ class DynoQueue:
             instance("least", least, int) or at_least("least", least, 1),
         )
         wait_s = None if timeout_s is None else in_seconds("timeout_s", timeout_s)
-        lease = self.lease_s if lease_s is None else in_seconds("lease_s", lease_s)
+        lease = None if lease_s is None else _lease_s(lease_s)
         return self._consumer.pop(most, wait_s, min(most, least), lease)
 
     def pop_id(self, id: str, *, lease_s: Seconds | None = None) -> Delivery | None:
         """This message, if it is due and nobody has it."""
         place = self._ids.place(id)
-        lease = self.lease_s if lease_s is None else in_seconds("lease_s", lease_s)
+        lease = None if lease_s is None else _lease_s(lease_s)
         return None if place is None else self._consumer.claim_one(*place, lease)
 
     def redeem(self, receipt: Receipt | str) -> Delivery:
@@ -351,8 +389,8 @@ class DynoQueue:
         """The messages that would be delivered next; they stay where they are."""
         out: list[DynoMessage] = []
         now_ms = self._now_ms()
-        for shard in self._shards:
-            view = self._consumer.views[shard]
+        for shard in self._nodes.shards():
+            view = self._consumer.view(shard)
             view.refresh()
             with view.lock:
                 names = view.index.peek(most - len(out), now_ms)
@@ -369,7 +407,7 @@ class DynoQueue:
     def shard_sizes(self) -> dict[str, dict[str, int]]:
         """For each shard, by the servers: ``messages`` (all), ``resting``, ``leased``, ``dead``."""
         out = {}
-        for shard in self._shards:
+        for shard in self._nodes.shards():
             paths = self._paths.shard(shard)
             stats = [self._session.exists(parent) for parent in paths.parents]
             counts = [0 if one is None else one.num_children for one in stats]
@@ -382,7 +420,7 @@ class DynoQueue:
         """For each shard, as this consumer sees it."""
         out = {}
         for shard, sizes in self.shard_sizes().items():
-            view, now_ms = self._consumer.views[shard], self._now_ms()
+            view, now_ms = self._consumer.view(shard), self._now_ms()
             view.refresh()
             with view.lock:
                 times_ms = view.index.due_times_ms(now_ms)
@@ -481,7 +519,7 @@ class DynoQueue:
         """
         by_fields = wanted if isinstance(wanted, Fields) else None
         may_match = by_fields.may_match if by_fields else None
-        for shard in self._shards:
+        for shard in self._nodes.shards():
             for name, data in self._nodes.messages(shard, may_match):
                 with suppress(CorruptItem, MissingBody):
                     # Fields are judged without the payload, which may have to be fetched.
@@ -511,7 +549,7 @@ class DynoQueue:
         dead letters; returns their number. Messages that change or come meanwhile may stay.
         """
         count = 0
-        for shard in self._shards:
+        for shard in self._nodes.shards():
             for batch in batched(self._nodes.messages(shard), _AT_A_TIME):
                 frames = {name: frame_of(data) for name, data in batch}
                 read = read_claims(self._session, self._paths.shard(shard), list(frames))
@@ -545,11 +583,11 @@ class DynoQueue:
     def _used_bodies(self) -> Iterator[str | None]:
         # The dead are read last: a message that dies meanwhile was read among the messages, or is
         # there already.
-        for shard in self._shards:
+        for shard in self._nodes.shards():
             yield from (frame_of(data).body for _, data in self._nodes.messages(shard))
         yield from (frame_of(letter.data).body for letter in self.dead_letters.browse())
         # Letters sent back meanwhile are among the messages again.
-        for shard in self._shards:
+        for shard in self._nodes.shards():
             yield from (frame_of(data).body for _, data in self._nodes.messages(shard))
 
     def _message(self, shard: str, name: str, data: bytes, *, is_whole: bool = True) -> DynoMessage:
@@ -566,6 +604,18 @@ class DynoQueue:
             unique=frame.unique,
             unique_s=frame.unique_s,
         )
+
+
+def _supplied(shards: ShardSupplier | Sequence[str] | None) -> ShardSupplier | None:
+    if shards is None or isinstance(shards, ShardSupplier):
+        return shards
+    return FixedShards(*((shards,) if isinstance(shards, str) else shards))
+
+
+def _lease_s(seconds: Seconds) -> float:
+    lease_s = in_seconds("lease_s", seconds)
+    require(at_least("lease_s", lease_s, LEAST_LEASE_S, "seconds"))
+    return lease_s
 
 
 def _checked(deliveries: Iterable[Delivery]) -> list[Delivery]:

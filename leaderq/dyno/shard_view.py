@@ -147,6 +147,11 @@ class ShardView:
         elif kind is WatchKind.DELETED:
             self.index.rest_over(name, clock.now_s())
 
+    def age_by(self, ageing_s: float | None) -> None:
+        with self.lock:
+            if self.index.age_by(ageing_s):
+                self._is_stale = True  # a new listing orders all again
+
     def invalidate(self) -> None:
         """The known state may be wrong: list the shard again before it is used."""
         with self.lock:

@@ -26,16 +26,6 @@ from simulation.test_dyno_defects import sides, texts
 
 
 @scene(5)
-def test_known_issue_31_a_shard_that_a_consumer_was_not_told_of_is_never_served(s: Scene) -> None:
-    """queues.md 3: the shards are each process's own keyword."""
-    (a,) = sides(s, "a")
-    assert a.pop(1) == []
-    (b,) = sides(s, "b", shards=("a", "b"))
-    b.push([Message(payload=b"x") for _ in range(4)])
-    assert a.pop(1, 10.0) == []
-
-
-@scene(5)
 def test_known_issue_31_pop_where_goes_by_due_time_and_pop_by_push(s: Scene) -> None:
     """queues.md 7"""
     (a,) = sides(s, "a")

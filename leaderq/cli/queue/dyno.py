@@ -2,9 +2,8 @@
 :class:`~leaderq.queues.admin.QueueAdmin` has for other queues, and those that only a Dyno queue
 has.
 
-It is never a consumer. Looking assumes strict priorities, because only the programs know how
-messages age. Payloads in a ``BodyStore`` are out of reach; the programs sweep those without a
-message.
+It is never a consumer. Payloads in a ``BodyStore`` are out of reach; the programs sweep those
+without a message.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from leaderq.cli.output import duration, iso
 from leaderq.cli.queue.showing import DYNO
 from leaderq.dyno import DeadMessage, DynoQueue, MissingBody
 from leaderq.dyno.index import ShardIndex
-from leaderq.dyno.layout import DynoPaths, escaped, parsed_name
+from leaderq.dyno.layout import PARTS, DynoPaths, escaped, parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, frame_of
 from leaderq.dyno.shard_view import read_claims
 from leaderq.errors import CorruptItem, RequestRefused
@@ -32,14 +31,13 @@ from leaderq.writing.groups import batched
 from leaderq.zookeeper import GetData, Session
 from leaderq.zookeeper.paths import join
 
-_PARTS = {"shards", "ids", "windows", "members", "pushes"}
 _AT_A_TIME = 250
 
 
 def is_dyno(session: Session, path: str) -> bool:
     """Whether there is a Dyno queue: shards, and nothing that a Dyno queue does not have."""
     has_shards = session.exists(join(path, "shards")) is not None
-    return has_shards and set(session.children(path)) <= _PARTS
+    return has_shards and set(session.children(path)) <= PARTS
 
 
 def dyno_below(session: Session, path: str) -> Iterator[DynoAdmin]:
@@ -104,7 +102,7 @@ class DynoAdmin:
         self._session = session
         self._paths = DynoPaths(path)
         self._shards = sorted(unquote(part) for part in children_of(session, self._paths.shards))
-        self.queue = DynoQueue(session, path, shards=self._shards or ("0",))
+        self.queue = DynoQueue(session, path)
         self.dead_letters = DynoLetters(self.queue)
 
     def close(self) -> None:
