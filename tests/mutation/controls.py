@@ -219,8 +219,8 @@ REVIEWED = (
     Control(
         "m5: everybody's own shard is the first",
         "leaderq/dyno/consumer.py",
-        "own = self._shards[rank % len(self._shards)]",
-        "own = self._shards[0]",
+        "own = shards[rank % len(shards)]",
+        "own = shards[0]",
         promise="consumers are spread over the shards",
         tests=("tests/simulation/test_dyno_promises.py",),
     ),
