@@ -17,7 +17,7 @@ looks once a second for those that are over. On each failure:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -27,8 +27,9 @@ from leaderq.dyno import transitions
 from leaderq.dyno.delivery import Delivery, Known, LeaseKeeper, Receipt, StaleLease
 from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
+from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, Unique, frame_of
-from leaderq.dyno.nodes import OVERTAKEN, QueueNodes, apply_all, within
+from leaderq.dyno.nodes import OVERTAKEN, MayMatch, QueueNodes, apply_all, within
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
 from leaderq.dyno.transitions import DeadMessage, Operations
 from leaderq.errors import (
@@ -58,6 +59,8 @@ UNREACHABLE_S = 0.1
 """How long a ``pop`` waits until it asks again while the servers are unreachable."""
 SKEW_MS = 1000
 """By how much the calendar may differ from the servers' without a warning."""
+NEXT_ONES = 256
+"""How many of the next messages of a shard are looked at first, where one is looked for."""
 CLAIMED_TOGETHER = 25
 """Claims that are made all or none: with the longest errors in them, 128 KB."""
 Wanted = tuple[Choice, Delivery]
@@ -290,6 +293,33 @@ class DynoConsumer:
             chosen = view.index.choose_these([name], self._now_ms())
         found, _ = self._claim(membership, view, chosen, lease_s) if chosen else ([], False)
         return next(iter(_handed_out(self._standing(found))), None)
+
+    def in_order(self, may_match: MayMatch | None = None) -> Iterator[tuple[str, str]]:
+        """The shards and names of the messages that may be delivered now, the best first."""
+        membership = self.membership()
+        self.refresh_views()
+        views = self._in_order(membership)
+        for view in views:
+            view.refresh()
+        told: set[tuple[str, str]] = set()
+        most = NEXT_ONES
+        while True:
+            known = [view.upcoming(most) for view in views]
+            # What a shard that has more than these has next may go before the rest of the others.
+            last = min((one[-1] for one in known if len(one) == most), default=None)
+            fresh = [
+                (shard, name)
+                for *order, shard, name in sorted(one for found in known for one in found)
+                if (last is None or (*order, shard, name) <= last) and (shard, name) not in told
+            ]
+            if not fresh and last is None:
+                return
+            told.update(fresh)
+            for shard, name in fresh:
+                parsed = parsed_name(name)
+                if may_match is None or (parsed is not None and may_match(shard, parsed)):
+                    yield shard, name
+            most *= 4
 
     def _in_order(self, membership: DynoMembership) -> list[ShardView]:
         views, own = list(self.views.items()), self._nodes.current
@@ -633,7 +663,9 @@ class DynoConsumer:
                 self._minder.stop()
             else:
                 level, said = logging.WARNING, "leases not looked at queue=%s error=%s"
-                if is_passing := self._is_passing(exc):
+                # A queue that was deleted by hand is made again by whoever uses it next.
+                is_gone = isinstance(exc, NoNode) and within(exc, self._paths.root)
+                if is_passing := is_gone or self._is_passing(exc):
                     level = logging.DEBUG
                 log.log(level, said, self._paths.root, exc, exc_info=not is_passing)
         return next_s

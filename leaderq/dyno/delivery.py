@@ -123,6 +123,11 @@ class Delivery:
         return self._payload
 
     @property
+    def place(self) -> str:
+        """Where its message lies: ``<shard>/<name>``."""
+        return f"{self.shard}/{self.name}"
+
+    @property
     def left_s(self) -> float:
         """The seconds until its lease ends, by the clock of this host; below 0 it is over."""
         return self.until_s - clock.now_s()
@@ -203,6 +208,7 @@ class Delivery:
 
 
 Ending = Callable[[Delivery], object]
+"""Called with a delivery that is kept, when its lease was extended or is about to end."""
 Known = dict[Delivery, LeaderqError | None]
 """The errors, one for each delivery."""
 Wanted = Sequence[tuple[Delivery, float]]
@@ -214,6 +220,7 @@ class _Kept:
     until_s: float | None
     ending: Ending | None
     ending_s: float
+    extended: Ending | None
 
 
 class LeaseKeeper:
@@ -233,11 +240,12 @@ class LeaseKeeper:
         most_s: float | None,
         ending: Ending | None,
         ending_s: float,
+        extended: Ending | None = None,
     ) -> None:
         until_s = None if most_s is None else clock.now_s() + most_s
         for one in deliveries:
             if not one.is_settled:
-                self._kept[one] = _Kept(until_s, ending, ending_s)
+                self._kept[one] = _Kept(until_s, ending, ending_s, extended)
         self._wake()
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
@@ -279,6 +287,8 @@ class LeaseKeeper:
             for one, error in (self._extend_all(free) if free else {}).items():
                 if isinstance(error, StaleLease):
                     log.warning("lease lost message=%s error=%s", one.id, error)
+                elif error is None and (kept := self._kept.get(one)) is not None and kept.extended:
+                    kept.extended(one)
                 elif error is not None:
                     log.debug("lease not extended, trying again message=%s error=%s", one.id, error)
 

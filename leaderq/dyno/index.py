@@ -68,6 +68,7 @@ class ShardIndex:
         self._over: dict[str, int] = {}
         self._ours: set[str] = set()
         self._groups: dict[str, list[tuple[int, str]]] = {}
+        self._waiting: dict[str, list[tuple[int, str]]] = {}  # those due, the most urgent first
 
     def __len__(self) -> int:
         return len(self._names)
@@ -89,13 +90,17 @@ class ShardIndex:
         }
         self._leased = {name: known for name, known in self._leased.items() if name in parsed}
         self._over = {name: version for name, version in self._over.items() if name in self._leased}
-        self._ours, self._groups = self._ours & parsed.keys(), {}
+        self._ours, self._groups, self._waiting = self._ours & parsed.keys(), {}, {}
         for name, found in parsed.items():
             if found.group != NO_GROUP:
                 self._groups.setdefault(found.group, []).append((found.sequence, name))
         times = [(self.due_ms_of(name), name) for name in parsed]
         self._later = [entry for entry in times if entry[0] > now_ms]
-        self._due = [self._due_entry(name, due_ms) for due_ms, name in times if due_ms <= now_ms]
+        due = [(due_ms, name) for due_ms, name in times if due_ms <= now_ms]
+        for _, name in due:
+            if parsed[name].group != NO_GROUP:
+                self._wait_in_group(name)
+        self._due = [self._due_entry(name, due_ms) for due_ms, name in due]
         for heap in (self._later, self._due, *self._groups.values()):
             heapq.heapify(heap)  # type: ignore[arg-type]
 
@@ -188,10 +193,12 @@ class ShardIndex:
         free: dict[str, tuple[int, int, str, int]] = {}
         while self._due and len(free) < skip + most:
             entry = heapq.heappop(self._due)
-            if self._is_free(entry[2], now_ms):
-                free[entry[2]] = entry
-            else:
+            if not self._is_free(entry[2], now_ms):
                 self._dropped(entry, now_ms)
+            elif entry[:2] == self.order_of(entry[2]):
+                free.setdefault(entry[2], entry)
+            else:  # the first of a group, and another one of it has come or gone
+                heapq.heappush(self._due, self._due_entry(*entry[2:]))
         left = min(skip, max(0, len(free) - 1))
         names = list(free)[left : left + most]
         self._ours.update(names)
@@ -286,12 +293,20 @@ class ShardIndex:
 
     def _promote(self, now_ms: int) -> None:
         while self._later and self._later[0][0] <= now_ms:
-            entry = heapq.heappop(self._later)
+            due_ms, name = entry = heapq.heappop(self._later)
             if self._is_waiting(entry):
-                heapq.heappush(self._due, self._due_entry(entry[1], entry[0]))
+                if (group := self._names[name].group) != NO_GROUP:
+                    self._wait_in_group(name)
+                    if (head := self._head(group)) not in (None, name):
+                        due_ms, name = self.due_ms_of(head), head  # which may go before others now
+                heapq.heappush(self._due, self._due_entry(name, due_ms))
+
+    def _wait_in_group(self, name: str) -> None:
+        waiting = self._waiting.setdefault(self._names[name].group, [])
+        heapq.heappush(waiting, (self._urgency(name), name))
 
     def _due_entry(self, name: str, due_ms: int) -> tuple[int, int, str, int]:
-        return *self._order(name), name, due_ms
+        return *self.order_of(name), name, due_ms
 
     def _dropped(self, entry: tuple[int, int, str, int], now_ms: int) -> None:
         """It is not free: because its time is to come, after all, or it is another entry's."""
@@ -299,11 +314,20 @@ class ShardIndex:
         if due_ms > now_ms and self._is_waiting((due_ms, name)):
             self._schedule(name)
 
-    def _order(self, name: str) -> tuple[int, int]:
+    def order_of(self, name: str) -> tuple[int, int]:
+        """What goes before what. The first of a group goes by the best of those that wait in it."""
         parsed = self._names[name]
+        best = self._waiting.get(parsed.group, ())
+        while best and (best[0][1] not in self._names or self._urgency(best[0][1]) != best[0][0]):
+            heapq.heappop(best)
+        urgency = self._urgency(name)
+        return min(urgency, best[0][0]) if best else urgency, parsed.sequence
+
+    def _urgency(self, name: str) -> int:
+        priority = self._names[name].priority
         if self._ageing_ms is None:
-            return parsed.priority, parsed.sequence
-        return self.due_ms_of(name) + parsed.priority * self._ageing_ms, parsed.sequence
+            return priority
+        return self.due_ms_of(name) + priority * self._ageing_ms
 
     def _is_free(self, name: str, now_ms: int) -> bool:
         if name not in self._names or name in self._ours or self.due_ms_of(name) > now_ms:
@@ -319,6 +343,7 @@ class ShardIndex:
             heapq.heappop(heap)
         if not heap:
             self._groups.pop(group, None)
+            self._waiting.pop(group, None)
             return None
         return heap[0][1]
 

@@ -14,8 +14,17 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from leaderq.arguments import Seconds, in_seconds, instance, is_text, is_time, require, wanted
-from leaderq.dyno.layout import MAX_PRIORITY, MessageName, group_of
+from leaderq.arguments import (
+    Problem,
+    Seconds,
+    in_seconds,
+    instance,
+    is_text,
+    is_time,
+    require,
+    wanted,
+)
+from leaderq.dyno.layout import MAX_PRIORITY, MessageName, escaped, group_of
 from leaderq.errors import ConfigurationError, CorruptItem
 
 _MAGIC = b"DQ1\n"
@@ -40,6 +49,15 @@ class Unique(Enum):
 _UNIQUE = {one.value: one for one in Unique}
 
 
+def wrong_id(id: str) -> Problem:
+    """What is wrong with an id of the user's; ``None`` if it can be one."""
+    try:
+        escaped(id)
+    except ConfigurationError as exc:
+        return str(exc)
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class DynoMessage:
     """What is pushed, and what comes out again.
@@ -49,7 +67,8 @@ class DynoMessage:
     ``priority``: 0 (first) to 99. ``shard``: ``None`` leaves the choice to the queue's strategy.
     ``headers``: text that travels beside the payload. ``group``: of the messages of one group at
     most one is in flight, in the order in which they were pushed. ``unique``, ``unique_s``: for how
-    long an id of yours is its own; see :class:`Unique`.
+    long an id of yours is its own; see :class:`Unique`. ``place``: where one that was read lies
+    (``<shard>/<name>``), which every method that takes an id takes too.
 
     :raises ConfigurationError: a value that cannot be; all problems are named.
     """
@@ -63,6 +82,7 @@ class DynoMessage:
     group: str | None = None
     unique: Unique = Unique.DONE
     unique_s: Seconds = 0.0
+    place: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         given: Any = self  # the value as it is, even if it is of a wrong type
@@ -76,6 +96,7 @@ class DynoMessage:
         can_stay = bool(self.id and self.unique is Unique.DONE) or not self.unique_s
         require(
             wanted("id", given.id, is_text(given.id), "a text"),
+            wrong_id(given.id) if is_text(given.id) and self.id not in ("", self.place) else None,
             instance("payload", given.payload, bytes),
             wanted("priority", self.priority, is_priority, f"0 to {MAX_PRIORITY}"),
             wanted("headers", given.headers, are_texts, "texts by texts"),

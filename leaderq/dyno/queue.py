@@ -18,7 +18,15 @@ from leaderq.dyno.consumer import DynoConsumer
 from leaderq.dyno.dead_letters import DynoDeadLetters
 from leaderq.dyno.delivery import Delivery, Ending, Receipt
 from leaderq.dyno.ids import Ids, OnConflict, Pushed
-from leaderq.dyno.layout import DynoPaths, MessageName, group_of, name_prefix, parsed_name
+from leaderq.dyno.layout import (
+    MESSAGES,
+    DynoPaths,
+    MessageName,
+    escaped,
+    group_of,
+    name_prefix,
+    parsed_name,
+)
 from leaderq.dyno.message import DeliveryState, DynoMessage, Fields, Frame, frame_of
 from leaderq.dyno.nodes import OVERTAKEN, Leftover, QueueNodes, apply_all, leftovers
 from leaderq.dyno.settings import QueueSettings
@@ -34,12 +42,13 @@ from leaderq.errors import (
     NoNode,
     TooLarge,
 )
+from leaderq.reading import SizedReader
 from leaderq.retrying import ITEM_RETRY
 from leaderq.threads import Retry
 from leaderq.writing.groups import batched
 from leaderq.writing.outcomes import Outcome, outcomes
 from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SessionState, as_session
-from leaderq.zookeeper.paths import name_of, validated_path
+from leaderq.zookeeper.paths import name_of, own_path
 
 LETTER_BYTES = 16 * 1024
 """The bytes that a message leaves free in the largest request, to fit into a dead letter too."""
@@ -108,9 +117,7 @@ class DynoQueue:
             instance("body_store", body_store, BodyStore | None),
         )
         supplier = _supplied(shards)
-        self.root = root
-        if validated_path(root) == "/":  # ours could not be told from the user's
-            raise ConfigurationError("znode path '/' is everybody's: give the queue one of its own")
+        self.root = own_path(root)
         self._session, self._paths = as_session(client), DynoPaths(root)
         self._now_ms = clock.now_ms if now_ms is None else now_ms
         self._bodies = Bodies(body_store, body_bytes)
@@ -194,21 +201,22 @@ class DynoQueue:
         """
         out: list[str] = []
         for outcome in self.push_each(messages, fence=fence):
-            if isinstance(outcome, LeaderqError):
+            if isinstance(outcome, Exception):
                 raise outcome
             out.append(outcome)
         return out
 
     def push_each(
         self, messages: DynoMessage | Iterable[DynoMessage], *, fence: Sequence[Operation] = ()
-    ) -> list[str | LeaderqError]:
-        """As :meth:`push`; returns for each its id, or its error in its place."""
+    ) -> list[str | Exception]:
+        """As :meth:`push`; returns for each its id, or its error in its place, whatever that is."""
         given = [messages] if isinstance(messages, DynoMessage) else list(messages)
-        prepared: list[_Push | LeaderqError] = []
+        writer = self._nodes.writer()
+        prepared: list[_Push | Exception] = []
         for one in given:
             try:
                 prepared.append(self._prepared(one))
-            except (ConfigurationError, TooLarge) as exc:
+            except Exception as exc:  # noqa: BLE001 - of the strategy's, or the store's
                 prepared.append(exc)
         pushes = [one for one in prepared if isinstance(one, _Push)]
         groups: list[Operations] = []
@@ -216,7 +224,7 @@ class DynoQueue:
             id, shard = push.frame.id, push.shard.encode()
             ids = (Create(self._paths.id(id), shard),) if id else ()
             groups.append((*fence, push.create, *ids))
-        found = outcomes(self._nodes.writer(), groups, self._paths.root)
+        found = outcomes(writer, groups, self._paths.root)
         pushed = (self._pushed(one, fence, said) for one, said in zip(pushes, found, strict=True))
         return [next(pushed) if isinstance(one, _Push) else one for one in prepared]
 
@@ -345,16 +353,18 @@ class DynoQueue:
         most_s: Seconds | None = None,
         ending: Ending | None = None,
         ending_s: Seconds = 5.0,
+        extended: Ending | None = None,
     ) -> None:
         """Extend these leases before they end, until they are settled, passed to :meth:`let_go`, or
         ``most_s`` seconds have passed (``None``: for ever; 0: never).
 
         ``ending(delivery)`` is called once, on a thread of its own, ``ending_s`` seconds before a
         lease that is not extended any more ends; not if the message is settled, or lost, before.
+        ``extended(delivery)`` is called after each extension, and must not block.
         """
         longest_s = None if most_s is None else in_seconds("most_s", most_s)
         ending_s = in_seconds("ending_s", ending_s)
-        self._consumer.keeper.keep(_checked(deliveries), longest_s, ending, ending_s)
+        self._consumer.keeper.keep(_checked(deliveries), longest_s, ending, ending_s, extended)
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
         """Extend these leases no more."""
@@ -538,10 +548,23 @@ class DynoQueue:
     def pop_where(
         self, wanted: Callable[[DynoMessage], bool], *, lease_s: Seconds | None = None
     ) -> Delivery | None:
-        """The best message that is due, that nobody has, and that is ``wanted``."""
-        for message in sorted(self.all_messages(wanted), key=lambda one: one.priority):
-            if (delivery := self.pop_id(message.id, lease_s=lease_s)) is not None:
-                return delivery
+        """The best message that is due, that nobody has, and that is ``wanted``; of equals the one
+        that was pushed first. Reads those before it.
+        """
+        lease = None if lease_s is None else _lease_s(lease_s)
+        may_match = wanted.may_match if isinstance(wanted, Fields) else None
+        for names in batched(self._consumer.in_order(may_match), _AT_A_TIME):
+            paths = [f"{escaped(shard)}/{MESSAGES}/{name}" for shard, name in names]
+            answers = SizedReader(self._session, self._paths.shards).read_all(paths)
+            for (shard, name), (_, answer) in zip(names, answers, strict=True):
+                if not isinstance(answer, tuple):
+                    continue
+                try:
+                    message = self._message(shard, name, answer[0], is_whole=may_match is None)
+                except (CorruptItem, MissingBody):
+                    continue
+                if wanted(message) and (one := self._consumer.claim_one(shard, name, lease)):
+                    return one
         return None
 
     def clear(self, *, held_too: bool = True) -> int:
@@ -603,6 +626,7 @@ class DynoQueue:
             group=frame.group,
             unique=frame.unique,
             unique_s=frame.unique_s,
+            place=f"{shard}/{name}",
         )
 
 

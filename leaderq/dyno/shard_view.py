@@ -187,6 +187,14 @@ class ShardView:
             if not self._paused and (names := self.index.upcoming(count, now_ms)):
                 self._ahead = names, self.reader.read(names)
 
+    def upcoming(self, most: int) -> list[tuple[int, int, str, str]]:
+        """The next messages, at most that many: what their order depends on, shard and name."""
+        now_ms, shard = self._now_ms(), self.paths.shard
+        with self.lock:
+            self.index.next_due_ms(now_ms)
+            names = self.index.upcoming(most, now_ms)
+            return [(*self.index.order_of(name), shard, name) for name in names]
+
     def look_at_claims(
         self, members: Callable[[], Collection[str]], *, has_lost_member: bool = False
     ) -> int:

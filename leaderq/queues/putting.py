@@ -45,7 +45,7 @@ from leaderq.threads import Capacity, Listeners, primitives
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import OperationGroup, batched
 from leaderq.zookeeper import Create, Operation, Session
-from leaderq.zookeeper.paths import join, name_of
+from leaderq.zookeeper.paths import join, name_of, own_path
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -227,6 +227,7 @@ class Putter(Generic[T]):
         *,
         is_framed: bool = True,
     ) -> None:
+        own_path(paths.path)
         self._is_framed = is_framed
         self._session = session
         self._paths = paths

@@ -300,9 +300,9 @@ REVIEWED = (
     ),
     Control(
         "m26: any match is popped, not the best",
-        "leaderq/dyno/queue.py",
-        "sorted(self.all_messages(wanted), key=lambda one: one.priority)",
-        "self.all_messages(wanted)",
+        "leaderq/dyno/consumer.py",
+        "in sorted(one for found in known for one in found)",
+        "in (one for found in known for one in found)",
         promise="the best message that is due",
         tests=("tests/simulation/test_dyno_promises.py",),
     ),

@@ -29,6 +29,7 @@ class Known:
     leased: bool = False
     ours: bool = False
     over: int | None = None
+    was_due: bool = False
 
 
 class NaiveShard:
@@ -45,10 +46,14 @@ class NaiveShard:
     def free(self, now_ms: int) -> list[str]:
         """All that may be delivered, in their order."""
         heads: dict[str, int] = {}
-        for name in self.messages:
-            parsed = parsed_name(name)
+        best: dict[str, int] = {}
+        for one in self.messages.values():
+            parsed = parsed_name(one.name)
             assert parsed is not None
             heads[parsed.group] = min(heads.get(parsed.group, parsed.sequence), parsed.sequence)
+            one.was_due = one.was_due or self.due_ms(one) <= now_ms
+            if one.was_due and parsed.group != NO_GROUP:
+                best[parsed.group] = min(best.get(parsed.group, parsed.priority), parsed.priority)
         found = []
         for one in self.messages.values():
             parsed = parsed_name(one.name)
@@ -56,7 +61,8 @@ class NaiveShard:
             is_head = parsed.group == NO_GROUP or heads[parsed.group] == parsed.sequence
             is_taken = one.ours or (one.leased and one.over is None)
             if is_head and not is_taken and self.due_ms(one) <= now_ms:
-                found.append((parsed.priority, parsed.sequence, one.name))
+                priority = min(parsed.priority, best.get(parsed.group, parsed.priority))
+                found.append((priority, parsed.sequence, one.name))
         return [name for _, _, name in sorted(found)]
 
 
@@ -102,6 +108,8 @@ def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table o
                 if one.until_ms is not None
             ]
             index.replace(names, rests, now_ms)
+            for each in model.messages.values():
+                each.was_due = False
         elif what == "claims":
             claimed = [
                 one.name
@@ -474,6 +482,26 @@ def test_the_next_ones_are_told_in_their_order_without_a_change(seed: int) -> No
     for most in (1, 5, 99):
         assert index.upcoming(most, 0) == expected[:most]
     assert [one.name for one in free(index, 0)] == expected
+
+
+def test_a_group_goes_by_the_best_that_waits_in_it() -> None:
+    first, urgent, other = named(50, 0, 1, "g"), named(0, 0, 2, "g"), named(10, 0, 3)
+    index = index_of(first, other)
+    assert index.peek(2, 0) == [other, first]
+    index.created(urgent)
+    assert index.peek(2, 0) == [first, other]
+    index.deleted(urgent)
+    assert index.peek(2, 0) == [other, first]
+    index.created(urgent)
+    index.deleted(first)
+    assert index.peek(2, 0) == [urgent, other]
+    index.deleted(urgent)
+    assert (index._groups, index._waiting) == ({}, {})
+    late = index_of(first, other, named(0, 500, 2, "g"))
+    assert (late.peek(2, 499), late.peek(2, 500)) == ([other, first], [first, other])
+    listed = ShardIndex()
+    listed.replace([first, other, urgent], [], 0)
+    assert listed.peek(2, 0) == [first, other]
 
 
 def test_the_next_of_a_group_goes_when_the_first_is_gone() -> None:
