@@ -25,6 +25,7 @@ from leaderq import chance, clock
 from leaderq.arguments import Seconds, in_seconds
 from leaderq.dyno import transitions
 from leaderq.dyno.delivery import Delivery, Known, LeaseKeeper, Receipt, StaleLease
+from leaderq.dyno.figures import depths, shard_figures
 from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
 from leaderq.dyno.layout import parsed_name
@@ -68,12 +69,6 @@ LOOK_S, LEAST_S = 1.0, 0.2
 """How often the minder looks at least and at most; a wait relies on watches alone so long."""
 
 
-def _handed_out(deliveries: list[Delivery]) -> list[Delivery]:
-    for one in deliveries:
-        one.is_handed_out = True
-    return deliveries
-
-
 class DynoMembership(NamedTuple):
     """This consumer, as long as its session lasts: its member and its writer."""
 
@@ -88,6 +83,7 @@ class DynoConsumer:
     def __init__(self, nodes: QueueNodes, ids: Ids) -> None:
         self._nodes, self._ids = nodes, ids
         self._session, self._paths = nodes.session, nodes.paths
+        self._figures = nodes.figures
         self._now_ms, self.bodies, self.retry = nodes.now_ms, nodes.bodies, nodes.retry
         self._looking = primitives.Lock()
         self._next_look_s, self._next_sweep_s = 0.0, clock.now_s() + SWEEP_S
@@ -104,6 +100,7 @@ class DynoConsumer:
         self._has_lost_member = True
         self._watch: Subscription | None = None
         self._held: dict[Delivery, None] = {}
+        nodes.held = self._held.__len__
         self._minder = Service.repeating(f"leaderq-dyno-{nodes.name}", self._mind)
         self.keeper = LeaseKeeper(self.extend_all, self._minder.wake)
 
@@ -222,7 +219,7 @@ class DynoConsumer:
                 out = self._standing(out)
             except LeaderqError as exc:
                 if out := self._standing(out):
-                    return _handed_out(out)
+                    return self._handed_out(out)
                 if not self._is_passing(exc) or deadline.is_over:
                     raise
                 with self._changed:  # not the due ones: these would be asked for again and again
@@ -234,9 +231,17 @@ class DynoConsumer:
             is_more = is_changed or is_found
             hold_s = out[0].left_s - out[0].lease_s * 2 / 3 if out else LOOK_S
             if len(out) >= least or hold_s <= 0 or (deadline.is_over and not is_more):
-                return _handed_out(out)
+                return self._handed_out(out)
             if not is_more:
                 self._wait(seen, deadline.left_s(min(LOOK_S, hold_s)))
+
+    def _handed_out(self, deliveries: list[Delivery]) -> list[Delivery]:
+        for one in deliveries:
+            one.is_handed_out = True
+        if deliveries:
+            self._figures.add("taken", len(deliveries))
+            self._figures.add("redelivered", sum(one.deliveries > 1 for one in deliveries))
+        return deliveries
 
     def _standing(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Those of these that are still leased to this consumer for certain. The others, which a
@@ -292,7 +297,7 @@ class DynoConsumer:
         with view.lock:
             chosen = view.index.choose_these([name], self._now_ms())
         found, _ = self._claim(membership, view, chosen, lease_s) if chosen else ([], False)
-        return next(iter(_handed_out(self._standing(found))), None)
+        return next(iter(self._handed_out(self._standing(found))), None)
 
     def in_order(self, may_match: MayMatch | None = None) -> Iterator[tuple[str, str]]:
         """The shards and names of the messages that may be delivered now, the best first."""
@@ -389,6 +394,8 @@ class DynoConsumer:
                 for chunk, error in zip(chunks, errors, strict=True):
                     if error is None:
                         found += [one for _, one in chunk]
+                        over = [one for one, _ in chunk if one.version is not None and not one.rest]
+                        self._figures.add("timeouts", len(over))
                         with view.lock:
                             for _, one in chunk:
                                 since_s = one.until_s - one.lease_s
@@ -494,6 +501,7 @@ class DynoConsumer:
             known = self._write({one: (*self._completion(one), *also) for one in once})
             done = [one for one in once if known[one] is None]
             self._settled(done, are_gone=True)
+            self._figures.add("acknowledged", len(done))
         finally:
             for lock in held:
                 lock.release()
@@ -509,6 +517,7 @@ class DynoConsumer:
     def settle_rest(self, delivery: Delivery, delay_s: Seconds, state: DeliveryState) -> None:
         with delivery.lock:
             self._settle(delivery, self._rest(delivery, in_seconds("delay_s", delay_s), state))
+        self._figures.add("returned")
 
     def _rest(self, delivery: Delivery, delay_s: float, state: DeliveryState) -> Operations:
         paths = self._paths.shard(delivery.shard)
@@ -527,6 +536,7 @@ class DynoConsumer:
             dead = transitions.burial(paths, Choice(name, version), letter)
             over = transitions.id_over(self._paths, delivery.frame, has_started=True)
             self._settle(delivery, (*dead, *over), is_gone=True)
+        self._figures.add("dead_letters")
 
     def settle_extension(self, delivery: Delivery, lease_s: Seconds | None) -> None:
         seconds = self._nodes.lease_s if lease_s is None else in_seconds("lease_s", lease_s)
@@ -583,6 +593,7 @@ class DynoConsumer:
 
     def _stale(self, delivery: Delivery, error: LeaderqError | None) -> StaleLease:
         self._settled([delivery])
+        self._figures.add("lost")
         stale = StaleLease(f"message {delivery.id} is not this consumer's any more: {error}")
         return with_cause(stale, error)
 
@@ -604,6 +615,7 @@ class DynoConsumer:
         if error is None:
             said = "message dead queue=%s message=%s reason=%s"
             log.error(said, root, choice.name, letter.reason)
+            self._figures.add("dead_letters")
             with view.lock:
                 view.index.deleted(choice.name)
         elif not view.not_claimed(choice.name, error):
@@ -656,6 +668,9 @@ class DynoConsumer:
                     self._next_sweep_s = clock.now_s() + SWEEP_S
                     self._ids.sweep_windows(self._now_ms(), member.writer)
                     self._sweep_shards(member.writer)
+            if self._figures.is_asked(clock.now_s()):
+                found = shard_figures(self._nodes, self.view)
+                self._figures.note(clock.now_s(), depths(found))
             for one in [one for one in self._held.copy() if one.left_s <= 0]:
                 self._held.pop(one, None)
         except Exception as exc:  # this thread goes on, or nothing would ever be extended again

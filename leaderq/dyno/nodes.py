@@ -31,6 +31,7 @@ from leaderq.errors import (
     QueueClosed,
     ZooKeeperError,
 )
+from leaderq.observability.figures import QueueFigures
 from leaderq.reading import SizedReader, children_of
 from leaderq.retrying import retry_until_connected
 from leaderq.threads import Retry, primitives
@@ -61,13 +62,23 @@ class QueueNodes:
     given_ageing_s: float | None
     changed: Callable[[], object] = lambda: None
     """Called on the thread of watches when the settings or the shards have changed."""
+    held: Callable[[], int] = lambda: 0
+    """How many messages this process has in hand."""
     is_closed: bool = False
+    figures: QueueFigures = field(init=False)
     _settings: QueueSettings | None = None
     _are_settings_stale: bool = True
     _watches: list[Subscription] = field(default_factory=list)
     _pid: int = field(default_factory=lambda: host.pid())
     _opening: primitives.Lock = field(default_factory=lambda: primitives.Lock())
     _writer: SequencedWriter | None = None
+
+    def __post_init__(self) -> None:
+        self.figures = QueueFigures(self.paths.root, self._live)
+
+    def _live(self, _counts: object) -> dict[str, float]:
+        writer = self._writer
+        return {"held": self.held(), "pending_puts": 0 if writer is None else writer.unsettled}
 
     def check_open(self) -> None:
         """:raises QueueClosed: it was closed, or belongs to the process that this is a fork of."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from leaderq import clock
@@ -17,6 +17,7 @@ from leaderq.dyno.bodies import Bodies, BodyStore, MissingBody
 from leaderq.dyno.consumer import DynoConsumer
 from leaderq.dyno.dead_letters import DynoDeadLetters
 from leaderq.dyno.delivery import Delivery, Ending, Receipt
+from leaderq.dyno.figures import ShardFigures, shard_figures, shard_sizes
 from leaderq.dyno.ids import Ids, OnConflict, Pushed
 from leaderq.dyno.layout import (
     MESSAGES,
@@ -56,18 +57,6 @@ LEAST_LEASE_S = 0.1
 """A lease must outlast the way to the servers and back, or nothing is ever handed out."""
 _TRIES = 20
 _AT_A_TIME = 250
-
-
-@dataclass(frozen=True, slots=True)
-class ShardFigures:
-    """``due``: may be delivered now; ``delayed``: later; ``leased``: in flight; ``oldest_due_s``:
-    how long the oldest of those due has been so."""
-
-    due: int
-    delayed: int
-    leased: int
-    dead: int
-    oldest_due_s: float | None
 
 
 class _Push(NamedTuple):
@@ -226,7 +215,9 @@ class DynoQueue:
             groups.append((*fence, push.create, *ids))
         found = outcomes(writer, groups, self._paths.root)
         pushed = (self._pushed(one, fence, said) for one, said in zip(pushes, found, strict=True))
-        return [next(pushed) if isinstance(one, _Push) else one for one in prepared]
+        told = [next(pushed) if isinstance(one, _Push) else one for one in prepared]
+        self._nodes.figures.add("put", sum(isinstance(one, str) for one in told))
+        return told
 
     def push_unique(
         self,
@@ -245,7 +236,9 @@ class DynoQueue:
         """
         if not message.id:
             raise ConfigurationError("a message can be unique by an id of yours only")
-        return self._resolved(self._prepared(message), fence, on_conflict)
+        pushed = self._resolved(self._prepared(message), fence, on_conflict)
+        self._nodes.figures.add("put", pushed.is_new)
+        return pushed
 
     def _resolved(self, one: _Push, fence: Sequence[Operation], on_conflict: OnConflict) -> Pushed:
         try:
@@ -416,29 +409,11 @@ class DynoQueue:
 
     def shard_sizes(self) -> dict[str, dict[str, int]]:
         """For each shard, by the servers: ``messages`` (all), ``resting``, ``leased``, ``dead``."""
-        out = {}
-        for shard in self._nodes.shards():
-            paths = self._paths.shard(shard)
-            stats = [self._session.exists(parent) for parent in paths.parents]
-            counts = [0 if one is None else one.num_children for one in stats]
-            messages, claims, rests, dead = counts
-            leased = max(0, claims - rests)
-            out[shard] = {"messages": messages, "resting": rests, "leased": leased, "dead": dead}
-        return out
+        return shard_sizes(self._nodes)
 
     def figures(self) -> dict[str, ShardFigures]:
         """For each shard, as this consumer sees it."""
-        out = {}
-        for shard, sizes in self.shard_sizes().items():
-            view, now_ms = self._consumer.view(shard), self._now_ms()
-            view.refresh()
-            with view.lock:
-                times_ms = view.index.due_times_ms(now_ms)
-            due, leased = len(times_ms), sizes["leased"]
-            delayed = max(0, sizes["messages"] - due - leased)
-            oldest_s = (now_ms - min(times_ms)) / 1000 if times_ms else None
-            out[shard] = ShardFigures(due, delayed, leased, sizes["dead"], oldest_s)
-        return out
+        return shard_figures(self._nodes, self._consumer.view)
 
     def remove(self, id: str) -> bool:
         """Delete a message, in any state; returns whether it was there. Its consumer, if any, finds

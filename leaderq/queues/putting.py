@@ -34,6 +34,7 @@ from leaderq.errors import (
     SessionExpired,
     TooLarge,
 )
+from leaderq.observability.figures import QueueFigures
 from leaderq.queues.bounded import BoundedPut
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.serializers import unchanging
@@ -229,6 +230,7 @@ class Putter(Generic[T]):
     ) -> None:
         own_path(paths.path)
         self._is_framed = is_framed
+        self._figures = QueueFigures(paths.path, lambda _: {"pending_puts": self.unsettled})
         self._session = session
         self._paths = paths
         self._options = options
@@ -473,6 +475,8 @@ class Putter(Generic[T]):
 
     def _settled(self, put: Put, results: list[Any] | None, error: LeaderqError | None) -> None:
         """On the session's thread, or a writer's."""
+        if error is None:
+            self._figures.add("put", len(put.values))
         if error is None and results:
             put.made = results[0]
             self._sequence_monitor.saw(results[0])
