@@ -127,7 +127,11 @@ class DynoConsumer:
                 self._watch = session.watch_node(paths.members, self._member_changed)
             mark, session_id = chance.uuid4().hex, session.id
             writer = SequencedWriter(
-                session, f"{paths.members}/{mark}", ephemeral=True, data=self._nodes.name.encode()
+                session,
+                f"{paths.members}/{mark}",
+                ephemeral=True,
+                data=self._nodes.name.encode(),
+                window=self._nodes.window,
             )
             before_ms = self._now_ms()
             writer.open()
@@ -272,6 +276,8 @@ class DynoConsumer:
         """
         membership, is_changed = self.membership(), False
         self.refresh_views()
+        if self._nodes.settings().is_paused:
+            return False
         lease_s = self._nodes.lease_s if lease_s is None else lease_s
         for view in self._in_order(membership):
             view.refresh()
@@ -292,6 +298,8 @@ class DynoConsumer:
     def claim_one(self, shard: str, name: str, lease_s: float | None) -> Delivery | None:
         """This message, if it is due and nobody has it."""
         membership, view = self.membership(), self.view(shard)
+        if self._nodes.open().is_paused:
+            return None
         lease_s = self._nodes.lease_s if lease_s is None else lease_s
         view.refresh()
         with view.lock:
@@ -338,7 +346,7 @@ class DynoConsumer:
 
     def _wait(self, seen: int, timeout_s: float) -> None:
         now_ms = self._now_ms()
-        for view in self.views.values():
+        for view in [] if self._nodes.settings().is_paused else self.views.values():
             with view.lock:
                 due_ms = view.index.next_due_ms(now_ms)
             if due_ms is not None:
@@ -464,6 +472,8 @@ class DynoConsumer:
             frame = Frame.read(answer[0])
         except CorruptItem as exc:
             dead, reason, frame = dead._replace(error=str(exc)), "corrupt", Frame(b"")
+        if 0 < frame.expires_ms <= self._now_ms():
+            reason = "expired"
         if reason:
             letter = self._letter(view.paths.shard, choice.name, answer[0], dead, reason)
             self._bury(view, choice, letter)

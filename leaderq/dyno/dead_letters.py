@@ -28,7 +28,7 @@ class DynoDeadLetters:
 
     *Guarantees:* a letter is sent back once, or not at all: it vanishes and the message appears in
     one transaction, with its id, payload, headers, group, priority and the time at which it was
-    first pushed. It begins with no failures.
+    first pushed. It begins with no failures, and does not expire.
     """
 
     def __init__(self, nodes: QueueNodes) -> None:
@@ -91,7 +91,9 @@ class DynoDeadLetters:
             return gone, Create(path, letter.data, sequential=True)
         id = self._id(letter, frame)
         prefix = name_prefix(priority, now_ms, group_of(frame.group))
-        message = Create(paths.message(prefix), frame._replace(id=id).packed(), sequential=True)
+        message = Create(
+            paths.message(prefix), frame._replace(id=id, expires_ms=0).packed(), sequential=True
+        )
         ids = (Create(self._paths.id(id), letter.shard.encode()),) if id else ()
         return gone, message, *ids
 

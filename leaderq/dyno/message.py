@@ -67,8 +67,9 @@ class DynoMessage:
     ``priority``: 0 (first) to 99. ``shard``: ``None`` leaves the choice to the queue's strategy.
     ``headers``: text that travels beside the payload. ``group``: of the messages of one group at
     most one is in flight, in the order in which they were pushed. ``unique``, ``unique_s``: for how
-    long an id of yours is its own; see :class:`Unique`. ``place``: where one that was read lies
-    (``<shard>/<name>``), which every method that takes an id takes too.
+    long an id of yours is its own; see :class:`Unique`. ``expires_s``: seconds after which it is
+    not delivered any more, but becomes a dead letter (``expired``). ``place``: where one that was
+    read lies (``<shard>/<name>``), which every method that takes an id takes too.
 
     :raises ConfigurationError: a value that cannot be; all problems are named.
     """
@@ -82,6 +83,7 @@ class DynoMessage:
     group: str | None = None
     unique: Unique = Unique.DONE
     unique_s: Seconds = 0.0
+    expires_s: Seconds | None = None
     place: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -92,6 +94,7 @@ class DynoMessage:
         names = {"shard": given.shard, "group": given.group}
         named = {name for name, text in names.items() if text is None or (is_text(text) and text)}
         times = {"timeout_s": self.timeout_s, "unique_s": self.unique_s}
+        times |= {} if self.expires_s is None else {"expires_s": self.expires_s}
         is_unique = self.unique in Unique.__members__.values()
         can_stay = bool(self.id and self.unique is Unique.DONE) or not self.unique_s
         require(
@@ -151,7 +154,7 @@ class Frame(NamedTuple):
     """The contents of a message's znode.
 
     ``enqueued_ms``: when it was first pushed. ``body``: the reference of a payload kept elsewhere.
-    ``id``: ``""`` if the user gave none.
+    ``id``: ``""`` if the user gave none. ``expires_ms``: 0: never.
     """
 
     payload: bytes
@@ -162,6 +165,7 @@ class Frame(NamedTuple):
     body: str | None = None
     unique: Unique = Unique.DONE
     unique_s: float = 0.0
+    expires_ms: int = 0
 
     def packed(self) -> bytes:
         said = {
@@ -176,6 +180,8 @@ class Frame(NamedTuple):
             header["unique"] = self.unique.value
         elif self.unique_s:
             header["unique_s"] = self.unique_s
+        if self.expires_ms:
+            header["expires"] = self.expires_ms
         raw = _as_json(header).encode()
         return b"".join((_MAGIC, _LENGTH.pack(len(raw)), raw, self.payload))
 
@@ -194,9 +200,8 @@ class Frame(NamedTuple):
             "".join((id or "", group or "", body or "", *headers, *headers.values()))  # all texts?
             unique = _UNIQUE[header.get("unique", "done")]
             unique_s = in_seconds("unique_s", header.get("unique_s", 0.0))
-            return cls(
-                data[end:], id or "", at_ms, headers, group or None, body or None, unique, unique_s
-            )
+            what = id or "", at_ms, headers, group or None, body or None, unique, unique_s
+            return cls(data[end:], *what, int(header.get("expires", 0)))
         except (*_UNREADABLE, ConfigurationError, struct.error) as exc:
             raise CorruptItem(f"these {len(data)} bytes are not a message: {exc}") from exc
 

@@ -54,6 +54,8 @@ class QueueNodes:
     now_ms: Callable[[], int]
     name: str
     retry: Retry
+    window: int
+    """Requests of each of its writers that are under way at a time."""
     given_shards: tuple[str, ...]
     """The shards that this process wants to be there."""
     current: str | None
@@ -211,7 +213,8 @@ class QueueNodes:
         self.check_open()
         with self._opening:
             if self._writer is None:
-                writer = SequencedWriter(self.session, f"{self.paths.pushes}/{chance.uuid4().hex}")
+                guard = f"{self.paths.pushes}/{chance.uuid4().hex}"
+                writer = SequencedWriter(self.session, guard, window=self.window)
                 retry_until_connected(
                     self.session, partial(self._begin, writer), check=self.check_open
                 )

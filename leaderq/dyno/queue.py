@@ -48,6 +48,7 @@ from leaderq.retrying import ITEM_RETRY
 from leaderq.threads import Retry
 from leaderq.writing.groups import batched
 from leaderq.writing.outcomes import Outcome, outcomes
+from leaderq.writing.writer import WINDOW
 from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SessionState, as_session
 from leaderq.zookeeper.paths import name_of, own_path
 
@@ -75,7 +76,8 @@ class DynoQueue:
     ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`. ``strategy``: where a message goes.
     ``retry``: what becomes of messages that fail; the death of a consumer, or its hanging past the
     lease, counts as a failure of its message. ``body_store``: where payloads of more than
-    ``body_bytes`` go; see :class:`BodyStore`.
+    ``body_bytes`` go; see :class:`BodyStore`. ``window``: so many requests with writes are under
+    way at a time (8); with 2, bulk work leaves more room for other users of the servers.
 
     *Guarantees:* a message that was pushed is delivered until it is acknowledged, killed, removed,
     or has failed as often as ``retry`` says; it is in exactly one place at any time, whoever dies.
@@ -98,12 +100,14 @@ class DynoQueue:
         ageing_s: Seconds | None = None,
         body_store: BodyStore | None = None,
         body_bytes: int = 64 * 1024,
+        window: int = WINDOW,
         name: str = "",
         now_ms: Callable[[], int] | None = None,
     ) -> None:
         require(
             instance("retry", retry, Retry | None),
             instance("body_store", body_store, BodyStore | None),
+            at_least("window", window, 1),
         )
         supplier = _supplied(shards)
         self.root = own_path(root)
@@ -118,6 +122,7 @@ class DynoQueue:
             self._now_ms,
             name=name or root.rpartition("/")[2],
             retry=retry or ITEM_RETRY,
+            window=window,
             given_shards=() if supplier is None else tuple(supplier.shards()),
             current=None if supplier is None else supplier.current_shard(),
             given_lease_s=None if lease_s is None else _lease_s(lease_s),
@@ -210,9 +215,7 @@ class DynoQueue:
         pushes = [one for one in prepared if isinstance(one, _Push)]
         groups: list[Operations] = []
         for push in pushes:
-            id, shard = push.frame.id, push.shard.encode()
-            ids = (Create(self._paths.id(id), shard),) if id else ()
-            groups.append((*fence, push.create, *ids))
+            groups.append((*fence, push.create, *self._id_of(push)))
         found = outcomes(writer, groups, self._paths.root)
         pushed = (self._pushed(one, fence, said) for one, said in zip(pushes, found, strict=True))
         told = [next(pushed) if isinstance(one, _Push) else one for one in prepared]
@@ -254,17 +257,51 @@ class DynoQueue:
         )
         return pushed
 
+    def push_operations(self, message: DynoMessage) -> list[Operation]:
+        """The operations that push a message, for a multi of your own: both are written, or
+        neither. The last result but the id's is its path. An id of yours that is taken refuses the
+        multi (``NodeExists``).
+        """
+        self._nodes.writer()  # so that the znodes above it are there
+        push = self._prepared(message)
+        return [push.create, *self._id_of(push)]
+
+    def pause(self) -> bool:
+        """Let nobody begin a message until :meth:`resume`; returns whether it was not paused yet.
+        What is in flight is finished. Consumers of former versions know of no pause."""
+        return self._paused(True)
+
+    def resume(self) -> bool:
+        """Undo :meth:`pause`; returns whether it was paused."""
+        return self._paused(False)
+
+    @property
+    def is_paused(self) -> bool:
+        return self._nodes.settings().is_paused
+
+    def _paused(self, is_paused: bool) -> bool:
+        was_paused = self._nodes.open().is_paused
+        self._nodes.change(lambda former: replace(former, is_paused=is_paused))
+        return was_paused is not is_paused
+
     def ensure(self, message: DynoMessage) -> bool:
         """Push it, unless its id is in the queue; returns whether this caller did."""
         return self.push_unique(message, OnConflict.DROP).is_new
+
+    def _id_of(self, push: _Push) -> Operations:
+        id = push.frame.id
+        return (Create(self._paths.id(id), push.shard.encode()),) if id else ()
 
     def _prepared(self, one: DynoMessage) -> _Push:
         require(instance("message", one, DynoMessage))
         shard, now_ms = shard_of(one, self._nodes.open(), self._strategy), self._now_ms()
         due_ms = now_ms + int(in_seconds("timeout_s", one.timeout_s) * 1000)
         payload, body = self._bodies.put(one.payload)
-        unique_s = in_seconds("unique_s", one.unique_s)
-        frame = Frame(payload, one.id, now_ms, one.headers, one.group, body, one.unique, unique_s)
+        unique_s, lives_s = in_seconds("unique_s", one.unique_s), one.expires_s
+        expires_ms = 0 if lives_s is None else now_ms + int(in_seconds("", lives_s) * 1000)
+        frame = Frame(
+            payload, one.id, now_ms, one.headers, one.group, body, one.unique, unique_s, expires_ms
+        )
         data = frame.packed()
         if len(data) > (limit := self._session.max_request_bytes - LETTER_BYTES):
             what = f"message {one.id or len(one.payload)!r}"
@@ -601,6 +638,9 @@ class DynoQueue:
             group=frame.group,
             unique=frame.unique,
             unique_s=frame.unique_s,
+            expires_s=max(0.0, (frame.expires_ms - frame.enqueued_ms) / 1000)
+            if frame.expires_ms
+            else None,
             place=f"{shard}/{name}",
         )
 

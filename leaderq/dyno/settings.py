@@ -12,7 +12,7 @@ from leaderq.arguments import in_seconds, is_text
 from leaderq.errors import ConfigurationError
 
 _FORMAT = "dyno"
-_KNOWN = {_FORMAT, "shards", "grouped", "lease_s", "ageing_s"}
+_KNOWN = {_FORMAT, "shards", "grouped", "lease_s", "ageing_s", "paused"}
 _UNREADABLE = (KeyError, ValueError, ArithmeticError, TypeError, RecursionError)
 LEASE_S = 60.0
 
@@ -21,13 +21,14 @@ LEASE_S = 60.0
 class QueueSettings:
     """``shards``: those to which messages are pushed; all that are there are served. ``grouped``:
     groups go by the first so many of them, so a queue that grows keeps the order of its groups.
-    ``others``: what a later version has written.
+    ``is_paused``: nobody begins a message. ``others``: what a later version has written.
     """
 
     shards: tuple[str, ...]
     grouped: int
     lease_s: float = LEASE_S
     ageing_s: float | None = None
+    is_paused: bool = False
     others: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -37,6 +38,7 @@ class QueueSettings:
     def packed(self) -> bytes:
         said = {"shards": self.shards, "grouped": self.grouped, "lease_s": self.lease_s}
         said |= {} if self.ageing_s is None else {"ageing_s": self.ageing_s}
+        said |= {"paused": True} if self.is_paused else {}
         return json.dumps({_FORMAT: 1, **said, **self.others}, separators=(",", ":")).encode()
 
     @classmethod
@@ -52,6 +54,7 @@ class QueueSettings:
                 min(max(1, int(said["grouped"])), len(shards)),
                 in_seconds("lease_s", said["lease_s"]),
                 None if ageing_s is None else in_seconds("ageing_s", ageing_s),
+                bool(said.get("paused")),
                 {key: value for key, value in said.items() if key not in _KNOWN},
             )
         except (*_UNREADABLE, ConfigurationError):

@@ -65,8 +65,6 @@ KEPT_FAILURES = 100
 _OnPut = Callable[["Put", list[Any] | None, LeaderqError | None], None]
 _GUARD_BYTES = 1024
 """Bytes of a request left to the guard of a bounded queue."""
-_WINDOW = 40
-"""Multis under way: while the server forces some to its disk it must have others at hand."""
 _START_S = 15.0
 _CLOSE_S = 2.0
 _ANSWER_S = 1.0
@@ -237,7 +235,7 @@ class Putter(Generic[T]):
         self._serialize = options.serializer.serialize
         self._name = options.name or name_of(paths.path)
         guard = join(paths.tallies, f"put-{chance.uuid4().hex}")
-        self.writer = SequencedWriter(session, guard, window=_WINDOW)
+        self.writer = SequencedWriter(session, guard, window=options.window)
         """Carries all writes of this producer."""
         self._limit = self.writer.limit - _GUARD_BYTES
         self._in_flight = Capacity(MAX_ITEMS, MAX_BYTES)

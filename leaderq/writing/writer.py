@@ -100,8 +100,8 @@ def await_outcomes(
     return errors
 
 
-WINDOW = 8
-"""Multis under way at a time."""
+WINDOW, POLITE_WINDOW = 8, 2
+"""Multis under way at a time; and of an operator's bulk work, which leaves room for others."""
 WINDOW_BYTES = 4 << 20
 """Bytes under way at a time; one multi more may begin below it."""
 _MAX_REPAIRS = 1000  # CURATOR-308: an empty queue's path may be reaped again and again

@@ -27,6 +27,7 @@ from leaderq.queues.admin import Browsed, DeadItem, Moved, Purged
 from leaderq.queues.admin.contents import delete_tree
 from leaderq.queues.wire.payload import Note
 from leaderq.reading import SizedReader, children_of
+from leaderq.writing import POLITE_WINDOW
 from leaderq.writing.groups import batched
 from leaderq.zookeeper import GetData, Session
 from leaderq.zookeeper.paths import join
@@ -102,11 +103,17 @@ class DynoAdmin:
         self._session = session
         self._paths = DynoPaths(path)
         self._shards = sorted(unquote(part) for part in children_of(session, self._paths.shards))
-        self.queue = DynoQueue(session, path)
+        self.queue = DynoQueue(session, path, window=POLITE_WINDOW)
         self.dead_letters = DynoLetters(self.queue)
 
     def close(self) -> None:
         self.queue.close()
+
+    def pause(self) -> bool:
+        return self.queue.pause()
+
+    def resume(self) -> bool:
+        return self.queue.resume()
 
     def is_there(self) -> bool:
         return is_dyno(self._session, self.path)
@@ -124,6 +131,7 @@ class DynoAdmin:
         said = {"queue": self.path, "kind": DYNO, "depth": depth, **counts, "consumers": consumers}
         said |= {"oldest_due_s": age_s, "shards": self._shards}
         remarks = f"{counts['due']} due, {counts['delayed']} delayed, {len(figures)} shards"
+        remarks += ", paused" if self.queue.is_paused else ""
         cells = (depth, counts["held"], counts["dead"], None, consumers)
         age = None if age_s is None else duration(age_s)
         return (self.path, DYNO, *cells, age, remarks), said
