@@ -292,7 +292,9 @@ class DynoConsumer:
                     found, is_other = self._claim(membership, view, choices, lease_s)
                     out += found
                     view.read_ahead(len(found), now_ms)
-                    is_changed, is_last = is_changed or is_other, is_last or is_other
+                    if is_other and not is_last:
+                        return True  # there is more in this shard, which goes first
+                    is_changed = is_changed or is_other
         return is_changed
 
     def claim_one(self, shard: str, name: str, lease_s: float | None) -> Delivery | None:
