@@ -65,7 +65,7 @@ NEXT_ONES = 256
 CLAIMED_TOGETHER = 25
 """Claims that are made all or none: with the longest errors in them, 128 KB."""
 Wanted = tuple[Choice, Delivery]
-LOOK_S, LEAST_S = 1.0, 0.2
+LOOK_S, LEAST_S = 1.0, 0.5
 """How often the minder looks at least and at most; a wait relies on watches alone so long."""
 
 

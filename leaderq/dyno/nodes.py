@@ -28,6 +28,7 @@ from leaderq.errors import (
     LeaderqError,
     NodeExists,
     NoNode,
+    NoPermission,
     QueueClosed,
     ZooKeeperError,
 )
@@ -163,6 +164,9 @@ class QueueNodes:
                 session.set(paths.root, found.packed(), version)
             except BadVersion:
                 return self._opened()
+            except NoPermission as exc:  # all shards are served nevertheless
+                said = "settings cannot be written, others do not know them queue=%s error=%s"
+                log.warning(said, paths.root, exc)
         return found
 
     def _compare(self, found: QueueSettings) -> None:
