@@ -121,12 +121,12 @@ class AsyncDynoQueue:
     async def pop(
         self, most: int = 1, timeout_s: Seconds | None = 0.0, *, lease_s: Seconds | None = None
     ) -> list[AsyncDelivery]:
-        """As :meth:`DynoQueue.pop`, but it returns as soon as there is one."""
+        """As :meth:`DynoQueue.pop`; returns as soon as there is one."""
         deadline = Deadline(None if timeout_s is None else in_seconds("timeout_s", timeout_s))
         while True:
             self._check_open()
             left_s = deadline.left_s(_SLICE_S)
-            job = self._pops.submit(partial(self.queue.pop, most, left_s, least=1, lease_s=lease_s))
+            job = self._pops.submit(partial(self.queue.pop, most, left_s, lease_s=lease_s))
             try:
                 found = await asyncio.wrap_future(job)
             except asyncio.CancelledError:

@@ -17,19 +17,20 @@ looks once a second for those that are over. On each failure:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
-from urllib.parse import unquote
 
 from leaderq import chance, clock
 from leaderq.arguments import Seconds, in_seconds
 from leaderq.dyno import transitions
 from leaderq.dyno.delivery import Delivery, Known, LeaseKeeper, Receipt, StaleLease
+from leaderq.dyno.figures import depths, shard_figures
 from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
+from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, Unique, frame_of
-from leaderq.dyno.nodes import OVERTAKEN, QueueNodes, apply_all, within
+from leaderq.dyno.nodes import OVERTAKEN, MayMatch, QueueNodes, apply_all, within
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
 from leaderq.dyno.transitions import DeadMessage, Operations
 from leaderq.errors import (
@@ -48,7 +49,7 @@ from leaderq.threads import Service, primitives
 from leaderq.timeouts import Deadline
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import batched
-from leaderq.zookeeper import SessionState, SetData, Subscription, WatchEvent
+from leaderq.zookeeper import Delete, SessionState, SetData, Subscription, WatchEvent
 from leaderq.zookeeper.paths import name_of
 
 log = logging.getLogger(__name__)
@@ -57,11 +58,15 @@ SWEEP_S = 30.0
 """How often the first of the members forgets ids whose windows are over."""
 UNREACHABLE_S = 0.1
 """How long a ``pop`` waits until it asks again while the servers are unreachable."""
+SKEW_MS = 1000
+"""By how much the calendar may differ from the servers' without a warning."""
+NEXT_ONES = 256
+"""How many of the next messages of a shard are looked at first, where one is looked for."""
 CLAIMED_TOGETHER = 25
 """Claims that are made all or none: with the longest errors in them, 128 KB."""
 Wanted = tuple[Choice, Delivery]
-LOOK_S = 1.0
-"""How often the minder looks, and how long a wait relies on watches alone."""
+LOOK_S, LEAST_S = 1.0, 0.5
+"""How often the minder looks at least and at most; a wait relies on watches alone so long."""
 
 
 class DynoMembership(NamedTuple):
@@ -77,17 +82,17 @@ class DynoConsumer:
 
     def __init__(self, nodes: QueueNodes, ids: Ids) -> None:
         self._nodes, self._ids = nodes, ids
-        self._session, self._paths, self._shards = nodes.session, nodes.paths, nodes.shards
+        self._session, self._paths = nodes.session, nodes.paths
+        self._figures = nodes.figures
         self._now_ms, self.bodies, self.retry = nodes.now_ms, nodes.bodies, nodes.retry
         self._looking = primitives.Lock()
         self._next_look_s, self._next_sweep_s = 0.0, clock.now_s() + SWEEP_S
         self._changed = primitives.Condition()
         self._changes = 0
-        view = partial(ShardView, changed=self._notify, ageing_s=nodes.ageing_s)
-        self.views = {
-            shard: view(nodes.session, nodes.paths.shard(shard), now_ms=nodes.now_ms)
-            for shard in nodes.shards
-        }
+        self.views: dict[str, ShardView] = {}
+        """Of the shards that are there, in their order; replaced when others are."""
+        self._are_shards_stale, self._viewing = True, primitives.Lock()
+        nodes.changed = self._shards_changed
         self._entering = primitives.Lock()
         self._membership: DynoMembership | None = None
         self._members: frozenset[str] = frozenset()
@@ -95,6 +100,7 @@ class DynoConsumer:
         self._has_lost_member = True
         self._watch: Subscription | None = None
         self._held: dict[Delivery, None] = {}
+        nodes.held = self._held.__len__
         self._minder = Service.repeating(f"leaderq-dyno-{nodes.name}", self._mind)
         self.keeper = LeaseKeeper(self.extend_all, self._minder.wake)
 
@@ -113,25 +119,64 @@ class DynoConsumer:
                 self._membership = None
                 for view in self.views.values():
                     view.invalidate()
+            self._nodes.open()
             session.ensure_path(paths.members)
-            session.ensure_path(paths.shards)
-            there = {unquote(shard) for shard in session.children(paths.shards)}
-            if unserved := there - set(self._shards):
-                said = "not all shards are served from here queue=%s others=%s"
-                log.warning(said, paths.root, sorted(unserved))
             if self._watch is None:
                 # Not the levels below: each member is the guard of a writer, and changes with every
                 # write.
                 self._watch = session.watch_node(paths.members, self._member_changed)
             mark, session_id = chance.uuid4().hex, session.id
             writer = SequencedWriter(
-                session, f"{paths.members}/{mark}", ephemeral=True, data=self._nodes.name.encode()
+                session,
+                f"{paths.members}/{mark}",
+                ephemeral=True,
+                data=self._nodes.name.encode(),
+                window=self._nodes.window,
             )
+            before_ms = self._now_ms()
             writer.open()
+            ahead_ms = max(before_ms - writer.made_ms, 0) + min(self._now_ms() - writer.made_ms, 0)
+            if abs(ahead_ms) > SKEW_MS:
+                said = "calendar differs from the servers', times of delays are off queue=%s s=%.1f"
+                log.warning(said, paths.root, ahead_ms / 1000)
             self._membership = DynoMembership(mark, session_id, writer)
             self._member_changed()
             self._minder.start()
             return self._membership
+
+    def view(self, shard: str) -> ShardView:
+        """A shard as it is known here; whoever only looks has none before."""
+        if (known := self.views.get(shard)) is None:
+            nodes = self._nodes
+            known = ShardView(
+                nodes.session, nodes.paths.shard(shard), self._notify, nodes.ageing_s, nodes.now_ms
+            )
+            self.views = {**self.views, shard: known}
+        return known
+
+    def refresh_views(self) -> None:
+        """Know all shards that are there, and no others. Raises what the session raises."""
+        with self._viewing:
+            if self._are_shards_stale:
+                self._are_shards_stale = False
+                try:
+                    self._nodes.open()
+                    self._serve(self._nodes.shards(), self._nodes.ageing_s)
+                except BaseException:
+                    self._are_shards_stale = True
+                    raise
+
+    def _serve(self, shards: Sequence[str], ageing_s: float | None) -> None:
+        former, self.views = self.views, {shard: self.view(shard) for shard in shards}
+        for shard, view in former.items():
+            if shard not in self.views:
+                view.close()
+            else:
+                view.age_by(ageing_s)
+
+    def _shards_changed(self) -> None:
+        self._are_shards_stale = True
+        self._notify()
 
     def close(self, timeout_s: float) -> bool:
         """Leave, releasing unsettled messages; returns whether all was written in time."""
@@ -141,8 +186,7 @@ class DynoConsumer:
         self._minder.stop(timeout_s)
         self._notify()
         if membership is not None:
-            now_ms = self._now_ms()
-            held = [one for one in self._held.copy() if one.until_ms > now_ms]
+            held = [one for one in self._held.copy() if one.left_s > 0]
             self._release(held, membership.writer)
         for view in self.views.values():
             view.close()
@@ -156,12 +200,19 @@ class DynoConsumer:
             if one.lock.acquire(blocking=False):  # else it is being settled
                 try:
                     if not one.is_settled:
-                        writer.submit(self._rest(one, 0.0, one.state))
+                        state = one.state
+                        if not one.is_handed_out:  # nobody has seen it: that was no delivery
+                            count = state.deliveries - 1
+                            first_ms = state.first_ms if count else 0
+                            state = state._replace(deliveries=count, first_ms=first_ms)
+                        writer.submit(self._rest(one, 0.0, state))
                         self._settled([one])
                 finally:
                     one.lock.release()
 
-    def pop(self, most: int, timeout_s: float | None, least: int, lease_s: float) -> list[Delivery]:
+    def pop(
+        self, most: int, timeout_s: float | None, least: int, lease_s: float | None
+    ) -> list[Delivery]:
         deadline = Deadline(timeout_s)
         out: list[Delivery] = []
         conflicts = 0
@@ -172,7 +223,7 @@ class DynoConsumer:
                 out = self._standing(out)
             except LeaderqError as exc:
                 if out := self._standing(out):
-                    return out
+                    return self._handed_out(out)
                 if not self._is_passing(exc) or deadline.is_over:
                     raise
                 with self._changed:  # not the due ones: these would be asked for again and again
@@ -180,13 +231,21 @@ class DynoConsumer:
                 continue
             is_found = len(out) > before
             conflicts = conflicts + 1 if is_changed and not is_found else 0
-            if len(out) >= least:
-                return out
-            if is_changed or is_found:
-                continue
-            if deadline.is_over:
-                return out
-            self._wait(seen, deadline.left_s(LOOK_S))
+            # The lease of the first runs while others are waited for.
+            is_more = is_changed or is_found
+            hold_s = out[0].left_s - out[0].lease_s * 2 / 3 if out else LOOK_S
+            if len(out) >= least or hold_s <= 0 or (deadline.is_over and not is_more):
+                return self._handed_out(out)
+            if not is_more:
+                self._wait(seen, deadline.left_s(min(LOOK_S, hold_s)))
+
+    def _handed_out(self, deliveries: list[Delivery]) -> list[Delivery]:
+        for one in deliveries:
+            one.is_handed_out = True
+        if deliveries:
+            self._figures.add("taken", len(deliveries))
+            self._figures.add("redelivered", sum(one.deliveries > 1 for one in deliveries))
+        return deliveries
 
     def _standing(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Those of these that are still leased to this consumer for certain. The others, which a
@@ -194,58 +253,102 @@ class DynoConsumer:
         """
         if not deliveries or (membership := self._membership) is None:
             return deliveries
+        if self._nodes.is_closed:
+            return []  # they are released
         writer = membership.writer
         mark = membership.mark if writer.surely_stands() else None
-        now_ms = self._now_ms()  # after that, which may wait for an answer
-        ours = [one for one in deliveries if one.until_ms > now_ms and one.state.member == mark]
+        # after that, which may wait for an answer
+        ours = [
+            one
+            for one in deliveries
+            if one.left_s > 0 and one.state.member == mark and not one.is_settled
+        ]
         if len(ours) < len(deliveries):
             self._release([one for one in deliveries if one not in ours], writer)
         return ours
 
-    def _pop_now(self, out: list[Delivery], most: int, conflicts: int, lease_s: float) -> bool:
+    def _pop_now(
+        self, out: list[Delivery], most: int, conflicts: int, lease_s: float | None
+    ) -> bool:
         """Add newly claimed messages, from one shard after the other until there are ``most``:
         otherwise a busy consumer would never serve the shards of hanging ones. Returns whether some
         of the chosen messages are another's, or dead: then the next choice differs.
         """
         membership, is_changed = self.membership(), False
+        self.refresh_views()
+        if self._nodes.settings().is_paused:
+            return False
+        lease_s = self._nodes.lease_s if lease_s is None else lease_s
         for view in self._in_order(membership):
             view.refresh()
-            now_ms = self._now_ms()
-            with view.lock:
-                room = min(most - len(out), view.reader.most)
-                choices = view.index.choose(room, now_ms, skip=conflicts if conflicts > 1 else 0)
-            if choices:
-                found, is_other = self._claim(membership, view, choices, lease_s)
-                out += found
-                view.read_ahead(len(found), now_ms)
-                is_changed = is_changed or is_other
-            if len(choices) == room:
-                break
+            is_last = False
+            while len(out) < most and not is_last:
+                now_ms, skip = self._now_ms(), conflicts if conflicts > 1 else 0
+                with view.lock:
+                    room = min(most - len(out), view.reader.most)
+                    choices = view.index.choose(room, now_ms, skip=skip)
+                is_last = len(choices) < room
+                if choices:
+                    found, is_other = self._claim(membership, view, choices, lease_s)
+                    out += found
+                    view.read_ahead(len(found), now_ms)
+                    if is_other and not is_last:
+                        return True  # there is more in this shard, which goes first
+                    is_changed = is_changed or is_other
         return is_changed
 
-    def claim_one(self, shard: str, name: str, lease_s: float) -> Delivery | None:
-        """This message, if it is due, nobody has it, and the shard is one of ours."""
-        membership, view = self.membership(), self.views.get(shard)
-        if view is None:
+    def claim_one(self, shard: str, name: str, lease_s: float | None) -> Delivery | None:
+        """This message, if it is due and nobody has it."""
+        membership, view = self.membership(), self.view(shard)
+        if self._nodes.open().is_paused:
             return None
+        lease_s = self._nodes.lease_s if lease_s is None else lease_s
         view.refresh()
         with view.lock:
             chosen = view.index.choose_these([name], self._now_ms())
         found, _ = self._claim(membership, view, chosen, lease_s) if chosen else ([], False)
-        return next(iter(self._standing(found)), None)
+        return next(iter(self._handed_out(self._standing(found))), None)
+
+    def in_order(self, may_match: MayMatch | None = None) -> Iterator[tuple[str, str]]:
+        """The shards and names of the messages that may be delivered now, the best first."""
+        membership = self.membership()
+        self.refresh_views()
+        views = self._in_order(membership)
+        for view in views:
+            view.refresh()
+        told: set[tuple[str, str]] = set()
+        most = NEXT_ONES
+        while True:
+            known = [view.upcoming(most) for view in views]
+            # What a shard that has more than these has next may go before the rest of the others.
+            last = min((one[-1] for one in known if len(one) == most), default=None)
+            fresh = [
+                (shard, name)
+                for *order, shard, name in sorted(one for found in known for one in found)
+                if (last is None or (*order, shard, name) <= last) and (shard, name) not in told
+            ]
+            if not fresh and last is None:
+                return
+            told.update(fresh)
+            for shard, name in fresh:
+                parsed = parsed_name(name)
+                if may_match is None or (parsed is not None and may_match(shard, parsed)):
+                    yield shard, name
+            most *= 4
 
     def _in_order(self, membership: DynoMembership) -> list[ShardView]:
-        own = self._nodes.current
-        if own is None:
+        views, own = list(self.views.items()), self._nodes.current
+        shards = [shard for shard, _ in views]
+        if own not in shards:
             members = sorted(self._members)
             rank = members.index(membership.mark) if membership.mark in members else 0
-            own = self._shards[rank % len(self._shards)]
-        at = self._shards.index(own)
-        return [self.views[shard] for shard in self._shards[at:] + self._shards[:at]]
+            own = shards[rank % len(shards)]
+        at = shards.index(own)
+        return [view for _, view in views[at:] + views[:at]]
 
     def _wait(self, seen: int, timeout_s: float) -> None:
         now_ms = self._now_ms()
-        for view in self.views.values():
+        for view in [] if self._nodes.settings().is_paused else self.views.values():
             with view.lock:
                 due_ms = view.index.next_due_ms(now_ms)
             if due_ms is not None:
@@ -301,7 +404,12 @@ class DynoConsumer:
                 for chunk, error in zip(chunks, errors, strict=True):
                     if error is None:
                         found += [one for _, one in chunk]
-                        view.claimed({one.name: one.until_ms for _, one in chunk})
+                        over = [one for one, _ in chunk if one.version is not None and not one.rest]
+                        self._figures.add("timeouts", len(over))
+                        with view.lock:
+                            for _, one in chunk:
+                                since_s = one.until_s - one.lease_s
+                                view.index.claimed(one.name, one.version, since_s, one.lease_s)
                     elif isinstance(error, ZooKeeperError) and view.not_claimed(
                         culprit := name_of(error.path or "/"), error
                     ):
@@ -366,15 +474,17 @@ class DynoConsumer:
             frame = Frame.read(answer[0])
         except CorruptItem as exc:
             dead, reason, frame = dead._replace(error=str(exc)), "corrupt", Frame(b"")
+        if 0 < frame.expires_ms <= self._now_ms():
+            reason = "expired"
         if reason:
             letter = self._letter(view.paths.shard, choice.name, answer[0], dead, reason)
             self._bury(view, choice, letter)
             return None
-        now_ms, number = self._now_ms(), former.deliveries + 1
-        until_ms, first_ms = now_ms + int(lease_s * 1000), former.first_ms or now_ms
-        state = DeliveryState(number, failures, mark, until_ms, former.error, first_ms)
+        now_ms, lease_ms, number = self._now_ms(), int(lease_s * 1000), former.deliveries + 1
+        until_ms, first_ms = now_ms + lease_ms, former.first_ms or now_ms
+        state = DeliveryState(number, failures, mark, until_ms, former.error, first_ms, lease_ms)
         receipt = Receipt(view.paths.shard, choice.name, version)
-        return Delivery(self, frame, state, receipt, lease_s)
+        return Delivery(self, frame, state, receipt, lease_s, clock.now_s() + lease_s)
 
     def redeem(self, receipt: Receipt) -> Delivery:
         paths = self._paths.shard(receipt.shard)
@@ -385,7 +495,10 @@ class DynoConsumer:
             frame = Frame.read(self._session.get(paths.message(receipt.name))[0])
         except NoNode as exc:
             raise StaleLease(f"receipt {receipt} is not valid any more") from exc
-        return Delivery(self, frame, read[0].state, receipt, self._nodes.lease_s)
+        one = Delivery(self, frame, read[0].state, receipt, self._nodes.lease_s, 0.0)
+        one.is_handed_out = True
+        one.extend()  # so the servers refuse the former receipt
+        return one
 
     def acknowledge(
         self, deliveries: Sequence[Delivery], also: Operations = ()
@@ -400,6 +513,7 @@ class DynoConsumer:
             known = self._write({one: (*self._completion(one), *also) for one in once})
             done = [one for one in once if known[one] is None]
             self._settled(done, are_gone=True)
+            self._figures.add("acknowledged", len(done))
         finally:
             for lock in held:
                 lock.release()
@@ -415,6 +529,7 @@ class DynoConsumer:
     def settle_rest(self, delivery: Delivery, delay_s: Seconds, state: DeliveryState) -> None:
         with delivery.lock:
             self._settle(delivery, self._rest(delivery, in_seconds("delay_s", delay_s), state))
+        self._figures.add("returned")
 
     def _rest(self, delivery: Delivery, delay_s: float, state: DeliveryState) -> Operations:
         paths = self._paths.shard(delivery.shard)
@@ -433,6 +548,7 @@ class DynoConsumer:
             dead = transitions.burial(paths, Choice(name, version), letter)
             over = transitions.id_over(self._paths, delivery.frame, has_started=True)
             self._settle(delivery, (*dead, *over), is_gone=True)
+        self._figures.add("dead_letters")
 
     def settle_extension(self, delivery: Delivery, lease_s: Seconds | None) -> None:
         seconds = self._nodes.lease_s if lease_s is None else in_seconds("lease_s", lease_s)
@@ -446,22 +562,23 @@ class DynoConsumer:
 
     def extend_all(self, wanted: Sequence[tuple[Delivery, float]]) -> Known:
         """Extend each of these, whose locks the caller holds, by so many seconds from now."""
-        now_ms, mark = self._now_ms(), self.membership().mark
+        mark, now_ms, now_s = self.membership().mark, self._now_ms(), clock.now_s()
         groups: dict[Delivery, Operations] = {}
         for one, lease_s in wanted:
-            until_ms = now_ms + int(lease_s * 1000)
-            state = one.state._replace(member=mark, until_ms=until_ms)
+            lease_ms = int(lease_s * 1000)
+            until_ms = now_ms + lease_ms
+            state = one.state._replace(member=mark, until_ms=until_ms, lease_ms=lease_ms)
             claim = self._paths.shard(one.shard).claim(one.name)
             groups[one] = (SetData(claim, state.packed(), one.version),)
         known = self._write(groups)
         for one, lease_s in wanted:
             if known[one] is None:
                 one.version += 1
-                one.until_ms = now_ms + int(lease_s * 1000)
+                one.until_s = now_s + lease_s
                 self._held[one] = None
                 if (view := self.views.get(one.shard)) is not None:
                     with view.lock:
-                        view.index.looked_at(one.name, one.until_ms)
+                        view.index.extended(one.name, one.version, now_s, lease_s)
         return known
 
     def _settle(self, delivery: Delivery, operations: Operations, *, is_gone: bool = False) -> None:
@@ -488,6 +605,7 @@ class DynoConsumer:
 
     def _stale(self, delivery: Delivery, error: LeaderqError | None) -> StaleLease:
         self._settled([delivery])
+        self._figures.add("lost")
         stale = StaleLease(f"message {delivery.id} is not this consumer's any more: {error}")
         return with_cause(stale, error)
 
@@ -509,6 +627,7 @@ class DynoConsumer:
         if error is None:
             said = "message dead queue=%s message=%s reason=%s"
             log.error(said, root, choice.name, letter.reason)
+            self._figures.add("dead_letters")
             with view.lock:
                 view.index.deleted(choice.name)
         elif not view.not_claimed(choice.name, error):
@@ -523,16 +642,17 @@ class DynoConsumer:
     def look_at_leases(self) -> int:
         """Find the leases that are over, in all shards; returns their number."""
         with self._looking:
+            self.refresh_views()
             try:
                 if self._members_stale:
                     self._members_stale = False
                     names = frozenset(self._session.children(self._paths.members))
                     self._has_lost_member = self._has_lost_member or not self._members <= names
                     self._members = names
-                now_ms, has_lost = self._now_ms(), self._has_lost_member
+                has_lost = self._has_lost_member
                 listed = partial(self._session.children, self._paths.members)
                 over = [
-                    view.look_at_claims(now_ms, listed, has_lost_member=has_lost)
+                    view.look_at_claims(listed, has_lost_member=has_lost)
                     for view in self.views.values()
                 ]
             except BaseException:
@@ -544,28 +664,45 @@ class DynoConsumer:
     def _mind(self) -> float:
         next_s = LOOK_S
         try:
-            next_s = min(LOOK_S, self.keeper.extend_due(self._now_ms()))
+            next_s = min(LOOK_S, self.keeper.extend_due())
             is_time = clock.now_s() >= self._next_look_s  # not each time that a handler begins
             member = self._membership
             if is_time and member is not None and member.session_id == self._session.id:
-                self._next_look_s = clock.now_s() + LOOK_S / 2
                 self.look_at_leases()
+                now_s = clock.now_s()
+                looks_s = (view.next_look_s() for view in self.views.values())
+                soonest_s = min(looks_s, default=now_s + LOOK_S)
+                self._next_look_s = min(now_s + LOOK_S, max(now_s + LEAST_S, soonest_s))
+                next_s = min(next_s, self._next_look_s - now_s)
                 if clock.now_s() >= self._next_sweep_s and member.mark == min(
                     self._members, default=""
                 ):
                     self._next_sweep_s = clock.now_s() + SWEEP_S
                     self._ids.sweep_windows(self._now_ms(), member.writer)
-            for one in [one for one in self._held.copy() if one.until_ms <= self._now_ms()]:
+                    self._sweep_shards(member.writer)
+            if self._figures.is_asked(clock.now_s()):
+                found = shard_figures(self._nodes, self.view)
+                self._figures.note(clock.now_s(), depths(found))
+            for one in [one for one in self._held.copy() if one.left_s <= 0]:
                 self._held.pop(one, None)
         except Exception as exc:  # this thread goes on, or nothing would ever be extended again
             if isinstance(exc, QueueClosed) or self._session.state is SessionState.CLOSED:
                 self._minder.stop()
             else:
                 level, said = logging.WARNING, "leases not looked at queue=%s error=%s"
-                if is_passing := self._is_passing(exc):
+                # A queue that was deleted by hand is made again by whoever uses it next.
+                is_gone = isinstance(exc, NoNode) and within(exc, self._paths.root)
+                if is_passing := is_gone or self._is_passing(exc):
                     level = logging.DEBUG
                 log.log(level, said, self._paths.root, exc, exc_info=not is_passing)
         return next_s
+
+    def _sweep_shards(self, writer: SequencedWriter) -> None:
+        """Delete the shards that messages are not pushed to any more, once they are empty."""
+        gone = [shard for shard in self.views if shard not in self._nodes.open().shards]
+        paths = [self._paths.shard(shard) for shard in gone]
+        groups = [(*map(Delete, one.parents), Delete(one.base)) for one in paths]
+        apply_all(writer, groups, self._paths.root)
 
     def _is_passing(self, error: BaseException) -> bool:
         """Whether it is an outage, or the change from one session to the next."""

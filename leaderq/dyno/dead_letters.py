@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from leaderq import clock
 from leaderq.arguments import is_number, require, unless
 from leaderq.dyno.layout import group_of, name_prefix, parsed_name
-from leaderq.dyno.message import frame_of
-from leaderq.dyno.nodes import OVERTAKEN, QueueNodes
+from leaderq.dyno.message import Frame, frame_of, wrong_id
+from leaderq.dyno.nodes import OVERTAKEN, QueueNodes, apply_all
 from leaderq.dyno.transitions import DeadMessage, Operations
-from leaderq.errors import CorruptItem
+from leaderq.errors import CorruptItem, NodeExists
 from leaderq.reading import SizedReader, children_of
+from leaderq.writing.groups import batched
 from leaderq.zookeeper import Create, Delete
 
+log = logging.getLogger(__name__)
+_TOGETHER = 50
+"""Letters that are written at a time; each may have a megabyte."""
 Wanted = Callable[[DeadMessage], bool]
 Chosen = Wanted | Iterable[DeadMessage]
 
@@ -23,7 +28,7 @@ class DynoDeadLetters:
 
     *Guarantees:* a letter is sent back once, or not at all: it vanishes and the message appears in
     one transaction, with its id, payload, headers, group, priority and the time at which it was
-    first pushed. It begins with no failures.
+    first pushed. It begins with no failures, and does not expire.
     """
 
     def __init__(self, nodes: QueueNodes) -> None:
@@ -31,7 +36,7 @@ class DynoDeadLetters:
 
     def browse(self, wanted: Wanted | None = None) -> Iterator[DeadMessage]:
         """Those that are ``wanted``, by shard and name. Reads about a megabyte at a time."""
-        for shard in self._nodes.shards:
+        for shard in self._nodes.shards():
             paths = self._paths.shard(shard)
             reader = SizedReader(session := self._nodes.session, paths.dead)
             for name, answer in reader.read_all(sorted(children_of(session, paths.dead))):
@@ -48,26 +53,33 @@ class DynoDeadLetters:
         self, wanted: Chosen | None = None, *, per_s: float | None = None, dry_run: bool = False
     ) -> int:
         """Send letters back into the queue, those that are ``wanted`` or those given, ``per_s`` a
-        second at most; returns their number (also if they only would be sent).
+        second at most; returns their number (also if they only would be sent). One whose id is that
+        of another message by now stays, and is logged.
         """
         is_rate = per_s is None or (is_number(per_s) and per_s > 0)
         require(unless(is_rate, f"per_s={per_s!r}: give more than 0 letters a second"))
         count = 0
-        for letter in self.browse(wanted) if wanted is None or callable(wanted) else wanted:
-            if dry_run or self._apply(self._back(letter)):
-                count += 1
-            if per_s is not None and not dry_run:
+        for letters in batched(self._chosen(wanted), _TOGETHER if per_s is None else 1):
+            if dry_run:
+                count += sum(self._is_id_free(one) for one in letters)
+                continue
+            count += len(self._write(letters, [self._back(one) for one in letters]))
+            if per_s is not None:
                 clock.sleep(1 / per_s)
         return count
 
     def purge(self, wanted: Chosen | None = None) -> int:
         """Delete letters, as :meth:`redrive`; returns how many were."""
         count = 0
-        for letter in self.browse(wanted) if wanted is None or callable(wanted) else wanted:
-            if self._apply((Delete(self._paths.shard(letter.shard).dead_letter(letter.name)),)):
-                count += 1
-                self._nodes.bodies.drop([frame_of(letter.data).body])
+        for letters in batched(self._chosen(wanted), _TOGETHER):
+            paths = [self._paths.shard(one.shard).dead_letter(one.name) for one in letters]
+            gone = self._write(letters, [(Delete(path),) for path in paths])
+            self._nodes.bodies.drop(frame_of(one.data).body for one in gone)
+            count += len(gone)
         return count
+
+    def _chosen(self, wanted: Chosen | None) -> Iterable[DeadMessage]:
+        return self.browse(wanted) if wanted is None or callable(wanted) else wanted
 
     def _back(self, letter: DeadMessage) -> Operations:
         paths, priority = self._paths.shard(letter.shard), int(letter.name[:2])
@@ -77,15 +89,36 @@ class DynoDeadLetters:
         except CorruptItem:  # unchanged: whoever sends it back has repaired the code that reads it
             path = paths.message(name_prefix(priority, now_ms))
             return gone, Create(path, letter.data, sequential=True)
-        id = frame.id or f"{letter.shard}/{letter.name}"
+        id = self._id(letter, frame)
         prefix = name_prefix(priority, now_ms, group_of(frame.group))
-        message = Create(paths.message(prefix), frame._replace(id=id).packed(), sequential=True)
-        return gone, message, Create(self._paths.id(id), letter.shard.encode())
+        message = Create(
+            paths.message(prefix), frame._replace(id=id, expires_ms=0).packed(), sequential=True
+        )
+        ids = (Create(self._paths.id(id), letter.shard.encode()),) if id else ()
+        return gone, message, *ids
 
-    def _apply(self, operations: Operations) -> bool:
-        error = self._nodes.apply(operations)
-        if error is None:
-            return True
-        if isinstance(error, OVERTAKEN):
-            return False  # somebody else was faster, or a message of that id is there again
-        raise error
+    def _id(self, letter: DeadMessage, frame: Frame) -> str:
+        """Its own, or that which it had without one, if that can be one."""
+        place = f"{letter.shard}/{letter.name}"
+        return frame.id or ("" if wrong_id(place) else place)
+
+    def _is_id_free(self, letter: DeadMessage) -> bool:
+        id = frame_of(letter.data).id
+        return not id or self._nodes.session.exists(self._paths.id(id)) is None
+
+    def _write(
+        self, letters: Sequence[DeadMessage], groups: Sequence[Operations]
+    ) -> list[DeadMessage]:
+        """Those of these that were written; others were taken by somebody who was faster, or have
+        an id that is another's."""
+        done: list[DeadMessage] = []
+        errors = apply_all(self._nodes.writer(), groups, self._paths.root)
+        for letter, error in zip(letters, errors, strict=True):
+            if error is None:
+                done.append(letter)
+            elif isinstance(error, NodeExists):
+                said = "letter not sent back, its id is another message's queue=%s letter=%s/%s"
+                log.warning(said, self._paths.root, letter.shard, letter.name)
+            elif not isinstance(error, OVERTAKEN):
+                raise error
+        return done

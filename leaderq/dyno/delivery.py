@@ -70,8 +70,8 @@ class SettlesDeliveries(Protocol):
 
 
 class Delivery:
-    """One message, leased to this consumer until ``until_ms`` or the end of its session, whichever
-    is first.
+    """One message, leased to this consumer until ``until_s`` (by ``leaderq.clock.now_s``) or the
+    end of its session, whichever is first.
 
     ``deliveries``: how often it was handed out, this time included; ``failures``: how many of the
     earlier ones failed. Settle it once: :meth:`ack`, :meth:`nack`, :meth:`release`,
@@ -80,7 +80,7 @@ class Delivery:
 
     *Guarantees:* each of these is all or nothing, and changes nothing if the lease has passed to
     somebody else (:class:`StaleLease`). *Not guaranteed:* that the lease is not over by the time at
-    which your code does its work; see ``until_ms``, and :meth:`extend` it.
+    which your code does its work; see :attr:`left_s`, and :meth:`extend` it.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class Delivery:
         state: DeliveryState,
         receipt: Receipt,
         lease_s: float,
+        until_s: float,
     ) -> None:
         self.queue = queue
         self.frame = frame
@@ -100,9 +101,9 @@ class Delivery:
         self.priority = int(self.name[:2])
         self.deliveries = state.deliveries
         self.failures = state.failures
-        self.until_ms = state.until_ms
+        self.until_s = until_s
         self.lease_s = lease_s
-        self.is_settled = False
+        self.is_handed_out = self.is_settled = False
         self._payload: bytes | None = None
         self.lock = primitives.Lock()
         """Held while it is being settled or extended."""
@@ -120,6 +121,16 @@ class Delivery:
         if self._payload is None:
             self._payload = self.queue.bodies.get(self.frame.payload, self.frame.body)
         return self._payload
+
+    @property
+    def place(self) -> str:
+        """Where its message lies: ``<shard>/<name>``."""
+        return f"{self.shard}/{self.name}"
+
+    @property
+    def left_s(self) -> float:
+        """The seconds until its lease ends, by the clock of this host; below 0 it is over."""
+        return self.until_s - clock.now_s()
 
     @property
     def receipt(self) -> Receipt:
@@ -197,6 +208,7 @@ class Delivery:
 
 
 Ending = Callable[[Delivery], object]
+"""Called with a delivery that is kept, when its lease was extended or is about to end."""
 Known = dict[Delivery, LeaderqError | None]
 """The errors, one for each delivery."""
 Wanted = Sequence[tuple[Delivery, float]]
@@ -208,6 +220,7 @@ class _Kept:
     until_s: float | None
     ending: Ending | None
     ending_s: float
+    extended: Ending | None
 
 
 class LeaseKeeper:
@@ -227,23 +240,24 @@ class LeaseKeeper:
         most_s: float | None,
         ending: Ending | None,
         ending_s: float,
+        extended: Ending | None = None,
     ) -> None:
         until_s = None if most_s is None else clock.now_s() + most_s
         for one in deliveries:
             if not one.is_settled:
-                self._kept[one] = _Kept(until_s, ending, ending_s)
+                self._kept[one] = _Kept(until_s, ending, ending_s, extended)
         self._wake()
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
         for one in deliveries:
             self._kept.pop(one, None)
 
-    def extend_due(self, now_ms: int) -> float:
+    def extend_due(self) -> float:
         """Extend those that are due, and warn; returns the seconds until the next is due."""
         soonest_s = float("inf")
         wanted: list[tuple[Delivery, float]] = []
         for one, kept in list(self._kept.items()):
-            left_s = (one.until_ms - now_ms) / 1000
+            left_s = one.until_s - clock.now_s()
             most_s = float("inf") if kept.until_s is None else kept.until_s - clock.now_s()
             told_in_s = max(left_s, most_s) - kept.ending_s
             if kept.ending is not None and told_in_s > 0:
@@ -273,6 +287,8 @@ class LeaseKeeper:
             for one, error in (self._extend_all(free) if free else {}).items():
                 if isinstance(error, StaleLease):
                     log.warning("lease lost message=%s error=%s", one.id, error)
+                elif error is None and (kept := self._kept.get(one)) is not None and kept.extended:
+                    kept.extended(one)
                 elif error is not None:
                     log.debug("lease not extended, trying again message=%s error=%s", one.id, error)
 

@@ -72,7 +72,7 @@ class Ids:
     def place(self, id: str) -> tuple[str, str] | None:
         """The shard and the name of the message of this id, if there is one."""
         shard, _, name = id.rpartition("/")
-        if shard in self._nodes.shards and self._is_there(shard, name):
+        if shard and self._is_there(shard, name):
             return shard, name
         try:
             said = self._session.get(self._paths.id(id))[0].decode(errors="replace")

@@ -2,13 +2,16 @@
 
 A hint: the servers decide when something is claimed. It is fed by a listing of ``messages`` and
 ``rests`` and by what their watches tell afterwards, in any order and more than once; of ``claims``
-it is told the names from time to time. Not thread-safe. Times are milliseconds since the epoch.
+it is told the names from time to time. Not thread-safe.
 
 Each name is in exactly one place: **later** (a heap by the time at which it is due), **due** (a
 heap in the order of delivery), **leased** (somebody has it, as far as is known: this consumer, or
 another), or **ours** (this consumer is about to claim it). Heaps are cleaned when they are read: an
 entry that is not valid any more is dropped there. The time may go back, by a clock that is set or
 because it was read before the shard was listed: what was due then is later again.
+
+Due times (``_ms``) are those of the calendar. Leases are not: each is a *duration*, which passes on
+this consumer's own clock (``_s``) from when it first saw this version of the claim.
 """
 
 from __future__ import annotations
@@ -20,8 +23,12 @@ from typing import NamedTuple
 
 from leaderq.dyno.layout import NO_GROUP, MessageName, RestName, parsed_name, parsed_rest, rest_name
 
-SETTLING_MS = 1000
+SETTLING_S = 1.0
 """How long a known lease may be missing in a listing, and is not looked at."""
+LONGEST_S = 10.0
+"""How often at least a lease is looked at: it may end early."""
+SLOWER = 25 / 24
+"""By how much longer a lease lasts for those who wait for its end: clocks may differ by 4 %."""
 
 
 class Choice(NamedTuple):
@@ -36,12 +43,14 @@ class Choice(NamedTuple):
 
 @dataclass(slots=True)
 class KnownLease:
-    """A known lease, and when to look whether it is over. Each delivery has its own, so the former
-    one's does not put off the look at the next.
+    """A known lease: since when its claim has been of this ``version`` at least (``None``: not
+    known), and when to look whether it is over. Each delivery has its own, so the former one's does
+    not put off the look at the next.
     """
 
-    since_ms: int
-    look_ms: int
+    since_s: float
+    look_s: float
+    version: int | None = None
 
 
 class ShardIndex:
@@ -49,7 +58,8 @@ class ShardIndex:
     and has just become due; ``None``: priorities are strict."""
 
     def __init__(self, ageing_s: float | None = None) -> None:
-        self._ageing_ms = None if ageing_s is None else int(ageing_s * 1000)
+        self._ageing_ms: int | None = None
+        self.age_by(ageing_s)
         self._names: dict[str, MessageName] = {}
         self._rests: dict[str, RestName] = {}
         self._later: list[tuple[int, str]] = []
@@ -58,9 +68,18 @@ class ShardIndex:
         self._over: dict[str, int] = {}
         self._ours: set[str] = set()
         self._groups: dict[str, list[tuple[int, str]]] = {}
+        self._waiting: dict[str, list[tuple[int, str]]] = {}  # those due, the most urgent first
 
     def __len__(self) -> int:
         return len(self._names)
+
+    def age_by(self, ageing_s: float | None) -> bool:
+        """Order what is listed from now on so; returns whether that is another order."""
+        former, self._ageing_ms = (
+            self._ageing_ms,
+            None if ageing_s is None else int(ageing_s * 1000),
+        )
+        return former != self._ageing_ms
 
     def replace(self, names: Iterable[str], markers: Iterable[str], now_ms: int) -> None:
         """Take in a new listing, of any length; those ours or leased stay so if still there."""
@@ -71,13 +90,17 @@ class ShardIndex:
         }
         self._leased = {name: known for name, known in self._leased.items() if name in parsed}
         self._over = {name: version for name, version in self._over.items() if name in self._leased}
-        self._ours, self._groups = self._ours & parsed.keys(), {}
+        self._ours, self._groups, self._waiting = self._ours & parsed.keys(), {}, {}
         for name, found in parsed.items():
             if found.group != NO_GROUP:
                 self._groups.setdefault(found.group, []).append((found.sequence, name))
         times = [(self.due_ms_of(name), name) for name in parsed]
         self._later = [entry for entry in times if entry[0] > now_ms]
-        self._due = [self._due_entry(name, due_ms) for due_ms, name in times if due_ms <= now_ms]
+        due = [(due_ms, name) for due_ms, name in times if due_ms <= now_ms]
+        for _, name in due:
+            if parsed[name].group != NO_GROUP:
+                self._wait_in_group(name)
+        self._due = [self._due_entry(name, due_ms) for due_ms, name in due]
         for heap in (self._later, self._due, *self._groups.values()):
             heapq.heapify(heap)  # type: ignore[arg-type]
 
@@ -113,44 +136,55 @@ class ShardIndex:
         if rest.name in self._names:
             self._schedule(rest.name)
 
-    def rest_over(self, marker: str) -> None:
+    def rest_over(self, marker: str, now_s: float) -> None:
         rest = parsed_rest(marker)
         if rest is not None and self._rests.get(rest.name) == rest:
             del self._rests[rest.name]
             if rest.name in self._names and rest.name not in self._ours:
                 # or its marker was deleted by hand
-                self._leased.setdefault(rest.name, KnownLease(0, 0))
+                self._leased.setdefault(rest.name, KnownLease(now_s, 0.0, rest.version + 1))
 
-    def claims_listed(self, names: Iterable[str], now_ms: int) -> None:
-        former, new = self._leased, KnownLease(now_ms, now_ms + SETTLING_MS)
+    def claims_listed(self, names: Iterable[str], now_s: float) -> None:
+        """``now_s``: after the listing was answered, so a claim of version 0 stood at that time."""
+        former, new = self._leased, KnownLease(now_s, now_s + SETTLING_S, 0)
         self._leased = {
             name: former.get(name) or replace(new) for name in names if self._may_be_leased(name)
         }
         for name in former.keys() - self._leased.keys():
-            if self._may_be_leased(name) and former[name].since_ms + SETTLING_MS > now_ms:
+            if self._may_be_leased(name) and former[name].since_s + SETTLING_S > now_s:
                 # the listing may be older than what we know; its claim was deleted by hand
                 self._leased[name] = former[name]
             elif self._may_be_leased(name):  # its claim was taken away by hand
                 self._schedule(name)
         self._over = {name: version for name, version in self._over.items() if name in self._leased}
 
-    def to_look_at(self, now_ms: int, *, everything: bool = False) -> list[str]:
-        return [
-            name for name, known in self._leased.items() if everything or known.look_ms <= now_ms
-        ]
+    def to_look_at(self, now_s: float, *, everything: bool = False) -> list[str]:
+        return [name for name, known in self._leased.items() if everything or known.look_s <= now_s]
 
-    def looked_at(self, name: str, next_ms: int) -> None:
-        if (known := self._leased.get(name)) is not None:
-            known.look_ms = next_ms
+    def next_look_s(self) -> float:
+        """When to look at the next lease."""
+        return min((known.look_s for known in self._leased.values()), default=float("inf"))
+
+    def observed(self, name: str, version: int, lease_s: float, now_s: float) -> bool:
+        """Take in a lease of ``lease_s`` as it was just read; returns whether it is over: so much
+        time has passed here since this version was first seen. Then anybody may have it."""
+        known = self._leased.get(name)
+        if known is None or not self._may_be_leased(name):
+            return False
+        if known.version != version:
+            known.since_s, known.version = now_s, version
+        end_s, known.look_s = known.since_s + lease_s * SLOWER, now_s + LONGEST_S
+        if end_s > now_s:
+            # Now and then: each extension is counted from when it was seen.
+            known.look_s = min(end_s, known.look_s, now_s + max(SETTLING_S, lease_s / 4))
+            return False
+        if self._over.get(name) != version:
+            self._over[name] = version
+            self._schedule(name)
+        return True
 
     def _may_be_leased(self, name: str) -> bool:
         return name in self._names and name not in self._rests and name not in self._ours
-
-    def lease_over(self, name: str, version: int) -> None:
-        """Its consumer is gone, or its deadline has passed: anybody may have it."""
-        if self._may_be_leased(name) and self._over.get(name) != version:
-            self._over[name] = version
-            self._schedule(name)
 
     def choose(self, most: int, now_ms: int, *, skip: int = 0) -> list[Choice]:
         """The next messages in their order, at most that many; they are ours from now on. ``skip``
@@ -159,10 +193,12 @@ class ShardIndex:
         free: dict[str, tuple[int, int, str, int]] = {}
         while self._due and len(free) < skip + most:
             entry = heapq.heappop(self._due)
-            if self._is_free(entry[2], now_ms):
-                free[entry[2]] = entry
-            else:
+            if not self._is_free(entry[2], now_ms):
                 self._dropped(entry, now_ms)
+            elif entry[:2] == self.order_of(entry[2]):
+                free.setdefault(entry[2], entry)
+            else:  # the first of a group, and another one of it has come or gone
+                heapq.heappush(self._due, self._due_entry(*entry[2:]))
         left = min(skip, max(0, len(free) - 1))
         names = list(free)[left : left + most]
         self._ours.update(names)
@@ -202,17 +238,25 @@ class ShardIndex:
                 if name in self._names:
                     self._schedule(name)
 
-    def claimed(self, name: str, now_ms: int, until_ms: int) -> None:
+    def claimed(self, name: str, version: int, since_s: float, lease_s: float) -> None:
         """It is leased to this consumer; like any other lease, this one may end."""
+        self._taken(name, KnownLease(since_s, since_s + lease_s * SLOWER, version))
+
+    def lost(self, name: str, now_s: float) -> None:
+        """The claim failed: forget what was known of it; another may have it."""
+        self._taken(name, KnownLease(now_s, now_s + SETTLING_S))
+
+    def _taken(self, name: str, lease: KnownLease) -> None:
         if name in self._ours:  # otherwise newer news came meanwhile: released, or gone
             self._ours.discard(name)
             self._over.pop(name, None)
             self._rests.pop(name, None)
-            self._leased[name] = KnownLease(now_ms, until_ms)
+            self._leased[name] = lease
 
-    def lost(self, name: str, now_ms: int) -> None:
-        """The claim failed: forget what was known of it; another may have it."""
-        self.claimed(name, now_ms, now_ms + SETTLING_MS)
+    def extended(self, name: str, version: int, since_s: float, lease_s: float) -> None:
+        """The lease of this consumer lasts for so long again."""
+        if (known := self._leased.get(name)) is not None and known.version == version - 1:
+            self._leased[name] = KnownLease(since_s, since_s + lease_s * SLOWER, version)
 
     def due_times_ms(self, now_ms: int) -> list[int]:
         """Since when each message that may be delivered now is due. Looks at all that are due."""
@@ -249,12 +293,20 @@ class ShardIndex:
 
     def _promote(self, now_ms: int) -> None:
         while self._later and self._later[0][0] <= now_ms:
-            entry = heapq.heappop(self._later)
+            due_ms, name = entry = heapq.heappop(self._later)
             if self._is_waiting(entry):
-                heapq.heappush(self._due, self._due_entry(entry[1], entry[0]))
+                if (group := self._names[name].group) != NO_GROUP:
+                    self._wait_in_group(name)
+                    if (head := self._head(group)) not in (None, name):
+                        due_ms, name = self.due_ms_of(head), head  # which may go before others now
+                heapq.heappush(self._due, self._due_entry(name, due_ms))
+
+    def _wait_in_group(self, name: str) -> None:
+        waiting = self._waiting.setdefault(self._names[name].group, [])
+        heapq.heappush(waiting, (self._urgency(name), name))
 
     def _due_entry(self, name: str, due_ms: int) -> tuple[int, int, str, int]:
-        return *self._order(name), name, due_ms
+        return *self.order_of(name), name, due_ms
 
     def _dropped(self, entry: tuple[int, int, str, int], now_ms: int) -> None:
         """It is not free: because its time is to come, after all, or it is another entry's."""
@@ -262,11 +314,20 @@ class ShardIndex:
         if due_ms > now_ms and self._is_waiting((due_ms, name)):
             self._schedule(name)
 
-    def _order(self, name: str) -> tuple[int, int]:
+    def order_of(self, name: str) -> tuple[int, int]:
+        """What goes before what. The first of a group goes by the best of those that wait in it."""
         parsed = self._names[name]
+        best = self._waiting.get(parsed.group, ())
+        while best and (best[0][1] not in self._names or self._urgency(best[0][1]) != best[0][0]):
+            heapq.heappop(best)
+        urgency = self._urgency(name)
+        return min(urgency, best[0][0]) if best else urgency, parsed.sequence
+
+    def _urgency(self, name: str) -> int:
+        priority = self._names[name].priority
         if self._ageing_ms is None:
-            return parsed.priority, parsed.sequence
-        return self.due_ms_of(name) + parsed.priority * self._ageing_ms, parsed.sequence
+            return priority
+        return self.due_ms_of(name) + priority * self._ageing_ms
 
     def _is_free(self, name: str, now_ms: int) -> bool:
         if name not in self._names or name in self._ours or self.due_ms_of(name) > now_ms:
@@ -282,6 +343,7 @@ class ShardIndex:
             heapq.heappop(heap)
         if not heap:
             self._groups.pop(group, None)
+            self._waiting.pop(group, None)
             return None
         return heap[0][1]
 

@@ -18,7 +18,9 @@ NO_GROUP = "00000000"
 MAX_DUE_MS = 10**13 - 1
 MAX_PRIORITY = 99
 MAX_ID_BYTES = 200
-IDS, RESTS = "ids", "rests"
+IDS, RESTS, MESSAGES = "ids", "rests", "messages"
+PARTS = frozenset({"shards", IDS, "windows", "members", "pushes"})
+"""What lies below the root of a queue."""
 _NAME = re.compile(r"(\d\d)-(\d{13})-([0-9a-f]{8})-(\d{10})", re.ASCII).fullmatch
 _REST = re.compile(r"(\d{13})-(\d{1,10})-(\d\d-\d{13}-[0-9a-f]{8}-\d{10})", re.ASCII).fullmatch
 
@@ -83,7 +85,8 @@ def escaped(text: str) -> str:
     raw = quote(text, safe=" ,;:=@+!$&'()*", errors="surrogatepass")
     if not text or len(raw) > MAX_ID_BYTES:
         raise ConfigurationError(
-            f"{text!r} cannot name a message or shard; give 1 to {MAX_ID_BYTES} bytes"
+            f"{text!r:.300} cannot name a message or shard; give 1 to {MAX_ID_BYTES} bytes, where a"
+            " letter outside ASCII counts 6 to 12"
         )
     return raw.replace(".", "%2E") if text.strip(".") == "" else raw
 
@@ -94,7 +97,7 @@ class ShardPaths:
     def __init__(self, root: str, shard: str) -> None:
         self.shard = shard
         self.base = base = join(root, f"shards/{escaped(shard)}")
-        self.messages = f"{base}/messages"
+        self.messages = f"{base}/{MESSAGES}"
         self.claims = f"{base}/claims"
         self.rests = f"{base}/{RESTS}"
         self.dead = f"{base}/dead"

@@ -14,8 +14,17 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from leaderq.arguments import Seconds, in_seconds, instance, is_text, is_time, require, wanted
-from leaderq.dyno.layout import MAX_PRIORITY, MessageName, group_of
+from leaderq.arguments import (
+    Problem,
+    Seconds,
+    in_seconds,
+    instance,
+    is_text,
+    is_time,
+    require,
+    wanted,
+)
+from leaderq.dyno.layout import MAX_PRIORITY, MessageName, escaped, group_of
 from leaderq.errors import ConfigurationError, CorruptItem
 
 _MAGIC = b"DQ1\n"
@@ -40,6 +49,15 @@ class Unique(Enum):
 _UNIQUE = {one.value: one for one in Unique}
 
 
+def wrong_id(id: str) -> Problem:
+    """What is wrong with an id of the user's; ``None`` if it can be one."""
+    try:
+        escaped(id)
+    except ConfigurationError as exc:
+        return str(exc)
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class DynoMessage:
     """What is pushed, and what comes out again.
@@ -49,7 +67,9 @@ class DynoMessage:
     ``priority``: 0 (first) to 99. ``shard``: ``None`` leaves the choice to the queue's strategy.
     ``headers``: text that travels beside the payload. ``group``: of the messages of one group at
     most one is in flight, in the order in which they were pushed. ``unique``, ``unique_s``: for how
-    long an id of yours is its own; see :class:`Unique`.
+    long an id of yours is its own; see :class:`Unique`. ``expires_s``: seconds after which it is
+    not delivered any more, but becomes a dead letter (``expired``). ``place``: where one that was
+    read lies (``<shard>/<name>``), which every method that takes an id takes too.
 
     :raises ConfigurationError: a value that cannot be; all problems are named.
     """
@@ -63,6 +83,8 @@ class DynoMessage:
     group: str | None = None
     unique: Unique = Unique.DONE
     unique_s: Seconds = 0.0
+    expires_s: Seconds | None = None
+    place: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         given: Any = self  # the value as it is, even if it is of a wrong type
@@ -72,10 +94,12 @@ class DynoMessage:
         names = {"shard": given.shard, "group": given.group}
         named = {name for name, text in names.items() if text is None or (is_text(text) and text)}
         times = {"timeout_s": self.timeout_s, "unique_s": self.unique_s}
+        times |= {} if self.expires_s is None else {"expires_s": self.expires_s}
         is_unique = self.unique in Unique.__members__.values()
         can_stay = bool(self.id and self.unique is Unique.DONE) or not self.unique_s
         require(
             wanted("id", given.id, is_text(given.id), "a text"),
+            wrong_id(given.id) if is_text(given.id) and self.id not in ("", self.place) else None,
             instance("payload", given.payload, bytes),
             wanted("priority", self.priority, is_priority, f"0 to {MAX_PRIORITY}"),
             wanted("headers", given.headers, are_texts, "texts by texts"),
@@ -130,7 +154,7 @@ class Frame(NamedTuple):
     """The contents of a message's znode.
 
     ``enqueued_ms``: when it was first pushed. ``body``: the reference of a payload kept elsewhere.
-    ``id``: ``""`` if the user gave none.
+    ``id``: ``""`` if the user gave none. ``expires_ms``: 0: never.
     """
 
     payload: bytes
@@ -141,6 +165,7 @@ class Frame(NamedTuple):
     body: str | None = None
     unique: Unique = Unique.DONE
     unique_s: float = 0.0
+    expires_ms: int = 0
 
     def packed(self) -> bytes:
         said = {
@@ -155,6 +180,8 @@ class Frame(NamedTuple):
             header["unique"] = self.unique.value
         elif self.unique_s:
             header["unique_s"] = self.unique_s
+        if self.expires_ms:
+            header["expires"] = self.expires_ms
         raw = _as_json(header).encode()
         return b"".join((_MAGIC, _LENGTH.pack(len(raw)), raw, self.payload))
 
@@ -173,9 +200,8 @@ class Frame(NamedTuple):
             "".join((id or "", group or "", body or "", *headers, *headers.values()))  # all texts?
             unique = _UNIQUE[header.get("unique", "done")]
             unique_s = in_seconds("unique_s", header.get("unique_s", 0.0))
-            return cls(
-                data[end:], id or "", at_ms, headers, group or None, body or None, unique, unique_s
-            )
+            what = id or "", at_ms, headers, group or None, body or None, unique, unique_s
+            return cls(data[end:], *what, int(header.get("expires", 0)))
         except (*_UNREADABLE, ConfigurationError, struct.error) as exc:
             raise CorruptItem(f"these {len(data)} bytes are not a message: {exc}") from exc
 
@@ -185,8 +211,10 @@ class DeliveryState(NamedTuple):
 
     ``deliveries``: how often the message was handed out; ``failures``: how many of those failed.
     Both are written by the delivery itself, or by the consumer that takes over. ``member``: its
-    consumer; ``""`` while it rests. ``until_ms``: the end of the lease, or of the rest. ``error``:
-    of the last failure. ``first_ms``: of the first delivery.
+    consumer; ``""`` while it rests. ``until_ms``: the end of the rest, or of the lease by the
+    calendar of its consumer, which is only shown. ``lease_ms``: how long the lease lasts; 0: an
+    older version has written it. ``error``: of the last failure. ``first_ms``: of the first
+    delivery.
     """
 
     deliveries: int = 0
@@ -195,12 +223,14 @@ class DeliveryState(NamedTuple):
     until_ms: int = 0
     error: str = ""
     first_ms: int = 0
+    lease_ms: int = 0
 
     def packed(self) -> bytes:
         error = f',"e":{_as_json(self.error[:MAX_ERROR])}' if self.error else ""
+        lease = f',"l":{self.lease_ms}' if self.member else ""
         said = (
             f'{{"n":{self.deliveries},"f":{self.failures},"u":{self.until_ms},'
-            f'"t":{self.first_ms},"m":{_as_json(self.member)}{error}}}'
+            f'"t":{self.first_ms},"m":{_as_json(self.member)}{lease}{error}}}'
         )
         # The text of an error may hold surrogates, which cannot be encoded: each becomes a "?".
         return said.encode(errors="replace")
@@ -210,9 +240,11 @@ class DeliveryState(NamedTuple):
         """Undo :meth:`packed`; unreadable data counts as a lease that is over."""
         try:
             said = json.loads(data)
-            deliveries, failures, until_ms, first_ms = (int(said.get(key, 0)) for key in "nfut")
+            deliveries, failures, until_ms, first_ms, lease_ms = (
+                int(said.get(key, 0)) for key in "nfutl"
+            )
             member, error = (str(said.get(key, "")) for key in "me")
-            return cls(deliveries, failures, member, until_ms, error, first_ms)
+            return cls(deliveries, failures, member, until_ms, error, first_ms, lease_ms)
         except _UNREADABLE:
             return cls()
 

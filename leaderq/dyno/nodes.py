@@ -3,7 +3,8 @@ idempotent writer, and what is left over among them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import unquote
@@ -18,23 +19,28 @@ from leaderq.dyno.layout import (
     parsed_name,
     parsed_rest,
 )
+from leaderq.dyno.settings import LEASE_S, QueueSettings
 from leaderq.dyno.shard_view import read_claims
 from leaderq.dyno.transitions import Operations, absence, without_missing
 from leaderq.errors import (
     BadVersion,
+    ConfigurationError,
     LeaderqError,
     NodeExists,
     NoNode,
+    NoPermission,
     QueueClosed,
     ZooKeeperError,
 )
+from leaderq.observability.figures import QueueFigures
 from leaderq.reading import SizedReader, children_of
 from leaderq.retrying import retry_until_connected
 from leaderq.threads import Retry, primitives
 from leaderq.writing import SequencedWriter
 from leaderq.writing.outcomes import outcomes
-from leaderq.zookeeper import Check, Delete, Session
+from leaderq.zookeeper import Check, Delete, Session, Subscription, WatchEvent
 
+log = logging.getLogger(__name__)
 MayMatch = Callable[[str, MessageName], bool]
 Named = tuple[str, bytes]
 
@@ -45,19 +51,37 @@ class QueueNodes:
 
     session: Session
     paths: DynoPaths
-    shards: tuple[str, ...]
     bodies: Bodies
     now_ms: Callable[[], int]
     name: str
+    retry: Retry
+    window: int
+    """Requests of each of its writers that are under way at a time."""
+    given_shards: tuple[str, ...]
+    """The shards that this process wants to be there."""
     current: str | None
     """The shard to serve first."""
-    lease_s: float
-    retry: Retry
-    ageing_s: float | None
+    given_lease_s: float | None
+    given_ageing_s: float | None
+    changed: Callable[[], object] = lambda: None
+    """Called on the thread of watches when the settings or the shards have changed."""
+    held: Callable[[], int] = lambda: 0
+    """How many messages this process has in hand."""
     is_closed: bool = False
+    figures: QueueFigures = field(init=False)
+    _settings: QueueSettings | None = None
+    _are_settings_stale: bool = True
+    _watches: list[Subscription] = field(default_factory=list)
     _pid: int = field(default_factory=lambda: host.pid())
     _opening: primitives.Lock = field(default_factory=lambda: primitives.Lock())
     _writer: SequencedWriter | None = None
+
+    def __post_init__(self) -> None:
+        self.figures = QueueFigures(self.paths.root, self._live)
+
+    def _live(self, _counts: object) -> dict[str, float]:
+        writer = self._writer
+        return {"held": self.held(), "pending_puts": 0 if writer is None else writer.unsettled}
 
     def check_open(self) -> None:
         """:raises QueueClosed: it was closed, or belongs to the process that this is a fork of."""
@@ -69,6 +93,122 @@ class QueueNodes:
         if self.is_closed:
             raise QueueClosed(f"the queue {self.paths.root} was closed")
 
+    def settings(self) -> QueueSettings:
+        """Those last known here; of a queue that has none yet, those that it would be given."""
+        known = self._settings
+        return self._found()[0] if known is None else known
+
+    @property
+    def lease_s(self) -> float:
+        return self.settings().lease_s if self.given_lease_s is None else self.given_lease_s
+
+    @property
+    def ageing_s(self) -> float | None:
+        return self.settings().ageing_s if self.given_ageing_s is None else self.given_ageing_s
+
+    def shards(self) -> tuple[str, ...]:
+        """All shards that are there, and all that messages are pushed to."""
+        found = self._there()
+        return tuple(dict.fromkeys([*self.settings().shards, *found]))
+
+    def _there(self) -> list[str]:
+        return sorted(unquote(part) for part in children_of(self.session, self.paths.shards))
+
+    def _found(self) -> tuple[QueueSettings, int | None]:
+        """The settings as they are, or would be, and the version of the root that has none yet, or
+        lacks a shard that is wanted."""
+        try:
+            data, stat = self.session.get(self.paths.root)
+        except NoNode:
+            data, stat = b"", None
+        found, version = QueueSettings.read(data), None if stat is None else stat.version
+        if found is None:
+            shards = tuple(dict.fromkeys([*self.given_shards, *self._there()])) or ("0",)
+            lease_s = LEASE_S if self.given_lease_s is None else self.given_lease_s
+            found = QueueSettings(shards, len(shards), lease_s, self.given_ageing_s)
+            return found, None if data else version  # foreign data are left as they are
+        if self._settings is not None or set(self.given_shards) <= set(found.shards):
+            return found, None  # or what was taken away since would come back
+        return found.with_shards([*found.shards, *self.given_shards]), version
+
+    def open(self) -> QueueSettings:
+        """Let the queue be there, with its settings and the shards that are wanted here, and hear
+        of changes; returns the settings. Raises what the session raises.
+
+        :raises ConfigurationError: these are the items of another kind of queue.
+        """
+        known = self._settings
+        if known is not None and not self._are_settings_stale:
+            return known
+        self._are_settings_stale = False
+        try:
+            found = self._opened()
+        except BaseException:
+            self._are_settings_stale = True
+            raise
+        if found != known:
+            self._settings = found
+            self._compare(found)
+        return found
+
+    def _opened(self) -> QueueSettings:
+        session, paths = self.session, self.paths
+        session.ensure_path(paths.shards)
+        if not self._watches:
+            for path in (paths.root, paths.shards):
+                self._watches.append(session.watch_node(path, self._heard))
+        found, version = self._found()
+        if version is not None:
+            self._refuse_others()
+            try:
+                session.set(paths.root, found.packed(), version)
+            except BadVersion:
+                return self._opened()
+            except NoPermission as exc:  # all shards are served nevertheless
+                said = "settings cannot be written, others do not know them queue=%s error=%s"
+                log.warning(said, paths.root, exc)
+        return found
+
+    def _compare(self, found: QueueSettings) -> None:
+        for name, mine, queues in (
+            ("lease_s", self.given_lease_s, found.lease_s),
+            ("ageing_s", self.given_ageing_s, found.ageing_s),
+        ):
+            if mine not in (None, queues):
+                said = "settings differ, this process uses its own queue=%s %s=%s queues=%s"
+                log.warning(said, self.paths.root, name, mine, queues)
+
+    def _refuse_others(self) -> None:
+        others = [one for one in self.session.children(self.paths.root) if one.startswith("queue-")]
+        if others:
+            raise ConfigurationError(
+                f"{self.paths.root} is a queue of Curator's recipes (it has {others[0]});"
+                " give the messages a root of their own"
+            )
+
+    def change(self, change: Callable[[QueueSettings], QueueSettings]) -> QueueSettings:
+        """Change the settings, for all processes, while they run."""
+        while True:
+            self.open()
+            data, stat = self.session.get(self.paths.root)
+            wanted = change(QueueSettings.read(data) or self.settings())
+            self.make(wanted.shards)
+            try:
+                self.session.set(self.paths.root, wanted.packed(), stat.version)
+            except BadVersion:
+                continue
+            self._are_settings_stale = True
+            return self.open()
+
+    def make(self, shards: Iterable[str]) -> None:
+        for shard in shards:
+            for parent in self.paths.shard(shard).parents:
+                self.session.ensure_path(parent)
+
+    def _heard(self, _event: WatchEvent) -> None:
+        self._are_settings_stale = True
+        self.changed()
+
     def writer(self) -> SequencedWriter:
         """The writer of anything but a consumer's writes: its guard outlives the session.
 
@@ -77,7 +217,8 @@ class QueueNodes:
         self.check_open()
         with self._opening:
             if self._writer is None:
-                writer = SequencedWriter(self.session, f"{self.paths.pushes}/{chance.uuid4().hex}")
+                guard = f"{self.paths.pushes}/{chance.uuid4().hex}"
+                writer = SequencedWriter(self.session, guard, window=self.window)
                 retry_until_connected(
                     self.session, partial(self._begin, writer), check=self.check_open
                 )
@@ -85,14 +226,14 @@ class QueueNodes:
             return self._writer
 
     def _begin(self, writer: SequencedWriter) -> None:
+        self.make(self.open().shards)
         writer.open()
-        for shard in self.shards:
-            for parent in self.paths.shard(shard).parents:
-                self.session.ensure_path(parent)
         self.session.ensure_path(self.paths.ids)
 
     def close_writer(self, timeout_s: float) -> bool:
         with self._opening:
+            for one in self._watches:
+                one.close()
             return self._writer is None or self._writer.close(timeout_s)
 
     def apply(self, operations: Operations) -> LeaderqError | None:
@@ -152,7 +293,7 @@ def leftovers(nodes: QueueNodes, place: Callable[[str], object]) -> Iterator[Lef
     without a message; each checked again, because znodes in use change meanwhile.
     """
     session, paths = nodes.session, nodes.paths
-    for shard in nodes.shards:
+    for shard in nodes.shards():
         yield from _in_shard(session, paths.shard(shard))
     for part in children_of(session, paths.ids):
         path = f"{paths.ids}/{part}"

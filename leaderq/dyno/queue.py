@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import NamedTuple
 
 from leaderq import clock
@@ -17,10 +17,20 @@ from leaderq.dyno.bodies import Bodies, BodyStore, MissingBody
 from leaderq.dyno.consumer import DynoConsumer
 from leaderq.dyno.dead_letters import DynoDeadLetters
 from leaderq.dyno.delivery import Delivery, Ending, Receipt
+from leaderq.dyno.figures import ShardFigures, shard_figures, shard_sizes
 from leaderq.dyno.ids import Ids, OnConflict, Pushed
-from leaderq.dyno.layout import DynoPaths, MessageName, group_of, name_prefix, parsed_name
+from leaderq.dyno.layout import (
+    MESSAGES,
+    DynoPaths,
+    MessageName,
+    escaped,
+    group_of,
+    name_prefix,
+    parsed_name,
+)
 from leaderq.dyno.message import DeliveryState, DynoMessage, Fields, Frame, frame_of
 from leaderq.dyno.nodes import OVERTAKEN, Leftover, QueueNodes, apply_all, leftovers
+from leaderq.dyno.settings import QueueSettings
 from leaderq.dyno.shard_view import ClaimRead, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
 from leaderq.dyno.transitions import Operations
@@ -33,29 +43,21 @@ from leaderq.errors import (
     NoNode,
     TooLarge,
 )
+from leaderq.reading import SizedReader
 from leaderq.retrying import ITEM_RETRY
 from leaderq.threads import Retry
 from leaderq.writing.groups import batched
 from leaderq.writing.outcomes import Outcome, outcomes
+from leaderq.writing.writer import WINDOW
 from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SessionState, as_session
-from leaderq.zookeeper.paths import name_of, validated_path
+from leaderq.zookeeper.paths import name_of, own_path
 
 LETTER_BYTES = 16 * 1024
 """The bytes that a message leaves free in the largest request, to fit into a dead letter too."""
+LEAST_LEASE_S = 0.1
+"""A lease must outlast the way to the servers and back, or nothing is ever handed out."""
 _TRIES = 20
 _AT_A_TIME = 250
-
-
-@dataclass(frozen=True, slots=True)
-class ShardFigures:
-    """``due``: may be delivered now; ``delayed``: later; ``leased``: in flight; ``oldest_due_s``:
-    how long the oldest of those due has been so."""
-
-    due: int
-    delayed: int
-    leased: int
-    dead: int
-    oldest_due_s: float | None
 
 
 class _Push(NamedTuple):
@@ -67,11 +69,15 @@ class _Push(NamedTuple):
 class DynoQueue:
     """An acknowledged, sharded, delayed, prioritised queue of messages below one znode.
 
-    ``lease_s``: how long a delivery belongs to its consumer, unless it is extended. ``shards``: a
-    :class:`ShardSupplier`, or their names. ``strategy``: where a message goes. ``retry``: what
-    becomes of messages that fail; the death of a consumer, or its hanging past the lease, counts as
-    a failure of its message. ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`.
-    ``body_store``: where payloads of more than ``body_bytes`` go; see :class:`BodyStore`.
+    ``shards``, ``lease_s`` and ``ageing_s`` stand in the queue's root; who gives none takes these,
+    and :meth:`configure` changes them for all. ``shards``: a :class:`ShardSupplier`, or names; what
+    is not there is added. Every consumer serves every shard, as soon as it is there.
+    ``lease_s``: how long a delivery belongs to its consumer, unless it is extended (60 s).
+    ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`. ``strategy``: where a message goes.
+    ``retry``: what becomes of messages that fail; the death of a consumer, or its hanging past the
+    lease, counts as a failure of its message. ``body_store``: where payloads of more than
+    ``body_bytes`` go; see :class:`BodyStore`. ``window``: so many requests with writes are under
+    way at a time (8); with 2, bulk work leaves more room for other users of the servers.
 
     *Guarantees:* a message that was pushed is delivered until it is acknowledged, killed, removed,
     or has failed as often as ``retry`` says; it is in exactly one place at any time, whoever dies.
@@ -87,41 +93,40 @@ class DynoQueue:
         client: AnyClient,
         root: str,
         *,
-        shards: ShardSupplier | Sequence[str] = ("0",),
+        shards: ShardSupplier | Sequence[str] | None = None,
         strategy: ShardingStrategy | None = None,
-        lease_s: Seconds = 60.0,
+        lease_s: Seconds | None = None,
         retry: Retry | None = None,
         ageing_s: Seconds | None = None,
         body_store: BodyStore | None = None,
         body_bytes: int = 64 * 1024,
+        window: int = WINDOW,
         name: str = "",
         now_ms: Callable[[], int] | None = None,
     ) -> None:
         require(
             instance("retry", retry, Retry | None),
             instance("body_store", body_store, BodyStore | None),
+            at_least("window", window, 1),
         )
-        names = (shards,) if isinstance(shards, str) else shards
-        supplier = names if isinstance(names, ShardSupplier) else FixedShards(*names)
-        self.root = root
-        if validated_path(root) == "/":  # ours could not be told from the user's
-            raise ConfigurationError("znode path '/' is everybody's: give the queue one of its own")
+        supplier = _supplied(shards)
+        self.root = own_path(root)
         self._session, self._paths = as_session(client), DynoPaths(root)
         self._now_ms = clock.now_ms if now_ms is None else now_ms
-        self._shards, self._bodies = tuple(supplier.shards()), Bodies(body_store, body_bytes)
+        self._bodies = Bodies(body_store, body_bytes)
         self._strategy = strategy or round_robin()
-        self.lease_s = in_seconds("lease_s", lease_s)
         self._nodes = QueueNodes(
             self._session,
             self._paths,
-            self._shards,
             self._bodies,
             self._now_ms,
             name=name or root.rpartition("/")[2],
-            current=supplier.current_shard(),
-            lease_s=self.lease_s,
             retry=retry or ITEM_RETRY,
-            ageing_s=None if ageing_s is None else in_seconds("ageing_s", ageing_s),
+            window=window,
+            given_shards=() if supplier is None else tuple(supplier.shards()),
+            current=None if supplier is None else supplier.current_shard(),
+            given_lease_s=None if lease_s is None else _lease_s(lease_s),
+            given_ageing_s=None if ageing_s is None else in_seconds("ageing_s", ageing_s),
         )
         self._ids = Ids(self._nodes)
         self._consumer = DynoConsumer(self._nodes, self._ids)
@@ -136,6 +141,40 @@ class DynoQueue:
         """Leave, and release unsettled messages; returns whether all was written in time."""
         is_clean = self._consumer.close(timeout_s)
         return self._nodes.close_writer(timeout_s) and is_clean
+
+    @property
+    def lease_s(self) -> float:
+        """How long a delivery belongs to its consumer, unless it is extended."""
+        return self._nodes.lease_s
+
+    def configure(
+        self,
+        *,
+        shards: Sequence[str] | None = None,
+        lease_s: Seconds | None = None,
+        ageing_s: Seconds | None = None,
+    ) -> QueueSettings:
+        """Change what is given here, for all processes while they run; returns the settings.
+
+        ``shards``: those to push to from now on. The others are served until they are empty, then
+        they vanish; a process that is started with one of these brings it back. ``ageing_s``: 0
+        makes priorities strict. A process that was given values of its own goes by these.
+
+        *Guarantees:* a queue that grows keeps the order in its groups. *Not guaranteed:* that order
+        across the change, if shards are taken away.
+        """
+        supplier = _supplied(shards)
+
+        def change(former: QueueSettings) -> QueueSettings:
+            if supplier is not None:
+                former = former.with_shards(supplier.shards())
+            if lease_s is not None:
+                former = replace(former, lease_s=_lease_s(lease_s))
+            if ageing_s is not None:
+                former = replace(former, ageing_s=in_seconds("ageing_s", ageing_s) or None)
+            return former
+
+        return self._nodes.change(change)
 
     @property
     def is_over(self) -> bool:
@@ -156,31 +195,32 @@ class DynoQueue:
         """
         out: list[str] = []
         for outcome in self.push_each(messages, fence=fence):
-            if isinstance(outcome, LeaderqError):
+            if isinstance(outcome, Exception):
                 raise outcome
             out.append(outcome)
         return out
 
     def push_each(
         self, messages: DynoMessage | Iterable[DynoMessage], *, fence: Sequence[Operation] = ()
-    ) -> list[str | LeaderqError]:
-        """As :meth:`push`; returns for each its id, or its error in its place."""
+    ) -> list[str | Exception]:
+        """As :meth:`push`; returns for each its id, or its error in its place, whatever that is."""
         given = [messages] if isinstance(messages, DynoMessage) else list(messages)
-        prepared: list[_Push | LeaderqError] = []
+        writer = self._nodes.writer()
+        prepared: list[_Push | Exception] = []
         for one in given:
             try:
                 prepared.append(self._prepared(one))
-            except (ConfigurationError, TooLarge) as exc:
+            except Exception as exc:  # noqa: BLE001 - of the strategy's, or the store's
                 prepared.append(exc)
         pushes = [one for one in prepared if isinstance(one, _Push)]
         groups: list[Operations] = []
         for push in pushes:
-            id, shard = push.frame.id, push.shard.encode()
-            ids = (Create(self._paths.id(id), shard),) if id else ()
-            groups.append((*fence, push.create, *ids))
-        found = outcomes(self._nodes.writer(), groups, self._paths.root)
+            groups.append((*fence, push.create, *self._id_of(push)))
+        found = outcomes(writer, groups, self._paths.root)
         pushed = (self._pushed(one, fence, said) for one, said in zip(pushes, found, strict=True))
-        return [next(pushed) if isinstance(one, _Push) else one for one in prepared]
+        told = [next(pushed) if isinstance(one, _Push) else one for one in prepared]
+        self._nodes.figures.add("put", sum(isinstance(one, str) for one in told))
+        return told
 
     def push_unique(
         self,
@@ -199,7 +239,9 @@ class DynoQueue:
         """
         if not message.id:
             raise ConfigurationError("a message can be unique by an id of yours only")
-        return self._resolved(self._prepared(message), fence, on_conflict)
+        pushed = self._resolved(self._prepared(message), fence, on_conflict)
+        self._nodes.figures.add("put", pushed.is_new)
+        return pushed
 
     def _resolved(self, one: _Push, fence: Sequence[Operation], on_conflict: OnConflict) -> Pushed:
         try:
@@ -215,17 +257,51 @@ class DynoQueue:
         )
         return pushed
 
+    def push_operations(self, message: DynoMessage) -> list[Operation]:
+        """The operations that push a message, for a multi of your own: both are written, or
+        neither. The last result but the id's is its path. An id of yours that is taken refuses the
+        multi (``NodeExists``).
+        """
+        self._nodes.writer()  # so that the znodes above it are there
+        push = self._prepared(message)
+        return [push.create, *self._id_of(push)]
+
+    def pause(self) -> bool:
+        """Let nobody begin a message until :meth:`resume`; returns whether it was not paused yet.
+        What is in flight is finished. Consumers of former versions know of no pause."""
+        return self._paused(True)
+
+    def resume(self) -> bool:
+        """Undo :meth:`pause`; returns whether it was paused."""
+        return self._paused(False)
+
+    @property
+    def is_paused(self) -> bool:
+        return self._nodes.settings().is_paused
+
+    def _paused(self, is_paused: bool) -> bool:
+        was_paused = self._nodes.open().is_paused
+        self._nodes.change(lambda former: replace(former, is_paused=is_paused))
+        return was_paused is not is_paused
+
     def ensure(self, message: DynoMessage) -> bool:
         """Push it, unless its id is in the queue; returns whether this caller did."""
         return self.push_unique(message, OnConflict.DROP).is_new
 
+    def _id_of(self, push: _Push) -> Operations:
+        id = push.frame.id
+        return (Create(self._paths.id(id), push.shard.encode()),) if id else ()
+
     def _prepared(self, one: DynoMessage) -> _Push:
         require(instance("message", one, DynoMessage))
-        shard, now_ms = shard_of(one, self._shards, self._strategy), self._now_ms()
+        shard, now_ms = shard_of(one, self._nodes.open(), self._strategy), self._now_ms()
         due_ms = now_ms + int(in_seconds("timeout_s", one.timeout_s) * 1000)
         payload, body = self._bodies.put(one.payload)
-        unique_s = in_seconds("unique_s", one.unique_s)
-        frame = Frame(payload, one.id, now_ms, one.headers, one.group, body, one.unique, unique_s)
+        unique_s, lives_s = in_seconds("unique_s", one.unique_s), one.expires_s
+        expires_ms = 0 if lives_s is None else now_ms + int(in_seconds("", lives_s) * 1000)
+        frame = Frame(
+            payload, one.id, now_ms, one.headers, one.group, body, one.unique, unique_s, expires_ms
+        )
         data = frame.packed()
         if len(data) > (limit := self._session.max_request_bytes - LETTER_BYTES):
             what = f"message {one.id or len(one.payload)!r}"
@@ -257,29 +333,29 @@ class DynoQueue:
         most: int = 1,
         timeout_s: Seconds | None = 0.0,
         *,
-        least: int | None = None,
+        least: int = 1,
         lease_s: Seconds | None = None,
     ) -> list[Delivery]:
         """The next messages, leased to this consumer: own shard first, then the others.
 
-        Returns as soon as there are ``least`` (default: ``most``) of them, or ``timeout_s`` is over
-        (``None``: never), with what there is. Wakes within milliseconds of a message's arrival or
-        due time.
+        Returns as soon as there are ``least`` of them, a third of the lease of the first one is
+        over, or ``timeout_s`` is (``None``: never), with what there is. Wakes within milliseconds
+        of a message's arrival or due time.
 
         :raises ConnectionLost: not connected.
         """
         require(
             instance("most", most, int) or at_least("most", most, 1),
-            instance("least", least, int | None),
+            instance("least", least, int) or at_least("least", least, 1),
         )
         wait_s = None if timeout_s is None else in_seconds("timeout_s", timeout_s)
-        lease = self.lease_s if lease_s is None else in_seconds("lease_s", lease_s)
-        return self._consumer.pop(most, wait_s, min(most, least or most), lease)
+        lease = None if lease_s is None else _lease_s(lease_s)
+        return self._consumer.pop(most, wait_s, min(most, least), lease)
 
     def pop_id(self, id: str, *, lease_s: Seconds | None = None) -> Delivery | None:
         """This message, if it is due and nobody has it."""
         place = self._ids.place(id)
-        lease = self.lease_s if lease_s is None else in_seconds("lease_s", lease_s)
+        lease = None if lease_s is None else _lease_s(lease_s)
         return None if place is None else self._consumer.claim_one(*place, lease)
 
     def redeem(self, receipt: Receipt | str) -> Delivery:
@@ -307,16 +383,18 @@ class DynoQueue:
         most_s: Seconds | None = None,
         ending: Ending | None = None,
         ending_s: Seconds = 5.0,
+        extended: Ending | None = None,
     ) -> None:
         """Extend these leases before they end, until they are settled, passed to :meth:`let_go`, or
         ``most_s`` seconds have passed (``None``: for ever; 0: never).
 
         ``ending(delivery)`` is called once, on a thread of its own, ``ending_s`` seconds before a
         lease that is not extended any more ends; not if the message is settled, or lost, before.
+        ``extended(delivery)`` is called after each extension, and must not block.
         """
         longest_s = None if most_s is None else in_seconds("most_s", most_s)
         ending_s = in_seconds("ending_s", ending_s)
-        self._consumer.keeper.keep(_checked(deliveries), longest_s, ending, ending_s)
+        self._consumer.keeper.keep(_checked(deliveries), longest_s, ending, ending_s, extended)
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
         """Extend these leases no more."""
@@ -351,8 +429,8 @@ class DynoQueue:
         """The messages that would be delivered next; they stay where they are."""
         out: list[DynoMessage] = []
         now_ms = self._now_ms()
-        for shard in self._shards:
-            view = self._consumer.views[shard]
+        for shard in self._nodes.shards():
+            view = self._consumer.view(shard)
             view.refresh()
             with view.lock:
                 names = view.index.peek(most - len(out), now_ms)
@@ -368,29 +446,11 @@ class DynoQueue:
 
     def shard_sizes(self) -> dict[str, dict[str, int]]:
         """For each shard, by the servers: ``messages`` (all), ``resting``, ``leased``, ``dead``."""
-        out = {}
-        for shard in self._shards:
-            paths = self._paths.shard(shard)
-            stats = [self._session.exists(parent) for parent in paths.parents]
-            counts = [0 if one is None else one.num_children for one in stats]
-            messages, claims, rests, dead = counts
-            leased = max(0, claims - rests)
-            out[shard] = {"messages": messages, "resting": rests, "leased": leased, "dead": dead}
-        return out
+        return shard_sizes(self._nodes)
 
     def figures(self) -> dict[str, ShardFigures]:
         """For each shard, as this consumer sees it."""
-        out = {}
-        for shard, sizes in self.shard_sizes().items():
-            view, now_ms = self._consumer.views[shard], self._now_ms()
-            view.refresh()
-            with view.lock:
-                times_ms = view.index.due_times_ms(now_ms)
-            due, leased = len(times_ms), sizes["leased"]
-            delayed = max(0, sizes["messages"] - due - leased)
-            oldest_s = (now_ms - min(times_ms)) / 1000 if times_ms else None
-            out[shard] = ShardFigures(due, delayed, leased, sizes["dead"], oldest_s)
-        return out
+        return shard_figures(self._nodes, self._consumer.view)
 
     def remove(self, id: str) -> bool:
         """Delete a message, in any state; returns whether it was there. Its consumer, if any, finds
@@ -481,7 +541,7 @@ class DynoQueue:
         """
         by_fields = wanted if isinstance(wanted, Fields) else None
         may_match = by_fields.may_match if by_fields else None
-        for shard in self._shards:
+        for shard in self._nodes.shards():
             for name, data in self._nodes.messages(shard, may_match):
                 with suppress(CorruptItem, MissingBody):
                     # Fields are judged without the payload, which may have to be fetched.
@@ -500,10 +560,23 @@ class DynoQueue:
     def pop_where(
         self, wanted: Callable[[DynoMessage], bool], *, lease_s: Seconds | None = None
     ) -> Delivery | None:
-        """The best message that is due, that nobody has, and that is ``wanted``."""
-        for message in sorted(self.all_messages(wanted), key=lambda one: one.priority):
-            if (delivery := self.pop_id(message.id, lease_s=lease_s)) is not None:
-                return delivery
+        """The best message that is due, that nobody has, and that is ``wanted``; of equals the one
+        that was pushed first. Reads those before it.
+        """
+        lease = None if lease_s is None else _lease_s(lease_s)
+        may_match = wanted.may_match if isinstance(wanted, Fields) else None
+        for names in batched(self._consumer.in_order(may_match), _AT_A_TIME):
+            paths = [f"{escaped(shard)}/{MESSAGES}/{name}" for shard, name in names]
+            answers = SizedReader(self._session, self._paths.shards).read_all(paths)
+            for (shard, name), (_, answer) in zip(names, answers, strict=True):
+                if not isinstance(answer, tuple):
+                    continue
+                try:
+                    message = self._message(shard, name, answer[0], is_whole=may_match is None)
+                except (CorruptItem, MissingBody):
+                    continue
+                if wanted(message) and (one := self._consumer.claim_one(shard, name, lease)):
+                    return one
         return None
 
     def clear(self, *, held_too: bool = True) -> int:
@@ -511,7 +584,7 @@ class DynoQueue:
         dead letters; returns their number. Messages that change or come meanwhile may stay.
         """
         count = 0
-        for shard in self._shards:
+        for shard in self._nodes.shards():
             for batch in batched(self._nodes.messages(shard), _AT_A_TIME):
                 frames = {name: frame_of(data) for name, data in batch}
                 read = read_claims(self._session, self._paths.shard(shard), list(frames))
@@ -545,11 +618,11 @@ class DynoQueue:
     def _used_bodies(self) -> Iterator[str | None]:
         # The dead are read last: a message that dies meanwhile was read among the messages, or is
         # there already.
-        for shard in self._shards:
+        for shard in self._nodes.shards():
             yield from (frame_of(data).body for _, data in self._nodes.messages(shard))
         yield from (frame_of(letter.data).body for letter in self.dead_letters.browse())
         # Letters sent back meanwhile are among the messages again.
-        for shard in self._shards:
+        for shard in self._nodes.shards():
             yield from (frame_of(data).body for _, data in self._nodes.messages(shard))
 
     def _message(self, shard: str, name: str, data: bytes, *, is_whole: bool = True) -> DynoMessage:
@@ -565,7 +638,23 @@ class DynoQueue:
             group=frame.group,
             unique=frame.unique,
             unique_s=frame.unique_s,
+            expires_s=max(0.0, (frame.expires_ms - frame.enqueued_ms) / 1000)
+            if frame.expires_ms
+            else None,
+            place=f"{shard}/{name}",
         )
+
+
+def _supplied(shards: ShardSupplier | Sequence[str] | None) -> ShardSupplier | None:
+    if shards is None or isinstance(shards, ShardSupplier):
+        return shards
+    return FixedShards(*((shards,) if isinstance(shards, str) else shards))
+
+
+def _lease_s(seconds: Seconds) -> float:
+    lease_s = in_seconds("lease_s", seconds)
+    require(at_least("lease_s", lease_s, LEAST_LEASE_S, "seconds"))
+    return lease_s
 
 
 def _checked(deliveries: Iterable[Delivery]) -> list[Delivery]:

@@ -9,13 +9,14 @@ On failure: what the session raises passes to the caller, and the index is liste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from leaderq.dyno.index import ShardIndex
+from leaderq import clock
+from leaderq.dyno.index import LONGEST_S, ShardIndex
 from leaderq.dyno.layout import NO_GROUP, ShardPaths, rest_name
 from leaderq.dyno.message import DeliveryState
 from leaderq.errors import BadVersion, LeaderqError, NodeExists, NoNode, QueueClosed
@@ -24,8 +25,6 @@ from leaderq.threads import primitives
 from leaderq.zookeeper import GetData, Session, Subscription, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
 
-LONGEST_MS = 10_000
-"""How often at least claims are listed, and others' leases looked at: they may end early."""
 _READ_AT_A_TIME = 250
 _ANSWER_S = 10.0
 _PAUSE = 16
@@ -40,6 +39,13 @@ class ClaimRead:
     name: str
     version: int
     state: DeliveryState
+    written_ms: int
+    """By the calendar of the servers."""
+
+    @property
+    def lease_s(self) -> float:
+        """How long it is leased from when it was written, or so a former version meant."""
+        return (self.state.lease_ms or max(0, self.state.until_ms - self.written_ms)) / 1000
 
     @property
     def resting(self) -> str | None:
@@ -73,7 +79,7 @@ class ShardView:
         self._is_closed = False
         self._news: list[WatchEvent] | None = None
         self._subscriptions: list[Subscription] = []
-        self._next_listing_ms = 0
+        self._next_listing_s = 0.0
         self._ahead: tuple[list[str], primitives.Future[list[Any]]] | None = None
         self._paused = 0
 
@@ -112,7 +118,7 @@ class ShardView:
             for event in self._news or ():
                 self._apply(event.kind, parent_of(event.path), name_of(event.path))
             self._news = None
-            self.index.claims_listed(claims, self._now_ms())
+            self.index.claims_listed(claims, clock.now_s())
 
     def _heard(self, event: WatchEvent) -> None:
         """On the thread of watches."""
@@ -136,8 +142,15 @@ class ShardView:
         is_message = parent == self.paths.messages
         if kind is WatchKind.CREATED:
             (self.index.created if is_message else self.index.rested)(name)
+        elif kind is WatchKind.DELETED and is_message:
+            self.index.deleted(name)
         elif kind is WatchKind.DELETED:
-            (self.index.deleted if is_message else self.index.rest_over)(name)
+            self.index.rest_over(name, clock.now_s())
+
+    def age_by(self, ageing_s: float | None) -> None:
+        with self.lock:
+            if self.index.age_by(ageing_s):
+                self._is_stale = True  # a new listing orders all again
 
     def invalidate(self) -> None:
         """The known state may be wrong: list the shard again before it is used."""
@@ -174,49 +187,52 @@ class ShardView:
             if not self._paused and (names := self.index.upcoming(count, now_ms)):
                 self._ahead = names, self.reader.read(names)
 
+    def upcoming(self, most: int) -> list[tuple[int, int, str, str]]:
+        """The next messages, at most that many: what their order depends on, shard and name."""
+        now_ms, shard = self._now_ms(), self.paths.shard
+        with self.lock:
+            self.index.next_due_ms(now_ms)
+            names = self.index.upcoming(most, now_ms)
+            return [(*self.index.order_of(name), shard, name) for name in names]
+
     def look_at_claims(
-        self, now_ms: int, members: Callable[[], Collection[str]], *, has_lost_member: bool = False
+        self, members: Callable[[], Collection[str]], *, has_lost_member: bool = False
     ) -> int:
         """Learn which messages are leased, and whose leases are over; returns their number.
 
         ``members()`` is asked after the claims were read: a claim's owner that is missing then is
         gone, not new. If somebody has gone, all leases are looked at. Long listings are rarer.
         """
-        names = None
-        if has_lost_member or not 0 <= self._next_listing_ms - now_ms <= LONGEST_MS:
+        names, now_s = None, clock.now_s()
+        if has_lost_member or now_s >= self._next_listing_s:
             try:
                 names = self._session.children(self.paths.claims)
             except NoNode:  # deleted by hand
                 self.invalidate()
                 return 0
-            self._next_listing_ms = now_ms + min(LONGEST_MS, len(names) // 20)
+            self._next_listing_s = now_s + min(LONGEST_S, len(names) / 20_000)
+        now_s = clock.now_s()
         with self.lock:
             if names is not None:
-                self.index.claims_listed(names, now_ms)
-            wanted = self.index.to_look_at(now_ms, everything=has_lost_member)
+                self.index.claims_listed(names, now_s)
+            wanted = self.index.to_look_at(now_s, everything=has_lost_member)
         found = read_claims(self._session, self.paths, wanted)
         there = members() if found else ()
-        over = 0
+        over, now_s = 0, clock.now_s()  # later than anything that was read
         with self.lock:
             for one in found:
-                until_ms = now_ms + LONGEST_MS
                 if one.resting is not None:  # its watch is late, or its marker was deleted by hand
                     self.index.rested(one.resting)
-                elif one.state.member in there and one.state.until_ms > now_ms:
-                    until_ms = min(until_ms, one.state.until_ms)
                 else:
-                    self.index.lease_over(one.name, one.version)
-                    over += 1
-                self.index.looked_at(one.name, until_ms)
+                    lease_s = one.lease_s if one.state.member in there else 0.0
+                    over += self.index.observed(one.name, one.version, lease_s, now_s)
         if found:
             self._changed()
         return over
 
-    def claimed(self, until_ms: Mapping[str, int]) -> None:
-        now_ms = self._now_ms()
+    def next_look_s(self) -> float:
         with self.lock:
-            for name, end_ms in until_ms.items():
-                self.index.claimed(name, now_ms, end_ms)
+            return self.index.next_look_s()
 
     def not_claimed(self, name: str, error: LeaderqError | None = None) -> bool:
         """It was not claimed; returns whether somebody was faster, which is to be expected."""
@@ -224,7 +240,7 @@ class ShardView:
             if isinstance(error, NoNode) and error.path != self.paths.claim(name):
                 self.index.deleted(name)
             else:
-                self.index.lost(name, self._now_ms())
+                self.index.lost(name, clock.now_s())
         return error is None or isinstance(error, NoNode | NodeExists | BadVersion)
 
     def release(self, names: Sequence[str]) -> None:
@@ -241,7 +257,8 @@ def read_claims(session: Session, paths: ShardPaths, names: Sequence[str]) -> li
         answers = session.multi_read([GetData(paths.claim(name)) for name in some])
         for name, answer in zip(some, answers, strict=True):
             if isinstance(answer, tuple):
-                found.append(ClaimRead(name, answer[1].version, DeliveryState.read(answer[0])))
+                state, stat = DeliveryState.read(answer[0]), answer[1]
+                found.append(ClaimRead(name, stat.version, state, stat.mtime_ms))
             elif isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
                 raise answer
     return found

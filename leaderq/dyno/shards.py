@@ -9,15 +9,16 @@ from collections.abc import Callable, Sequence
 
 from leaderq import chance
 from leaderq.dyno.message import DynoMessage
+from leaderq.dyno.settings import QueueSettings
 from leaderq.errors import ConfigurationError
 
 
 class ShardSupplier(ABC):
-    """Says which shards there are. All processes of a queue must use the same ones."""
+    """Says which shards there must be, and which of them this process serves first."""
 
     @abstractmethod
     def shards(self) -> Sequence[str]:
-        """All shards of the queue, in an order that all processes share."""
+        """They are added to those of the queue, which all processes push to and serve."""
 
     def current_shard(self) -> str | None:
         """The shard that this process serves first; ``None``: by its rank among the consumers."""
@@ -52,7 +53,12 @@ def round_robin() -> ShardingStrategy:
 
 
 def by_id(shards: Sequence[str], message: DynoMessage) -> str:
-    """The shard that follows from the id; all messages without an id go to one."""
+    """The shard that follows from the id.
+
+    :raises ConfigurationError: the message has none.
+    """
+    if not message.id:
+        raise ConfigurationError("a shard by the id of a message that has none; give it an id")
     return hashed(shards, message.id)
 
 
@@ -67,14 +73,14 @@ def hashed(shards: Sequence[str], text: str) -> str:
     return shards[int.from_bytes(digest, "big") % len(shards)]
 
 
-def shard_of(message: DynoMessage, shards: Sequence[str], strategy: ShardingStrategy) -> str:
+def shard_of(message: DynoMessage, queue: QueueSettings, strategy: ShardingStrategy) -> str:
     """The shard of a message. Raises ``ConfigurationError``: it is not a shard of this queue."""
     if message.shard is not None:
         chosen = message.shard
     elif message.group is not None:
-        chosen = hashed(shards, message.group)
+        chosen = hashed(queue.of_groups, message.group)
     else:
-        chosen = strategy(shards, message)
-    if chosen not in shards:
-        raise ConfigurationError(f"shard {chosen!r} is not one of {list(shards)}")
+        chosen = strategy(queue.shards, message)
+    if chosen not in queue.shards:
+        raise ConfigurationError(f"shard {chosen!r} is not one of {list(queue.shards)}")
     return chosen

@@ -97,7 +97,7 @@ _MAGIC = b"DQD1\n"
 @dataclass(frozen=True, slots=True)
 class DeadMessage:
     """A message that is not delivered any more. ``reason``: ``attempts``, ``killed``, ``corrupt``,
-    ``consumer died``. ``name`` is that of the message, which the letter has kept.
+    ``consumer died``, ``expired``. ``name`` is that of the message, which the letter has kept.
     """
 
     name: str

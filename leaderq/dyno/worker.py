@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from leaderq import clock
 from leaderq.arguments import (
     Seconds,
     at_least,
@@ -20,12 +21,31 @@ from leaderq.arguments import (
 from leaderq.dyno.delivery import Delivery, Ending, StaleLease
 from leaderq.dyno.queue import DynoQueue
 from leaderq.errors import QueueClosed, told
-from leaderq.threads import Backoff, Retry, Service
+from leaderq.threads import Backoff, Retry, Service, primitives
+from leaderq.threads.stacks import stack_of
 from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
+MOST_S = 900.0
+"""How long a handler may work, unless its worker says otherwise."""
+_QUIET = 3
 _WAIT_S = 1.0
 _BACKOFF = Retry(first_s=0.1, most_s=5.0)
+
+
+class _Watched:
+    """Tells of a handler that takes long, and where it stands."""
+
+    def __init__(self, root: str) -> None:
+        self._root, self._thread, self._since_s = root, primitives.get_ident(), clock.now_s()
+        self._times = 0
+
+    def __call__(self, delivery: Delivery) -> None:
+        self._times += 1
+        if self._times >= _QUIET:
+            said = "handler still at work queue=%s message=%s for_s=%.0f at=%s"
+            for_s = clock.now_s() - self._since_s
+            log.warning(said, self._root, delivery.id, for_s, stack_of(self._thread))
 
 
 class Postpone(Exception):
@@ -50,8 +70,9 @@ class Worker:
     the message is delivered again as ``retry`` says for the class of the error (``None``: never) or
     for the nearest of its bases, else as the queue's own policy says. It may also raise
     :class:`Postpone` or :class:`Kill`. Leases are extended for as long as the handler works,
-    ``most_s`` seconds at most (``None``: for ever); ``ending`` and ``ending_s`` are those of
-    :meth:`DynoQueue.keep`.
+    ``most_s`` seconds at most (15 minutes; ``None``: for ever); ``ending`` and ``ending_s`` are
+    those of :meth:`DynoQueue.keep`. From the third extension on each one is logged, with where the
+    handler stands.
 
     *Guarantees:* after :meth:`stop` no handler is begun, and messages not begun are released at
     once. The threads outlast every error but the end of the queue or of its session. *Not
@@ -67,7 +88,7 @@ class Worker:
         handler: Callable[[Delivery], object],
         *,
         threads: int = 1,
-        most_s: Seconds | None = None,
+        most_s: Seconds | None = MOST_S,
         ending: Ending | None = None,
         ending_s: Seconds = 5.0,
         retry: Mapping[type[BaseException], Retry | None] | None = None,
@@ -139,7 +160,7 @@ class Worker:
             if service.is_stopping:
                 delivery.release()
                 return
-            self._keep([delivery])
+            self._keep([delivery], extended=_Watched(self._queue.root))
             self._handle(delivery)
         except StaleLease as exc:
             said = "message not settled, its lease was lost queue=%s message=%s error=%s"

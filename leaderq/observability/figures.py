@@ -7,6 +7,7 @@ and no owner is kept alive by it. Their names are in :mod:`leaderq.observability
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import weakref
 from collections import Counter
@@ -16,6 +17,14 @@ from typing import Any, TypeVar
 
 log = logging.getLogger(__name__)
 
+_DEPTHS_S = 10.0
+COUNTED = (
+    *("put", "taken", "redelivered", "acknowledged", "returned", "dead_letters"),
+    *("timeouts", "lost"),
+)
+"""What :class:`QueueFigures` counts."""
+DEPTHS = frozenset({"ready", "delayed", "in_flight", "dead", "oldest_due_s"})
+"""What each consumer of a queue sees of the whole queue: not added up."""
 Owner = TypeVar("Owner")
 Figures = Mapping[str, float]
 
@@ -67,5 +76,43 @@ def read_figures() -> dict[tuple[FigureSource, str], Figures]:
             except Exception:
                 log.exception("figures cannot be read %s=%s", source.value, name)
             else:
-                found.setdefault((source, name), Counter()).update(figures)
+                known = found.setdefault((source, name), Counter())
+                seen = {one: max(figures[one], known[one]) for one in DEPTHS & figures.keys()}
+                known.update(figures)
+                dict.update(known, seen)
     return dict(found)
+
+
+class QueueFigures:
+    """What one queue offers: what happened to items here, counted; what a consumer here has now
+    (``live``); and how deep the queue is.
+
+    A scrape asks no server, so depths are those of the last look. The queue's own thread looks when
+    a scrape has asked since (:meth:`is_asked`), every ten seconds at most, and notes them
+    (:meth:`note`); whoever is not scraped pays nothing.
+    """
+
+    def __init__(self, name: str, live: Callable[[Counter[str]], Figures]) -> None:
+        self._live = live
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
+        self._depths: Figures = {}
+        self._was_read = False
+        self._noted_s = -math.inf
+        offer_figures(FigureSource.QUEUE, name, self, QueueFigures.read)
+
+    def add(self, what: str, number: int = 1) -> None:
+        with self._lock:
+            self._counts[what] += number
+
+    def read(self) -> Figures:
+        self._was_read = True
+        counts = self._counts.copy()
+        return {**counts, **self._live(counts), **self._depths}
+
+    def is_asked(self, now_s: float) -> bool:
+        """Whether the depths are to be looked at now."""
+        return self._was_read and now_s >= self._noted_s + _DEPTHS_S
+
+    def note(self, now_s: float, depths: Figures) -> None:
+        self._was_read, self._noted_s, self._depths = False, now_s, depths

@@ -34,6 +34,7 @@ from leaderq.errors import (
     SessionExpired,
     TooLarge,
 )
+from leaderq.observability.figures import QueueFigures
 from leaderq.queues.bounded import BoundedPut
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.serializers import unchanging
@@ -45,7 +46,7 @@ from leaderq.threads import Capacity, Listeners, primitives
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import OperationGroup, batched
 from leaderq.zookeeper import Create, Operation, Session
-from leaderq.zookeeper.paths import join, name_of
+from leaderq.zookeeper.paths import join, name_of, own_path
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -64,8 +65,6 @@ KEPT_FAILURES = 100
 _OnPut = Callable[["Put", list[Any] | None, LeaderqError | None], None]
 _GUARD_BYTES = 1024
 """Bytes of a request left to the guard of a bounded queue."""
-_WINDOW = 40
-"""Multis under way: while the server forces some to its disk it must have others at hand."""
 _START_S = 15.0
 _CLOSE_S = 2.0
 _ANSWER_S = 1.0
@@ -227,14 +226,16 @@ class Putter(Generic[T]):
         *,
         is_framed: bool = True,
     ) -> None:
+        own_path(paths.path)
         self._is_framed = is_framed
+        self._figures = QueueFigures(paths.path, lambda _: {"pending_puts": self.unsettled})
         self._session = session
         self._paths = paths
         self._options = options
         self._serialize = options.serializer.serialize
         self._name = options.name or name_of(paths.path)
         guard = join(paths.tallies, f"put-{chance.uuid4().hex}")
-        self.writer = SequencedWriter(session, guard, window=_WINDOW)
+        self.writer = SequencedWriter(session, guard, window=options.window)
         """Carries all writes of this producer."""
         self._limit = self.writer.limit - _GUARD_BYTES
         self._in_flight = Capacity(MAX_ITEMS, MAX_BYTES)
@@ -472,6 +473,8 @@ class Putter(Generic[T]):
 
     def _settled(self, put: Put, results: list[Any] | None, error: LeaderqError | None) -> None:
         """On the session's thread, or a writer's."""
+        if error is None:
+            self._figures.add("put", len(put.values))
         if error is None and results:
             put.made = results[0]
             self._sequence_monitor.saw(results[0])

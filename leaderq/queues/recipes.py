@@ -23,7 +23,7 @@ from leaderq.errors import (
 )
 from leaderq.queues.admin import Browsed, DeadLetters, Purged, QueueAdmin
 from leaderq.queues.admin.contents import removal
-from leaderq.queues.consumers import ErrorMode, QueueConsumer, QueueOptions
+from leaderq.queues.consumers import PUT_WINDOW, ErrorMode, QueueConsumer, QueueOptions
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption, Item
 from leaderq.queues.putting import PutListener, Putter
 from leaderq.queues.serializers import BYTES, QueueSerializer
@@ -63,6 +63,8 @@ class QueueRecipe(Generic[T]):
     * ``meta_path``: where the queue keeps its side data, by default beside its path, at
       ``<path>-meta`` and ``<path>-dead``: for users that may not create znodes there. The same for
       all processes;
+    * ``window``: so many requests with puts are under way at a time (40); with 2, bulk work leaves
+      more room for other users of the servers;
     * ``max_items``: a put waits while the queue holds that many, tight among leaderq's producers;
     * ``put_in_background``: puts do not wait until stored; failures go to the listeners,
       :meth:`flush_puts` and :meth:`close`;
@@ -98,6 +100,7 @@ class QueueRecipe(Generic[T]):
         max_items: int | None = None,
         put_in_background: bool = False,
         final_flush_s: float = 5.0,
+        window: int = PUT_WINDOW,
         executor: primitives.Executor | None = None,
         concurrency: int | None = None,
         batch_items: int = 100,
@@ -128,6 +131,7 @@ class QueueRecipe(Generic[T]):
             max_items=max_items,
             put_in_background=put_in_background,
             final_flush_s=final_flush_s,
+            window=window,
             executor=executor,
             concurrency=concurrency,
             batch_items=batch_items,

@@ -100,8 +100,8 @@ def await_outcomes(
     return errors
 
 
-WINDOW = 8
-"""Multis under way at a time."""
+WINDOW, POLITE_WINDOW = 8, 2
+"""Multis under way at a time; and of an operator's bulk work, which leaves room for others."""
 WINDOW_BYTES = 4 << 20
 """Bytes under way at a time; one multi more may begin below it."""
 _MAX_REPAIRS = 1000  # CURATOR-308: an empty queue's path may be reaped again and again
@@ -152,6 +152,8 @@ class SequencedWriter:
         self._is_open = False
         self._owner = 0
         self._born = 0
+        self.made_ms = 0
+        """When its guard was made, by the calendar of the servers."""
         self._end: LeaderqError | None = None
 
     def open(self) -> None:
@@ -168,7 +170,11 @@ class SequencedWriter:
         with self._lock:
             if self._is_open or self._end is not None:
                 return
-            self._owner, self._born = stat.ephemeral_owner, stat.czxid
+            self._owner, self._born, self.made_ms = (
+                stat.ephemeral_owner,
+                stat.czxid,
+                stat.mtime_ms,
+            )
             self._queue.number = stat.version
             self._is_open = True
             self._queue.is_halted = False

@@ -37,6 +37,17 @@ def validated_path(path: str, *, open_ended: bool = False) -> str:
     return path
 
 
+def own_path(path: str) -> str:
+    """Return ``path`` itself, if a user may keep a queue there.
+
+    :raises ConfigurationError: it is none, that of everybody, or one of the server's own.
+    """
+    if validated_path(path) == "/" or is_at_or_below(path, "/zookeeper"):
+        whose = "everybody's" if path == "/" else "the server's"
+        raise ConfigurationError(f"znode path {path!r} is {whose}: give the queue one of its own")
+    return path
+
+
 def join(parent: str, *names: str) -> str:
     """Return the path of ``names`` below ``parent``; ``join("/", "a", "b")`` is ``/a/b``."""
     return "/".join(("" if parent == "/" else parent, *names))

@@ -30,7 +30,6 @@ EQUIVALENT: dict[str, str] = {
     "term:fcf9dab4": "the reason is kept, and the end is told already",
     "zookeeper.paths:10e8dea6": QUICK_WAY,
     "dyno.index:24a53109": HEAP_IS_CLEANED,
-    "dyno.index:571045fc": HEAP_IS_CLEANED,
     "dyno.index:7f067053": HEAP_IS_CLEANED,
     "dyno.index:f9c897a0": PUT_BACK,
     "dyno.index:ad82cb9a": HEAP_IS_CLEANED,

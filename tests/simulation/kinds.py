@@ -39,6 +39,14 @@ def _drains(store: str, **more: Any) -> Lead:
     return lead_one
 
 
+def _wrong_clocks(seed: int) -> LifeVerdict:
+    """Calendars are off by more than a lease and set while one runs, clocks run at 0.98 to 1.02,
+    and machines are paused with their clocks."""
+    from simulation.messages import MessageLife, lead
+
+    return lead(MessageLife(seed, off_s=8.0))
+
+
 def _of(module: str, life: str, lead: str) -> Lead:
     def lead_one(seed: int) -> LifeVerdict:
         kind = importlib.import_module(f"simulation.{module}")
@@ -59,6 +67,7 @@ KINDS: dict[str, Lead] = {
     ),
     "queues": _of("queues", "QueueLife", "lead"),
     "messages": _of("messages", "MessageLife", "lead"),
+    "messages beside wrong clocks": _wrong_clocks,
     "coalescing": _of("coalescing", "CoalescingLife", "lead"),
     "drains": _drains("kafka"),
     "drains in order of keys": _drains("kafka", by_key=True),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from leaderq import clock
 from leaderq.dyno import transitions
 from leaderq.dyno.consumer import DynoConsumer
 from leaderq.dyno.index import ShardIndex
 from leaderq.dyno.message import DeliveryState
+from leaderq.dyno.shard_view import ClaimRead
 from leaderq.dyno.transitions import completion, delivery, first_rest
 from leaderq.testing.nemesis.history import Kind
 from leaderq.zookeeper import Delete
@@ -17,11 +19,24 @@ from simulation.messages import MessageLife, lead
 
 _FROZEN = {"kinds": (Kind.FREEZE_WORKER,), "faults": 8, "lease_s": 1.0}
 _of = partial(NegativeControl, lead=lead, make=MessageLife)
-_looked_at, _replaced = ShardIndex.looked_at, DeliveryState._replace
+_observed, _replaced = ShardIndex.observed, DeliveryState._replace
 
 
-def _late(self: ShardIndex, name: str, next_ms: int) -> None:
-    _looked_at(self, name, next_ms + 10_000)
+def _late(self: ShardIndex, name: str, version: int, lease_s: float, now_s: float) -> bool:
+    return _observed(self, name, version, lease_s + 10, now_s)
+
+
+def _by_the_calendar(one: ClaimRead) -> float:
+    """As it was once: the end of a lease was compared with this host's calendar."""
+    return 1e9 if one.state.until_ms > clock.now_ms() else 0.0
+
+
+def _from_the_first(
+    self: ShardIndex, name: str, version: int, lease_s: float, now_s: float
+) -> bool:
+    if (known := self._leased.get(name)) is not None:
+        known.version = version
+    return _observed(self, name, version, lease_s, now_s)
 
 
 def _by_age(self: ShardIndex, name: str) -> tuple[int, int]:
@@ -65,7 +80,18 @@ MESSAGE_CONTROLS = (
         1,
         life=_FROZEN,
     ),
-    _of("leases are looked at 10 s late", patched(ShardIndex, "looked_at", _late), 182),
+    _of("leases are looked at 10 s late", patched(ShardIndex, "observed", _late), 182),
+    _of(
+        "calendars are compared",
+        patched(ClaimRead, "lease_s", property(_by_the_calendar)),
+        0,
+        life={"off_s": 8.0},
+    ),
+    _of(
+        "a lease lasts from the first that was seen",
+        patched(ShardIndex, "observed", _from_the_first),
+        0,
+    ),
     _of(
         "priorities of messages do not matter",
         patched(ShardIndex, "_order", _by_age),

@@ -32,9 +32,9 @@ from simulation.programs import FAULTS, Program, keep_running
 ROOT = "/jobs"
 NEWS_S = 2.5
 """How late a free consumer may be given what is due: it looks for leases that are over each second,
-and a pop of several messages returns up to a second after it claimed the first."""
-ORDER_S = 1.3
-"""How late a consumer tells of a message that it has claimed: pop waits a second for others."""
+and first sees a claim up to a second after it was written."""
+ORDER_S = 0.3
+"""How late a consumer tells of a message that it has claimed."""
 _AGAIN = Retry(attempts=None, first_s=0.1, most_s=1.0)
 
 
@@ -56,6 +56,9 @@ class MessageLife:
     rude: float = 1.0
     """How often consumers hang, die as they write, and pass messages on; 0: never."""
     kinds: Sequence[Kind] = FAULTS
+    off_s: float = 0.0
+    """By how much calendars are off at most, and set now and then. Then clocks also run too fast or
+    too slow, and machines are paused with their clocks."""
 
 
 class Did(Enum):
@@ -83,8 +86,7 @@ _ENDS = (Did.ACKNOWLEDGED, Did.UNKNOWN, Did.KILLED, Did.REMOVED)
 
 class Step(NamedTuple):
     """One thing that happened to a message. ``beside``: of a delivery, the process whose lease and
-    session still stand. ``is_late``: it may have been claimed in a former session.
-    ``due_s``: when it may be delivered, or when its lease ends.
+    session still stand. ``due_s``: when it may be delivered, or when its lease ends.
     """
 
     at_s: float
@@ -96,7 +98,6 @@ class Step(NamedTuple):
     rank: int = 0
     group: str = ""
     due_s: float = 0.0
-    is_late: bool = False
 
 
 class _Log:
@@ -109,7 +110,6 @@ class _Log:
         self.lines: list[Step] = []
         self.receipts: list[tuple[str, str]] = []
         self._held: dict[str, tuple[str, int, float]] = {}
-        self._sessions: dict[str, int] = {}
 
     def note(
         self,
@@ -129,12 +129,8 @@ class _Log:
             holder, owner, ends_s = self._held.get(id, ("", 0, 0.0))
             standing = self._cluster.standing_sessions()
             stands = ends_s > self.world.now_s and {owner, session} <= standing
-            # What was claimed in a former session may be handed out late; settling it fails. Issue
-            # 31 mends that: finding 1 of the review of queues.
-            first = self._sessions.setdefault(name, session or 0)
-            more["is_late"] = session != first or session not in standing
-            if what is Did.DELIVERED:
-                beside = holder if stands and session == first else ""
+            if what is Did.DELIVERED and stands:
+                beside = holder
             self._held[id] = (name, session or 0, until_s)
             more["due_s"] = until_s
         elif what is Did.REFUSED and self._held.get(id, (name,))[0] != name:
@@ -160,6 +156,21 @@ class _Log:
                 self.world.at(soon_s, process.freeze)
                 self.world.at(soon_s + 3.0 * self.draw(), process.thaw)
 
+    def clocks(self, *, are_new: bool = False) -> None:
+        """A new process has clocks of its own; now and then its calendar is set, or its machine is
+        paused."""
+        task, off_s = self.world.current, self.life.off_s
+        if task is None or not (off_s and (are_new or self.draw() < 0.1)):
+            return
+        process = task.process
+        process.skew_s = off_s * (2 * self.draw() - 1)
+        if are_new:
+            process.run_clock(0.98 + 0.04 * self.draw())
+        elif self.draw() < 0.3:
+            self.note(Did.FAULT)
+            self.world.at(0.006 * self.draw(), process.freeze_with_clock)
+            self.world.at(0.006 + 6.0 * self.draw(), process.thaw)
+
     def go(self, session: Session) -> None:
         """End the session and the process, whatever is still in its hands."""
         task = self.world.current
@@ -169,9 +180,18 @@ class _Log:
         if task is not None:
             task.process.kill()
 
-    def s_of(self, until_ms: int) -> float:
-        """The world's time of a time of the calendar."""
-        return self.world.now_s + until_ms / 1000 - clock.calendar_s()
+    def ends_s(self, one: Delivery, paused_s: float = 0.0) -> float:
+        """The world's time of the end of a lease, by the clock of its holder, as if that had not
+        stood still for ``paused_s`` since it was claimed."""
+        task = self.world.current
+        rate = 1.0 if task is None else task.process.rate
+        return self.world.now_s + one.left_s / rate - paused_s
+
+    def paused_s(self, since_s: float, since_by_clock_s: float) -> float:
+        """How long its clock has stood still since then."""
+        task = self.world.current
+        rate = 1.0 if task is None else task.process.rate
+        return self.world.now_s - since_s - (clock.now_s() - since_by_clock_s) / rate
 
 
 class _Notes(Chronicle):
@@ -221,7 +241,7 @@ def lead(life: MessageLife) -> LifeVerdict:
             problems.append(str(error))
         for path in _left(cluster):
             log.note(Did.LEFT, path)
-        problems += judge(log.lines, life.timeout_s, life.lease_s) + failures(world)
+        problems += judge(log.lines, life.timeout_s, life.lease_s, life.off_s) + failures(world)
         history = list(world.lines())
     return LifeVerdict(life, problems, history, len(log.lines), world.steps)
 
@@ -244,17 +264,20 @@ def _queue(life: MessageLife, session: Session) -> DynoQueue:
 
 
 def _consume(life: MessageLife, log: _Log, session: Session) -> None:
+    log.clocks(are_new=True)
     with _queue(life, session) as queue:
         while True:
             most, since_s = 1 + int(log.draw() * 3), log.world.now_s
             log.mortal()
+            log.clocks()
+            since = log.world.now_s, clock.now_s()
             try:
                 deliveries = queue.pop(most, timeout_s=1.0)
             except LeaderqError:
                 clock.sleep(0.2)
                 continue
             for one in deliveries:
-                _note_delivery(log, Did.DELIVERED, one, session)
+                _note_delivery(log, Did.DELIVERED, one, session, log.paused_s(*since))
             if len(deliveries) < most:
                 log.note(Did.EMPTY, due_s=since_s)
             _redeem(log, queue, deliveries, session)
@@ -262,8 +285,10 @@ def _consume(life: MessageLife, log: _Log, session: Session) -> None:
                 _work(log, one)
 
 
-def _note_delivery(log: _Log, what: Did, one: Delivery, session: Session) -> None:
-    until_s = log.s_of(one.until_ms)
+def _note_delivery(
+    log: _Log, what: Did, one: Delivery, session: Session, paused_s: float = 0.0
+) -> None:
+    until_s = log.ends_s(one, paused_s)
     more = {"shard": one.shard, "rank": one.priority, "group": one.frame.group or ""}
     log.note(what, one.id, session=session.id, until_s=until_s, **more)
 
@@ -313,6 +338,7 @@ def _work(log: _Log, one: Delivery) -> None:
 
 def _push(life: MessageLife, log: _Log, session: Session, number: int) -> None:
     draw = log.draw
+    log.clocks(are_new=True)
     with _queue(life, session) as queue:
         began = len(
             [
@@ -380,34 +406,51 @@ def _done_s(lines: Sequence[Step]) -> dict[str, float]:
     return done
 
 
-def judge(lines: Sequence[Step], timeout_s: float = 4.0, lease_s: float = 5.0) -> list[str]:
-    """All that is wrong with what happened."""
+def judge(
+    lines: Sequence[Step], timeout_s: float = 4.0, lease_s: float = 5.0, off_s: float = 0.0
+) -> list[str]:
+    """All that is wrong with what happened. Where calendars are off, delays are, too."""
     problems = [f"{id} was pushed, and nobody has acknowledged it" for id in undone(lines)]
     problems += [f"{one.id} is left in ZooKeeper" for one in lines if one.what is Did.LEFT]
+    problems += [*doubled(lines), *too_soon(lines, off_s), *groups(lines)]
+    if not off_s:
+        problems += left_lying(lines, timeout_s, lease_s) + out_of_order(lines)
+    return problems
+
+
+def doubled(lines: Sequence[Step]) -> list[str]:
+    """No message is held by two, none is done twice, and none comes after it was done."""
+    problems: list[str] = []
     over: dict[str, str] = {}
     holder: dict[str, str] = {}
-    due_s = {one.id: one.due_s for one in lines if one.what is Did.PUSHING}
     for one in lines:
-        if one.what is Did.DELIVERED and one.at_s < due_s.get(one.id, 0.0) - 0.002:
-            problems.append(f"{one.id} was delivered before its time, {due_s[one.id]:.3f}")
         if one.beside:
             problems.append(f"{one.id} was delivered to {one.process}, and {one.beside} held it")
-        if one.what is Did.DELIVERED and one.due_s <= one.at_s:
-            problems.append(f"{one.id} was delivered to {one.process} with a lease that was over")
         if one.what in (Did.DELIVERED, Did.REDEEMED):
-            holder[one.id] = "" if one.is_late else one.process
-        if one.what is Did.ACKNOWLEDGED and holder.get(one.id) not in (None, "", one.process):
+            holder[one.id] = one.process
+        if one.what is Did.ACKNOWLEDGED and holder.get(one.id) not in (None, one.process):
             problems.append(f"{one.process} acknowledged {one.id}, which {holder[one.id]} had")
         if one.what is Did.ACKNOWLEDGED and over.get(one.id) == one.what.value:
             problems.append(f"{one.id} was acknowledged twice, now by {one.process}")
-        elif one.what in (Did.DELIVERED, Did.ACKNOWLEDGED) and one.id in over and not one.is_late:
+        elif one.what in (Did.DELIVERED, Did.ACKNOWLEDGED) and one.id in over:
             problems.append(
                 f"{one.id} was {one.what.value} by {one.process} after it was {over[one.id]}"
             )
         if one.what in (Did.ACKNOWLEDGED, Did.KILLED):
             over[one.id] = one.what.value
-    problems += left_lying(lines, timeout_s, lease_s)
-    return problems + out_of_order(lines) + groups(lines)
+    return problems
+
+
+def too_soon(lines: Sequence[Step], off_s: float) -> list[str]:
+    """No message is delivered before its time, or when its lease is over."""
+    problems: list[str] = []
+    due_s = {one.id: one.due_s for one in lines if one.what is Did.PUSHING}
+    for one in lines:
+        if one.what is Did.DELIVERED and one.at_s < due_s.get(one.id, 0.0) - 0.002 - 2 * off_s:
+            problems.append(f"{one.id} was delivered before its time, {due_s[one.id]:.3f}")
+        if one.what is Did.DELIVERED and one.due_s <= one.at_s and not off_s:
+            problems.append(f"{one.id} was delivered to {one.process} with a lease that was over")
+    return problems
 
 
 def left_lying(lines: Sequence[Step], timeout_s: float, lease_s: float) -> list[str]:
@@ -465,7 +508,8 @@ def out_of_order(lines: Sequence[Step]) -> list[str]:
             other = passed.pop(one.id, one)
             if one.at_s > other.at_s + ORDER_S:
                 problems.append(f"{one.id} came {one.at_s - other.at_s:.3f} s after {other.id}")
-            for waiting in _due(free.values(), one):
+            # A group goes by its best, so one of a group may go before others.
+            for waiting in [] if one.group else _due(free.values(), one):
                 if (waiting.rank, waiting.at_s) < (one.rank, pushing_s.get(one.id, 0.0)):
                     passed.setdefault(waiting.id, one)
         elif one.what is Did.SETTLING:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from leaderq.dyno import Message, StaleLease, Worker
+from leaderq.dyno import Message, Worker
 from leaderq.kafka import skip
 from leaderq.kafka.clients.producer import Message as KafkaMessage
 from leaderq.kafka.clients.producer import ProducerSettings
@@ -22,54 +22,6 @@ from simulation.scenarios import FOLDER, Scene, scene
 from simulation.test_dyno_defects import sides, texts
 
 # -- messages: issue 31 ----------------------------------------------------------------------------
-
-
-@scene(5)
-def test_known_issue_31_pop_keeps_what_it_has_until_its_lease_is_nearly_over(s: Scene) -> None:
-    """queues.md 1: ``pop(10, 6)`` waits for ten, with the lease of the first one running."""
-    a, b = sides(s, "ab", lease_s=6.0)
-    b.push(Message(payload=b"x"))
-    (one,) = a.pop(10, 6.0)
-    assert one.until_ms / 1000 - a.who.process.calendar_s() < 0.2
-    (again,) = b.pop(1, 5.0)
-    assert again.failures == 1
-    with pytest.raises(StaleLease):
-        a.who.do(one.ack)
-
-
-@scene(5)
-def test_known_issue_31_a_calendar_that_is_ahead_takes_the_leases_of_others(s: Scene) -> None:
-    """queues.md 2: leases are compared with this host's calendar."""
-    a, b = sides(s, "ab", lease_s=30.0)
-    b.who.process.skew_s = 40.0
-    a.push(Message(payload=b"x"))
-    (one,) = a.pop(1, 5.0)
-    (robbed,) = b.pop(1, 5.0)
-    assert robbed.failures == 1
-    with pytest.raises(StaleLease):
-        a.who.do(one.ack)
-
-
-@scene(5)
-def test_known_issue_31_a_shard_that_a_consumer_was_not_told_of_is_never_served(s: Scene) -> None:
-    """queues.md 3: the shards are each process's own keyword."""
-    (a,) = sides(s, "a")
-    assert a.pop(1) == []
-    (b,) = sides(s, "b", shards=("a", "b"))
-    b.push([Message(payload=b"x") for _ in range(4)])
-    assert a.pop(1, 10.0) == []
-
-
-@scene(5)
-def test_known_issue_31_a_redeemed_delivery_is_still_its_former_owners(s: Scene) -> None:
-    """queues.md 6: ``redeem`` only reads."""
-    a, b = sides(s, "ab")
-    a.push(Message(payload=b"x"))
-    (one,) = a.pop(1, 5.0)
-    redeemed = b.redeem(str(one.receipt))
-    a.who.do(one.ack)
-    with pytest.raises(StaleLease):
-        b.who.do(redeemed.ack)
 
 
 @scene(5)

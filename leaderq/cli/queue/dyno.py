@@ -2,9 +2,8 @@
 :class:`~leaderq.queues.admin.QueueAdmin` has for other queues, and those that only a Dyno queue
 has.
 
-It is never a consumer. Looking assumes strict priorities, because only the programs know how
-messages age. Payloads in a ``BodyStore`` are out of reach; the programs sweep those without a
-message.
+It is never a consumer. Payloads in a ``BodyStore`` are out of reach; the programs sweep those
+without a message.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from leaderq.cli.output import duration, iso
 from leaderq.cli.queue.showing import DYNO
 from leaderq.dyno import DeadMessage, DynoQueue, MissingBody
 from leaderq.dyno.index import ShardIndex
-from leaderq.dyno.layout import DynoPaths, escaped, parsed_name
+from leaderq.dyno.layout import PARTS, DynoPaths, escaped, parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, frame_of
 from leaderq.dyno.shard_view import read_claims
 from leaderq.errors import CorruptItem, RequestRefused
@@ -28,18 +27,18 @@ from leaderq.queues.admin import Browsed, DeadItem, Moved, Purged
 from leaderq.queues.admin.contents import delete_tree
 from leaderq.queues.wire.payload import Note
 from leaderq.reading import SizedReader, children_of
+from leaderq.writing import POLITE_WINDOW
 from leaderq.writing.groups import batched
 from leaderq.zookeeper import GetData, Session
 from leaderq.zookeeper.paths import join
 
-_PARTS = {"shards", "ids", "windows", "members", "pushes"}
 _AT_A_TIME = 250
 
 
 def is_dyno(session: Session, path: str) -> bool:
     """Whether there is a Dyno queue: shards, and nothing that a Dyno queue does not have."""
     has_shards = session.exists(join(path, "shards")) is not None
-    return has_shards and set(session.children(path)) <= _PARTS
+    return has_shards and set(session.children(path)) <= PARTS
 
 
 def dyno_below(session: Session, path: str) -> Iterator[DynoAdmin]:
@@ -104,11 +103,17 @@ class DynoAdmin:
         self._session = session
         self._paths = DynoPaths(path)
         self._shards = sorted(unquote(part) for part in children_of(session, self._paths.shards))
-        self.queue = DynoQueue(session, path, shards=self._shards or ("0",))
+        self.queue = DynoQueue(session, path, window=POLITE_WINDOW)
         self.dead_letters = DynoLetters(self.queue)
 
     def close(self) -> None:
         self.queue.close()
+
+    def pause(self) -> bool:
+        return self.queue.pause()
+
+    def resume(self) -> bool:
+        return self.queue.resume()
 
     def is_there(self) -> bool:
         return is_dyno(self._session, self.path)
@@ -126,6 +131,7 @@ class DynoAdmin:
         said = {"queue": self.path, "kind": DYNO, "depth": depth, **counts, "consumers": consumers}
         said |= {"oldest_due_s": age_s, "shards": self._shards}
         remarks = f"{counts['due']} due, {counts['delayed']} delayed, {len(figures)} shards"
+        remarks += ", paused" if self.queue.is_paused else ""
         cells = (depth, counts["held"], counts["dead"], None, consumers)
         age = None if age_s is None else duration(age_s)
         return (self.path, DYNO, *cells, age, remarks), said

@@ -151,13 +151,13 @@ def pause(given: Given) -> None:
     """Stop the consumers of the queue at PATH from beginning new items, until leaderq queue resume.
 
     They finish what they have begun. Consumers that start later are paused too; Java's consumers do
-    not know of a pause. Producers are not paused. Dyno queues have no pause: stop their workers.
+    not know of a pause. Producers are not paused.
 
     \b
     Example:
       leaderq queue pause /orders
     """
-    with keeping_only(QueueAdmin, given) as keeper:
+    with keeping(given) as keeper:
         say(f"{given.path} is paused{'' if keeper.pause() else ' already'}")
 
 
@@ -169,7 +169,7 @@ def resume(given: Given) -> None:
     Example:
       leaderq queue resume /orders
     """
-    with keeping_only(QueueAdmin, given) as keeper:
+    with keeping(given) as keeper:
         say(f"{given.path} {'resumes' if keeper.resume() else 'was not paused'}")
 
 

@@ -17,12 +17,9 @@ the group is sent, so a deposed leader's consumer cannot fence its successor (B8
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
-from traceback import extract_stack
 from typing import Any, cast
 
 from leaderq import clock
@@ -37,6 +34,7 @@ from leaderq.kafka.consuming.term_consumer import ConsumingPlan, JoinGate, TermC
 from leaderq.kafka.record import Batch, Partition
 from leaderq.term import Reason, Term
 from leaderq.threads import primitives
+from leaderq.threads.stacks import stack_of
 
 log = logging.getLogger(__name__)
 
@@ -188,12 +186,8 @@ class ConsumerThread:
             return value
 
     def _state(self) -> str:
-        frame = sys._current_frames().get(self._thread.ident or 0)
-        if frame is None:
-            return "has died"
-        frames = extract_stack(frame)[-8:]
-        places = (f"{one.name} ({Path(one.filename).name}:{one.lineno})" for one in frames)
-        return f"hangs in {' > '.join(places)}"
+        places = stack_of(self._thread.ident)
+        return f"hangs in {places}" if places else "has died"
 
     # ---- the consumer thread ---------------------------------------------------------------------
 

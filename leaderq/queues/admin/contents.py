@@ -30,7 +30,7 @@ from leaderq.queues.wire.payload import Note, decode
 from leaderq.queues.wire.znodes import QueuePaths, is_shard
 from leaderq.reading import SizedReader
 from leaderq.retrying import retry_until_connected
-from leaderq.writing import SequencedWriter, await_outcomes
+from leaderq.writing import POLITE_WINDOW, SequencedWriter, await_outcomes
 from leaderq.writing.groups import batched
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
@@ -250,7 +250,8 @@ def written(
         been done.
     """
     meta_is_new = retry_until_connected(session, partial(session.exists, paths.meta)) is None
-    writer = SequencedWriter(session, join(paths.tallies, f"admin-{chance.uuid4().hex}"))
+    guard = join(paths.tallies, f"admin-{chance.uuid4().hex}")
+    writer = SequencedWriter(session, guard, window=POLITE_WINDOW)
     retry_until_connected(session, writer.open)
     try:
         for some in batched(groups, _UNDER_WAY):

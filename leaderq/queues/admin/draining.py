@@ -35,7 +35,7 @@ from leaderq.queues.wire.names import QueueKind, prefix_of
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import retry_until_connected
 from leaderq.threads import primitives
-from leaderq.writing import SequencedWriter, await_outcomes
+from leaderq.writing import POLITE_WINDOW, SequencedWriter, await_outcomes
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
@@ -71,7 +71,10 @@ class QueueDrain:
         self._aside = paths.drained
         who = f"{host.name()}:{host.pid()}"
         self._writer = SequencedWriter(
-            session, join(paths.drains, f"{who}-{chance.uuid4().hex}"), ephemeral=True
+            session,
+            join(paths.drains, f"{who}-{chance.uuid4().hex}"),
+            ephemeral=True,
+            window=POLITE_WINDOW,
         )
         self._woken = primitives.Event()
         self._kept: list[str] = []

@@ -24,12 +24,13 @@ What happens on each failure:
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from leaderq import chance, clock, host
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
+from leaderq.observability.figures import QueueFigures
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import TROUBLE_S, Claim, ClaimAttempt, Membership
@@ -63,6 +64,13 @@ _MOST_READ_AHEAD = 250
 _MOST_LOSSES = 20
 _GUESSES = 4
 _READ_S = 0.5
+_COUNTED = {
+    ItemOutcome.ACKNOWLEDGED: "acknowledged",
+    ItemOutcome.DELETED: "acknowledged",
+    ItemOutcome.REQUEUED: "returned",
+    ItemOutcome.RELEASED: "returned",
+    ItemOutcome.SET_ASIDE: "dead_letters",
+}
 _PROBE_S = 0.05
 _POSTPONED_S = 2.0
 _AFTER_ERROR_S = 0.5
@@ -99,6 +107,7 @@ class Engine:
         wake, self._key = self._service.wake, sort_key(kind)
         self._finished: deque[tuple[ItemSettlement, LeaderqError | None, Any]] = deque()
         self._returning: deque[str] = deque()  # names whose release has begun
+        self.figures = QueueFigures(paths.path, self._live)
         self._waiting = PendingNames(kind)
         self._reader = SizedReader(session, paths.path)
         self.ready = Prefetch(
@@ -187,7 +196,13 @@ class Engine:
         self._members.leave(membership, 5.0)
 
     def settle(self, settlements: Sequence[ItemSettlement]) -> None:
-        """Have these settlements written; never blocks."""
+        """Have these settlements, of items that were handed out, written; never blocks."""
+        for settlement in settlements:
+            if (what := _COUNTED.get(settlement.outcome)) is not None:
+                self.figures.add(what, settlement.claim.count)
+        self._send(settlements)
+
+    def _send(self, settlements: Sequence[ItemSettlement]) -> None:
         by_writer: dict[SequencedWriter, list[OperationGroup]] = {}
         chroot_bytes = len(self._session.chroot.encode())
         for settlement in settlements:
@@ -279,6 +294,8 @@ class Engine:
         if self._is_shared_out or membership.is_locking:
             self._members.refresh(membership)
         self.pause_switch.refresh()
+        if self.figures.is_asked(clock.now_s()):
+            self.figures.note(clock.now_s(), self._depths())
         self._listing.apply_events()
         self._has_taken = self.give_back_idle()
         if self.pause_switch.is_paused:
@@ -292,6 +309,27 @@ class Engine:
         if came is not None and not self._under_way:  # items held back for it may go on
             self.ready.refreshed(came, self._waiting.first_key(clock.now_ms()))
         self._claim(membership)
+
+    def _live(self, counts: Counter[str]) -> dict[str, float]:
+        taken = counts["taken"] + self.ready.taken
+        ended = counts["acknowledged"] + counts["returned"] + counts["dead_letters"]
+        held = max(0, taken - ended)
+        return {"taken": taken, "redelivered": self.ready.taken_again, "held": held}
+
+    def _depths(self) -> dict[str, float]:
+        paths, now_ms, asks = self._paths, clock.now_ms(), self._session.exists
+        first = self._waiting.first
+        wanted = (paths.path, paths.lock_path, paths.dead, first and paths.item(first))
+        items, locks, dead, head = (asks(path) if path else None for path in wanted)
+        in_flight, late = locks.num_children if locks else 0, self._waiting.late(now_ms)
+        since_ms = (first and self._waiting.due_ms(first)) or (head.ctime_ms if head else now_ms)
+        return {
+            "ready": max(0, (items.num_children if items else 0) - in_flight - late),
+            "delayed": late,
+            "in_flight": in_flight,
+            "dead": dead.num_children if dead else 0,
+            "oldest_due_s": max(0.0, (now_ms - since_ms) / 1000),
+        }
 
     def _tell_states(self) -> None:
         while self._states:
@@ -333,7 +371,7 @@ class Engine:
                     again = settling.released(settlement.claim)
                     if not isinstance(error, NoNode | NodeExists):
                         again.rest_until_ms = clock.now_ms() + int(TROUBLE_S * 1000)
-                    self.settle([again])
+                    self._send([again])
                     continue
             elif settlement.outcome is ItemOutcome.KEPT:
                 self._members.deaths.settled([name])  # from now on its note tells of them
@@ -388,6 +426,7 @@ class Engine:
             self.path,
             len(lost),
         )
+        self.figures.add("lost", len(self._held))
         former.writer.close(0.0)
         self._members.deaths.close()
 
@@ -585,8 +624,11 @@ class Engine:
     def _is_given_up(self, claim: Claim) -> bool:
         claim.deaths = self._members.deaths.deaths_of(claim.name)
         settlement = settling.died(claim, self.options.error_mode, self.options.retry)
+        if claim.deaths:
+            self.figures.add("timeouts", claim.count)
         if settlement is None:
             return False
+        self.figures.add("taken", claim.count)
         outcome = settlement.outcome.value
         log.error(
             "item taken from dead consumers queue=%s item=%s deaths=%d outcome=%s",
@@ -607,7 +649,7 @@ class Engine:
 
     def _release(self, claims: Sequence[Claim], *, in_place: bool = False) -> None:
         if claims:
-            self.settle([settling.released(claim, in_place=in_place) for claim in claims])
+            self._send([settling.released(claim, in_place=in_place) for claim in claims])
 
     def _sleep(self, wanted: int) -> None:
         """Wait for news, or for the time at which something is due."""

@@ -260,6 +260,20 @@ class PendingNames:
             times.append(due_ms_of(head))
         return min(times, default=None)
 
+    @property
+    def first(self) -> str | None:
+        """The first name that waits."""
+        return self._head()
+
+    def late(self, now_ms: int) -> int:
+        """How many names that are known rest, or are due later."""
+        timed = [*self._listed[self._at :], *self._added_names] if self._is_timed else []
+        return len(self._rests) + sum(self._is_early(name, now_ms) for name in timed)
+
+    def due_ms(self, name: str) -> int | None:
+        """When it is due, if its name says so."""
+        return due_ms_of(name) if self._is_timed else None
+
     def _leave(self, name: str) -> None:
         """Leave it to its owner. A freed name may be older than those that were left before it."""
         if self._others and self._key(name) < self._key(self._others[-1]):

@@ -58,6 +58,8 @@ class Prefetch:
         self.bytes = self.values = 0
         """Of those that are ready."""
         self.is_closed = False
+        self.taken = self.taken_again = 0
+        """Values handed out, and those of them that had failed before."""
         self._target = 0
         self._taken_s = clock.now_s()
         self._given: dict[int, tuple[float, int]] = {}  # by thread: when, and how many values
@@ -133,9 +135,11 @@ class Prefetch:
                     break
                 values += head.count
                 found.append(heapq.heappop(self._heap)[2])
+                self.taken_again += head.count if head.failures else 0
                 self.bytes -= len(head.data)
                 has_next = len(found) < most and self._has_next()
             self.values -= values
+            self.taken += values
             self._since_refresh += len(found)
             self._taken_s = taken_s
             if values:

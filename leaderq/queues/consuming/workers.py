@@ -177,6 +177,8 @@ class ItemWorkers:
                     return failed
             del values[:step]
         # without a lock path it was deleted when it was claimed
+        gone = [claim.count for claim in good if not claim.membership.is_locking]
+        engine.figures.add("acknowledged", sum(gone))
         return [settling.done(claim) for claim in good if claim.membership.is_locking]
 
     def _failed(self, claim: Claim, left: Sequence[bytes], error: BaseException) -> ItemSettlement:

@@ -26,7 +26,7 @@ from leaderq.testing.simulation.client import SimulatedEnder
 from leaderq.testing.simulation.ensemble import Ensemble
 from leaderq.testing.simulation.network import Network
 from leaderq.testing.simulation.primitives import SimulatedEvent
-from leaderq.testing.simulation.scheduler import Process, World
+from leaderq.testing.simulation.scheduler import EPOCH_S, Process, World
 from leaderq.zookeeper import Session, connect
 
 ADDRESS = "10.0.0.0:2181"
@@ -218,6 +218,7 @@ class SimulatedCluster:
             delay=self._delay_s,
             servers=servers,
             tick_s=self.tick_s,
+            wall_ms=lambda: int((EPOCH_S + world.now_s) * 1000),
         )
         self.network = Network(world, self.ensemble)
         self.workers: list[SimulatedWorker] = []

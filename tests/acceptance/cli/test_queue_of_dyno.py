@@ -135,6 +135,18 @@ def test_a_queue_is_purged_but_for_what_is_held_and_removed_when_it_is_not_in_us
     assert session.exists(path) is None
 
 
+def test_the_consumers_of_a_queue_are_paused_and_resumed(
+    queue: Queue, path: str, jobs: DynoQueue
+) -> None:
+    jobs.push(Message(payload=b"1"))
+    assert queue("pause", path).err == f"{path} is paused\n"
+    assert queue("pause", path).err == f"{path} is paused already\n"
+    assert "paused" in queue("ls", path).out
+    assert jobs.pop(1, 0.5) == []
+    assert queue("resume", path).err == f"{path} resumes\n"
+    assert len(jobs.pop(1, 30.0)) == 1
+
+
 def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(
     queue: Queue, path: str, jobs: DynoQueue, znode_root: str
 ) -> None:
@@ -142,8 +154,6 @@ def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(
     plain = f"{znode_root}/plain"
     assert queue("put", plain, "a").code == 0
     mistakes: list[tuple[list[str], str]] = [
-        (["pause", path], "leaderq queue pause is for queues of Curator's recipes"),
-        (["resume", path], "is for queues of Curator's recipes"),
         (["drain", path, "--yes"], "is for queues of Curator's recipes"),
         (["peek", path, "--kind", "delay"], "it has no --lock-path"),
         (["ls", path, "--lock-path", "/locks"], "it has no --lock-path"),

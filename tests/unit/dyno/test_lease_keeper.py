@@ -19,7 +19,7 @@ LEASE_S = 30.0
 class Held:
     """A delivery, as far as its keeper knows it."""
 
-    until_ms: int
+    until_s: float
     lease_s: float = LEASE_S
     is_settled: bool = False
     lock: Any = field(default_factory=threading.Lock)
@@ -34,14 +34,10 @@ class Time:
         self.extended: list[float] = []
         self.told: list[tuple[Held, float]] = []
 
-    @property
-    def now_ms(self) -> int:
-        return round(self.now_s * 1000)
-
     def extend_all(self, wanted: Any) -> Any:
         for one, lease_s in wanted:
-            assert one.until_ms > self.now_ms, "its lease was over"
-            one.until_ms = self.now_ms + round(lease_s * 1000)
+            assert one.until_s > self.now_s, "its lease was over"
+            one.until_s = self.now_s + lease_s
             self.extended.append(self.now_s - self.began_s)
         return {one: None for one, _ in wanted}
 
@@ -49,14 +45,14 @@ class Time:
         self.told.append((one, self.now_s - self.began_s))
 
     def keep(self, most_s: float | None, ending_s: float) -> Any:
-        one: Any = Held(self.now_ms + int(LEASE_S * 1000))
+        one: Any = Held(self.now_s + LEASE_S)
         self.keeper.keep([one], most_s, self.tell, ending_s)
         return one
 
     def pass_by(self, seconds: float = math.inf) -> None:
         """``seconds``, or until the keeper has nothing left to do."""
         until_s = self.now_s + seconds
-        while (wait_s := self.keeper.extend_due(self.now_ms)) < until_s - self.now_s:
+        while (wait_s := self.keeper.extend_due()) < until_s - self.now_s:
             self.now_s += wait_s
 
 
@@ -78,7 +74,7 @@ def test_the_end_is_told_once_so_long_before_it(time: Time, most_s: float, endin
     one = time.keep(most_s, ending_s)
     time.pass_by()
     ends_s = max(LEASE_S, most_s)
-    assert one.until_ms / 1000 - time.began_s == pytest.approx(ends_s, abs=0.02)
+    assert one.until_s - time.began_s == pytest.approx(ends_s, abs=0.02)
     ((told, at_s),) = time.told
     assert told is one
     assert at_s == pytest.approx(max(0.0, ends_s - ending_s), abs=0.02)

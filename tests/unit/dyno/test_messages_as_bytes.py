@@ -37,6 +37,7 @@ from leaderq.dyno.message import (
     Unique,
     frame_of,
 )
+from leaderq.dyno.shard_view import ClaimRead
 from leaderq.dyno.transitions import DeadMessage
 from leaderq.errors import BadVersion, ConfigurationError, ConnectionLost, CorruptItem, NoNode
 from leaderq.zookeeper import Check, Create, Delete, SetData
@@ -135,16 +136,21 @@ def test_the_state_of_deliveries_comes_back_and_of_an_error_what_can_be_encoded(
     state: DeliveryState,
 ) -> None:
     error = state.error.encode(errors="replace").decode()
-    assert DeliveryState.read(state.packed()) == state._replace(error=error)
+    lease_ms = state.lease_ms if state.member else 0
+    assert DeliveryState.read(state.packed()) == state._replace(error=error, lease_ms=lease_ms)
 
 
 def test_the_bytes_of_a_state_are_as_documented() -> None:
-    state = DeliveryState(1, 2, "m", 3, "", 4)
-    assert state.packed() == b'{"n":1,"f":2,"u":3,"t":4,"m":"m"}'
+    state = DeliveryState(1, 2, "m", 3, "", 4, 5)
+    assert state.packed() == b'{"n":1,"f":2,"u":3,"t":4,"m":"m","l":5}'
+    resting = state._replace(member="").packed()
+    assert resting == b'{"n":1,"f":2,"u":3,"t":4,"m":""}'
     long = state._replace(error="x" * 2000)
     assert DeliveryState.read(long.packed()).error == "x" * 1000
     assert DeliveryState.read(b'{"n":7}') == DeliveryState(7, 0, "", 0, "", 0)
-    assert DeliveryState() == (0, 0, "", 0, "", 0)
+    assert DeliveryState() == (0, 0, "", 0, "", 0, 0)
+    by_a_former_version = ClaimRead(NAME, 0, state._replace(until_ms=90_000, lease_ms=0), 30_000)
+    assert (ClaimRead(NAME, 0, state, 30_000).lease_s, by_a_former_version.lease_s) == (0.005, 60.0)
 
 
 @pytest.mark.parametrize(

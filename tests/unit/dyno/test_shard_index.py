@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ class Known:
     leased: bool = False
     ours: bool = False
     over: int | None = None
+    was_due: bool = False
 
 
 class NaiveShard:
@@ -44,10 +46,14 @@ class NaiveShard:
     def free(self, now_ms: int) -> list[str]:
         """All that may be delivered, in their order."""
         heads: dict[str, int] = {}
-        for name in self.messages:
-            parsed = parsed_name(name)
+        best: dict[str, int] = {}
+        for one in self.messages.values():
+            parsed = parsed_name(one.name)
             assert parsed is not None
             heads[parsed.group] = min(heads.get(parsed.group, parsed.sequence), parsed.sequence)
+            one.was_due = one.was_due or self.due_ms(one) <= now_ms
+            if one.was_due and parsed.group != NO_GROUP:
+                best[parsed.group] = min(best.get(parsed.group, parsed.priority), parsed.priority)
         found = []
         for one in self.messages.values():
             parsed = parsed_name(one.name)
@@ -55,7 +61,8 @@ class NaiveShard:
             is_head = parsed.group == NO_GROUP or heads[parsed.group] == parsed.sequence
             is_taken = one.ours or (one.leased and one.over is None)
             if is_head and not is_taken and self.due_ms(one) <= now_ms:
-                found.append((parsed.priority, parsed.sequence, one.name))
+                priority = min(parsed.priority, best.get(parsed.group, parsed.priority))
+                found.append((priority, parsed.sequence, one.name))
         return [name for _, _, name in sorted(found)]
 
 
@@ -82,7 +89,7 @@ def test_the_index_chooses_so_over_long_times_too(seed: int) -> None:
 
 def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table of events
     index, model, now_ms, sequence = ShardIndex(), NaiveShard(), 1000, 0
-    for what, at, amount in steps:
+    for now_s, (what, at, amount) in enumerate(steps):
         names = sorted(model.messages)
         name = names[at % len(names)] if names else ""
         one = model.messages.get(name)
@@ -101,14 +108,16 @@ def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table o
                 if one.until_ms is not None
             ]
             index.replace(names, rests, now_ms)
+            for each in model.messages.values():
+                each.was_due = False
         elif what == "claims":
             claimed = [
                 one.name
                 for one in model.messages.values()
                 if one.leased or one.ours or one.until_ms is not None
             ]
-            index.claims_listed(claimed, now_ms)
-            assert sorted(index.to_look_at(now_ms, everything=True)) == sorted(
+            index.claims_listed(claimed, now_s)
+            assert sorted(index.to_look_at(0.0, everything=True)) == sorted(
                 one.name for one in model.messages.values() if one.leased and not one.ours
             )
         elif what == "choose":
@@ -133,17 +142,17 @@ def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table o
             index.release([name])
         elif what == "lost" and one.ours:
             one.ours, one.leased, one.over, one.until_ms = False, True, None, None
-            index.lost(name, now_ms)
+            index.lost(name, now_s)
         elif what == "rest" and (one.leased or one.ours):
             one.version += 1
             one.leased, one.ours, one.over, one.until_ms = False, False, None, now_ms + 50 * amount
             index.rested(rest_name(one.until_ms, one.version, name))
         elif what == "wake" and one.until_ms is not None and not one.ours:
-            index.rest_over(rest_name(one.until_ms, one.version, name))
+            index.rest_over(rest_name(one.until_ms, one.version, name), now_s)
             one.until_ms, one.leased = None, True
         elif what == "over" and one.leased:
             one.over = amount
-            index.lease_over(name, amount)
+            assert index.observed(name, amount, 0.0, now_s) is not one.ours
         due = model.free(now_ms)
         assert len(index.due_times_ms(now_ms)) == len(due)
         assert (index.next_due_ms(now_ms) == now_ms) == bool(due)
@@ -162,14 +171,12 @@ def test_what_was_known_of_one_lease_does_not_put_off_the_look_at_the_next() -> 
     index, name = ShardIndex(), named(0, 0, 1)
     index.created(name)
     assert index.choose(1, 0)
-    index.claimed(name, 0, 60_000)
-    assert index.to_look_at(59_999) == []
+    index.claimed(name, 0, 0.0, 48.0)
+    assert (index.to_look_at(49.9), index.to_look_at(50.0)) == ([], [name])
     marker = rest_name(1_000, 1, name)
     index.rested(marker)
-    index.rest_over(marker)
-    assert index.to_look_at(1_000) == [name]
-    index.looked_at(name, 9_000)
-    assert (index.to_look_at(8_999), index.to_look_at(9_000)) == ([], [name])
+    index.rest_over(marker, 1.0)
+    assert index.to_look_at(1.0) == [name]
 
 
 def test_a_lease_that_is_over_is_offered_once_for_each_version() -> None:
@@ -177,13 +184,57 @@ def test_a_lease_that_is_over_is_offered_once_for_each_version() -> None:
     index.created(name)
     index.claims_listed([name], 0)
     for _ in range(3):
-        index.lease_over(name, 7)
+        index.observed(name, 7, 0.0, 0.0)
     assert len(index._later) == 2, "each look at a lease that nobody takes over costs memory"
     assert index.choose(2, 0) == [(name, 7, None)]
-    index.lost(name, 0)
+    index.lost(name, 0.0)
     assert index.choose(1, 0) == []
-    index.lease_over(name, 8)
+    index.observed(name, 8, 0.0, 0.0)
     assert index.choose(1, 0) == [(name, 8, None)]
+
+
+# -- how long a lease lasts for those who wait for its end
+
+
+def leased(*seen: tuple[int, float, float]) -> list[bool]:
+    """Whether a lease that was listed at 100 s is over, as read: version, duration, time."""
+    index = index_of(NAME)
+    index.claims_listed([NAME], 100.0)
+    return [index.observed(NAME, *one) for one in seen]
+
+
+def test_a_lease_lasts_from_when_its_version_was_first_seen() -> None:
+    assert module.SLOWER == 25 / 24
+    assert leased((0, 24.0, 101.0), (0, 24.0, 124.9), (0, 24.0, 125.0)) == [False, False, True]
+    assert leased((3, 24.0, 101.0), (3, 24.0, 125.9), (3, 24.0, 126.0)) == [False, False, True]
+    assert leased((0, 24.0, 101.0), (1, 24.0, 125.0), (1, 24.0, 149.9)) == [False, False, False]
+    assert leased((0, 0.0, 100.0)) == [True], "the session of its consumer is over"
+
+
+def test_a_lease_is_looked_at_when_it_should_be_over_and_now_and_then_before() -> None:
+    index = index_of(NAME)
+    index.claims_listed([NAME], 100.0)
+    looks_s = {0.96: 111.0, 1.2: 101.25, 2.0: 102.0, 8.0: 103.0, 48.0: 111.0}
+    for lease_s, look_s in looks_s.items():
+        index.observed(NAME, 0, lease_s, 101.0)
+        assert index.next_look_s() == look_s
+
+
+def test_an_own_lease_that_was_extended_lasts_for_so_long_again() -> None:
+    index = index_of(NAME)
+    assert free(index)
+    index.claimed(NAME, 4, 100.0, 24.0)
+    index.extended(NAME, 6, 110.0, 24.0)  # not the next one: another's
+    assert index.next_look_s() == 125.0
+    index.extended(NAME, 5, 110.0, 24.0)
+    assert [index.observed(NAME, 5, 24.0, at_s) for at_s in (134.9, 135.0)] == [False, True]
+
+
+def test_a_lease_after_a_rest_lasts_from_the_end_of_the_rest() -> None:
+    index = index_of(NAME)
+    index.rested(SOON)
+    index.rest_over(SOON, 100.0)
+    assert [index.observed(NAME, 2, 24.0, at_s) for at_s in (124.9, 125.0)] == [False, True]
 
 
 # -- what an index knows of one message, news by news: late ones, some twice, some of strangers
@@ -204,34 +255,34 @@ def free(index: ShardIndex, now_ms: int = 10_000) -> list[Choice]:
 
 
 def test_a_lease_that_is_just_known_is_left_alone_for_a_second() -> None:
-    assert module.SETTLING_MS == 1000
+    assert module.SETTLING_S == 1.0
     index = index_of(NAME)
-    index.claims_listed([NAME], 5_000)
-    assert (index.to_look_at(5_999), index.to_look_at(6_000)) == ([], [NAME])
-    index.looked_at(NAME, 9_000)
-    index.claims_listed([NAME], 7_000)
-    assert (index.to_look_at(8_999), index.to_look_at(9_000)) == ([], [NAME])
+    index.claims_listed([NAME], 5.0)
+    assert (index.to_look_at(5.9), index.to_look_at(6.0)) == ([], [NAME])
+    assert not index.observed(NAME, 0, 12.0, 6.0)
+    index.claims_listed([NAME], 7.0)
+    assert (index.to_look_at(8.9), index.to_look_at(9.0)) == ([], [NAME])
     assert index.to_look_at(0, everything=True) == [NAME]
 
 
 def test_a_claim_that_is_missing_for_a_second_was_taken_away_by_hand() -> None:
     index = index_of(NAME)
-    index.claims_listed([NAME], 5_000)
-    index.claims_listed([], 5_999)
+    index.claims_listed([NAME], 5.0)
+    index.claims_listed([], 5.9)
     assert free(index) == []
-    index.claims_listed([], 6_000)
+    index.claims_listed([], 6.0)
     assert free(index) == [Choice(NAME)]
 
 
 def test_a_lease_that_is_over_and_then_missing_is_not_taken_over_but_claimed_anew() -> None:
     index = index_of(NAME)
     index.claims_listed([NAME], 0)
-    index.lease_over(NAME, 5)
-    index.claims_listed([], 5_000)
+    index.observed(NAME, 5, 0.0, 0.0)
+    index.claims_listed([], 5.0)
     assert free(index) == [Choice(NAME)]
     index = index_of(NAME)
     index.claims_listed([NAME], 0)
-    index.lease_over(NAME, 5)
+    index.observed(NAME, 5, 0.0, 0.0)
     index.replace([], [], 0)
     index.created(NAME)
     assert free(index) == [Choice(NAME)]
@@ -240,8 +291,9 @@ def test_a_lease_that_is_over_and_then_missing_is_not_taken_over_but_claimed_ane
 def test_a_claim_that_failed_is_looked_at_after_a_second() -> None:
     index = index_of(NAME)
     assert free(index) == [Choice(NAME)]
-    index.lost(NAME, 3_000)
-    assert (index.to_look_at(3_999), index.to_look_at(4_000)) == ([], [NAME])
+    index.lost(NAME, 3.0)
+    assert (index.to_look_at(3.9), index.to_look_at(4.0)) == ([], [NAME])
+    assert (index.next_look_s(), index_of(NAME).next_look_s()) == (4.0, math.inf)
 
 
 @pytest.mark.parametrize("state", ["ours", "leased", "over", "resting"])
@@ -254,7 +306,7 @@ def test_of_a_message_that_was_deleted_nothing_is_remembered(state: str) -> None
     else:
         index.claims_listed([NAME], 0)
         if state == "over":
-            index.lease_over(NAME, 5)
+            index.observed(NAME, 5, 0.0, 0.0)
     assert len(index) == 1
     index.deleted(NAME)
     index.deleted(NAME)
@@ -266,12 +318,13 @@ def test_of_a_message_that_was_deleted_nothing_is_remembered(state: str) -> None
 
 def test_news_of_what_is_not_a_message_are_ignored() -> None:
     index = index_of(NAME)
-    for news in (index.created, index.deleted, index.rested, index.rest_over):
+    for news in (index.created, index.deleted, index.rested):
         news("x")
-    index.lease_over("x", 1)
+    index.rest_over("x", 0.0)
+    index.observed("x", 1, 0.0, 0.0)
     index.claims_listed(["x", named(0, 0, 9)], 0)
-    index.lease_over(named(0, 0, 9), 1)
-    index.looked_at("x", 5)
+    index.observed(named(0, 0, 9), 1, 0.0, 0.0)
+    index.extended("x", 1, 0.0, 5.0)
     index.release(["x"])
     assert (len(index), index.to_look_at(0, everything=True)) == (1, [])
     assert free(index) == [Choice(NAME)]
@@ -288,13 +341,13 @@ def test_a_message_is_known_once_however_often_it_is_told_of() -> None:
 def test_a_marker_may_come_before_its_message() -> None:
     index = ShardIndex()
     index.rested(LATER)
-    index.rest_over(rest_name(100, 1, NAME))
+    index.rest_over(rest_name(100, 1, NAME), 0.0)
     index.created(NAME)
     assert (free(index, 499), index.next_due_ms(0)) == ([], 500)
     assert free(index, 500) == [Choice(NAME, 2, LATER)]
     stranger = ShardIndex()
     stranger.rested(LATER)
-    stranger.rest_over(LATER)
+    stranger.rest_over(LATER, 0.0)
     assert stranger.to_look_at(0, everything=True) == []
 
 
@@ -302,7 +355,7 @@ def test_older_news_of_a_rest_change_nothing() -> None:
     index = index_of(NAME)
     index.rested(LATER)
     index.rested(SOON)
-    index.rest_over(SOON)
+    index.rest_over(SOON, 0.0)
     assert (free(index, 499), index.next_due_ms(0)) == ([], 500)
     assert free(index, 500) == [Choice(NAME, 2, LATER)]
     index.rested(LATER)  # again, while it is ours
@@ -312,17 +365,17 @@ def test_older_news_of_a_rest_change_nothing() -> None:
 def test_a_rest_that_is_over_is_leased_until_somebody_looks() -> None:
     index = index_of(NAME)
     index.claims_listed([NAME], 0)
-    index.lease_over(NAME, 1)
+    index.observed(NAME, 1, 0.0, 0.0)
     index.rested(LATER)
     assert index.to_look_at(0, everything=True) == []
-    index.rest_over(LATER)
+    index.rest_over(LATER, 0.0)
     assert (free(index), index.to_look_at(0)) == ([], [NAME])
-    index.lease_over(NAME, 3)
+    index.observed(NAME, 3, 0.0, 0.0)
     assert free(index) == [Choice(NAME, 3)]
     index.release([NAME])
     index.rested(rest_name(100, 3, NAME))
-    index.rest_over(rest_name(100, 3, NAME))
-    index.claims_listed([], module.SETTLING_MS)  # deleted by hand
+    index.rest_over(rest_name(100, 3, NAME), 0.0)
+    index.claims_listed([], module.SETTLING_S)  # deleted by hand
     assert free(index) == [Choice(NAME)]
 
 
@@ -330,7 +383,7 @@ def test_a_rest_that_ends_while_the_message_is_ours_leaves_it_ours() -> None:
     index = index_of(NAME)
     index.rested(SOON)
     assert free(index) == [Choice(NAME, 1, SOON)]
-    index.rest_over(SOON)
+    index.rest_over(SOON, 0.0)
     assert (free(index), index.to_look_at(0, everything=True)) == ([], [])
     index.release([NAME])
     assert free(index) == [Choice(NAME)]
@@ -343,7 +396,7 @@ def test_a_new_listing_decides_what_there_is() -> None:
     index.replace([NAME, new, "x"], [LATER, "x", rest_name(5, 1, other)], 600)
     assert len(index) == 2
     assert index.to_look_at(0, everything=True) == [NAME]
-    index.lease_over(NAME, 4)
+    index.observed(NAME, 4, 0.0, 0.0)
     assert [one.name for one in free(index, 699)] == []
     assert [one.name for one in free(index, 700)] == [new]
     index.replace([NAME, new], [LATER], 500)
@@ -429,6 +482,26 @@ def test_the_next_ones_are_told_in_their_order_without_a_change(seed: int) -> No
     for most in (1, 5, 99):
         assert index.upcoming(most, 0) == expected[:most]
     assert [one.name for one in free(index, 0)] == expected
+
+
+def test_a_group_goes_by_the_best_that_waits_in_it() -> None:
+    first, urgent, other = named(50, 0, 1, "g"), named(0, 0, 2, "g"), named(10, 0, 3)
+    index = index_of(first, other)
+    assert index.peek(2, 0) == [other, first]
+    index.created(urgent)
+    assert index.peek(2, 0) == [first, other]
+    index.deleted(urgent)
+    assert index.peek(2, 0) == [other, first]
+    index.created(urgent)
+    index.deleted(first)
+    assert index.peek(2, 0) == [urgent, other]
+    index.deleted(urgent)
+    assert (index._groups, index._waiting) == ({}, {})
+    late = index_of(first, other, named(0, 500, 2, "g"))
+    assert (late.peek(2, 499), late.peek(2, 500)) == ([other, first], [first, other])
+    listed = ShardIndex()
+    listed.replace([first, other, urgent], [], 0)
+    assert listed.peek(2, 0) == [first, other]
 
 
 def test_the_next_of_a_group_goes_when_the_first_is_gone() -> None:

@@ -1,0 +1,109 @@
+"""What users of other queues expect: a pause, a time to live, pushes in a multi of one's own, and
+room for others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leaderq.dyno import Message
+from leaderq.errors import ConfigurationError, NodeExists
+from leaderq.queues import DistributedQueue
+from leaderq.zookeeper import Create
+from simulation.scenarios import Guest, Scene, scene
+from simulation.test_dyno_defects import Side, left, sides, texts
+
+
+@scene(5)
+def test_while_a_queue_is_paused_nobody_begins_a_message(s: Scene) -> None:
+    a, b = sides(s, "ab")
+    b.push([Message(id=name, payload=b"x") for name in "xy"])
+    (one,) = a.pop(1, 5.0)
+    assert b.pause()
+    assert not b.pause()
+    s.run(0.5)
+    steps = s.world.steps
+    assert b.pop(1, 5.0) == a.pop(1, 5.0) == []
+    assert s.world.steps - steps < 3000, "it waits, and does not look again and again"
+    assert b.pop_id("y") is None
+    a.who.do(one.ack)
+    waiting = a.who.begin(lambda: a.queue.pop(2, 60.0))
+    s.run(1.0)
+    assert b.resume()
+    assert not b.resume()
+    assert texts(waiting.result(1.0)) == ["x"]
+
+
+@scene(5)
+def test_a_message_that_nobody_has_begun_in_time_becomes_a_dead_letter(s: Scene) -> None:
+    (a,) = sides(s, "a")
+    a.push([Message(id="late", payload=b"1", expires_s=5), Message(payload=b"2", expires_s=60)])
+    (shown,) = [one for one in a.peek(2) if one.id == "late"]
+    assert shown.expires_s == 5.0
+    s.run(6.0)
+    assert texts(a.pop(2, 2.0)) == ["2"]
+    (letter,) = a.who.do(lambda: list(a.queue.dead_letters.browse()))
+    assert (letter.reason, letter.deliveries, letter.frame.id) == ("expired", 0, "late")
+    assert a.get("late") is None
+    assert a.who.do(a.queue.dead_letters.redrive) == 1
+    s.run(10.0)
+    assert texts(a.pop(1, 5.0)) == ["1"]
+
+
+def test_a_time_to_live_is_a_time() -> None:
+    with pytest.raises(ConfigurationError, match="expires_s"):
+        Message(expires_s=-1)
+
+
+@scene(3)
+def test_a_message_is_pushed_with_znodes_of_ones_own_or_not_at_all(s: Scene) -> None:
+    (a,) = sides(s, "a")
+
+    def write(*operations: Any) -> None:
+        a.who.do(lambda: a.who.session.multi(operations))
+
+    for name in "xy":
+        write(Create(f"/{name}"), *a.push_operations(Message(id=name, payload=b"order")))
+    with pytest.raises(NodeExists):
+        write(*a.push_operations(Message()), Create("/x"))
+    with pytest.raises(NodeExists):
+        write(*a.push_operations(Message(id="x")))
+    assert a.get("x").payload == b"order"
+    found = a.pop(9, 5.0, least=2)
+    assert len(found) == 2
+    a.ack(found)
+    assert left(s) == []
+
+
+def most_under_way(s: Scene, who: Guest, writer: Any, work: Any) -> int:
+    """The most multis of this writer under way at a time."""
+    most = 0
+    job = who.begin(work)
+    while not job.is_done:
+        most = max(most, len(writer()._queue.flight) if writer() else 0)
+        s.run(0.0005)
+    job.result()
+    return most
+
+
+@pytest.mark.parametrize("window", [1, 2, 8])
+def test_bulk_work_keeps_to_its_window(window: int) -> None:
+    @scene(1)
+    def test_window(s: Scene) -> None:
+        one, other = s.guests("ab")
+        side, many = Side(one, window=window), [Message(payload=bytes(1000)) for _ in range(2000)]
+        found = most_under_way(
+            s, one, lambda: side.queue._nodes._writer, lambda: side.queue.push(many)
+        )
+        assert found == window
+        queue = other.do(lambda: DistributedQueue(other.session, "/q", window=window))
+        other.do(queue.start)
+        found = most_under_way(
+            s, other, lambda: queue._putter.writer, lambda: queue.put_many([bytes(1000)] * 2000)
+        )
+        assert found == window
+        other.do(queue.close)
+
+    test_window()

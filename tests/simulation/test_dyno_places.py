@@ -1,0 +1,234 @@
+"""Which message is meant, and which comes next: by place, by id, by what is wanted, in a group; and
+what becomes of what cannot be pushed or sent back.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from leaderq.dyno import (
+    DynoDeadLetters,
+    DynoQueue,
+    Fields,
+    Message,
+    Unique,
+    Worker,
+    by_id,
+    consumer,
+    dead_letters,
+    worker,
+)
+from leaderq.errors import ConfigurationError
+from leaderq.threads import Retry
+from simulation.scenarios import Scene, scene
+from simulation.test_dyno_defects import D, Side, left, sides, texts
+
+
+def started(text: bytes) -> Message:
+    return Message(id="x", payload=text, unique=Unique.STARTED)
+
+
+@scene(5)
+def test_a_message_whose_id_is_another_s_by_now_is_reached_by_its_place(s: Scene) -> None:
+    (a,) = sides(s, "a")
+    a.push(started(b"first"))
+    (first,) = a.pop(1, 5.0)
+    a.push(started(b"second"))
+    assert a.pop_where(lambda one: one.payload == b"first") is None
+    a.who.do(first.release)
+    s.run(0.1)
+    (shown,) = [one for one in a.peek(2) if one.payload == b"first"]
+    assert (shown.id, shown.place) == ("x", first.place)
+    assert a.get(shown.place).payload == b"first"
+    assert a.get("x").payload == b"second"
+    assert a.set_timeout(shown.place, 0)
+    again = a.pop_where(lambda one: one.payload == b"first")
+    assert again.payload == b"first"
+    a.who.do(again.release)
+    assert a.finish(shown.place)
+    assert not a.remove(shown.place)
+    assert [one.payload for one in a.who.do(lambda: list(a.queue.all_messages()))] == [b"second"]
+    (second,) = a.pop(1, 5.0)
+    a.who.do(second.ack)
+    assert left(s) == []
+
+
+@scene(5)
+def test_what_is_wanted_comes_in_the_order_of_pop(s: Scene) -> None:
+    (a,) = sides(s, "a", shards=("x", "y"))
+    a.push(Message(payload=b"delayed, first", timeout_s=1.0, shard="x"))
+    a.push(Message(payload=b"later", shard="x"))
+    a.push(Message(payload=b"worse", priority=5, shard="x"))
+    a.push(Message(payload=b"far", timeout_s=100.0, shard="y"))
+    a.push(Message(payload=b"better", priority=4, shard="y", headers={"to": "me"}))
+    s.run(1.5)
+    found = [a.pop_where(lambda one: True) for _ in range(5)]
+    said = [None if one is None else one.payload for one in found]
+    assert said == [b"delayed, first", b"later", b"better", b"worse", None]
+    a.who.do(found[2].release)
+    assert a.pop_where(Fields(headers={"to": "you"})) is None
+    assert a.pop_where(Fields(headers={"to": "me"}, priority=4)).payload == b"better"
+
+
+@scene(2)
+def test_one_that_is_wanted_is_found_among_many_without_reading_what_comes_after(s: Scene) -> None:
+    (a,) = sides(s, "a", shards=("x", "y"))
+    for shard in ("x", "y"):
+        numbers = range(0, 600, 2) if shard == "x" else range(1, 600, 2)
+        a.push([Message(payload=b"%d" % one, priority=one // 10, shard=shard) for one in numbers])
+    a.pop(1, 5.0)
+    seen: list[int] = []
+
+    def wanted(one: Message) -> bool:
+        seen.append(one.priority)
+        return one.payload == b"571"
+
+    assert a.pop_where(wanted).payload == b"571"
+    assert seen == sorted(seen)
+    assert len(seen) <= 571
+    assert a.pop_where(lambda one: one.payload == b"never") is None
+
+
+@scene(5)
+def test_an_urgent_message_of_a_group_takes_its_group_along(s: Scene) -> None:
+    (a,) = sides(s, "a")
+    a.pop(1)
+    a.push([Message(payload=b"head", group="g", priority=50)])
+    a.push([Message(payload=b"other", priority=10) for _ in range(3)])
+    a.push([Message(payload=b"urgent", group="g")])
+    s.run(0.1)
+    (head,) = a.pop(1, 5.0)
+    assert head.payload == b"head"
+    a.who.do(head.ack)
+    s.run(0.1)
+    assert texts(a.pop(2, 5.0)) == ["urgent", "other"]
+
+
+@scene(2)
+def test_one_bad_message_of_many_is_told_in_its_place(s: Scene) -> None:
+    class Store:
+        def __init__(self) -> None:
+            self.kept: dict[str, bytes] = {}
+
+        def put(self, body: bytes) -> str:
+            if body.endswith(b"!"):
+                raise OSError("full")
+            self.kept[str(len(self.kept))] = body
+            return str(len(self.kept) - 1)
+
+        def get(self, reference: str) -> bytes:
+            return self.kept[reference]
+
+        def delete(self, reference: str) -> None:
+            del self.kept[reference]
+
+        def ages(self) -> list[tuple[str, float]]:
+            return []
+
+    def strategy(shards: object, one: Message) -> str:
+        return {b"odd": "nowhere"}.get(one.payload) or "0"
+
+    (a,) = sides(s, "a", body_store=Store(), body_bytes=3, strategy=strategy)
+    given = [Message(payload=one) for one in (b"good", b"bad!", b"odd", b"also good")]
+    found = a.push_each([*given[:2], "no message", *given[2:]])
+    assert [type(one) for one in found] == [
+        str,
+        OSError,
+        ConfigurationError,
+        ConfigurationError,
+        str,
+    ]
+    with pytest.raises(OSError, match="full"):
+        a.push(given)
+    assert a.size() == 4
+
+
+def test_an_id_that_cannot_be_one_is_refused_with_the_message() -> None:
+    assert Message(id="\u5b57" * 22).id
+    for id in ("\u5b57" * 23, "x" * 201):
+        with pytest.raises(ConfigurationError, match="200 bytes, where a letter outside ASCII"):
+            Message(id=id)
+
+
+def test_a_shard_by_an_id_needs_an_id() -> None:
+    with pytest.raises(ConfigurationError, match="give it an id"):
+        by_id(["a"], Message())
+
+
+def dead(a: Side, *messages: Message) -> DynoDeadLetters:
+    a.push(list(messages))
+    for one in a.pop(len(messages), 5.0, least=len(messages)):
+        a.who.do(one.kill)
+    letters: DynoDeadLetters = a.who.do(lambda: a.queue.dead_letters)
+    return letters
+
+
+@scene(2)
+def test_a_letter_whose_id_is_taken_stays_and_is_told(s: Scene) -> None:
+    (a,) = sides(s, "a")
+    letters = dead(a, Message(id="x", payload=b"old"), Message(payload=b"nameless"))
+    a.push(Message(id="x", payload=b"new"))
+    told: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dead_letters.log, "warning", lambda said, *values: told.append(said % values))
+        assert a.who.do(lambda: letters.redrive(dry_run=True)) == 1
+        assert a.who.do(letters.redrive) == 1
+    assert len(told) == 1
+    assert "its id is another message's queue=/d letter=0/" in told[0]
+    assert sorted(texts(a.pop(2, 5.0, least=2))) == ["nameless", "new"]
+    assert a.who.do(letters.redrive) == 0
+    assert a.who.do(letters.purge) == 1
+
+
+@scene(2)
+def test_a_letter_of_a_shard_with_a_long_name_is_sent_back(s: Scene) -> None:
+    (a,) = sides(s, "a", shards=("s" * 170,))
+    letters = dead(a, Message(payload=b"x"))
+    assert a.who.do(letters.redrive) == 1
+    (one,) = a.pop(1, 5.0)
+    assert a.get(one.place).id == one.id == one.place
+
+
+@scene(3)
+def test_a_handler_that_hangs_is_told_and_loses_its_message(s: Scene) -> None:
+    a, b = sides(s, "ab", lease_s=30.0, retry=Retry(attempts=None, first_s=0.0))
+    a.push(Message(payload=b"x"))
+    told: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker.log, "warning", lambda said, *values: told.append(said % values))
+        at_work = Worker(a.queue, lambda _: s.world.park(5000.0))
+        a.who.do(at_work.start)
+        s.run(worker.MOST_S - 10.0)
+        assert b.pop(1, 1.0) == []
+        assert 40 < len(told) < 50
+        assert all("handler still at work queue=/d message=0/" in one for one in told)
+        assert "for_s=60 " in told[0]
+        (one,) = b.pop(1, 60.0)
+    assert one.failures == 1
+
+
+@scene(2)
+def test_a_queue_that_is_deleted_under_its_consumer_is_no_news_each_second(s: Scene) -> None:
+    (a,) = sides(s, "a")
+    a.pop(1)
+    told: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(consumer.log, "log", lambda level, *_, **__: told.append(level))
+        for path in sorted(s.cluster.znodes(), key=len, reverse=True):
+            if path.startswith(D):
+                a.who.do(lambda path=path: a.who.session.delete(path))
+        s.run(10.0)
+    assert set(told) <= {10}
+    a.push(Message(payload=b"x"))
+    assert texts(a.pop(1, 10.0)) == ["x"]
+
+
+@pytest.mark.parametrize("root", ["/", "/zookeeper", "/zookeeper/quota/q"])
+def test_what_is_not_the_user_s_cannot_be_a_queue(root: str) -> None:
+    @scene(1)
+    def test_root(s: Scene) -> None:
+        (who,) = s.guests("a")
+        with pytest.raises(ConfigurationError, match="one of its own"):
+            who.do(lambda: DynoQueue(who.session, root))
+
+    test_root()

@@ -1,0 +1,191 @@
+"""Shards, lease time and ageing stand in the root: a queue grows and shrinks while it runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from leaderq.dyno import DynoQueue, Message
+from leaderq.dyno.layout import name_prefix
+from leaderq.dyno.settings import QueueSettings
+from leaderq.dyno.shards import hashed
+from leaderq.errors import ConfigurationError
+from simulation.scenarios import Guest, Scene, scene
+from simulation.test_dyno_defects import D, sides, texts
+
+
+def settings(who: Guest) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(who.do(lambda: who.session.get(D))[0])
+    return said
+
+
+@scene(10)
+def test_a_shard_that_a_consumer_was_not_told_of_is_served(s: Scene) -> None:
+    (a,) = sides(s, "a")
+    assert a.pop(1) == []
+    waiting = a.who.begin(lambda: a.queue.pop(1, 60.0))
+    (b,) = sides(s, "b", shards=("a", "b"))
+    b.push([Message(payload=b"x", shard="a"), Message(payload=b"x", shard="b")])
+    found = waiting.result(1.0)
+    found += a.pop(2 - len(found), 5.0)
+    assert sorted(one.shard for one in found) == ["a", "b"]
+    assert settings(b.who)["shards"] == ["0", "a", "b"]
+    (c,) = sides(s, "c", shards=("b",))
+    c.push([Message(payload=b"y", shard=shard) for shard in ("0", "a", "b")])
+    assert sorted(one.shard for one in a.pop(3, 5.0, least=3)) == ["0", "a", "b"]
+
+
+@scene(10)
+def test_a_shard_that_is_taken_away_is_served_until_it_is_empty_and_then_vanishes(s: Scene) -> None:
+    a, b = sides(s, "ab", shards=("x", "y"))
+    b.push([Message(payload=b"1", shard="y"), Message(payload=b"2", shard="y", timeout_s=40)])
+    a.who.do(a.pop(1, 5.0)[0].release)
+    assert b.configure(shards=("x", "z")).shards == ("x", "z")
+    with pytest.raises(ConfigurationError):
+        b.push(Message(payload=b"3", shard="y"))
+    placed = b.push([Message(payload=b"3") for _ in range(20)])
+    assert {one.partition("/")[0] for one in placed} == {"x", "z"}
+    found = a.pop(30, 60.0, least=22)
+    found += a.pop(30, 60.0, least=22 - len(found))
+    assert len(found) == 22
+    a.ack(found)
+    s.run(70.0)
+    assert a.who.do(lambda: a.who.session.children(f"{D}/shards")) == ["x", "z"]
+    assert list(b.shard_sizes()) == ["x", "z"]
+    b.push(Message(payload=b"4"))
+    assert texts(a.pop(1, 5.0)) == ["4"]
+
+
+@scene(5)
+def test_a_push_to_a_shard_that_just_vanished_is_delivered(s: Scene) -> None:
+    a, b = sides(s, "ab", shards=("x", "y"))
+    b.push(Message(payload=b"1", shard="x"))
+    a.pop(1, 5.0)
+    for part in (*a.queue._paths.shard("y").parents, a.queue._paths.shard("y").base):
+        a.who.do(lambda part=part: a.who.session.delete(part))
+    b.push(Message(payload=b"2", shard="y"))
+    assert texts(a.pop(1, 5.0)) == ["2"]
+
+
+@scene(5)
+def test_the_messages_of_a_group_stay_in_one_shard_when_a_queue_grows(s: Scene) -> None:
+    a, b = sides(s, "ab", shards=("x", "y"))
+    groups = [f"g{number}" for number in range(20)]
+    b.push([Message(payload=b"1", group=one) for one in groups])
+    before = {one.group: one.shard for one in b.who.do(lambda: list(b.queue.all_messages()))}
+    assert before == {one: hashed(("x", "y"), one) for one in groups}
+    a.configure(shards=("x", "y", "z", "w"))
+    b.push([Message(payload=b"2", group=one) for one in groups])
+    after = b.who.do(lambda: list(b.queue.all_messages()))
+    assert {one.group: one.shard for one in after if one.payload == b"2"} == before
+
+
+@scene(5)
+def test_who_gives_no_lease_takes_that_of_the_queue_which_may_change(s: Scene) -> None:
+    (a,) = sides(s, "a", lease_s=30.0, ageing_s=7.0)
+    a.push([Message(payload=b"%d" % number) for number in range(3)])
+    b, c = *sides(s, "b"), *sides(s, "c", lease_s=5.0)
+    assert (b.pop(1, 5.0)[0].lease_s, c.pop(1, 5.0)[0].lease_s) == (30.0, 5.0)
+    found = c.configure(lease_s=12.0, ageing_s=0)
+    assert (found.lease_s, found.ageing_s) == (12.0, None)
+    s.run(1.0)
+    assert b.pop(1, 5.0)[0].lease_s == 12.0
+    assert b.queue.lease_s == 12.0
+    for wrong in (0, 0.05, -1):
+        with pytest.raises(ConfigurationError, match="lease_s"):
+            c.configure(lease_s=wrong)
+        with pytest.raises(ConfigurationError, match="lease_s"):
+            b.pop(1, lease_s=wrong)
+
+
+@scene(5)
+def test_how_messages_age_changes_while_the_queue_runs(s: Scene) -> None:
+    (a,) = sides(s, "a")
+    a.pop(1)
+    a.push(Message(payload=b"old", priority=1))
+    s.run(20.0)
+    a.push(Message(payload=b"new"))
+    (first,) = a.pop(1, 5.0)
+    assert first.payload == b"new"
+    a.who.do(first.release)
+    a.configure(ageing_s=5.0)
+    s.run(0.5)
+    assert texts(a.pop(1, 5.0)) == ["old"]
+
+
+@scene(5)
+def test_a_queue_of_a_former_version_is_taken_over_as_it_is(s: Scene) -> None:
+    (old,) = s.guests("o")
+    for shard in ("a", "b"):
+        for part in ("messages", "claims", "rests", "dead"):
+            path = f"{D}/shards/{shard}/{part}"
+            old.do(lambda path=path: old.session.ensure_path(path))
+    frame = b"DQ1\n\x00\x00\x00\x02{}old"
+    path = f"{D}/shards/b/messages/{name_prefix(0, 0)}"
+    old.do(lambda: old.session.create(path, frame, sequential=True))
+    new, late = sides(s, "nl")
+    new.push(Message(payload=b"new", shard="a"))
+    assert sorted(texts(late.pop(2, 5.0, least=2))) == ["new", "old"]
+    assert settings(new.who)["shards"] == ["a", "b"]
+
+
+@scene(3)
+def test_what_others_have_written_into_the_root_is_left_alone(s: Scene) -> None:
+    (a,) = s.guests("a")
+    a.do(lambda: a.session.create(D, b"somebody's"))
+    queue = a.do(lambda: DynoQueue(a.session, D, shards=("x",)))
+    a.do(lambda: queue.push(Message(payload=b"1")))
+    assert [one.payload for one in a.do(lambda: queue.pop(1, 5.0))] == [b"1"]
+    assert a.do(lambda: a.session.get(D))[0] == b"somebody's"
+
+
+@scene(3)
+def test_messages_are_not_pushed_among_the_items_of_another_kind_of_queue(s: Scene) -> None:
+    (a,) = s.guests("a")
+    a.do(lambda: a.session.ensure_path(f"{D}/queue-0000000001"))
+    queue = a.do(lambda: DynoQueue(a.session, D))
+    with pytest.raises(ConfigurationError, match="Curator's recipes"):
+        a.do(lambda: queue.push(Message(payload=b"1")))
+
+
+# -- as bytes
+
+
+def test_settings_come_back_with_what_a_later_version_has_added() -> None:
+    data = b'{"dyno":2,"shards":["a","b"],"grouped":1,"lease_s":7.5,"ageing_s":3,"cap":9}'
+    found = QueueSettings.read(data)
+    assert found == QueueSettings(("a", "b"), 1, 7.5, 3.0, False, {"cap": 9})
+    assert json.loads(found.packed())["cap"] == 9
+    assert QueueSettings.read(found.packed()) == found
+    paused = replace(found, is_paused=True)
+    assert QueueSettings.read(paused.packed()) == paused
+    plain = QueueSettings(("a",), 1)
+    assert plain.packed() == b'{"dyno":1,"shards":["a"],"grouped":1,"lease_s":60.0}'
+    assert QueueSettings.read(plain.packed()) == plain
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"", b"{", b"5", b"[]", b"{}", b'{"dyno":1}', b'{"dyno":1,"shards":[],"grouped":1}'),
+        b'{"shards":["a"],"grouped":1,"lease_s":60}',
+        b'{"dyno":1,"shards":[5],"grouped":1,"lease_s":60}',
+        b'{"dyno":1,"shards":["a"],"grouped":1,"lease_s":-1}',
+    ],
+)
+def test_other_data_are_no_settings(data: bytes) -> None:
+    assert QueueSettings.read(data) is None
+
+
+def test_shards_that_stay_keep_their_order_and_so_do_groups() -> None:
+    queue = QueueSettings(("a", "b", "c"), 2)
+    for names, shards, of_groups in (
+        (("a", "b", "c", "d"), ("a", "b", "c", "d"), ("a", "b")),
+        (("d", "b"), ("b", "d"), ("b",)),
+        (("d", "c"), ("c", "d"), ("c", "d")),
+    ):
+        found = queue.with_shards(names)
+        assert (found.shards, found.of_groups) == (shards, of_groups)
