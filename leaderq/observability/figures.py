@@ -26,6 +26,7 @@ class FigureSource(str, Enum):
     DRAIN = "career"
     QUEUE = "queue"
     PRODUCER = "producer"
+    SCHEDULE = "schedule"
 
 
 _offers: list[tuple[FigureSource, str, weakref.ref[Any], Callable[[Any], Figures]]] = []

@@ -17,13 +17,12 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
-from leaderq.arguments import require
+from leaderq.arguments import MAX_S, Problem, above_0, between, require, wanted
 from leaderq.errors import ConfigurationError
 
 MOST_COUNTED = 1000
 """Of ticks that are due, so many are looked at; older ones are passed over uncounted."""
 _FIELDS = 5
-_LEAST_MS = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MARK = "_leaderq_schedule"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -170,18 +169,12 @@ def schedule(
     An exception of the method is a failed tick; the term goes on. If the term is ending meanwhile,
     the tick counts as interrupted, and ``on_crash`` decides. Raises :class:`ConfigurationError`.
     """
-    problems = [
-        f"schedule({name}={value!r}) is not one of {', '.join(one.value for one in kind)}"
-        for name, value, kind in (
-            ("catch_up", catch_up, CatchUp),
-            ("overlap", overlap, Overlap),
-            ("on_crash", on_crash, OnCrash),
-        )
-        if value not in [one.value for one in kind]
-    ]
-    if grace_s is not None and not (isinstance(grace_s, int | float) and 0 < grace_s < 1e10):
-        problems.append(f"schedule(grace_s={grace_s!r}) is not a number of seconds above 0")
-    require(*problems)
+    require(
+        _one_of("catch_up", catch_up, CatchUp),
+        _one_of("overlap", overlap, Overlap),
+        _one_of("on_crash", on_crash, OnCrash),
+        None if grace_s is None else above_0("grace_s", grace_s, "seconds, or None"),
+    )
     made = Definition(
         "",
         when_of(cron, every_s, tz),
@@ -204,8 +197,7 @@ def when_of(cron: str | None, every_s: float | None, tz: str) -> When:
         raise ConfigurationError("a schedule needs either a cron expression, or every_s=SECONDS")
     zone(tz)
     if every_s is not None:
-        if not (isinstance(every_s, int | float) and _LEAST_MS / 1000 <= every_s < 1e10):
-            raise ConfigurationError(f"every_s={every_s!r} is not a number of seconds from 0.1 on")
+        require(between("every_s", every_s, 0.1, MAX_S))
         return When(None, tz, round(every_s * 1000))
     made = When(" ".join(str(cron).split()), tz)
     if len(str(made.cron).split()) != _FIELDS:
@@ -219,6 +211,11 @@ def when_of(cron: str | None, every_s: float | None, tz: str) -> When:
     except CronSimError as exc:
         raise ConfigurationError(f"cron expression {cron!r} cannot be read: {exc}") from exc
     return made
+
+
+def _one_of(name: str, value: object, kind: type[Enum]) -> Problem:
+    words = [one.value for one in kind]
+    return wanted(name, value, value in words, " or ".join(map(repr, words)))
 
 
 def definitions_of(kind: type) -> dict[str, Definition]:

@@ -18,15 +18,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from leaderq.schedules.definition import CatchUp, Definition, OnCrash, Overlap
+from leaderq.schedules.definition import CatchUp, Definition, OnCrash, Overlap, When
 from leaderq.schedules.record import (
     KEPT,
-    Gap,
-    Outcome,
     PassedOver,
-    Run,
     ScheduleRecord,
     ScheduleWishes,
+    TickGap,
+    TickOutcome,
+    TickRun,
 )
 
 MOST_CAUGHT_UP = 100
@@ -44,8 +44,8 @@ class Step:
 
     record: ScheduleRecord
     begins: bool = False
-    gaps: tuple[Gap, ...] = ()
-    lost: Run | None = None
+    gaps: tuple[TickGap, ...] = ()
+    lost: TickRun | None = None
 
     @property
     def next(self) -> int | None:
@@ -79,11 +79,11 @@ def plan(
                 left, began=now, term=term, candidate=candidate, attempt=left.attempt + 1
             )
             return Step(replace(record, running=again), begins=True)
-        lost = replace(left, outcome=Outcome.LOST)
-        record = replace(record, running=None, history=_with(record.history, lost))
+        lost = replace(left, outcome=TickOutcome.LOST)
+        record = replace(record, running=None, history=_with(record.history, record.when, lost))
     if record.running is None and wishes.run > record.ran:
         asked = record.ran + 1
-        run = Run(now, now, term, candidate, key=f"run-now {asked}")
+        run = TickRun(now, now, term, candidate, key=f"run-now {asked}")
         return Step(replace(record, running=run, ran=asked), begins=True, lost=lost)
     ticks = record.when.between(record.last, now)
     if not ticks:
@@ -99,25 +99,29 @@ def plan(
         gaps = (replace(gaps[0], first=first), *gaps[1:])
     last = chosen if chosen is not None and definition.catch_up is _ALL else ticks[-1]
     record = replace(
-        record, last=last, next=record.when.after(last), history=_with(record.history, *gaps)
+        record,
+        last=last,
+        next=record.when.after(last),
+        history=_with(record.history, record.when, *gaps),
     )
     if chosen is None:
         return Step(record, gaps=gaps, lost=lost)
     missed = sum(why in (PassedOver.MISSED, PassedOver.TOO_OLD) for _, why in passed)
-    run = Run(chosen, now, term, candidate, missed=missed)
+    run = TickRun(chosen, now, term, candidate, missed=missed)
     return Step(replace(record, running=run), begins=True, gaps=gaps, lost=lost)
 
 
 def ended(
-    record: ScheduleRecord, now: int, outcome: Outcome, error: str | None = None
+    record: ScheduleRecord, now: int, outcome: TickOutcome, error: str | None = None
 ) -> ScheduleRecord:
     """The record with the end of the run in hand."""
     assert record.running is not None  # it was begun
     run = replace(record.running, ended=now, outcome=outcome, error=error)
-    return replace(record, running=None, history=_with(record.history, run))
+    return replace(record, running=None, history=_with(record.history, record.when, run))
 
 
 Passed = tuple[int, PassedOver]
+History = tuple[TickRun | TickGap, ...]
 
 
 def _chosen(
@@ -165,25 +169,30 @@ def _too_old(at: int, definition: Definition, now: int) -> bool:
 def _busy(record: ScheduleRecord) -> tuple[int, int]:
     """When the last run of the rhythm began and ended."""
     for one in reversed(record.history):
-        if isinstance(one, Run) and one.key is None and one.ended is not None:
+        if isinstance(one, TickRun) and one.key is None and one.ended is not None:
             return one.began, one.ended
     return 0, 0
 
 
-def _gaps(passed: Sequence[Passed]) -> tuple[Gap, ...]:
+def _gaps(passed: Sequence[Passed]) -> tuple[TickGap, ...]:
     found = []
     for why, several in groupby(passed, key=lambda one: one[1]):
         ticks = [at for at, _ in several]
-        found.append(Gap(ticks[0], ticks[-1], len(ticks), why))
+        found.append(TickGap(ticks[0], ticks[-1], len(ticks), why))
     return tuple(found)
 
 
-def _with(history: tuple[Run | Gap, ...], *more: Run | Gap) -> tuple[Run | Gap, ...]:
+def _with(history: History, when: When, *more: TickRun | TickGap) -> History:
     """The history with these behind it; a gap that goes on is one."""
     found = list(history)
     for one in more:
         before = found[-1] if found else None
-        if isinstance(one, Gap) and isinstance(before, Gap) and before.why is one.why:
+        if (
+            isinstance(one, TickGap)
+            and isinstance(before, TickGap)
+            and before.why is one.why
+            and when.after(before.last) == one.first
+        ):
             found[-1] = replace(before, last=one.last, count=before.count + one.count)
         else:
             found.append(one)

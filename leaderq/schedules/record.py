@@ -22,7 +22,7 @@ KEPT = 100
 """So many entries of the history are kept."""
 
 
-class Outcome(str, Enum):
+class TickOutcome(str, Enum):
     """What became of a tick that was begun."""
 
     DONE = "done"
@@ -57,7 +57,7 @@ _SENTENCES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TickRun:
     """A tick that was begun: ``at`` is the time it stands for; ``term`` and ``candidate`` those of
     its newest attempt. ``ended`` and ``outcome`` are ``None`` until its end is recorded.
     ``missed``: ticks that it stands in for. ``key``: it stands for this, not for a time of the
@@ -71,13 +71,13 @@ class Run:
     attempt: int = 1
     missed: int = 0
     ended: int | None = None
-    outcome: Outcome | None = None
+    outcome: TickOutcome | None = None
     error: str | None = None
     key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class TickGap:
     """Ticks that were passed over, from ``first`` to ``last``."""
 
     first: int
@@ -97,10 +97,10 @@ class ScheduleRecord:
     last: int
     when: When
     next: int | None = None
-    running: Run | None = None
+    running: TickRun | None = None
     ran: int = 0
     restarts: int = 0
-    history: tuple[Run | Gap, ...] = ()
+    history: tuple[TickRun | TickGap, ...] = ()
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
@@ -152,23 +152,26 @@ def decode(data: bytes, *, path: str) -> ScheduleRecord:
         )
 
     remedy = "the leader begins a new one: ticks that were missed until then are not known"
-    return _decoded(data, path, made, remedy)
+    record: ScheduleRecord = _decoded(data, path, made, remedy)
+    return record
 
 
 def _when(found: Mapping[str, Any]) -> When:
-    made = _known(When, found)
+    made: When = _known(When, found)
     if made.cron is None and made.every_ms < 1:
         raise ValueError("it says no times")
     return made
 
 
-def _run(found: Mapping[str, Any]) -> Run:
+def _run(found: Mapping[str, Any]) -> TickRun:
     outcome = found.get("outcome")
-    return _known(Run, {**found, "outcome": None if outcome is None else Outcome(outcome)})
+    run: TickRun = _known(TickRun, {**found, "outcome": outcome and TickOutcome(outcome)})
+    return run
 
 
-def _gap(found: Mapping[str, Any]) -> Gap:
-    return _known(Gap, {**found, "why": PassedOver(found["why"])})
+def _gap(found: Mapping[str, Any]) -> TickGap:
+    gap: TickGap = _known(TickGap, {**found, "why": PassedOver(found["why"])})
+    return gap
 
 
 def _known(kind: Any, found: Mapping[str, Any]) -> Any:

@@ -39,6 +39,15 @@ def _drains(store: str) -> Lead:
     return lead_one
 
 
+def _schedules(**life: Any) -> Lead:
+    def lead_one(seed: int) -> LifeVerdict:
+        from simulation.schedules import ScheduleLife, lead
+
+        return lead(ScheduleLife(seed, **life))
+
+    return lead_one
+
+
 def _of(module: str, life: str, lead: str) -> Lead:
     def lead_one(seed: int) -> LifeVerdict:
         kind = importlib.import_module(f"simulation.{module}")
@@ -60,6 +69,9 @@ KINDS: dict[str, Lead] = {
     "queues": _of("queues", "QueueLife", "lead"),
     "messages": _of("messages", "MessageLife", "lead"),
     "coalescing": _of("coalescing", "CoalescingLife", "lead"),
+    "schedules": _schedules(),
+    "schedules under operators and set calendars": _schedules(calendars=4, requests=5),
+    "schedules that nobody watches over": _schedules(has_guardian=False, faults=8, requests=3),
     "drains": _drains("kafka"),
     "drains with offsets in ZooKeeper": _drains("zookeeper"),
     "drains in transactions": _drains("transaction"),

@@ -12,12 +12,12 @@ from leaderq.schedules.definition import CatchUp, Definition, OnCrash, Overlap, 
 from leaderq.schedules.plan import MOST_CAUGHT_UP, Step, ended, first_record, plan
 from leaderq.schedules.record import (
     KEPT,
-    Gap,
-    Outcome,
     PassedOver,
-    Run,
     ScheduleRecord,
     ScheduleWishes,
+    TickGap,
+    TickOutcome,
+    TickRun,
     decode,
     decode_wishes,
     encode,
@@ -41,8 +41,8 @@ def after(
     *,
     last: float = 10,
     wishes: ScheduleWishes = ScheduleWishes(),  # noqa: B008
-    running: Run | None = None,
-    history: tuple[Run | Gap, ...] = (),
+    running: TickRun | None = None,
+    history: tuple[TickRun | TickGap, ...] = (),
     when: When = WHEN,
     **options: Any,
 ) -> Step:
@@ -51,8 +51,8 @@ def after(
     return plan(record, definition(**options), wishes, at(minutes), term=7, candidate="a")
 
 
-def ran(began: float, until: float, tick: float) -> Run:
-    return Run(at(tick), at(began), 6, "b", ended=at(until), outcome=Outcome.DONE)
+def ran(began: float, until: float, tick: float) -> TickRun:
+    return TickRun(at(tick), at(began), 6, "b", ended=at(until), outcome=TickOutcome.DONE)
 
 
 def seen(step: Step) -> tuple[Any, ...]:
@@ -67,7 +67,7 @@ def test_nothing_is_due_before_the_next_tick_and_it_is_run_then() -> None:
     assert not early.begins and early.next == at(11)
     due = after(11)
     assert seen(due) == (11, 0, []) and due.record.last == at(11) and due.next == at(12)
-    assert due.record.running == Run(at(11), at(11), 7, "a")
+    assert due.record.running == TickRun(at(11), at(11), 7, "a")
 
 
 def test_a_schedule_without_a_record_has_missed_nothing() -> None:
@@ -104,7 +104,7 @@ def test_all_are_caught_up_oldest_first_and_of_very_many_the_newest() -> None:
     while step.begins:
         assert record.running is not None
         done.append(record.running.at // MINUTE)
-        record = ended(record, at(200), Outcome.DONE)
+        record = ended(record, at(200), TickOutcome.DONE)
         step = plan(
             record,
             definition(catch_up=CatchUp.ALL),
@@ -145,9 +145,9 @@ def test_ticks_missed_before_a_run_that_was_repeated_are_not_taken_for_overlappe
 
 
 def test_what_was_left_behind_is_run_again_before_all_else() -> None:
-    left = Run(at(10), at(10), 6, "b", missed=3)
+    left = TickRun(at(10), at(10), 6, "b", missed=3)
     step = after(14.5, running=left)
-    expected = Run(at(10), at(14.5), 7, "a", attempt=2, missed=3)
+    expected = TickRun(at(10), at(14.5), 7, "a", attempt=2, missed=3)
     assert step.begins and step.record.running == expected and step.record.last == at(10)
 
 
@@ -155,9 +155,9 @@ def test_what_was_left_behind_is_run_again_before_all_else() -> None:
 def test_what_was_left_behind_and_is_not_to_be_repeated_is_written_down_as_lost(
     options: Any,
 ) -> None:
-    left = Run(at(10), at(10), 6, "b")
+    left = TickRun(at(10), at(10), 6, "b")
     step = after(12.5, running=left, **options)
-    assert step.lost == replace(left, outcome=Outcome.LOST)
+    assert step.lost == replace(left, outcome=TickOutcome.LOST)
     assert step.record.history[0] == step.lost
     assert step.begins and step.record.running is not None
     assert step.record.running.at == at(12)
@@ -168,13 +168,13 @@ def test_a_paused_schedule_lists_what_it_leaves_out_as_one_gap() -> None:
     first = after(12.5, wishes=paused)
     second = plan(first.record, definition(), paused, at(13), term=7, candidate="a")
     assert not first.begins and not second.begins
-    assert second.record.history == (Gap(at(11), at(13), 3, PassedOver.PAUSED),)
+    assert second.record.history == (TickGap(at(11), at(13), 3, PassedOver.PAUSED),)
     resumed = plan(second.record, definition(), ScheduleWishes(), at(14), term=7, candidate="a")
     assert seen(resumed) == (14, 0, [])
 
 
 def test_a_paused_schedule_keeps_what_was_left_behind_until_it_is_resumed() -> None:
-    left = Run(at(10), at(10), 6, "b")
+    left = TickRun(at(10), at(10), 6, "b")
     step = after(11.5, running=left, wishes=ScheduleWishes(paused=True))
     assert not step.begins and step.record.running == left
     resumed = plan(step.record, definition(), ScheduleWishes(), at(11.6), term=7, candidate="a")
@@ -187,7 +187,7 @@ def test_run_now_is_a_run_of_its_own_once_for_each_request_even_while_paused() -
     step = after(10.5, wishes=wishes)
     assert step.begins and step.record.running is not None and step.record.last == at(10)
     assert step.record.running.key == "run-now 1"
-    record = ended(step.record, at(10.6), Outcome.DONE)
+    record = ended(step.record, at(10.6), TickOutcome.DONE)
     assert not plan(record, definition(), wishes, at(10.7), term=7, candidate="a").begins
 
 
@@ -213,7 +213,7 @@ def test_a_changed_definition_does_not_judge_the_past() -> None:
     former = When(None, "UTC", at(60))
     step = after(125.5, last=30, when=former)
     assert seen(step) == (120, 1, [(60, 60, "missed")]) and step.record.when == former
-    record = ended(step.record, at(125.6), Outcome.DONE)
+    record = ended(step.record, at(125.6), TickOutcome.DONE)
     changed = plan(record, definition(), ScheduleWishes(), at(125.7), term=7, candidate="a")
     assert not changed.begins and changed.record.when == WHEN
     assert (changed.record.last, changed.next) == (at(125.7), at(126))
@@ -225,17 +225,17 @@ def test_the_end_of_a_run_stands_in_the_history_which_is_bounded() -> None:
         record = plan(
             record, definition(), ScheduleWishes(), at(minute), term=7, candidate="a"
         ).record
-        record = ended(record, at(minute), Outcome.FAILED, "boom")
+        record = ended(record, at(minute), TickOutcome.FAILED, "boom")
     assert len(record.history) == KEPT and record.running is None
     newest = record.history[-1]
-    assert isinstance(newest, Run)
-    assert (newest.at, newest.outcome, newest.error) == (at(KEPT + 4), Outcome.FAILED, "boom")
+    assert isinstance(newest, TickRun)
+    assert (newest.at, newest.outcome, newest.error) == (at(KEPT + 4), TickOutcome.FAILED, "boom")
 
 
 def test_records_are_read_as_they_were_written_and_keep_what_newer_versions_know() -> None:
     record = replace(
         after(15.5).record,
-        history=(ran(1, 2, 1), Gap(at(2), at(3), 2, PassedOver.OVERLAP)),
+        history=(ran(1, 2, 1), TickGap(at(2), at(3), 2, PassedOver.OVERLAP)),
         other={"newer": 1},
     )
     assert decode(encode(record), path="/x") == record

@@ -111,10 +111,10 @@ def test_of_a_long_outage_the_newest_ticks_are_looked_at(when: When) -> None:
         ({"cron": "61 * * * *"}, "'61 * * * *' cannot be read: Bad minute"),
         ({"cron": "0 0 31 2 *"}, "'0 0 31 2 *' cannot be read"),
         ({"cron": "* * * * *", "tz": "Berlin"}, "tz='Berlin' is not a time zone known here"),
-        ({"every_s": 0}, "every_s=0 is not a number of seconds from 0.1 on"),
-        ({"every_s": "30"}, "every_s='30' is not"),
-        ({"every_s": 1, "catch_up": "first"}, "catch_up='first') is not one of last, all, none"),
-        ({"every_s": 1, "grace_s": -1}, "grace_s=-1) is not a number of seconds above 0"),
+        ({"every_s": 0}, "every_s=0: give 0.1 to 3"),
+        ({"every_s": "30"}, "every_s='30': give 0.1 to 3"),
+        ({"every_s": 1, "catch_up": "first"}, "catch_up='first': give 'last' or 'all' or 'none'"),
+        ({"every_s": 1, "grace_s": -1}, "grace_s=-1: give more than 0 seconds, or None"),
     ],
 )
 def test_what_cannot_be_used_is_refused_where_it_is_written(
