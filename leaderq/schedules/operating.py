@@ -59,6 +59,7 @@ class ScheduleOperator:
             try:
                 if isinstance(each, Exception):
                     raise each
+                assert isinstance(each, tuple)  # a GetData is answered by data and metadata
                 record = decode(each[0], path=path)
             except NoNode:
                 continue

@@ -120,16 +120,16 @@ def encode(record: ScheduleRecord) -> bytes:
     values = {
         "last": record.last,
         "next": record.next,
-        "when": _brief(record.when),
-        "running": record.running and _brief(record.running),
+        "when": brief(record.when),
+        "running": record.running and brief(record.running),
         "ran": record.ran,
         "restarts": record.restarts,
-        "history": [_brief(each) for each in record.history[-KEPT:]],
+        "history": [brief(each) for each in record.history[-KEPT:]],
     }
     return json.dumps({**values, **record.other}, separators=(",", ":")).encode()
 
 
-def _brief(value: Any) -> dict[str, Any]:
+def brief(value: Any) -> dict[str, Any]:
     """The fields that differ from their defaults."""
     defaults = {each.name: each.default for each in fields(value)}
     return {name: one for name, one in asdict(value).items() if one != defaults[name]}
@@ -144,10 +144,10 @@ def decode(data: bytes, *, path: str) -> ScheduleRecord:
             int(found.pop("last")),
             _when(found.pop("when")),
             found.pop("next", None),
-            _run(running) if running else None,
+            run_of(running) if running else None,
             int(found.pop("ran", 0)),
             int(found.pop("restarts", 0)),
-            tuple(_run(one) if "at" in one else _gap(one) for one in found.pop("history", ())),
+            tuple(run_of(one) if "at" in one else _gap(one) for one in found.pop("history", ())),
             found,
         )
 
@@ -163,7 +163,8 @@ def _when(found: Mapping[str, Any]) -> When:
     return made
 
 
-def _run(found: Mapping[str, Any]) -> TickRun:
+def run_of(found: Mapping[str, Any]) -> TickRun:
+    """The run that :func:`brief` has described."""
     outcome = found.get("outcome")
     run: TickRun = _known(TickRun, {**found, "outcome": outcome and TickOutcome(outcome)})
     return run
@@ -180,7 +181,7 @@ def _known(kind: Any, found: Mapping[str, Any]) -> Any:
 
 def encode_wishes(wishes: Mapping[str, Any]) -> bytes:
     """The bytes that :func:`decode_wishes` reads."""
-    return json.dumps(wishes, default=_brief, separators=(",", ":")).encode()
+    return json.dumps(wishes, default=brief, separators=(",", ":")).encode()
 
 
 def decode_wishes(data: bytes, *, path: str) -> dict[str, ScheduleWishes]:

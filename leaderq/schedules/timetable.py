@@ -8,11 +8,10 @@ All that is here is called on the career's thread, except the watch, which sets 
 with an event loop takes :meth:`Timetable.next` and :meth:`Timetable.end` apart, and awaits the work
 between them.
 
-On each failure: the answer to a write is lost: the record is read back, and tells whether it was
-carried out. The record changed meanwhile (by hand): the term fails, and the next one reads it. It
-cannot be read at all: that is logged, and a new one begins with the present. The work raises: the
-tick has failed, or, in a term that is ending, was interrupted: then its record stays as it is, as
-after a crash.
+On each failure: the record changed meanwhile (by hand): the term fails, and the next one reads it.
+It cannot be read at all: that is logged, and a new one begins with the present. The work raises:
+the tick has failed, or, in a term that is ending, was interrupted: then its record stays as it is,
+as after a crash.
 """
 
 from __future__ import annotations
@@ -25,12 +24,10 @@ from typing import Any, Protocol
 from leaderq import clock
 from leaderq.arguments import plain_function, require, require_finished
 from leaderq.errors import (
-    BadVersion,
     ConnectionLost,
     CorruptRecord,
     Deposed,
     LeaderqError,
-    NodeExists,
     NoNode,
     told,
 )
@@ -47,14 +44,13 @@ from leaderq.schedules.record import (
     decode_wishes,
     encode,
 )
+from leaderq.schedules.stored import AGAIN_S, StoredRecord
 from leaderq.schedules.tick import Tick
 from leaderq.term import Term
 from leaderq.zookeeper import (
-    Create,
     GetData,
     Operation,
     Session,
-    SetData,
     WatchEvent,
     WatchKind,
 )
@@ -62,7 +58,6 @@ from leaderq.zookeeper import (
 log = logging.getLogger(__name__)
 
 _LOOK_S = 0.5
-_AGAIN_S = 0.02
 _CLOCK_OFF_MS = 60_000
 _LONGEST_ERROR = 240
 
@@ -83,9 +78,8 @@ class _Slot:
 
     definition: Definition
     work: Callable[[Tick], object]
-    path: str
+    stored: StoredRecord
     record: ScheduleRecord | None = None
-    version: int | None = None
     seen_s: float = 0.0
     """When ``record.last`` was read or written, by the elapsed clock."""
     tick: Tick | None = None
@@ -144,7 +138,11 @@ class Timetable:
         self.is_all = getattr(type(career), "execute", None) is ScheduledCareer.execute
         """Whether the career has no units besides its ticks."""
         self._slots = [
-            _Slot(one, getattr(career, one.name), f"{places.schedules}/{one.name}")
+            _Slot(
+                one,
+                getattr(career, one.name),
+                StoredRecord(session, f"{places.schedules}/{one.name}"),
+            )
             for one in definitions
         ]
         self._wishes: dict[str, ScheduleWishes] = {}
@@ -186,7 +184,7 @@ class Timetable:
 
     def wait(self, term: Term) -> None:
         """Wait until something may be due, or for a moment: the calendar may be set at any time."""
-        due_s = _AGAIN_S if term is not self._term else min(one.due_s() for one in self._slots)
+        due_s = AGAIN_S if term is not self._term else min(one.due_s() for one in self._slots)
         term.wait(min(max(due_s, 0.001), _LOOK_S))
 
     def next(self, term: Term) -> Tick | None:
@@ -311,23 +309,23 @@ class Timetable:
         except CorruptRecord as exc:
             log.error("%s", exc)  # noqa: TRY400  (a sentence for operators)
         if term is not self._term:
-            found = self._session.multi_read([GetData(slot.path) for slot in self._slots])
+            found = self._session.multi_read([GetData(slot.stored.path) for slot in self._slots])
             for slot, each in zip(self._slots, found, strict=True):
                 self._take(term, slot, each)
             self._term = term
         self._look_at_s = clock.now_s() + self._session.timeout_s
 
     def _take(self, term: Term, slot: _Slot, found: Any) -> None:
-        slot.tick = slot.record = slot.version = None
+        slot.tick = slot.record = slot.stored.version = None
         fresh = first_record(slot.definition, clock.now_ms())
         if isinstance(found, NoNode):
             self._store(term, slot, fresh)
             return
         if isinstance(found, Exception):
             raise found
-        data, slot.version = found[0], found[1].version
+        data, slot.stored.version = found[0], found[1].version
         try:
-            slot.record, slot.seen_s = decode(data, path=slot.path), clock.now_s()
+            slot.record, slot.seen_s = decode(data, path=slot.stored.path), clock.now_s()
         except CorruptRecord as exc:
             log.error("%s", exc)  # noqa: TRY400  (a sentence for operators)
             self._store(term, slot, fresh)
@@ -346,41 +344,9 @@ class Timetable:
     def _store(
         self, term: Term, slot: _Slot, record: ScheduleRecord, ops: Sequence[Operation] = ()
     ) -> list[Any]:
-        """Write the record and carry out ``ops``, both or neither; returns the results of ``ops``.
-        Returns when that is known; raises what ``ops`` raise, and ``Deposed``.
-        """
-        data = encode(record)
-        write: Operation = Create(slot.path, data)
-        if slot.version is not None:
-            write = SetData(slot.path, data, slot.version)
-        version = 0 if slot.version is None else slot.version + 1
-        while True:
-            try:
-                results = term.write([write, *ops])[1:]
-                break
-            except ConnectionLost:
-                if self._is_stored(term, slot, data, version):
-                    results = [None for _ in ops]
-                    break
-            except (BadVersion, NodeExists) as exc:
-                # of an attempt whose answer was lost, or by somebody's hand
-                if exc.path != slot.path or not self._is_stored(term, slot, data, version):
-                    raise
-                results = [None for _ in ops]
-                break
-        slot.record, slot.version, slot.seen_s = record, version, clock.now_s()
+        results = slot.stored.store(term, encode(record), ops)
+        slot.record, slot.seen_s = record, clock.now_s()
         return results
-
-    def _is_stored(self, term: Term, slot: _Slot, data: bytes, version: int) -> bool:
-        while True:
-            term.check()
-            try:
-                found, stat = self._session.get(slot.path)
-                return found == data and stat.version == version
-            except NoNode:
-                return False
-            except ConnectionLost:
-                clock.sleep(min(_AGAIN_S, term.remaining_s()))
 
     # ---- what is told ----------------------------------------------------------------------------
 
@@ -403,7 +369,7 @@ class Timetable:
         slot.count(outcome)
         slot.count("work_s", took_s)
         who = self._career, self._candidate, tick.term.number
-        if error is not None:
+        if error is not None and outcome != "interrupted":
             self._events.publish(CareerError(*who, Stage.EXECUTION.value, error))
         at = tick.at.isoformat()
         self._events.publish(TickEnded(*who, tick.name, at, outcome, took_s, error))

@@ -13,6 +13,7 @@ from leaderq.schedules import plan as plans
 from leaderq.schedules import timetable
 from leaderq.schedules.definition import OnCrash
 from leaderq.schedules.plan import Step
+from leaderq.schedules.stored import StoredRecord
 from leaderq.schedules.timetable import Timetable
 from leaderq.testing.nemesis.history import Kind
 from leaderq.zookeeper import SetData
@@ -20,16 +21,20 @@ from simulation.control import Edit, NegativeControl, patched
 from simulation.schedules import ScheduleLife, lead
 
 _of = partial(NegativeControl, lead=lead, make=ScheduleLife)
-_store, _take, _plan, _end = Timetable._store, Timetable._take, plans.plan, Timetable.end
+_store, _take, _plan, _end, _stored = (
+    Timetable._store,
+    Timetable._take,
+    plans.plan,
+    Timetable.end,
+    StoredRecord.store,
+)
 
 
-def _unfenced(self: Timetable, term: Any, slot: Any, record: Any, ops: Any = ()) -> Any:
-    if slot.version is None or ops:
-        return _store(self, term, slot, record, ops)
-    data = timetable.encode(record)
-    self._session.multi([SetData(slot.path, data)], timeout_s=5.0)
-    slot.record, slot.version, slot.seen_s = record, None, timetable.clock.now_s()
-    slot.version = self._session.get(slot.path)[1].version
+def _unfenced(self: StoredRecord, term: Any, data: bytes, ops: Any = ()) -> Any:
+    if self.version is None or ops:
+        return _stored(self, term, data, ops)
+    self._session.multi([SetData(self.path, data)], timeout_s=5.0)
+    self.version = self._session.get(self.path)[1].version
     return []
 
 
@@ -100,14 +105,14 @@ _UNWATCHED = {
 CONTROLS = (
     _of(
         "records are neither fenced nor compared",
-        patched(Timetable, "_store", _unfenced),
+        patched(StoredRecord, "store", _unfenced),
         seed=35,
         life=_UNWATCHED,
     ),
     _of("a tick is written down after the work", patched(Timetable, "_store", _afterwards), seed=0),
     _of(
         "a write whose answer was lost is taken for done",
-        patched(Timetable, "_is_stored", lambda *_: True),
+        patched(StoredRecord, "_holds", lambda *_: True),
         seed=12,
     ),
     _of(

@@ -336,7 +336,8 @@ class ScheduleJudge:
         due = self.record.when.between(self.record.last, now)
         late_s = 2 * _LONGEST_WORK_S + 2.5 + (_FARTHEST_S if self.life.calendars else 0.0)
         if self.made.catch_up is CatchUp.ALL:  # it may still have a lot to catch up
-            if all(work.began_s < self.now_s - late_s for work in self.works):
+            is_paused = any(gap.last == self.record.last for gap in self.gaps)
+            if not is_paused and all(work.began_s < self.now_s - late_s for work in self.works):
                 yield "nothing was worked on in a calm time"
         elif len(due) * self.made.when.every_ms > 1000 * late_s:
             yield f"{len(due)} ticks are due at the end of a calm time"
