@@ -15,7 +15,7 @@ from typing import Any
 from leaderq import clock
 from leaderq.election.layout import Layout, in_line
 from leaderq.errors import CommandFailed
-from leaderq.events import Standing
+from leaderq.events import SessionChanged, Standing
 from leaderq.running.command import VARIABLES, CommandCareer, OnExit
 from leaderq.running.runner import Runner
 from leaderq.schedules.career import ScheduledCareer
@@ -91,17 +91,21 @@ class OnceCommand(CommandCareer):
 def leave_if_busy(runner: Runner) -> None:
     """Stop ``runner`` as soon as it stands behind somebody else."""
     session, layout = runner._session, Layout(runner.settings.root, runner.career_name)
+    node: list[str] = []
 
-    def stands(event: Standing) -> None:
-        def listed(reply: Any) -> None:
-            line = in_line(reply.result()) if reply.exception() is None else []
-            if line and event.node in line and line[0] != event.node:
-                log.info("another leads, or is about to: leaving career=%s", runner.career_name)
-                runner.stop()
+    def listed(reply: Any) -> None:
+        line = in_line(reply.result()) if reply.exception() is None else []  # when connected again
+        if node and node[0] in line[1:]:
+            log.info("another leads, or is about to: leaving career=%s", runner.career_name)
+            runner.stop()
 
+    def look(event: Standing | SessionChanged) -> None:
+        if isinstance(event, Standing):
+            node[:] = [event.node]
         session.children_async(layout.candidates).add_done_callback(listed)
 
-    runner.events.subscribe(Standing, stands)
+    runner.events.subscribe(Standing, look)
+    runner.events.subscribe(SessionChanged, look)
 
 
 def _variables(values: Mapping[str, str]) -> dict[str, str]:

@@ -6,14 +6,14 @@ of the work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from leaderq import ScheduledCareer, Tick, clock, schedule
 from leaderq.errors import LeaderqError
-from leaderq.schedules.definition import CatchUp, Definition, OnCrash, Overlap, definitions_of
+from leaderq.schedules.definition import CatchUp, Definition, OnCrash, Overlap, When, definitions_of
 from leaderq.schedules.operating import ScheduleOperator
 from leaderq.schedules.record import (
     PassedOver,
@@ -236,6 +236,21 @@ def _help(world: World, life: ScheduleLife) -> None:
     world.process("operator", "host-operator").spawn(stay, "main")
 
 
+def unaccounted(
+    when: When, first: int, last: int, entries: Sequence[TickRun | TickGap]
+) -> Iterator[str]:
+    """What is wrong unless each tick is in one entry, and no more."""
+    times = dict.fromkeys(when.between(first, last), 0)
+    for one in entries:
+        if isinstance(one, TickRun):
+            ticks = [] if one.key is not None else [one.at]
+        elif len(ticks := when.between(one.first - 1, one.last)) != one.count:
+            yield f"a gap of {len(ticks)} ticks counts {one.count}: {one}"
+        for at in ticks:
+            times[at] = times.get(at, 0) + 1
+    yield from (f"tick {at} has {count} records" for at, count in times.items() if count != 1)
+
+
 @dataclass(frozen=True)
 class ScheduleJudge:
     """What must hold of one schedule at the end of a life."""
@@ -265,18 +280,8 @@ class ScheduleJudge:
         return [one for one in self.record.history if isinstance(one, TickGap)]
 
     def _accounted(self) -> Iterator[str]:
-        """Each tick is in one entry, and no more."""
-        times = dict.fromkeys(self.record.when.between(self.first, self.record.last), 0)
-        for run in self.runs:
-            if run.key is None:
-                times[run.at] = times.get(run.at, 0) + 1
-        for gap in self.gaps:
-            ticks = self.record.when.between(gap.first - 1, gap.last)
-            if len(ticks) != gap.count:
-                yield f"a gap of {len(ticks)} ticks counts {gap.count}: {gap}"
-            for at in ticks:
-                times[at] = times.get(at, 0) + 1
-        yield from (f"tick {at} has {count} records" for at, count in times.items() if count != 1)
+        entries = [*self.runs, *self.gaps]
+        yield from unaccounted(self.record.when, self.first, self.record.last, entries)
 
     def _explained(self) -> Iterator[str]:
         allowed = {PassedOver.MISSED}
