@@ -22,8 +22,8 @@ from leaderq.schedules.record import ScheduleRecord, TickGap, TickOutcome, TickR
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
 
-TICKS = int(os.environ.get("LEADERQ_TEST_TICKS", "40"))
-HOSTS = int(os.environ.get("LEADERQ_TEST_ONCE", "3"))
+TICKS = int(os.environ.get("LEADERQ_TEST_TICKS", "30"))
+HOSTS = int(os.environ.get("LEADERQ_TEST_ONCE", "1"))
 """How many times five hosts run a command once."""
 EVERY_S = 0.25
 
