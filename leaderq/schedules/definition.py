@@ -23,6 +23,7 @@ from leaderq.errors import ConfigurationError
 MOST_COUNTED = 1000
 """Of ticks that are due, so many are looked at; older ones are passed over uncounted."""
 _FIELDS = 5
+_SECOND_MS, _DAY_MS = 1000, 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MARK = "_leaderq_schedule"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -98,15 +99,54 @@ class When:
             while True:
                 at = (at // self.every_ms + 1) * self.every_ms
                 yield at
+        minute, hour, *_ = self.cron.split()
+        times = self._elapsed if "*" in (minute[0], hour[0]) else self._fixed
+        for at in times(after):
+            # Several times within a gap are its end, once; the second of two equal hours is past.
+            if at > after:
+                after = at
+                yield at
+
+    def _fixed(self, after: int) -> Iterator[int]:
         from cronsim import CronSim
 
-        newest = after
-        for moment in CronSim(self.cron, self.moment(after)):
-            at = (moment - _EPOCH) // timedelta(milliseconds=1)
-            # Several times within a gap are its end, once; the second of two equal hours is past.
-            if at > newest:
-                newest = at
+        return map(_ms, CronSim(str(self.cron), self.moment(after)))
+
+    def _elapsed(self, after: int) -> Iterator[int]:
+        """As if each stretch without a change of clocks were a zone of its own: cronsim goes from
+        hour to hour, and so past the beginning of one where clocks change by half an hour.
+        """
+        from cronsim import CronSim
+
+        while True:
+            offset = self._offset(after + 1)
+            for moment in CronSim(str(self.cron), self.moment(after).astimezone(timezone(offset))):
+                at = _ms(moment)
+                if self._offset(at) != offset:
+                    after = self._change(after + 1, at) - 1
+                    break
                 yield at
+                after = at
+            else:
+                return
+
+    def _offset(self, at: int) -> timedelta:
+        return self.moment(at).utcoffset() or timedelta()
+
+    def _change(self, before: int, after: int) -> int:
+        """The first second after ``before`` with another offset; there is one at ``after``."""
+        offset = self._offset(before)
+        while before + _DAY_MS < after and self._offset(before + _DAY_MS) == offset:
+            before += _DAY_MS
+        after = min(after, before + _DAY_MS)
+        while after - before > _SECOND_MS:
+            middle = (before + after) // 2
+            before, after = (middle, after) if self._offset(middle) == offset else (before, middle)
+        return after // _SECOND_MS * _SECOND_MS
+
+
+def _ms(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 @lru_cache(maxsize=64)

@@ -254,6 +254,7 @@ class Timetable:
         run = step.record.running
         if not step.begins or run is None:
             return None
+        term.check()  # the process may have stood still since the write was sent
         tick = Tick(
             slot.definition.name,
             slot.definition.when.moment(run.at),

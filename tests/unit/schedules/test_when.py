@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from datetime import datetime
-from itertools import islice
+from datetime import datetime, timezone
 
 import pytest
+from cronsim import CronSim
 
 from leaderq.errors import ConfigurationError
 from leaderq.schedules.definition import MOST_COUNTED, When, schedule, when_of
@@ -48,12 +48,16 @@ TABLE = [
      ["2026-10-04T02:30+11:00"]),
     ("Australia/Lord_Howe", "45 1 * * *", "2026-04-05T00:00+11:00", "2026-04-06T00:00+10:30",
      ["2026-04-05T01:45+11:00"]),
+    ("Australia/Lord_Howe", "*/30 2 * * *", "2026-04-05T00:00+11:00", "2026-04-06T00:00+10:30",
+     ["2026-04-05T02:00+10:30", "2026-04-05T02:30+10:30"]),
+    ("Australia/Lord_Howe", "*/30 1 * * *", "2026-04-05T00:00+11:00", "2026-04-06T00:00+10:30",
+     ["2026-04-05T01:00+11:00", "2026-04-05T01:30+11:00", "2026-04-05T01:30+10:30"]),
     # a zone without changes
     ("Asia/Kolkata", "30 2 * * *", "2026-03-29T00:00+05:30", "2026-03-31T00:00+05:30",
      ["2026-03-29T02:30+05:30", "2026-03-30T02:30+05:30"]),
     ("UTC", "0 0 29 2 *", "2026-01-01T00:00+00:00", "2033-01-01T00:00+00:00",
      ["2028-02-29T00:00+00:00", "2032-02-29T00:00+00:00"]),
-    # only minute 59, as Debian's cron; others take it for every minute, or for 59 and then each
+    # only minute 59: Debian's cron refuses it, others take it for each minute
     ("UTC", "59/1 * * * *", "2026-01-01T00:00+00:00", "2026-01-01T02:30+00:00",
      ["2026-01-01T00:59+00:00", "2026-01-01T01:59+00:00"]),
     # both days restricted: either; one begins with a star: both
@@ -133,5 +137,19 @@ def test_cronsim_is_imported_only_when_an_expression_is_used() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_ticks_are_read_lazily() -> None:
-    assert len(list(islice(When("* * * * *")._from(0), 3))) == 3
+@pytest.mark.parametrize("tz", ["Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns", "UTC"])
+@pytest.mark.parametrize("cron", ["*/20 * * * *", "* 2 * * *", "5 * 1 4,11 *", "*/15 1,2 * * SUN"])
+def test_what_runs_by_the_elapsed_clock_is_what_a_look_at_each_minute_finds(
+    tz: str, cron: str
+) -> None:
+    """Slow and sure: each minute is compared with the fields."""
+    when, fields = when_of(cron, None, tz), CronSim(cron, datetime.now(timezone.utc))
+    for first, until in (("2026-03-28", "2026-04-06"), ("2026-10-03", "2026-10-05")):
+        begin, end = ms(f"{first}T00:00+00:00"), ms(f"{until}T00:00+00:00")
+        expected = []
+        for at in range(begin + 60_000, end + 1, 60_000):
+            local = when.moment(at)
+            fits = local.minute in fields.minutes and local.hour in fields.hours
+            if fits and local.month in fields.months and fields.match_day(local.date()):
+                expected.append(at)
+        assert when.between(begin, end)[-1000:] == expected[-len(when.between(begin, end)) :]
