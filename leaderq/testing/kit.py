@@ -14,6 +14,8 @@
         drive(Billing(), first.left, term=term(number=2))     # what the next leader reads
         assert bills() == {7: 1, 9: 1}
 
+``tick(at)`` is a tick, to call the method of a schedule with.
+
 What has no server to talk to is the real thing: stages, batches, ``on_error``, deserialisers,
 workers, the checks of what the class declares. Time is not: ``term.wait`` returns at once, and a
 term is over when its ``lasts_s`` are waited up.
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from leaderq import clock
@@ -43,6 +46,7 @@ from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Budgets
+from leaderq.schedules import Tick
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Operation
 
@@ -96,6 +100,24 @@ def term(
 ) -> FakeTerm:
     """A term that is on until a test ends it, or ``lasts_s`` seconds are waited up."""
     return FakeTerm(number=number, career=career, unclean=unclean, lasts_s=lasts_s)
+
+
+def tick(
+    at: datetime,
+    *,
+    name: str = "tick",
+    missed: int = 0,
+    attempt: int = 1,
+    is_requested: bool = False,
+    term: FakeTerm | None = None,
+) -> Tick:
+    """A tick to call the method of a schedule with; ``at`` is an aware time. What it writes stands
+    in ``written`` of the ``term`` that is given.
+    """
+    held = (
+        FakeTerm(number=1, career="career", unclean=False, lasts_s=3600.0) if term is None else term
+    )
+    return Tick(name, at, held, missed, attempt, is_requested, held.write)
 
 
 def records(

@@ -174,6 +174,10 @@ def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
         run_b,
         status,
         step_down,
+        reports,
+        run_now,
+        cron,
+        once,
         create,
         doctor,
         run_billing,
@@ -182,17 +186,19 @@ def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
         lead,
     ) = commands("quickstart")
     assert install == "pip install 'leaderq[servers]'"
-    counter, marking, billing, settling, _ = python("quickstart")
+    counter, marking, scheduled, billing, settling, _ = python("quickstart")
     for name, snippet in {
         "counter": counter,
         "marking": marking,
+        "reports": scheduled,
         "billing": billing,
         "settling": settling,
     }.items():
         (tmp_path / f"{name}.py").write_text(snippet)
     (tmp_path / "bills.py").write_text(python("offset-stores")[0])
-    (tmp_path / "nightly.sh").write_text("#!/bin/sh\necho term $LEADERQ_TERM_NUMBER\n")
-    (tmp_path / "nightly.sh").chmod(0o755)
+    for script in ("nightly.sh", "poll.sh"):
+        (tmp_path / script).write_text("#!/bin/sh\necho term $LEADERQ_TERM_NUMBER\n")
+        (tmp_path / script).chmod(0o755)
     user = reader(tmp_path)
     user.starts_servers(servers)
 
@@ -207,6 +213,7 @@ def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
     operate(user)
     assert a.interrupt() == 0
     assert b.interrupt() == 0
+    scheduling(user, reports, run_now, cron, once)
 
     user.types(create)
     user.types(create.replace("clicks", "orders"))
@@ -243,6 +250,20 @@ def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
     }
     assert {line for line in commands("README") if line.startswith("leaderq")} <= known
     user.types("leaderq doctor --career settling:Settling")
+
+
+def scheduling(user: Reader, reports: str, run_now: str, cron: str, once: str) -> None:
+    """The commands about work by the clock."""
+    runs = user.opens(reports)
+    runs.wait_for("stage=execution")
+    eventually(lambda: "nightly" in user.types("leaderq schedule ls"))
+    user.types(run_now)
+    runs.wait_for(r"the report of \d{4}-\d\d-\d\d")
+    assert runs.interrupt() == 0
+    assert "term 1" in user.types(once)
+    timed = user.opens(cron)
+    timed.wait_for("stage=execution")
+    assert timed.interrupt() == 0
 
 
 def operate(user: Reader) -> None:
