@@ -14,11 +14,10 @@
         drive(Billing(), first.left, term=term(number=2))     # what the next leader reads
         assert bills() == {7: 1, 9: 1}
 
-``tick(at)`` is a tick, to call the method of a schedule with.
-
 What has no server to talk to is the real thing: stages, batches, ``on_error``, deserialisers,
 workers, the checks of what the class declares. Time is not: ``term.wait`` returns at once, and a
-term is over when its ``lasts_s`` are waited up.
+term is over when its ``lasts_s`` are waited up. ``tick(at)`` is a tick, to call the method of a
+schedule with.
 """
 
 from __future__ import annotations
@@ -114,9 +113,7 @@ def tick(
     """A tick to call the method of a schedule with; ``at`` is an aware time. What it writes stands
     in ``written`` of the ``term`` that is given.
     """
-    held = (
-        FakeTerm(number=1, career="career", unclean=False, lasts_s=3600.0) if term is None else term
-    )
+    held = term or FakeTerm(number=1, career="career", unclean=False, lasts_s=3600.0)
     return Tick(name, at, held, missed, attempt, is_requested, held.write)
 
 

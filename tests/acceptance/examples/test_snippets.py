@@ -124,6 +124,33 @@ def test_the_helpers(
     assert sent.snapshot().balance.confirmed == 1
 
 
+def test_the_page_about_schedules(
+    reader: Read, zookeeper_server: ZooKeeperServer, znode_root: str, tmp_path: Path
+) -> None:
+    run_a, run_b, ls, run_now, past, cron, once = commands("schedules")
+    (tmp_path / "reports.py").write_text(python("schedules")[0])
+    (tmp_path / "nightly.sh").write_text("#!/bin/sh\necho $LEADERQ_TERM_TICK_KEY\n")
+    (tmp_path / "nightly.sh").chmod(0o755)
+    user = reader(tmp_path)
+    here = {"LEADERQ_ZOOKEEPER": zookeeper_server.address, "LEADERQ_ROOT": znode_root}
+    user.environment.update(here, PYTHONUNBUFFERED="1")
+    a = user.opens(run_a)
+    a.wait_for(r"tidy at \d\d:\d\d:\d\d, missed before: 0")
+    b = user.opens(run_b)
+    b.wait_for("stands for election")
+    user.types(run_now)
+    a.wait_for(r"the report of \d{4}-\d\d-\d\d, begun by a")
+    assert re.search(r"reports +nightly +30 2 \* \* \* Europe/Berlin ", user.types(ls))
+    assert "run-now 1" in user.types(past)
+    assert a.interrupt() == 0
+    b.wait_for(r"tidy at")
+    assert b.interrupt() == 0
+    assert re.search(r"^\d{4}-\d\d-\d\d$", user.types(once), re.MULTILINE)
+    timed = user.opens(cron)
+    timed.wait_for("stage=execution")
+    assert timed.interrupt() == 0
+
+
 def test_the_page_about_tests(reader: Read, tmp_path: Path) -> None:
     without_servers, plugin, with_servers = python("testing")
     (tmp_path / "billing.py").write_text(SETTING_ASIDE)
@@ -325,7 +352,7 @@ def test_every_command_of_the_pages_is_run_by_a_test() -> None:
         "docker": "by hand, on an engine",
         "python -m leaderq.testing.nemesis": "tests/faults/election/test_nemesis.py, make soak",
     }
-    followed = {"README", "quickstart", "operating", "queues"}
+    followed = {"README", "quickstart", "operating", "queues", "schedules"}
     for page in PAGES:
         rest = [line for line in commands(page.stem) if not line.startswith(tuple(elsewhere))]
         assert page.stem in followed or not rest, f"{page.name}: {rest}"
