@@ -117,6 +117,7 @@ bench: $(READY)  ## all benchmarks
 	@$(BIN)/python benchmarks/dyno.py
 	@$(BIN)/python benchmarks/coalescing.py
 	@$(BIN)/python benchmarks/singular.py
+	@$(BIN)/python benchmarks/schedules.py
 	@$(BIN)/python benchmarks/journal.py
 	@$(BIN)/python benchmarks/producing.py
 
