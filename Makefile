@@ -10,9 +10,10 @@ CHANGES ?= 100
 TIMES   ?= 20
 SEEDS   ?= 1000
 STEPS   ?= 1000000
+TICKS   ?= 1000
 JOBS    ?= 2
 
-.PHONY: demo simulate conformance test test-long quick docs help lint unit faults soak queue-soak losses rude mutants compat lock bench servers clean
+.PHONY: demo simulate conformance ticks test test-long quick docs help lint unit faults soak queue-soak losses rude mutants compat lock bench servers clean
 
 demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; under two minutes
 	@$(BIN)/leaderq demo
@@ -26,6 +27,7 @@ test: lint  ## linters, types, layers, and all tests but the long ones; eight mi
 
 test-long: lint  ## all tests, also those of tests/long.txt; a quarter of an hour
 	@LEADERQ_TEST_PATIENCE=$(PATIENCE) LEADERQ_TEST_CHANGES=$${LEADERQ_TEST_CHANGES:-2} \
+	  LEADERQ_TEST_ONCE=$${LEADERQ_TEST_ONCE:-100} \
 	  $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -o timeout=$$((180 * $(PATIENCE)))
 
 # The tests on servers go first: they take longest, and the other worker has unit tests meanwhile.
@@ -88,6 +90,12 @@ losses: $(READY)  ## 10,000 power cuts and 1,000 kills of a journal
 rude: $(READY)  ## 100 changes of each kind: CHANGES=100 KINDS=freeze
 	@LEADERQ_TEST_CHANGES=$(CHANGES) LEADERQ_TEST_KINDS="$(KINDS)" $(BIN)/python -m pytest tests/acceptance/running/test_rude_careers.py -k "not some"
 
+# Schedules of real processes whose leaders are killed and frozen: TICKS ticks with on_crash again and
+# skip, and a command that five hosts run once, 100 times.
+ticks: $(READY)  ## 1,000 ticks under kills and freezes: TICKS=1000
+	@LEADERQ_TEST_TICKS=$(TICKS) LEADERQ_TEST_ONCE=100 $(BIN)/python -m pytest \
+	  tests/acceptance/running/test_schedules.py
+
 # Small edits of the pure modules that a test must notice, and named controls (docs/design/mutants.md).
 # ONLY="a text" tries the modules whose name contains it, ONLY=controls the controls; with
 # TABLE=docs/design/mutants.md the figures there are written anew.
@@ -112,6 +120,7 @@ bench: $(READY)  ## all benchmarks
 	@$(BIN)/python benchmarks/dyno.py
 	@$(BIN)/python benchmarks/coalescing.py
 	@$(BIN)/python benchmarks/singular.py
+	@$(BIN)/python benchmarks/schedules.py
 	@$(BIN)/python benchmarks/journal.py
 	@$(BIN)/python benchmarks/producing.py
 

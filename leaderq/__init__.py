@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from leaderq.kafka import KafkaLeaderCareer as KafkaLeaderCareer
     from leaderq.producing import BufferedProducer as BufferedProducer
     from leaderq.running import Runner as Runner
+    from leaderq.schedules import ScheduledCareer as ScheduledCareer
+    from leaderq.schedules import Tick as Tick
+    from leaderq.schedules import schedule as schedule
     from leaderq.singular import SingularUpdateQueue as SingularUpdateQueue
     from leaderq.term import EndingTerm as EndingTerm
     from leaderq.term import Term as Term
@@ -44,6 +47,7 @@ __getattr__, __all__ = exported(
         "kafka": "KafkaLeaderCareer",
         "producing": "BufferedProducer",
         "running": "Runner",
+        "schedules": "ScheduledCareer Tick schedule",
         "singular": "SingularUpdateQueue",
         "term": "EndingTerm Term",
         "zookeeper": "Session connect",

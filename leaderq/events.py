@@ -196,6 +196,46 @@ class RecordDeadLettered(Event):
     topic: str
 
 
+@dataclass(frozen=True)
+class TickBegan(Event):
+    """A tick of ``schedule`` was begun, ``late_s`` after its time ``at`` (ISO 8601); ``missed``:
+    how many it stands in for.
+    """
+
+    term: int
+    schedule: str
+    at: str
+    attempt: int
+    missed: int
+    late_s: float
+
+
+@dataclass(frozen=True)
+class TickEnded(Event):
+    """The work on a tick is over: *done*, *failed*, *interrupted* (``on_crash`` says whether it is
+    run again), or *lost*: begun by an earlier leader, and not to be run again.
+    """
+
+    term: int
+    schedule: str
+    at: str
+    outcome: str
+    duration_s: float
+    error: BaseException | None
+
+
+@dataclass(frozen=True)
+class TicksPassedOver(Event):
+    """``count`` ticks from ``first`` to ``last`` were not run; ``why``: a word of the history."""
+
+    term: int
+    schedule: str
+    first: str
+    last: str
+    count: int
+    why: str
+
+
 E = TypeVar("E", bound=Event)
 
 

@@ -35,6 +35,7 @@ from leaderq.cli.output import (
     write_rows,
     write_table,
 )
+from leaderq.cli.schedule import due_in, next_tick
 from leaderq.config import Section, Settings
 from leaderq.errors import ConfigurationError, CorruptRecord, NoNode
 from leaderq.exits import ExitCode
@@ -81,7 +82,7 @@ class ShownReport:
         return str(offsets) if self.fresh else f"{offsets} ({duration(self.age_s)} ago)"
 
 
-Found = Sequence[tuple["View", "ShownReport | None"]]
+Found = Sequence[tuple["View", "ShownReport | None", "dict[str, Any] | None"]]
 
 
 # -- verbs that look -------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ Found = Sequence[tuple["View", "ShownReport | None"]]
 )
 def status(given: Given) -> ExitCode:
     """Show who leads each career (or only --career), and why if nobody does; of a leader that
-    drains Kafka, also how far behind it is.
+    drains Kafka, also how far behind it is; of one with schedules, the next tick.
 
     LAG counts offsets not handled yet, RATE those handled a second; CATCH-UP is the time until LAG
     is 0 at the rate of the last half minute, or "held up" while something that the records need is
@@ -118,12 +119,20 @@ def status(given: Given) -> ExitCode:
         def look() -> Found:
             now = clock.calendar_s()
             seen = views(session, settings)
-            return [(view, _report(session, settings.root, view, now)) for view in seen]
+            return [
+                (
+                    view,
+                    _report(session, settings.root, view, now),
+                    next_tick(session, settings.root, view.career),
+                )
+                for view in seen
+            ]
 
         def show(found: Found) -> None:
             if given.as_json:
-                for view, report in found:
-                    write_json({**view.as_dict(), "drain": report.as_dict() if report else None})
+                for view, report, tick in found:
+                    drain = report.as_dict() if report else None
+                    write_json({**view.as_dict(), "drain": drain, "next_tick": tick})
             elif given.partitions:
                 _write_partitions(found)
             else:
@@ -391,16 +400,22 @@ def _write_overview(found: Found, settings: Settings) -> None:
         say(f"nobody has stood for any career below {settings.root} at {settings.zookeeper}")
         return
     now = clock.calendar_s()
-    some_drain = any(report for _, report in found)
+    some_drain = any(report for _, report, _ in found)
+    some_tick = any(tick for _, _, tick in found)
+    columns = [*_COLUMNS, *(_DRAIN_COLUMNS if some_drain else ()), *(["NEXT TICK"] * some_tick)]
     write_table(
-        (*_COLUMNS, *_DRAIN_COLUMNS) if some_drain else _COLUMNS,
+        columns,
         [
-            (*_leading(view, now), *(_draining(report) if some_drain else ()))
-            for view, report in found
+            (
+                *_leading(view, now),
+                *(_draining(report) if some_drain else ()),
+                *([_next(tick)] if some_tick else ()),
+            )
+            for view, report, tick in found
         ],
         _SPARE,
     )
-    for view, report in found:
+    for view, report, _ in found:
         if view.leader is None:
             for line in _why_nobody_leads(view, now):
                 click.echo(line)
@@ -494,6 +509,10 @@ def _draining(report: ShownReport | None) -> tuple[str | None, str | None, str |
     return lag, rate, _catch_up(said)
 
 
+def _next(tick: dict[str, Any] | None) -> str | None:
+    return f"{tick['schedule']} {due_in(tick['at_ms'])}" if tick else None
+
+
 def _catch_up(report: DrainReport) -> str:
     if report.held_up is not None:
         return "held up"
@@ -513,7 +532,7 @@ def _write_partitions(found: Found) -> None:
             "lag": report.lag(each.lag),
             "blocked": each.blocked_by_transaction or None,
         }
-        for view, report in found
+        for view, report, _ in found
         if report
         for name, each in sorted(report.report.partitions.items(), key=_natural)
     ]

@@ -105,11 +105,16 @@ def known_career(session: Session, settings: Settings) -> str:
     return career
 
 
+def known_careers(session: Session, settings: Settings) -> list[str]:
+    """The career that is set, which must be known, else every career there is."""
+    return [known_career(session, settings)] if settings.career else _careers(session, settings)
+
+
 def views(session: Session, settings: Settings) -> list[View]:
-    """The view of the career that is set, which must be known, else of every career there is."""
+    """The views of :func:`known_careers`."""
     from leaderq.election import Observer
 
-    careers = [known_career(session, settings)] if settings.career else _careers(session, settings)
+    careers = known_careers(session, settings)
     return [Observer(session, career, root=settings.root).view() for career in careers]
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leaderq.arguments import require
+from leaderq.arguments import require, wanted
 from leaderq.career import ILeaderCareer, LeaderCareer, career_name, kebab_case
 from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.connecting import ONE_CAREER, named_career, open_session, zookeeper_security
@@ -42,6 +42,7 @@ from leaderq.observability.logging import configure, log_failure
 if TYPE_CHECKING:
     from leaderq.observability.http import HttpEndpoint
     from leaderq.running import Runner
+    from leaderq.running.command import CommandCareer
     from leaderq.running.guardian_link import GuardianLink
 
 
@@ -106,6 +107,42 @@ def run(given: Given) -> int:
     return _work(_made(classes), link)
 
 
+_TIMES = (
+    click.Option(
+        ["--cron"],
+        metavar="EXPRESSION",
+        help="run COMMAND at these times, and stay: minute, hour, day of month, month, day of week",
+    ),
+    click.Option(["--tz"], metavar="ZONE", default="UTC", help="the time zone of --cron"),
+    click.Option(
+        ["--catch-up"],
+        type=click.Choice(["last", "all", "none"]),
+        default="last",
+        show_default=True,
+        help="which of the ticks of --cron that nobody could run in time are run later",
+    ),
+    click.Option(
+        ["--on-crash"],
+        type=click.Choice(["again", "skip"]),
+        default="again",
+        show_default=True,
+        help="what the next leader does with a tick of --cron that was interrupted",
+    ),
+    click.Option(
+        ["--once"],
+        metavar="KEY",
+        help="run COMMAND once for KEY, over all hosts: leave if it has been done",
+    ),
+    click.Option(
+        ["--if-busy"],
+        type=click.Choice(["wait", "leave"]),
+        default="wait",
+        show_default=True,
+        help="when another process leads, or is about to: wait for the turn, or leave with code 0",
+    ),
+)
+
+
 @verb(
     click.Argument(
         ["command"], nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND [ARGS]..."
@@ -119,6 +156,7 @@ def run(given: Given) -> int:
         show_default=True,
         help="when COMMAND ends by itself: end with its exit code, or stand for election again",
     ),
+    *_TIMES,
     ONE_CAREER,
     *(each for each in Section if each not in (Section.KAFKA, Section.DRAIN)),
     context_settings={"allow_interspersed_args": False},
@@ -137,6 +175,11 @@ def lead(given: Given) -> int:
     must stay in the foreground. With --on-exit stop this process then ends with its exit code. With
     stand-again it stands again after --cool-off-s; after each failure (not 0) later and later.
 
+    Started on several hosts, COMMAND runs on one after the other, once on each. To run it once, in
+    cron's place, give --cron: it runs at each tick on the host that leads then, and the leaders
+    after that know which ticks are done (leaderq schedule ls). Started by cron on every host, give
+    --once KEY, such as the day: done once for that key, over all hosts (400 keys are kept).
+
     \b
     COMMAND finds in its environment:
       LEADERQ_TERM_NUMBER         fencing token: store it with the data, refuse lower ones
@@ -148,6 +191,9 @@ def lead(given: Given) -> int:
       LEADERQ_TERM_DEADLINE_FILE  a file with the end of the lease, in seconds on CLOCK_BOOTTIME;
                                   renewed all the time; if it is gone, the term is over; leaderq
                                   deadline reads it
+      LEADERQ_TERM_TICK_AT        with --cron: the time the tick stands for, however late it is
+      LEADERQ_TERM_TICK_MISSED, LEADERQ_TERM_TICK_ATTEMPT
+      LEADERQ_TERM_TICK_KEY       with --once: the key
 
     Exit codes: with --on-exit stop, those of COMMAND: 128+n if signal n ended it, 126 if it cannot
     be executed, 127 if it was not found. Else 0 stopped as asked, 2 bad usage or configuration, 3
@@ -157,6 +203,8 @@ def lead(given: Given) -> int:
     \b
     Examples:
       leaderq lead --career report -- java -jar report.jar --daily
+      leaderq lead --career nightly --cron "0 2 * * *" --tz Europe/Berlin -- ./nightly.sh
+      leaderq lead --career nightly --once "$(date +%F)" -- ./nightly.sh
       leaderq lead --career poller --on-exit stand-again -- ./poll.sh
       leaderq lead --career web --zookeeper zk1:2181,zk2:2181 -- nginx -g 'daemon off;'
     """
@@ -172,10 +220,11 @@ def lead(given: Given) -> int:
         raise ConfigurationError(
             "leaderq lead needs Linux with /proc: elsewhere what a command has started is not found"
         )
-    from leaderq.running.command import CommandCareer, OnExit, check_command
+    from leaderq.running.command import check_command
     from leaderq.running.guardian import GUARDIAN_FD, watch_over
 
     check_command(given.command[0])
+    _commanded(given)  # refused here, before there is a worker
     is_worker = GUARDIAN_FD in os.environ
     configure(settings.log_format, settings.log_level, settings.log_config if is_worker else None)
     if not is_worker:
@@ -185,10 +234,11 @@ def lead(given: Given) -> int:
     link = GuardianLink.from_environment()
     assert link is not None  # just looked for
     link.use_servers(settings.zookeeper, zookeeper_security(settings))
-    career = CommandCareer(given.command, OnExit(given.on_exit))
+    career = _commanded(given)
     for passed_on in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(passed_on, lambda got, _frame: career.pass_on(got))
-    return _work([(settings, career)], link) or career.exit_code
+    leaves = given.if_busy == "leave"
+    return _work([(settings, career)], link, leaves=leaves) or career.exit_code
 
 
 @verb(
@@ -220,6 +270,22 @@ def deadline(given: Given) -> ExitCode:
     left_s = DeadlineFile.left_s(path)
     click.echo(f"{max(0.0, left_s):.3f}")
     return ExitCode.OK if left_s > 0 and left_s >= given.least else ExitCode.FAILED
+
+
+def _commanded(given: Given) -> CommandCareer:
+    """The career that runs the command, as the options say."""
+    from leaderq.running.command import CommandCareer, OnExit
+    from leaderq.running.timed_command import OnceCommand, timed_command
+
+    if given.cron is not None and given.once is not None:
+        raise ConfigurationError("--cron and --once exclude each other; give one of them")
+    if given.cron is not None:
+        times = {"tz": given.tz, "catch_up": given.catch_up, "on_crash": given.on_crash}
+        return timed_command(given.command, cron=given.cron, **times)
+    if given.once is not None:
+        require(wanted("--once", given.once, bool(given.once.strip()), "a key, such as the day"))
+        return OnceCommand(given.command, given.once, OnExit(given.on_exit))
+    return CommandCareer(given.command, OnExit(given.on_exit))
 
 
 def _of_file(given: Given) -> list[Wanted]:
@@ -338,18 +404,20 @@ def _collect_seldom(threshold: int) -> None:
         gc.set_threshold(threshold, *others)
 
 
-def _work(careers: Careers, link: GuardianLink | None) -> int:
+def _work(careers: Careers, link: GuardianLink | None, *, leaves: bool = False) -> int:
     """Stand with each career, with its settings, in this process; returns the exit code."""
     settings = careers[0][0]
     if settings.http is None:
-        return _stand(careers, link, None)
+        return _stand(careers, link, None, leaves)
     from leaderq.observability.http import HttpEndpoint  # costs nothing when it is off
 
     with HttpEndpoint(settings.http) as endpoint:
-        return _stand(careers, link, endpoint)
+        return _stand(careers, link, endpoint, leaves)
 
 
-def _stand(careers: Careers, link: GuardianLink | None, endpoint: HttpEndpoint | None) -> int:
+def _stand(
+    careers: Careers, link: GuardianLink | None, endpoint: HttpEndpoint | None, leaves: bool
+) -> int:
     from leaderq.running import Runner
     from leaderq.running.descendants import end_started, watch_orphans
     from leaderq.running.runner import handling
@@ -364,6 +432,10 @@ def _stand(careers: Careers, link: GuardianLink | None, endpoint: HttpEndpoint |
         ]
         if endpoint is not None:
             _answer(endpoint, runners)
+        if leaves:
+            from leaderq.running.timed_command import leave_if_busy
+
+            leave_if_busy(runners[0])
         with handling(*runners):
             try:
                 return runners[0].run() if len(runners) == 1 else _run_together(runners)

@@ -110,6 +110,17 @@ _JOURNAL = Verbs(
     },
     help="Inspect, send and repair journals of producers.",
 )
+_SCHEDULE = Verbs(
+    "schedule",
+    verbs={
+        "ls": ("schedule", "Show schedules: last and next ticks."),
+        "history": ("schedule", "Show what became of ticks."),
+        "run-now": ("schedule", "Do the work once more, now."),
+        "pause": ("schedule", "Let no tick begin."),
+        "resume": ("schedule", "End a pause."),
+    },
+    help="Look at schedules of careers, run and pause them.",
+)
 _CONFIG = Verbs(
     "config",
     verbs={
@@ -145,6 +156,7 @@ _SERVERS = Verbs(
         "resume": ("careers", "End a pause."),
         "raise-floor": ("careers", "Set the lowest number that the next term may get."),
         "forget": ("careers", "Delete everything stored for a career."),
+        "schedule": _SCHEDULE,
         "dead": _DEAD,
         "queue": _QUEUE,
         "journal": _JOURNAL,

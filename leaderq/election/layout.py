@@ -49,6 +49,8 @@ class Layout:
         self.progress = f"{self.base}/progress"  # of a leader that drains something
         self.offsets = f"{self.base}/offsets"  # kept in ZooKeeper, one znode per topic
         self.burials = f"{self.base}/burials"  # records that operators want to pass
+        self.schedules = f"{self.base}/schedules"  # the records of ticks; as data, wishes
+        self.once = f"{self.base}/once"  # what was done for keys, by lead --once
         self.attempts = f"{self.base}/attempts"  # at records over which processes have died
 
     def candidate(self, name: str) -> str:

@@ -37,6 +37,7 @@ class FigureSource(str, Enum):
     PRODUCER = "producer"
     COALESCING = "coordinator"
     SINGULAR = "writer"
+    SCHEDULE = "schedule"
 
 
 _offers: list[tuple[FigureSource, str, weakref.ref[Any], Callable[[Any], Figures]]] = []

@@ -61,6 +61,9 @@ PHRASES: dict[type[Event], tuple[int, str]] = {
     happened.GuardianLost: (WARNING, "guardian is gone, a crash costs the session time-out"),
     happened.DrainStalled: (WARNING, "consumer stood still and was rebuilt"),
     happened.DrainProgress: (DEBUG, "progress of the consumer"),  # every few seconds
+    happened.TickBegan: (INFO, "tick began"),
+    happened.TickEnded: (INFO, "tick ended"),
+    happened.TicksPassedOver: (WARNING, "ticks were passed over"),
     # The drain warns of both itself, with the error.
     happened.RecordSkipped: (DEBUG, "record skipped"),
     happened.RecordDeadLettered: (DEBUG, "record set aside as a dead letter"),

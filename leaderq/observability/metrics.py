@@ -60,6 +60,11 @@ def _queue(name: str, figure: str, help: str) -> MetricRow:
     return MetricRow(f"leaderq_queue_{name}", help, source=FigureSource.QUEUE, figure=figure)
 
 
+def _schedule(name: str, figure: str, help: str) -> MetricRow:
+    source = FigureSource.SCHEDULE
+    return MetricRow(f"leaderq_schedule_{name}", help, source=source, figure=figure)
+
+
 def _producer(name: str, figure: str, help: str) -> MetricRow:
     source = FigureSource.PRODUCER
     return MetricRow(f"leaderq_producer_{name}", help, source=source, figure=figure)
@@ -145,6 +150,15 @@ TABLE: tuple[MetricRow, ...] = (
     _queue("in_flight_items", "in_flight", "Items that some consumer has."),
     _queue("dead_items", "dead", "Dead letters."),
     _queue("oldest_due_age_seconds", "oldest_due_s", "How long the oldest ready item has been so."),
+    _schedule("done_ticks_total", "done", "Ticks whose work returned."),
+    _schedule("failed_ticks_total", "failed", "Ticks whose work raised an error."),
+    _schedule("interrupted_ticks_total", "interrupted", "Ticks whose term ended meanwhile."),
+    _schedule("lost_ticks_total", "lost", "Ticks begun by earlier leaders, and not run again."),
+    _schedule("passed_over_ticks_total", "passed", "Ticks that were not run, with a reason."),
+    _schedule("work_seconds_total", "work_s", "Time spent on the work of ticks."),
+    _schedule("lateness_seconds", "late_s", "How late the newest tick began."),
+    _schedule("overdue_seconds", "overdue_s", "Age of the oldest tick that is due and not begun."),
+    _schedule("next_tick_timestamp_seconds", "next_s", "When the next tick is due."),
     _producer("accepted_requests_total", "accepted", "Requests accepted."),
     _producer("recovered_requests_total", "recovered", "Requests found in the journal."),
     _producer("confirmed_requests_total", "confirmed", "Requests that the sink acknowledged."),

@@ -18,8 +18,10 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 
 from leaderq import clock
 from leaderq.career import LeaderCareer
@@ -55,6 +57,13 @@ class OnExit(Enum):
     STAND_AGAIN = "stand-again"
 
 
+@dataclass(frozen=True)
+class Ended:
+    """The command has ended by itself; ``error``: ``None`` if it was successful."""
+
+    error: CommandFailed | None
+
+
 class CommandCareer(LeaderCareer):
     """Leads by running ``command``, once a term.
 
@@ -75,27 +84,42 @@ class CommandCareer(LeaderCareer):
 
     def execute(self, term: Term) -> None:
         """Run the command until it ends or the term does."""
+        self.conclude(term, self.run(term))
+
+    def run(self, term: Term, more: Mapping[str, str] = MappingProxyType({})) -> Ended | None:
+        """Run the command, with ``more`` in its environment; ``None``: the term is ending, and
+        :meth:`handOver` will end it.
+        """
         self._deadline = DeadlineFile(term.deadline)
         try:
-            process = self._start(term, self._deadline.path)
+            process = self._start(term, self._deadline.path, more)
         except OSError as exc:
-            self._ended(_not_started(self._command[0], exc))
-            return
+            return Ended(_not_started(self._command[0], exc))
         while term.wait(_LOOK_S):
             self._deadline.tell(term.deadline)
             self._reap()
             if (status := process.returncode) is not None:
                 code = SIGNALLED - status if status < 0 else status
                 log.info("command ended career=%s term=%d exit=%d", term.career, term.number, code)
-                self._ended(failure(self._command[0], status))
-                if self._on_exit is OnExit.STOP:
-                    term.finish()
-                else:
-                    term.resign()
-                return
+                return Ended(failure(self._command[0], status))
+        return None
+
+    def conclude(self, term: Term, ended: Ended | None) -> None:
+        """Let the process end, or stand again, after the command has ended by itself."""
+        if ended is None:
+            return
+        self._ended(ended.error)
+        if self._on_exit is OnExit.STOP:
+            term.finish()
+        else:
+            term.resign()
 
     def handOver(self, term: Term) -> None:  # noqa: N802
         """End the command and all that it has started, however the term ended."""
+        self.end_left(term)
+
+    def end_left(self, term: Term) -> None:
+        """End the command and all that it has started."""
         budget_s = self.settings.handover_budget_s
         planned_s = clock.now_s() + budget_s - min(_KILLING_S, budget_s / 4)
         told: set[Started] = set()
@@ -129,7 +153,7 @@ class CommandCareer(LeaderCareer):
         if process is not None:
             process.send_signal(number)
 
-    def _start(self, term: Term, deadline: str) -> subprocess.Popen[bytes]:
+    def _start(self, term: Term, deadline: str, more: Mapping[str, str]) -> subprocess.Popen[bytes]:
         values = variables(
             term,
             lease_s=self.session.shares.trusted_s,
@@ -137,7 +161,7 @@ class CommandCareer(LeaderCareer):
             deadline=deadline,
         )
         # A session of its own: a command that signals its process group does not mean this process.
-        environment = {**os.environ, **values}
+        environment = {**os.environ, **values, **more}
         self._process = subprocess.Popen(self._command, env=environment, start_new_session=True)
         pid = self._process.pid
         log.info("command started career=%s term=%d pid=%d", term.career, term.number, pid)

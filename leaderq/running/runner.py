@@ -33,6 +33,7 @@ from leaderq import clock
 from leaderq.career import ILeaderCareer, LeaderCareer, career_name, check_career
 from leaderq.config import Settings
 from leaderq.election import Candidate, EndDetails
+from leaderq.election.layout import Layout
 from leaderq.errors import CareerFailed, LeaderqError, told
 from leaderq.events import BudgetMissed, CoolingOff, EventBus, Stage
 from leaderq.exits import ExitCode
@@ -49,6 +50,7 @@ from leaderq.running.supervision import (
     after_term,
     watch_health,
 )
+from leaderq.schedules.timetable import timetable_of
 from leaderq.term import OpenTerm, Reason
 from leaderq.threads import Retry, Waker, primitives
 from leaderq.zookeeper import AnyClient, as_session
@@ -94,6 +96,14 @@ class Runner:
             ending=self._term_ending,
             software=software_of(career),
             prefers_newest=self.settings.prefer == "newest",
+        )
+        self._timetable = timetable_of(
+            career,
+            self._session,
+            Layout(self.settings.root, self.career_name),
+            name=self.career_name,
+            candidate=self.candidate_id,
+            events=self.events,
         )
         self._guardian = guardian
         self._leave = leave
@@ -318,6 +328,7 @@ class Runner:
             tell_stage=lambda stage: self._tell_stage(term, stage),
             step_down=lambda: self._candidate.step_down(Reason.FAILED, term=term),
             is_heard_out=lambda: self._session.is_heard_out,
+            timetable=self._timetable,
         )
         stages.units = self._units
         self._budgets.open_term(term)

@@ -24,6 +24,7 @@ from leaderq.errors import CareerFailed, Deposed, UnitAbandoned
 from leaderq.events import CareerError, EventBus, Stage, StageBegan, WorkRefused
 from leaderq.observability.health import TermState
 from leaderq.running.supervision import Budgets
+from leaderq.schedules.timetable import Timetable
 from leaderq.term import EndingTerm, OpenTerm, Reason, Term
 from leaderq.threads import primitives
 
@@ -54,6 +55,7 @@ class StageRunner:
         tell_stage: Callable[[Stage], None],
         step_down: Callable[[], None],
         is_heard_out: Callable[[], bool],
+        timetable: Timetable | None = None,
     ) -> None:
         self._career = career
         self._term = term
@@ -65,6 +67,7 @@ class StageRunner:
         self._tell_stage = tell_stage
         self._step_down = step_down
         self._is_heard_out = is_heard_out
+        self._timetable = timetable
         self._unit = AbandonableUnit()
         self._error: CareerFailed | None = None
         self.units = 0
@@ -125,8 +128,22 @@ class StageRunner:
             elif not self._is_heard_out():
                 self._term.wait(_UNREAD_LOOK_S)
             else:
-                self._unit.run(lambda: self._call(Stage.EXECUTION, self._career.execute))
+                self._unit.run(lambda: self._call(Stage.EXECUTION, self._work()))
                 self.units += 1
+
+    def _work(self) -> Callable[[OpenTerm], object]:
+        return self._career.execute if self._timetable is None else self._timed
+
+    def _timed(self, term: OpenTerm) -> None:
+        """One unit of a career with schedules: a tick that is due, or one of its own."""
+        timetable = self._timetable
+        if timetable is None or timetable.turn(term):
+            return
+        if timetable.is_all:
+            timetable.wait(term)
+        else:
+            returned: object = self._career.execute(term)
+            require_finished(returned, "execute")
 
     def _call(self, stage: Stage, code: Callable[[OpenTerm], object]) -> bool:
         """Call the user's code; returns ``False`` if no unit may begin after it."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from leaderq.testing.kit import drive as drive
     from leaderq.testing.kit import records as records
     from leaderq.testing.kit import term as term
+    from leaderq.testing.kit import tick as tick
     from leaderq.testing.offset_store_contract import OffsetStoreContract as OffsetStoreContract
     from leaderq.testing.provision import ServerPair as ServerPair
     from leaderq.testing.waiting import eventually as eventually
@@ -34,7 +35,7 @@ __getattr__, __all__ = exported(
         "fault_proxy": "FaultProxy",
         "fencing": "FencingReport check_fencing",
         "kafka_server": "KafkaBroker KafkaCluster",
-        "kit": "Driven FakeTerm drive records term",
+        "kit": "Driven FakeTerm drive records term tick",
         "offset_store_contract": "OffsetStoreContract",
         "provision": "ServerPair",
         "waiting": "eventually",

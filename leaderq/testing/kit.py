@@ -16,13 +16,15 @@
 
 What has no server to talk to is the real thing: stages, batches, ``on_error``, deserialisers,
 workers, the checks of what the class declares. Time is not: ``term.wait`` returns at once, and a
-term is over when its ``lasts_s`` are waited up.
+term is over when its ``lasts_s`` are waited up. ``tick(at)`` is a tick, to call the method of a
+schedule with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from leaderq import clock
@@ -44,6 +46,7 @@ from leaderq.kafka.stores import opened
 from leaderq.kafka.stores.offset_store import StoreContext
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Budgets
+from leaderq.schedules import Tick
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Operation
 
@@ -97,6 +100,22 @@ def term(
 ) -> FakeTerm:
     """A term that is on until a test ends it, or ``lasts_s`` seconds are waited up."""
     return FakeTerm(number=number, career=career, unclean=unclean, lasts_s=lasts_s)
+
+
+def tick(
+    at: datetime,
+    *,
+    name: str = "tick",
+    missed: int = 0,
+    attempt: int = 1,
+    is_requested: bool = False,
+    term: FakeTerm | None = None,
+) -> Tick:
+    """A tick to call the method of a schedule with; ``at`` is an aware time. What it writes stands
+    in ``written`` of the ``term`` that is given.
+    """
+    held = term or FakeTerm(number=1, career="career", unclean=False, lasts_s=3600.0)
+    return Tick(name, at, held, missed, attempt, is_requested, held.write)
 
 
 def records(

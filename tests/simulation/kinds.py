@@ -47,6 +47,15 @@ def _wrong_clocks(seed: int) -> LifeVerdict:
     return lead(MessageLife(seed, off_s=8.0))
 
 
+def _schedules(**life: Any) -> Lead:
+    def lead_one(seed: int) -> LifeVerdict:
+        from simulation.schedules import ScheduleLife, lead
+
+        return lead(ScheduleLife(seed, **life))
+
+    return lead_one
+
+
 def _of(module: str, life: str, lead: str) -> Lead:
     def lead_one(seed: int) -> LifeVerdict:
         kind = importlib.import_module(f"simulation.{module}")
@@ -69,6 +78,9 @@ KINDS: dict[str, Lead] = {
     "messages": _of("messages", "MessageLife", "lead"),
     "messages beside wrong clocks": _wrong_clocks,
     "coalescing": _of("coalescing", "CoalescingLife", "lead"),
+    "schedules": _schedules(),
+    "schedules under operators and set calendars": _schedules(calendars=4, requests=5),
+    "schedules that nobody watches over": _schedules(has_guardian=False, faults=8, requests=3),
     "drains": _drains("kafka"),
     "drains in order of keys": _drains("kafka", by_key=True),
     "drains with offsets in ZooKeeper": _drains("zookeeper"),

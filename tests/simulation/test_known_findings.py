@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from leaderq.dyno import Message, Worker
 from leaderq.kafka import skip
 from leaderq.kafka.clients.producer import Message as KafkaMessage

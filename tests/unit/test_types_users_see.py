@@ -53,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
                 f"{GIVEN.get(page.stem, '')}\n\n{snippet}"
             )
     # What the page about tests calls billing.py is the career that the quickstart shows.
-    (tmp_path / "billing.py").write_text("from quickstart_3 import Billing as Billing\n")
+    (tmp_path / "billing.py").write_text("from quickstart_4 import Billing as Billing\n")
     for name in PROGRAMS:
         (tmp_path / name).write_text(
             (ROOT / "tests" / "acceptance" / "programs" / name).read_text()

@@ -124,6 +124,33 @@ def test_the_helpers(
     assert sent.snapshot().balance.confirmed == 1
 
 
+def test_the_page_about_schedules(
+    reader: Read, zookeeper_server: ZooKeeperServer, znode_root: str, tmp_path: Path
+) -> None:
+    run_a, run_b, ls, run_now, past, cron, once = commands("schedules")
+    (tmp_path / "reports.py").write_text(python("schedules")[0])
+    (tmp_path / "nightly.sh").write_text("#!/bin/sh\necho $LEADERQ_TERM_TICK_KEY\n")
+    (tmp_path / "nightly.sh").chmod(0o755)
+    user = reader(tmp_path)
+    here = {"LEADERQ_ZOOKEEPER": zookeeper_server.address, "LEADERQ_ROOT": znode_root}
+    user.environment.update(here, PYTHONUNBUFFERED="1")
+    a = user.opens(run_a)
+    a.wait_for(r"tidy at \d\d:\d\d:\d\d, missed before: 0")
+    b = user.opens(run_b)
+    b.wait_for("stands for election")
+    user.types(run_now)
+    a.wait_for(r"the report of \d{4}-\d\d-\d\d, begun by a")
+    assert re.search(r"reports +nightly +30 2 \* \* \* Europe/Berlin ", user.types(ls))
+    assert "run-now 1" in user.types(past)
+    assert a.interrupt() == 0
+    b.wait_for(r"tidy at")
+    assert b.interrupt() == 0
+    assert re.search(r"^\d{4}-\d\d-\d\d$", user.types(once), re.MULTILINE)
+    timed = user.opens(cron)
+    timed.wait_for("stage=execution")
+    assert timed.interrupt() == 0
+
+
 def test_the_page_about_tests(reader: Read, tmp_path: Path) -> None:
     without_servers, plugin, with_servers = python("testing")
     (tmp_path / "billing.py").write_text(SETTING_ASIDE)
@@ -174,6 +201,10 @@ def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
         run_b,
         status,
         step_down,
+        reports,
+        run_now,
+        cron,
+        once,
         create,
         doctor,
         run_billing,
@@ -182,17 +213,19 @@ def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
         lead,
     ) = commands("quickstart")
     assert install == "pip install 'leaderq[servers]'"
-    counter, marking, billing, settling, _ = python("quickstart")
+    counter, marking, scheduled, billing, settling, _ = python("quickstart")
     for name, snippet in {
         "counter": counter,
         "marking": marking,
+        "reports": scheduled,
         "billing": billing,
         "settling": settling,
     }.items():
         (tmp_path / f"{name}.py").write_text(snippet)
     (tmp_path / "bills.py").write_text(python("offset-stores")[0])
-    (tmp_path / "nightly.sh").write_text("#!/bin/sh\necho term $LEADERQ_TERM_NUMBER\n")
-    (tmp_path / "nightly.sh").chmod(0o755)
+    for script in ("nightly.sh", "poll.sh"):
+        (tmp_path / script).write_text("#!/bin/sh\necho term $LEADERQ_TERM_NUMBER\n")
+        (tmp_path / script).chmod(0o755)
     user = reader(tmp_path)
     user.starts_servers(servers)
 
@@ -207,6 +240,7 @@ def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
     operate(user)
     assert a.interrupt() == 0
     assert b.interrupt() == 0
+    scheduling(user, reports, run_now, cron, once)
 
     user.types(create)
     user.types(create.replace("clicks", "orders"))
@@ -243,6 +277,20 @@ def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
     }
     assert {line for line in commands("README") if line.startswith("leaderq")} <= known
     user.types("leaderq doctor --career settling:Settling")
+
+
+def scheduling(user: Reader, reports: str, run_now: str, cron: str, once: str) -> None:
+    """The commands about work by the clock."""
+    runs = user.opens(reports)
+    runs.wait_for("stage=execution")
+    eventually(lambda: "nightly" in user.types("leaderq schedule ls"))
+    user.types(run_now)
+    runs.wait_for(r"the report of \d{4}-\d\d-\d\d")
+    assert runs.interrupt() == 0
+    assert "term 1" in user.types(once)
+    timed = user.opens(cron)
+    timed.wait_for("stage=execution")
+    assert timed.interrupt() == 0
 
 
 def operate(user: Reader) -> None:
@@ -304,7 +352,7 @@ def test_every_command_of_the_pages_is_run_by_a_test() -> None:
         "docker": "by hand, on an engine",
         "python -m leaderq.testing.nemesis": "tests/faults/election/test_nemesis.py, make soak",
     }
-    followed = {"README", "quickstart", "operating", "queues"}
+    followed = {"README", "quickstart", "operating", "queues", "schedules"}
     for page in PAGES:
         rest = [line for line in commands(page.stem) if not line.startswith(tuple(elsewhere))]
         assert page.stem in followed or not rest, f"{page.name}: {rest}"

@@ -48,6 +48,16 @@ SAMPLES: dict[str, Any] = {
     "rate_per_s": 2.5,
     "arriving_per_s": None,
     "partitions": {"t-0": 4},
+    "schedule": "nightly",
+    "at": "2026-11-26T02:00:00+01:00",
+    "first": "2026-11-26T02:00:00+01:00",
+    "last": "2026-11-26T02:00:00+01:00",
+    "attempt": 1,
+    "missed": 0,
+    "late_s": 0.01,
+    "outcome": "done",
+    "duration_s": 0.5,
+    "count": 1,
 }
 KINDS = [
     kind

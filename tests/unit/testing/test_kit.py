@@ -7,15 +7,17 @@ import re
 import sqlite3
 import textwrap
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from typing import Any, ClassVar
 
 import pytest
 
-from leaderq import LeaderCareer
+from leaderq import LeaderCareer, ScheduledCareer, Tick, schedule
 from leaderq.errors import ConfigurationError, KafkaError
 from leaderq.kafka import DatabaseOffsets, KafkaLeaderCareer, Record, dead_letter, retry, skip
 from leaderq.term import Reason
-from leaderq.testing import drive, kit, records, term
+from leaderq.testing import drive, kit, records, term, tick
+from leaderq.zookeeper import Create
 
 
 class Adding(KafkaLeaderCareer):
@@ -191,3 +193,14 @@ def test_the_examples_of_the_documentation_run() -> None:
     assert len(tests) == 2
     for name in tests:
         names[name]()
+
+
+def test_the_method_of_a_schedule_is_called_with_a_tick() -> None:
+    class Tidying(ScheduledCareer):
+        @schedule("0 2 * * *", tz="Europe/Berlin")
+        def tidy(self, tick: Tick) -> None:
+            tick.write([Create(f"/reports/{tick.at:%F}")])
+
+    held = term()
+    Tidying().tidy(tick(datetime(2026, 3, 29, 2, tzinfo=timezone.utc), term=held))
+    assert held.written == [[Create("/reports/2026-03-29")]]

@@ -1,0 +1,16 @@
+"""The career of those that work by the clock alone."""
+
+from __future__ import annotations
+
+from leaderq.career import LeaderCareer
+from leaderq.term import Term
+
+_A_WHILE_S = 60.0
+
+
+class ScheduledCareer(LeaderCareer):
+    """A career without units of its own: write methods with ``@schedule``, and no ``execute``."""
+
+    def execute(self, term: Term) -> None:
+        """Wait; the runner has something to do between two ticks."""
+        term.wait(_A_WHILE_S)

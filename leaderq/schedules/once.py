@@ -1,0 +1,54 @@
+"""Work that is done once for a key, over all hosts: the record of ``leaderq lead --once KEY``.
+
+``/leaderq/<career>/once`` holds a JSON list of runs, the oldest first, each with its key. A run
+that has failed, or whose end is not recorded, is begun again by whoever leads next.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from leaderq.errors import CorruptRecord
+from leaderq.schedules.record import TickOutcome, TickRun, brief, run_of
+
+KEYS_KEPT = 400
+Runs = tuple[TickRun, ...]
+
+
+def begun(runs: Runs, key: str, now: int, *, term: int, candidate: str) -> tuple[Runs, TickRun]:
+    """The runs with that of ``key`` begun; if it is done, as they are. And the run of ``key``."""
+    known = run_for(runs, key)
+    if known is not None and known.outcome is TickOutcome.DONE:
+        return runs, known
+    attempt = 1 if known is None else known.attempt + 1
+    run = TickRun(now, now, term, candidate, attempt, key=key)
+    return (*(one for one in runs if one.key != key), run)[-KEYS_KEPT:], run
+
+
+def concluded(runs: Runs, key: str, now: int, error: str | None) -> Runs:
+    """The runs with the end of that of ``key``."""
+    outcome = TickOutcome.DONE if error is None else TickOutcome.FAILED
+    return tuple(
+        replace(one, ended=now, outcome=outcome, error=error) if one.key == key else one
+        for one in runs
+    )
+
+
+def run_for(runs: Runs, key: str) -> TickRun | None:
+    """The run of ``key``."""
+    return next((one for one in runs if one.key == key), None)
+
+
+def encode_runs(runs: Runs) -> bytes:
+    """The bytes that :func:`decode_runs` reads."""
+    return json.dumps([brief(one) for one in runs], separators=(",", ":")).encode()
+
+
+def decode_runs(data: bytes | None, *, path: str) -> Runs:
+    """The runs in ``data``; raises :class:`CorruptRecord`."""
+    try:
+        return tuple(run_of(one) for one in json.loads(data)) if data else ()
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
+        what = f"the znode {path} does not hold runs ({exc}), so it is not known what was done"
+        raise CorruptRecord(f"{what}; correct or delete it") from exc

@@ -1,0 +1,199 @@
+"""What is to be done about a schedule now: the one decision, of values only.
+
+From the record, the definition, the operators' wishes and the time follows the next record, to be
+stored before anything else happens, and whether a tick is to be worked on. Nothing here waits or
+reads a clock, so threads, event loops and simulated lives use it alike.
+
+A record accounts for each tick up to ``last``, once: as a run, or in a gap with the reason. Who
+leads next counts from there. A tick that is *running* in a record that is read was left behind: by
+a process that died, or a term that ended before its end was written.
+
+The times by which missed ticks are judged are those of the record: those of a changed definition
+hold from when nothing is due by the former one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from leaderq.schedules.definition import CatchUp, Definition, OnCrash, Overlap, When
+from leaderq.schedules.record import (
+    KEPT,
+    PassedOver,
+    ScheduleRecord,
+    ScheduleWishes,
+    TickGap,
+    TickOutcome,
+    TickRun,
+)
+
+MOST_CAUGHT_UP = 100
+"""With ``catch_up="all"``; of more the newest."""
+ON_TIME_MS = 60_000
+"""With ``catch_up="none"`` a tick may be so late: a change of leader takes seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``record``: to be stored first, unless it is the one that was given. ``begins``: then its
+    ``running`` is to be worked on. ``gaps``: what was passed over in this step; ``lost``: a run
+    that was given up.
+    """
+
+    record: ScheduleRecord
+    begins: bool = False
+    gaps: tuple[TickGap, ...] = ()
+    lost: TickRun | None = None
+
+    @property
+    def next(self) -> int | None:
+        """When the next tick is due."""
+        return self.record.next
+
+
+def first_record(definition: Definition, now: int) -> ScheduleRecord:
+    """The record of a schedule that has none: no tick before ``now`` is missed."""
+    return ScheduleRecord(now, definition.when, definition.when.after(now))
+
+
+def plan(
+    record: ScheduleRecord,
+    definition: Definition,
+    wishes: ScheduleWishes,
+    now: int,
+    *,
+    term: int,
+    candidate: str,
+) -> Step:
+    """What is to be done at ``now`` by the leader of ``term``."""
+    lost = None
+    if wishes.restarts > record.restarts:
+        fresh = replace(first_record(definition, now), ran=record.ran, history=record.history)
+        record = replace(fresh, restarts=wishes.restarts, running=record.running)
+    left = record.running
+    if left is not None and not wishes.paused:
+        if definition.on_crash is OnCrash.AGAIN and not _too_old(left.at, definition, now):
+            again = replace(
+                left, began=now, term=term, candidate=candidate, attempt=left.attempt + 1
+            )
+            return Step(replace(record, running=again), begins=True)
+        lost = replace(left, outcome=TickOutcome.LOST)
+        record = replace(record, running=None, history=_with(record.history, record.when, lost))
+    if record.running is None and wishes.run > record.ran:
+        asked = record.ran + 1
+        run = TickRun(now, now, term, candidate, key=f"run-now {asked}")
+        return Step(replace(record, running=run, ran=asked), begins=True, lost=lost)
+    ticks = record.when.between(record.last, now)
+    if not ticks:
+        if record.when != definition.when:
+            record = replace(
+                record, when=definition.when, last=now, next=definition.when.after(now)
+            )
+        return Step(record, lost=lost)
+    chosen, passed = _chosen(ticks, record, definition, wishes, now)
+    gaps = _gaps(passed)
+    first = record.when.after(record.last)
+    if gaps and first is not None and first < ticks[0]:  # only the newest were looked at
+        gaps = (replace(gaps[0], first=first), *gaps[1:])
+    last = chosen if chosen is not None and definition.catch_up is _ALL else ticks[-1]
+    record = replace(
+        record,
+        last=last,
+        next=record.when.after(last),
+        history=_with(record.history, record.when, *gaps),
+    )
+    if chosen is None:
+        return Step(record, gaps=gaps, lost=lost)
+    missed = sum(why in (PassedOver.MISSED, PassedOver.TOO_OLD) for _, why in passed)
+    run = TickRun(chosen, now, term, candidate, missed=missed)
+    return Step(replace(record, running=run), begins=True, gaps=gaps, lost=lost)
+
+
+def ended(
+    record: ScheduleRecord, now: int, outcome: TickOutcome, error: str | None = None
+) -> ScheduleRecord:
+    """The record with the end of the run in hand."""
+    assert record.running is not None  # it was begun
+    run = replace(record.running, ended=now, outcome=outcome, error=error)
+    return replace(record, running=None, history=_with(record.history, record.when, run))
+
+
+Passed = tuple[int, PassedOver]
+History = tuple[TickRun | TickGap, ...]
+
+
+def _chosen(
+    ticks: Sequence[int],
+    record: ScheduleRecord,
+    definition: Definition,
+    wishes: ScheduleWishes,
+    now: int,
+) -> tuple[int | None, list[Passed]]:
+    """The tick to be run, and those that are passed over; later ones than it are left for later,
+    with ``catch_up="all"``.
+    """
+    if wishes.paused or record.running is not None:
+        return None, [(at, PassedOver.PAUSED) for at in ticks]
+    began, until = _busy(record)
+    passed: list[Passed] = []
+    fit: list[int] = []
+    for at in ticks:
+        overlaps = began < at <= until
+        if overlaps and definition.overlap is Overlap.SKIP and definition.catch_up is not _ALL:
+            passed.append((at, PassedOver.OVERLAP))
+        elif _too_old(until if overlaps else at, definition, now):
+            passed.append((at, PassedOver.TOO_OLD))
+        else:
+            fit.append(at)
+    if not fit:
+        return None, passed
+    if definition.catch_up is _ALL:
+        passed += [(at, PassedOver.TOO_MANY) for at in fit[:-MOST_CAUGHT_UP]]
+        return fit[-MOST_CAUGHT_UP:][0], sorted(passed)
+    newest = fit[-1]
+    age = now - (until if began < newest <= until else newest)
+    if definition.catch_up is CatchUp.NONE and age > ON_TIME_MS:
+        return None, sorted(passed + [(at, PassedOver.LATE) for at in fit])
+    return newest, sorted(passed + [(at, PassedOver.MISSED) for at in fit[:-1]])
+
+
+_ALL = CatchUp.ALL
+
+
+def _too_old(at: int, definition: Definition, now: int) -> bool:
+    return definition.grace_ms is not None and now - at > definition.grace_ms
+
+
+def _busy(record: ScheduleRecord) -> tuple[int, int]:
+    """When the last run of the rhythm began and ended."""
+    for one in reversed(record.history):
+        if isinstance(one, TickRun) and one.key is None and one.ended is not None:
+            return one.began, one.ended
+    return 0, 0
+
+
+def _gaps(passed: Sequence[Passed]) -> tuple[TickGap, ...]:
+    found = []
+    for why, several in groupby(passed, key=lambda one: one[1]):
+        ticks = [at for at, _ in several]
+        found.append(TickGap(ticks[0], ticks[-1], len(ticks), why))
+    return tuple(found)
+
+
+def _with(history: History, when: When, *more: TickRun | TickGap) -> History:
+    """The history with these behind it; a gap that goes on is one."""
+    found = list(history)
+    for one in more:
+        before = found[-1] if found else None
+        if (
+            isinstance(one, TickGap)
+            and isinstance(before, TickGap)
+            and before.why is one.why
+            and when.after(before.last) == one.first
+        ):
+            found[-1] = replace(before, last=one.last, count=before.count + one.count)
+        else:
+            found.append(one)
+    return tuple(found[-KEPT:])

@@ -1,0 +1,202 @@
+"""What ZooKeeper knows of a schedule (pure): which ticks are accounted for, the one that was begun,
+and what became of the newest ones.
+
+``/leaderq/<career>/schedules/<name>`` holds the record, which only leaders write, fenced; the data
+of ``/leaderq/<career>/schedules`` are the operators' wishes for all schedules of the career. Both
+are JSON, readable and repairable by hand; fields that this version does not know are kept. Times
+are milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import Enum
+from typing import Any
+
+from leaderq.errors import CorruptRecord
+from leaderq.schedules.definition import When
+
+KEPT = 100
+"""So many entries of the history are kept."""
+
+
+class TickOutcome(str, Enum):
+    """What became of a tick that was begun."""
+
+    DONE = "done"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+class PassedOver(str, Enum):
+    """Why ticks were not begun; the value is the word in the record."""
+
+    MISSED = "missed"
+    LATE = "late"
+    TOO_OLD = "too-old"
+    TOO_MANY = "too-many"
+    OVERLAP = "overlap"
+    PAUSED = "paused"
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    PassedOver.MISSED: "nobody could run them in time; a later one ran in their place",
+    PassedOver.LATE: "nobody could run them in time, and the schedule does not catch up",
+    PassedOver.TOO_OLD: "they were older than grace_s",
+    PassedOver.TOO_MANY: "too many were missed; the newest are caught up",
+    PassedOver.OVERLAP: "the one before still ran",
+    PassedOver.PAUSED: "the schedule was paused",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TickRun:
+    """A tick that was begun: ``at`` is the time it stands for; ``term`` and ``candidate`` those of
+    its newest attempt. ``ended`` and ``outcome`` are ``None`` until its end is recorded.
+    ``missed``: ticks that it stands in for. ``key``: it stands for this, not for a time of the
+    schedule.
+    """
+
+    at: int
+    began: int
+    term: int
+    candidate: str
+    attempt: int = 1
+    missed: int = 0
+    ended: int | None = None
+    outcome: TickOutcome | None = None
+    error: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TickGap:
+    """Ticks that were passed over, from ``first`` to ``last``."""
+
+    first: int
+    last: int
+    count: int
+    why: PassedOver
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRecord:
+    """``last``: ticks up to this one are accounted for. ``when``: their times, as of the leader
+    that wrote this. ``next``: the first tick after it. ``running``: begun, and not known to have
+    ended. ``ran`` and ``restarts`` count the operators' requests that were followed. ``history``:
+    the oldest entry first.
+    """
+
+    last: int
+    when: When
+    next: int | None = None
+    running: TickRun | None = None
+    ran: int = 0
+    restarts: int = 0
+    history: tuple[TickRun | TickGap, ...] = ()
+    other: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleWishes:
+    """What operators want of one schedule. ``run`` and ``restarts`` count requests: the leader
+    follows those that its record has not counted yet.
+    """
+
+    paused: bool = False
+    run: int = 0
+    restarts: int = 0
+
+
+def encode(record: ScheduleRecord) -> bytes:
+    """The bytes that :func:`decode` reads."""
+    values = {
+        "last": record.last,
+        "next": record.next,
+        "when": brief(record.when),
+        "running": record.running and brief(record.running),
+        "ran": record.ran,
+        "restarts": record.restarts,
+        "history": [brief(each) for each in record.history[-KEPT:]],
+    }
+    return json.dumps({**values, **record.other}, separators=(",", ":")).encode()
+
+
+def brief(value: Any) -> dict[str, Any]:
+    """The fields that differ from their defaults."""
+    defaults = {each.name: each.default for each in fields(value)}
+    return {name: one for name, one in asdict(value).items() if one != defaults[name]}
+
+
+def decode(data: bytes, *, path: str) -> ScheduleRecord:
+    """The record in ``data``; raises :class:`CorruptRecord`."""
+
+    def made(found: dict[str, Any]) -> ScheduleRecord:
+        running = found.pop("running", None)
+        return ScheduleRecord(
+            int(found.pop("last")),
+            _when(found.pop("when")),
+            found.pop("next", None),
+            run_of(running) if running else None,
+            int(found.pop("ran", 0)),
+            int(found.pop("restarts", 0)),
+            tuple(run_of(one) if "at" in one else _gap(one) for one in found.pop("history", ())),
+            found,
+        )
+
+    remedy = "the leader begins a new one: ticks that were missed until then are not known"
+    record: ScheduleRecord = _decoded(data, path, made, remedy)
+    return record
+
+
+def _when(found: Mapping[str, Any]) -> When:
+    made: When = _known(When, found)
+    if made.cron is None and made.every_ms < 1:
+        raise ValueError("it says no times")
+    return made
+
+
+def run_of(found: Mapping[str, Any]) -> TickRun:
+    """The run that :func:`brief` has described."""
+    outcome = found.get("outcome")
+    run: TickRun = _known(TickRun, {**found, "outcome": outcome and TickOutcome(outcome)})
+    return run
+
+
+def _gap(found: Mapping[str, Any]) -> TickGap:
+    gap: TickGap = _known(TickGap, {**found, "why": PassedOver(found["why"])})
+    return gap
+
+
+def _known(kind: Any, found: Mapping[str, Any]) -> Any:
+    return kind(**{one.name: found[one.name] for one in fields(kind) if one.name in found})
+
+
+def encode_wishes(wishes: Mapping[str, Any]) -> bytes:
+    """The bytes that :func:`decode_wishes` reads."""
+    return json.dumps(wishes, default=brief, separators=(",", ":")).encode()
+
+
+def decode_wishes(data: bytes, *, path: str) -> dict[str, ScheduleWishes]:
+    """The wishes for each schedule; raises :class:`CorruptRecord`."""
+
+    def made(found: dict[str, Any]) -> dict[str, ScheduleWishes]:
+        return {name: _known(ScheduleWishes, one) for name, one in found.items()}
+
+    remedy = "the operators' wishes for schedules are lost; the next one writes it again"
+    return _decoded(data, path, made, remedy) if data else {}
+
+
+def _decoded(data: bytes, path: str, made: Callable[[dict[str, Any]], Any], remedy: str) -> Any:
+    try:
+        return made(dict(json.loads(data).items()))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
+        what = f"the znode {path} holds {data[:60]!r}, which is not a schedule's record"
+        raise CorruptRecord(f"{what} ({type(exc).__name__}: {exc}); {remedy}") from exc

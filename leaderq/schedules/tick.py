@@ -1,0 +1,43 @@
+"""What the method of a schedule is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leaderq.term import Term
+    from leaderq.zookeeper.wire import Operation
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A tick of the schedule ``name``, in its ``term``.
+
+    ``at`` is the time that it stands for, in the zone of the schedule, however late it runs: a
+    report of the day is a report of ``at``. ``missed``: how many ticks before it were missed, which
+    it stands in for (counted up to 1,000). ``attempt``: 1, and more when it was begun before and
+    not known to have ended. ``is_requested``: by ``leaderq schedule run-now``; then ``at`` is that
+    time.
+    """
+
+    name: str
+    at: datetime
+    term: Term
+    missed: int = 0
+    attempt: int = 1
+    is_requested: bool = False
+    _complete: Callable[[Sequence[Operation]], list[Any]] = field(
+        default=lambda _ops: [], repr=False, compare=False
+    )
+
+    def write(self, ops: Iterable[Operation]) -> list[Any]:
+        """Carry out ZooKeeper operations in the multi that records the tick as done; once a tick.
+
+        Guarantees: both happen or neither; so the effect of ``ops`` is there exactly once for each
+        tick. Returns and raises as :meth:`leaderq.Term.write`, but what was sent is known to have
+        been carried out or not. Not guaranteed: anything done besides ``ops``.
+        """
+        return self._complete(tuple(ops))

@@ -1,0 +1,391 @@
+"""Runs the ticks of one career, in its terms: the edge around :mod:`leaderq.schedules.plan`.
+
+Who is authoritative: the record in ZooKeeper, which only the leader writes, through its term's
+fence, and the expected version. A tick is worked on after the write that begins it was
+acknowledged; so a deposed leader begins none, and the next one knows of each that was begun.
+
+All that is here is called on the career's thread, except the watch, which sets a flag. A caller
+with an event loop takes :meth:`Timetable.next` and :meth:`Timetable.end` apart, and awaits the work
+between them.
+
+On each failure: the record changed meanwhile (by hand): the term fails, and the next one reads it.
+It cannot be read at all: that is logged, and a new one begins with the present. The work raises:
+the tick has failed, or, in a term that is ending, was interrupted: then its record stays as it is,
+as after a crash.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from leaderq import clock
+from leaderq.arguments import plain_function, require, require_finished
+from leaderq.errors import (
+    ConnectionLost,
+    CorruptRecord,
+    Deposed,
+    LeaderqError,
+    NoNode,
+    told,
+)
+from leaderq.events import CareerError, EventBus, Stage, TickBegan, TickEnded, TicksPassedOver
+from leaderq.observability.figures import FigureSource, offer_figures
+from leaderq.schedules.career import ScheduledCareer
+from leaderq.schedules.definition import Definition, definitions_of
+from leaderq.schedules.plan import Step, ended, first_record, plan
+from leaderq.schedules.record import (
+    ScheduleRecord,
+    ScheduleWishes,
+    TickOutcome,
+    decode,
+    decode_wishes,
+    encode,
+)
+from leaderq.schedules.stored import AGAIN_S, StoredRecord
+from leaderq.schedules.tick import Tick
+from leaderq.term import Term
+from leaderq.zookeeper import (
+    GetData,
+    Operation,
+    Session,
+    WatchEvent,
+    WatchKind,
+)
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 0.5
+_CLOCK_OFF_MS = 60_000
+_LONGEST_ERROR = 240
+
+
+class Places(Protocol):
+    """Where a career's schedules are: its folder, and the parent that several users share."""
+
+    @property
+    def schedules(self) -> str: ...
+
+    @property
+    def shared(self) -> str: ...
+
+
+@dataclass(eq=False)
+class _Slot:
+    """One schedule of the career, with its record as this leader wrote it last."""
+
+    definition: Definition
+    work: Callable[[Tick], object]
+    stored: StoredRecord
+    record: ScheduleRecord | None = None
+    seen_s: float = 0.0
+    """When ``record.last`` was read or written, by the elapsed clock."""
+    tick: Tick | None = None
+    began_s: float = 0.0
+    figures: dict[str, float] = field(default_factory=dict)
+
+    def now(self) -> int:
+        """The time by which it runs: the calendar's; an interval waits no longer than itself, even
+        if the calendar was set back.
+        """
+        now = clock.now_ms()
+        if self.record is not None and self.definition.when.cron is None:
+            elapsed = round((clock.now_s() - self.seen_s) * 1000)
+            now = max(now, self.record.last + elapsed)
+        return now
+
+    def due_s(self) -> float:
+        """In how many seconds something is due."""
+        if self.record is None or self.record.running is not None:
+            return 0.0
+        if self.record.when != self.definition.when:
+            return 0.0
+        following = self.record.next
+        return float("inf") if following is None else (following - self.now()) / 1000
+
+    def count(self, name: str, value: float = 1.0) -> None:
+        self.figures[name] = self.figures.get(name, 0.0) + value
+
+    def read_figures(self) -> Mapping[str, float]:
+        record = self.record
+        if record is None or record.next is None:
+            return self.figures
+        overdue_s = max(0.0, (clock.now_ms() - record.next) / 1000)
+        return {**self.figures, "overdue_s": overdue_s, "next_s": record.next / 1000}
+
+
+class Timetable:
+    """The schedules of ``career``, run as ``candidate``; its znodes are at ``places``."""
+
+    def __init__(
+        self,
+        career: object,
+        definitions: Sequence[Definition],
+        session: Session,
+        places: Places,
+        *,
+        name: str,
+        candidate: str,
+        events: EventBus,
+    ) -> None:
+        self._session = session
+        self._places = places
+        self._career = name
+        self._candidate = candidate
+        self._events = events
+        self.is_all = getattr(type(career), "execute", None) is ScheduledCareer.execute
+        """Whether the career has no units besides its ticks."""
+        self._slots = [
+            _Slot(
+                one,
+                getattr(career, one.name),
+                StoredRecord(session, f"{places.schedules}/{one.name}"),
+            )
+            for one in definitions
+        ]
+        self._wishes: dict[str, ScheduleWishes] = {}
+        self._term: Term | None = None
+        self._changed = True
+        self._look_at_s = 0.0
+        self._ticked = False
+        for slot in self._slots:
+            label = f"{name}/{slot.definition.name}"
+            offer_figures(FigureSource.SCHEDULE, label, slot, _Slot.read_figures)
+
+    # ---- what the runner asks --------------------------------------------------------------------
+
+    def turn(self, term: Term) -> bool:
+        """Run the tick that is due, if there is one; returns whether it did. Ticks take turns with
+        the units of a career that has some.
+        """
+        if self._ticked and not self.is_all:
+            self._ticked = False
+            return False
+        tick = self.next(term)
+        if tick is None:
+            return False
+        self._ticked = True
+        work = self._slot_of(tick).work
+        try:
+            require_finished(work(tick), tick.name)
+        except Deposed:
+            self._tell_end(tick, "interrupted")
+            raise
+        except Exception as exc:  # noqa: BLE001  (published; a failed tick ends no term)
+            self.end(tick, exc)
+        except BaseException:
+            self._tell_end(tick, "interrupted")
+            raise
+        else:
+            self.end(tick)
+        return True
+
+    def wait(self, term: Term) -> None:
+        """Wait until something may be due, or for a moment: the calendar may be set at any time."""
+        due_s = AGAIN_S if term is not self._term else min(one.due_s() for one in self._slots)
+        term.wait(min(max(due_s, 0.001), _LOOK_S))
+
+    def next(self, term: Term) -> Tick | None:
+        """Begin the tick that is due, if there is one, and return it; its record is written."""
+        now_s = clock.now_s()
+        if term is not self._term or self._changed or now_s >= self._look_at_s:
+            try:
+                self._read(term)
+            except ConnectionLost:
+                return None
+        for slot in list(self._slots):
+            if not self._may_be_due(slot):
+                continue
+            tick = self._step(term, slot)
+            if tick is not None:
+                self._slots.remove(slot)  # the others are asked first now
+                self._slots.append(slot)
+                return tick
+        return None
+
+    def end(self, tick: Tick, error: Exception | None = None) -> None:
+        """Record the end of ``tick``; ``error``: what its work raised."""
+        slot = self._slot_of(tick)
+        if slot.tick is not tick:  # recorded by tick.write
+            self._tell_end(tick, TickOutcome.DONE.value, error)
+            return
+        if error is not None and tick.term.ending.is_set():
+            self._tell_end(tick, "interrupted", error)
+            return
+        outcome = TickOutcome.DONE if error is None else TickOutcome.FAILED
+        try:
+            self._record_end(slot, tick, outcome, error)
+        except LeaderqError:
+            self._tell_end(tick, "interrupted", error)
+            raise
+        self._tell_end(tick, outcome.value, error)
+
+    # ---- one schedule ----------------------------------------------------------------------------
+
+    def _may_be_due(self, slot: _Slot) -> bool:
+        wishes, record = self._wishes_of(slot), slot.record
+        if record is None:
+            return False
+        asked = wishes.run > record.ran or wishes.restarts > record.restarts
+        waits = wishes.paused and record.running is not None
+        if waits and record.next is not None and record.next > slot.now():
+            return asked and wishes.restarts > record.restarts
+        return asked or slot.due_s() <= 0
+
+    def _wishes_of(self, slot: _Slot) -> ScheduleWishes:
+        return self._wishes.get(slot.definition.name, ScheduleWishes())
+
+    def _step(self, term: Term, slot: _Slot) -> Tick | None:
+        assert slot.record is not None  # it was read
+        now = slot.now()
+        step = plan(
+            slot.record,
+            slot.definition,
+            self._wishes_of(slot),
+            now,
+            term=term.number,
+            candidate=self._candidate,
+        )
+        if step.record != slot.record:
+            self._store(term, slot, step.record)
+            self._tell_passed(term, slot, step)
+        run = step.record.running
+        if not step.begins or run is None:
+            return None
+        term.check()  # the process may have stood still since the write was sent
+        tick = Tick(
+            slot.definition.name,
+            slot.definition.when.moment(run.at),
+            term,
+            run.missed,
+            run.attempt,
+            run.key is not None,
+            lambda ops: self._complete(slot, ops),
+        )
+        slot.tick, slot.began_s = tick, clock.now_s()
+        late_s = max(0.0, (now - run.at) / 1000)
+        slot.figures["late_s"] = late_s
+        who = self._career, self._candidate, term.number, tick.name, tick.at.isoformat()
+        self._events.publish(TickBegan(*who, tick.attempt, tick.missed, late_s))
+        return tick
+
+    def _complete(self, slot: _Slot, ops: Sequence[Operation]) -> list[Any]:
+        tick = slot.tick
+        if tick is None:
+            raise LeaderqError(
+                f"the tick of {slot.definition.name!r} is recorded as done; call tick.write once"
+            )
+        return self._record_end(slot, tick, TickOutcome.DONE, None, ops)
+
+    def _record_end(
+        self,
+        slot: _Slot,
+        tick: Tick,
+        outcome: TickOutcome,
+        error: Exception | None,
+        ops: Sequence[Operation] = (),
+    ) -> list[Any]:
+        assert slot.record is not None  # it was begun
+        text = None if error is None else " ".join(told(error).split())[:_LONGEST_ERROR]
+        done = ended(slot.record, slot.now(), outcome, text)
+        results = self._store(tick.term, slot, done, ops)
+        slot.tick = None
+        return results
+
+    # ---- ZooKeeper -------------------------------------------------------------------------------
+
+    def _read(self, term: Term) -> None:
+        """Read the wishes, and at the beginning of a term the records."""
+        self._changed = False
+        folder = self._places.schedules
+        try:
+            data, _ = self._session.get(folder, self._hear)
+        except NoNode:
+            self._session.ensure_path(folder, shared=self._places.shared)
+            data, _ = self._session.get(folder, self._hear)
+        try:
+            self._wishes = decode_wishes(data, path=folder)
+        except CorruptRecord as exc:
+            log.error("%s", exc)  # noqa: TRY400  (a sentence for operators)
+        if term is not self._term:
+            found = self._session.multi_read([GetData(slot.stored.path) for slot in self._slots])
+            for slot, each in zip(self._slots, found, strict=True):
+                self._take(term, slot, each)
+            self._term = term
+        self._look_at_s = clock.now_s() + self._session.timeout_s
+
+    def _take(self, term: Term, slot: _Slot, found: Any) -> None:
+        slot.tick = slot.record = slot.stored.version = None
+        fresh = first_record(slot.definition, clock.now_ms())
+        if isinstance(found, NoNode):
+            self._store(term, slot, fresh)
+            return
+        if isinstance(found, Exception):
+            raise found
+        data, slot.stored.version = found[0], found[1].version
+        try:
+            slot.record, slot.seen_s = decode(data, path=slot.stored.path), clock.now_s()
+        except CorruptRecord as exc:
+            log.error("%s", exc)  # noqa: TRY400  (a sentence for operators)
+            self._store(term, slot, fresh)
+            return
+        if (ahead := slot.record.last - clock.now_ms()) > _CLOCK_OFF_MS:
+            log.warning(
+                "the calendar is behind the last tick, and none runs before it is reached, except"
+                " after leaderq schedule resume --from-now career=%s schedule=%s behind_s=%d",
+                *(self._career, slot.definition.name, ahead // 1000),
+            )
+
+    def _hear(self, event: WatchEvent) -> None:
+        if event.kind is not WatchKind.SESSION:
+            self._changed = True
+
+    def _store(
+        self, term: Term, slot: _Slot, record: ScheduleRecord, ops: Sequence[Operation] = ()
+    ) -> list[Any]:
+        results = slot.stored.store(term, encode(record), ops)
+        slot.record, slot.seen_s = record, clock.now_s()
+        return results
+
+    # ---- what is told ----------------------------------------------------------------------------
+
+    def _tell_passed(self, term: Term, slot: _Slot, step: Step) -> None:
+        who = self._career, self._candidate, term.number, slot.definition.name
+        when = slot.definition.when
+        for gap in step.gaps:
+            slot.count("passed", gap.count)
+            first, last = (when.moment(at).isoformat() for at in (gap.first, gap.last))
+            self._events.publish(TicksPassedOver(*who, first, last, gap.count, gap.why.value))
+        if step.lost is not None:
+            slot.count("lost")
+            at = when.moment(step.lost.at).isoformat()
+            self._events.publish(TickEnded(*who, at, TickOutcome.LOST.value, 0.0, None))
+
+    def _tell_end(self, tick: Tick, outcome: str, error: Exception | None = None) -> None:
+        slot = self._slot_of(tick)
+        slot.tick = None
+        took_s = clock.now_s() - slot.began_s
+        slot.count(outcome)
+        slot.count("work_s", took_s)
+        who = self._career, self._candidate, tick.term.number
+        if error is not None and outcome != "interrupted":
+            self._events.publish(CareerError(*who, Stage.EXECUTION.value, error))
+        at = tick.at.isoformat()
+        self._events.publish(TickEnded(*who, tick.name, at, outcome, took_s, error))
+
+    def _slot_of(self, tick: Tick) -> _Slot:
+        return next(slot for slot in self._slots if slot.definition.name == tick.name)
+
+
+def timetable_of(career: object, *rest: Any, **options: Any) -> Timetable | None:
+    """The timetable of a career whose class has schedules; ``None`` for others.
+
+    :raises ConfigurationError: a schedule is not a plain method that takes a tick.
+    """
+    found = definitions_of(type(career))
+    if not found:
+        return None
+    require(*(plain_function(name, getattr(career, name)) for name in found))
+    return Timetable(career, [*found.values()], *rest, **options)

@@ -1,0 +1,348 @@
+"""Lives of schedules: candidates whose career works by the clock, under faults drawn from the seed.
+
+The judge looks at the records in ZooKeeper, and at what a witness outside of all processes has seen
+of the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from leaderq import ScheduledCareer, Tick, clock, schedule
+from leaderq.errors import LeaderqError
+from leaderq.schedules.definition import CatchUp, Definition, OnCrash, Overlap, When, definitions_of
+from leaderq.schedules.operating import ScheduleOperator
+from leaderq.schedules.record import (
+    PassedOver,
+    ScheduleRecord,
+    TickGap,
+    TickOutcome,
+    TickRun,
+    decode,
+)
+from leaderq.term import Term
+from leaderq.testing.nemesis.checkers import Bounds
+from leaderq.testing.nemesis.history import Kind, What
+from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failures, judge
+from leaderq.testing.simulation.cluster import ADDRESS, SimulatedCluster
+from leaderq.testing.simulation.faults import Faults
+from leaderq.testing.simulation.installing import installed
+from leaderq.testing.simulation.scheduler import EPOCH_S, LifeHangs, World
+from leaderq.zookeeper import Create, connect
+
+FOLDER, EFFECTS = "/leaderq/life/schedules", "/effects"
+_CALM_S = 4.0
+_LONGEST_WORK_S = 2.0
+_FARTHEST_S = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleLife:
+    """What a life of schedules is made of; all else is drawn from ``seed``.
+
+    ``calendars``: so often the calendar of a host is set, by some seconds. ``requests``: so often
+    an operator pauses, resumes or runs a schedule.
+    """
+
+    seed: int | str
+    candidates: int = 3
+    seconds: float = 30.0
+    faults: int = 5
+    timeout_s: float = 4.0
+    calendars: int = 0
+    requests: int = 0
+    kinds: tuple[Kind, ...] = ()
+    has_guardian: bool = True
+    """Without one, the work of a deposed leader goes on, and only what is fenced is judged."""
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Work:
+    """Work on a tick, as the witness saw it."""
+
+    name: str
+    at: int
+    attempt: int
+    term: int
+    began_s: float
+    ended_s: float | None = None
+    raised: bool = False
+    wrote: bool = False
+    requested: bool = False
+
+
+def _made(
+    world: World, chronicle: Chronicle, works: list[Work], life: ScheduleLife
+) -> type[ScheduledCareer]:
+    """A career with two schedules, whose options are drawn."""
+
+    def options() -> dict[str, Any]:
+        drawn = world.faults
+        return {
+            "catch_up": ("last", "all", "none")[int(drawn() * 3)],
+            "overlap": ("skip", "queue")[int(drawn() * 2)],
+            "on_crash": ("again", "skip")[int(drawn() * 2)],
+            "grace_s": 3.0 if drawn() < 0.3 else None,
+            **life.options,
+        }
+
+    def note(what: What, term: Term) -> None:
+        pid = 0 if world.current is None else world.current.process.pid
+        chronicle.note(what, who=term.candidate, pid=pid, term=term.number)
+
+    def work(tick: Tick) -> None:
+        note(What.UNIT, tick.term)
+        at = round(tick.at.timestamp() * 1000)
+        seen = Work(tick.name, at, tick.attempt, tick.term.number, world.now_s)
+        seen.requested = tick.is_requested
+        works.append(seen)
+        world.note("work", tick=f"{tick.name}@{at}", attempt=tick.attempt, term=seen.term)
+        drawn = world.faults()
+        clock.sleep(_LONGEST_WORK_S * drawn**4)
+        if drawn > 0.7 and tick.term.ending.is_set():
+            raise RuntimeError("it was interrupted")
+        if drawn < 0.1:
+            seen.raised = True
+            raise RuntimeError("as the life wants")
+        if drawn < 0.6:
+            seen.wrote = True
+            key = "requested" if tick.is_requested else "tick"
+            tick.write([Create(f"{EFFECTS}/{tick.name}-{key}-{at}")])
+        note(What.EFFECT, tick.term)
+        seen.ended_s = world.now_s
+
+    class Clockwork(ScheduledCareer):
+        name = "life"
+
+        def inaugurate(self, term: Term) -> None:
+            note(What.INAUGURATED, term)
+
+        @schedule(every_s=1, **options())
+        def fast(self, tick: Tick) -> None:
+            work(tick)
+
+        @schedule(every_s=2.5, tz="Europe/Berlin", **options())
+        def slow(self, tick: Tick) -> None:
+            work(tick)
+
+    return Clockwork
+
+
+def lead(life: ScheduleLife) -> LifeVerdict:
+    """Lead one life and judge it."""
+    world = World(life.seed)
+    cluster = SimulatedCluster(world, timeout_s=life.timeout_s)
+    chronicle = Chronicle(world)
+    works: list[Work] = []
+    problems: list[str] = []
+    first: dict[str, int] = {}
+    with installed(world, cluster.network):
+        career = _made(world, chronicle, works, life)
+        for number in range(life.candidates):
+            cluster.worker(
+                f"c{number}",
+                career,
+                career="life",
+                handover_budget_s=2.5,
+                has_guardian=life.has_guardian,
+            )
+        skews = dict.fromkeys((one.name for one in cluster.workers), 0.0)
+        _keep_running(world, cluster, skews, first)
+        _help(world, life)
+        faults = Faults(cluster, chronicle, life.kinds)
+        try:
+            healed_s = life.seconds - Bounds(life.timeout_s + cluster.tick_s).leader_s - _CALM_S
+            faults.plan(life.faults, healed_s)
+            for _ in range(life.calendars):
+                world.at(world.faults() * healed_s, lambda: _set_calendar(world, cluster, skews))
+            world.run(healed_s)
+            faults.heal_all()
+            chronicle.note(What.HEALED)
+            world.run(life.seconds)
+        except LifeHangs as error:
+            problems.append(str(error))
+        znodes = cluster.znodes()
+        for name, made in definitions_of(career).items():
+            path = f"{FOLDER}/{name}"
+            if path not in znodes:
+                problems.append(f"{name}: it has no record")
+                continue
+            record = decode(znodes[path], path=path)
+            seen = [work for work in works if work.name == name]
+            effects = {one for one in znodes if one.startswith(f"{EFFECTS}/{name}-")}
+            judged = ScheduleJudge(made, record, first[name], seen, effects, life, world.now_s)
+            problems += [f"{name}: {each}" for each in judged.problems()]
+        problems += judge(
+            chronicle.lines, life.timeout_s, cluster.tick_s, fenced_only=not life.has_guardian
+        ) + failures(world)
+        history = list(world.lines())
+    return LifeVerdict(life, problems, history, len({work.term for work in works}), world.steps)
+
+
+def _keep_running(
+    world: World, cluster: SimulatedCluster, skews: dict[str, float], first: dict[str, int]
+) -> None:
+    for worker in cluster.workers:
+        worker.start()
+        worker.process.skew_s = skews[worker.name]
+    for path, data in cluster.znodes().items():
+        name = path.removeprefix(f"{FOLDER}/")
+        if name != path and name not in first:
+            record = decode(data, path=path)
+            known = [record.running, *record.history]
+            first[name] = min(
+                [record.last, *(one.at - 1 for one in known if _is_of_rhythm(one))],  # type: ignore[union-attr]
+            )
+    world.at(0.25, lambda: _keep_running(world, cluster, skews, first))
+
+
+def _is_of_rhythm(one: TickRun | TickGap | None) -> bool:
+    return isinstance(one, TickRun) and one.key is None
+
+
+def _set_calendar(world: World, cluster: SimulatedCluster, skews: dict[str, float]) -> None:
+    worker = cluster.workers[int(world.faults() * len(cluster.workers))]
+    skews[worker.name] = _FARTHEST_S * (2 * world.faults() - 1)
+    worker.process.skew_s = skews[worker.name]
+    world.note("calendar set", host=worker.name, off_s=round(skews[worker.name], 3))
+
+
+def _help(world: World, life: ScheduleLife) -> None:
+    """A process that makes what the work writes into, and asks what operators ask."""
+
+    def stay() -> None:
+        session = connect(ADDRESS, timeout_s=life.timeout_s, connect_timeout_s=60.0)
+        with suppress(LeaderqError):
+            session.ensure_path(EFFECTS)
+        operator = ScheduleOperator(session, FOLDER)
+        for _ in range(life.requests):
+            clock.sleep(life.seconds / (life.requests + 3))
+            drawn, name = world.faults(), ("fast", "slow")[int(world.faults() * 2)]
+            with suppress(LeaderqError):
+                if drawn < 0.4:
+                    operator.run_now(name)
+                elif drawn < 0.7:
+                    operator.pause(name)
+                else:
+                    operator.resume(name)
+        for name in ("fast", "slow"):
+            with suppress(LeaderqError):
+                operator.resume(name)
+
+    world.process("operator", "host-operator").spawn(stay, "main")
+
+
+def unaccounted(
+    when: When, first: int, last: int, entries: Sequence[TickRun | TickGap]
+) -> Iterator[str]:
+    """What is wrong unless each tick is in one entry, and no more."""
+    times = dict.fromkeys(when.between(first, last), 0)
+    for one in entries:
+        if isinstance(one, TickRun):
+            ticks = [] if one.key is not None else [one.at]
+        elif len(ticks := when.between(one.first - 1, one.last)) != one.count:
+            yield f"a gap of {len(ticks)} ticks counts {one.count}: {one}"
+        for at in ticks:
+            times[at] = times.get(at, 0) + 1
+    yield from (f"tick {at} has {count} records" for at, count in times.items() if count != 1)
+
+
+@dataclass(frozen=True)
+class ScheduleJudge:
+    """What must hold of one schedule at the end of a life."""
+
+    made: Definition
+    record: ScheduleRecord
+    first: int
+    works: list[Work]
+    effects: set[str]
+    life: ScheduleLife
+    now_s: float
+
+    def problems(self) -> Iterator[str]:
+        yield from self._accounted()
+        yield from self._explained()
+        yield from self._worked()
+        yield from self._written()
+        yield from self._alive()
+
+    @property
+    def runs(self) -> list[TickRun]:
+        found = [one for one in self.record.history if isinstance(one, TickRun)]
+        return found + ([self.record.running] if self.record.running else [])
+
+    @property
+    def gaps(self) -> list[TickGap]:
+        return [one for one in self.record.history if isinstance(one, TickGap)]
+
+    def _accounted(self) -> Iterator[str]:
+        entries = [*self.runs, *self.gaps]
+        yield from unaccounted(self.record.when, self.first, self.record.last, entries)
+
+    def _explained(self) -> Iterator[str]:
+        allowed = {PassedOver.MISSED}
+        if self.made.overlap is Overlap.SKIP:
+            allowed.add(PassedOver.OVERLAP)
+        if self.made.grace_ms is not None:
+            allowed.add(PassedOver.TOO_OLD)
+        if self.life.requests:
+            allowed.add(PassedOver.PAUSED)
+        for gap in self.gaps:
+            if gap.why not in allowed:
+                yield f"{gap.why} does not explain {gap}"
+            elif gap.why is PassedOver.OVERLAP and not any(
+                run.ended is not None and run.began < gap.first and gap.last <= run.ended
+                for run in self.runs
+            ):
+                yield f"nothing overlaps {gap}"
+
+    def _worked(self) -> Iterator[str]:
+        """At least once, or at most once; and nothing of which no record tells."""
+        known = {(run.at, run.key is not None): run for run in self.runs}
+        begun: dict[tuple[int, bool], list[Work]] = {}
+        for work in self.works:
+            begun.setdefault((work.at, work.requested), []).append(work)
+        for key, run in known.items():
+            works = begun.get(key, [])
+            if run.outcome is TickOutcome.DONE and not any(
+                one.ended_s is not None or one.wrote for one in works
+            ):
+                yield f"done, but the witness saw no end: {run}"
+            if run.outcome is TickOutcome.FAILED and not any(one.raised for one in works):
+                yield f"failed, but the work did not raise: {run}"
+        for key, works in begun.items():
+            attempts = [one.attempt for one in works]
+            if key not in known:
+                yield f"worked on {key} at {works[0].began_s:.3f}, of which no record tells"
+            elif attempts != sorted(set(attempts)) or attempts[-1] > known[key].attempt:
+                yield f"attempts {attempts} at {key}, and the record says {known[key]}"
+            if self.made.on_crash is OnCrash.SKIP and len(works) > 1:
+                yield f"{key} was begun {len(works)} times, although on_crash is skip"
+            if len({one.term for one in works}) != len(works):
+                yield f"{key} was begun twice in a term"
+
+    def _written(self) -> Iterator[str]:
+        done = {
+            f"{EFFECTS}/{self.made.name}-{'requested' if run.key else 'tick'}-{run.at}"
+            for run in self.runs
+            if run.outcome is TickOutcome.DONE
+        }
+        yield from (f"{path} is there, but not recorded as done" for path in self.effects - done)
+        for run in self.runs:
+            if run.error and "NodeExists" in run.error:
+                yield f"an effect was written twice: {run}"
+
+    def _alive(self) -> Iterator[str]:
+        now = round((EPOCH_S + self.now_s) * 1000)
+        due = self.record.when.between(self.record.last, now)
+        late_s = 2 * _LONGEST_WORK_S + 2.5 + (_FARTHEST_S if self.life.calendars else 0.0)
+        if self.made.catch_up is CatchUp.ALL:  # it may still have a lot to catch up
+            is_paused = any(gap.last == self.record.last for gap in self.gaps)
+            if not is_paused and all(work.began_s < self.now_s - late_s for work in self.works):
+                yield "nothing was worked on in a calm time"
+        elif len(due) * self.made.when.every_ms > 1000 * late_s:
+            yield f"{len(due)} ticks are due at the end of a calm time"

@@ -1,0 +1,249 @@
+"""What is done about ticks that are due, missed, overlapped or left behind: a table of values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from leaderq.errors import CorruptRecord
+from leaderq.schedules.definition import CatchUp, Definition, OnCrash, Overlap, When
+from leaderq.schedules.plan import MOST_CAUGHT_UP, Step, ended, first_record, plan
+from leaderq.schedules.record import (
+    KEPT,
+    PassedOver,
+    ScheduleRecord,
+    ScheduleWishes,
+    TickGap,
+    TickOutcome,
+    TickRun,
+    decode,
+    decode_wishes,
+    encode,
+    encode_wishes,
+)
+
+MINUTE = 60_000
+WHEN = When(None, "UTC", MINUTE)
+
+
+def definition(**options: Any) -> Definition:
+    return Definition("tidy", WHEN, **options)
+
+
+def at(minutes: float) -> int:
+    return round(minutes * MINUTE)
+
+
+def after(
+    minutes: float,
+    *,
+    last: float = 10,
+    wishes: ScheduleWishes = ScheduleWishes(),  # noqa: B008
+    running: TickRun | None = None,
+    history: tuple[TickRun | TickGap, ...] = (),
+    when: When = WHEN,
+    **options: Any,
+) -> Step:
+    """What follows ``minutes`` after the epoch, if ticks up to minute ``last`` are known."""
+    record = ScheduleRecord(at(last), when, when.after(at(last)), running, history=history)
+    return plan(record, definition(**options), wishes, at(minutes), term=7, candidate="a")
+
+
+def ran(began: float, until: float, tick: float) -> TickRun:
+    return TickRun(at(tick), at(began), 6, "b", ended=at(until), outcome=TickOutcome.DONE)
+
+
+def seen(step: Step) -> tuple[Any, ...]:
+    """The tick that begins, its ``missed``, and the gaps, all in minutes."""
+    run = step.record.running if step.begins else None
+    gaps = [(gap.first // MINUTE, gap.last // MINUTE, gap.why.value) for gap in step.gaps]
+    return (None, 0, gaps) if run is None else (run.at // MINUTE, run.missed, gaps)
+
+
+def test_nothing_is_due_before_the_next_tick_and_it_is_run_then() -> None:
+    early = after(10.9)
+    assert not early.begins and early.next == at(11)
+    due = after(11)
+    assert seen(due) == (11, 0, []) and due.record.last == at(11) and due.next == at(12)
+    assert due.record.running == TickRun(at(11), at(11), 7, "a")
+
+
+def test_a_schedule_without_a_record_has_missed_nothing() -> None:
+    record = first_record(definition(), at(10.5))
+    assert (record.last, record.next) == (at(10.5), at(11))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, (15, 4, [(11, 14, "missed")])),
+        ({"catch_up": CatchUp.NONE}, (15, 4, [(11, 14, "missed")])),
+        ({"catch_up": CatchUp.ALL}, (11, 0, [])),
+        ({"grace_ms": at(2)}, (15, 4, [(11, 13, "too-old"), (14, 14, "missed")])),
+        ({"catch_up": CatchUp.ALL, "grace_ms": at(2)}, (14, 3, [(11, 13, "too-old")])),
+        ({"grace_ms": at(0.4)}, (None, 0, [(11, 15, "too-old")])),
+    ],
+)
+def test_missed_ticks_are_run_or_stand_in_a_gap(options: Any, expected: Any) -> None:
+    assert seen(after(15.5, **options)) == expected
+
+
+def test_without_catching_up_a_tick_is_run_that_is_hardly_late() -> None:
+    hourly = When(None, "UTC", at(60))
+    late = {"last": 0, "when": hourly, "catch_up": CatchUp.NONE}
+    assert seen(after(61, **late)) == (60, 0, [])
+    assert seen(after(62, **late)) == (None, 0, [(60, 60, "late")])
+
+
+def test_all_are_caught_up_oldest_first_and_of_very_many_the_newest() -> None:
+    step = after(10 + MOST_CAUGHT_UP + 5, catch_up=CatchUp.ALL)
+    assert seen(step) == (16, 0, [(11, 15, "too-many")])
+    record, done = step.record, []
+    while step.begins:
+        assert record.running is not None
+        done.append(record.running.at // MINUTE)
+        record = ended(record, at(200), TickOutcome.DONE)
+        step = plan(
+            record,
+            definition(catch_up=CatchUp.ALL),
+            ScheduleWishes(),
+            at(115),
+            term=7,
+            candidate="a",
+        )
+        record = step.record
+    assert done == [*range(16, 116)]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, (None, 0, [(11, 13, "overlap")])),
+        ({"overlap": Overlap.QUEUE}, (13, 2, [(11, 12, "missed")])),
+        ({"overlap": Overlap.QUEUE, "catch_up": CatchUp.NONE}, (13, 2, [(11, 12, "missed")])),
+        ({"overlap": Overlap.QUEUE, "grace_ms": at(0.5)}, (13, 2, [(11, 12, "missed")])),
+        ({"catch_up": CatchUp.ALL}, (11, 0, [])),
+    ],
+)
+def test_ticks_during_a_run_are_skipped_or_one_is_queued(options: Any, expected: Any) -> None:
+    history = (ran(10, 13.2, 10),)
+    assert seen(after(13.3, history=history, **options)) == expected
+
+
+def test_a_run_that_an_operator_asked_for_is_not_in_the_way_of_ticks() -> None:
+    requested = replace(ran(10.5, 11.5, 10.5), key="run-now 1")
+    assert seen(after(11.6, history=(requested,))) == (11, 0, [])
+
+
+def test_ticks_missed_before_a_run_that_was_repeated_are_not_taken_for_overlapped() -> None:
+    history = (ran(13.5, 14.2, 10),)  # 10 was begun again after an outage
+    step = after(14.3, history=history)
+    assert seen(step) == (13, 2, [(11, 12, "missed"), (14, 14, "overlap")])
+    assert step.record.last == at(14), "a tick is accounted for once"
+
+
+def test_what_was_left_behind_is_run_again_before_all_else() -> None:
+    left = TickRun(at(10), at(10), 6, "b", missed=3)
+    step = after(14.5, running=left)
+    expected = TickRun(at(10), at(14.5), 7, "a", attempt=2, missed=3)
+    assert step.begins and step.record.running == expected and step.record.last == at(10)
+
+
+@pytest.mark.parametrize("options", [{"on_crash": OnCrash.SKIP}, {"grace_ms": at(2)}])
+def test_what_was_left_behind_and_is_not_to_be_repeated_is_written_down_as_lost(
+    options: Any,
+) -> None:
+    left = TickRun(at(10), at(10), 6, "b")
+    step = after(12.5, running=left, **options)
+    assert step.lost == replace(left, outcome=TickOutcome.LOST)
+    assert step.record.history[0] == step.lost
+    assert step.begins and step.record.running is not None
+    assert step.record.running.at == at(12)
+
+
+def test_a_paused_schedule_lists_what_it_leaves_out_as_one_gap() -> None:
+    paused = ScheduleWishes(paused=True)
+    first = after(12.5, wishes=paused)
+    second = plan(first.record, definition(), paused, at(13), term=7, candidate="a")
+    assert not first.begins and not second.begins
+    assert second.record.history == (TickGap(at(11), at(13), 3, PassedOver.PAUSED),)
+    resumed = plan(second.record, definition(), ScheduleWishes(), at(14), term=7, candidate="a")
+    assert seen(resumed) == (14, 0, [])
+
+
+def test_a_paused_schedule_keeps_what_was_left_behind_until_it_is_resumed() -> None:
+    left = TickRun(at(10), at(10), 6, "b")
+    step = after(11.5, running=left, wishes=ScheduleWishes(paused=True))
+    assert not step.begins and step.record.running == left
+    resumed = plan(step.record, definition(), ScheduleWishes(), at(11.6), term=7, candidate="a")
+    assert resumed.begins and resumed.record.running is not None
+    assert resumed.record.running.attempt == 2
+
+
+def test_run_now_is_a_run_of_its_own_once_for_each_request_even_while_paused() -> None:
+    wishes = ScheduleWishes(paused=True, run=1)
+    step = after(10.5, wishes=wishes)
+    assert step.begins and step.record.running is not None and step.record.last == at(10)
+    assert step.record.running.key == "run-now 1"
+    record = ended(step.record, at(10.6), TickOutcome.DONE)
+    assert not plan(record, definition(), wishes, at(10.7), term=7, candidate="a").begins
+
+
+def test_a_calendar_that_was_set_back_repeats_nothing_and_one_set_forward_loses_nothing() -> None:
+    back = after(5, last=10)
+    assert not back.begins and back.next == at(11) and back.record.last == at(10)
+    forward = after(10 + 24 * 60, last=10)
+    assert seen(forward)[0] == 10 + 24 * 60 and forward.record.running is not None
+    assert sum(gap.count for gap in forward.gaps) >= 999  # counted up to a thousand
+    assert forward.gaps[0].first == at(11)
+
+
+def test_an_operator_can_let_it_count_from_now_on() -> None:
+    step = after(5, last=500, wishes=ScheduleWishes(restarts=1))
+    assert not step.begins and step.record.last == at(5) and step.record.restarts == 1
+    assert plan(
+        step.record, definition(), ScheduleWishes(restarts=1), at(6), term=7, candidate="a"
+    ).begins
+
+
+def test_a_changed_definition_does_not_judge_the_past() -> None:
+    """Ticks that were missed are those of the former one; those of the new one begin now."""
+    former = When(None, "UTC", at(60))
+    step = after(125.5, last=30, when=former)
+    assert seen(step) == (120, 1, [(60, 60, "missed")]) and step.record.when == former
+    record = ended(step.record, at(125.6), TickOutcome.DONE)
+    changed = plan(record, definition(), ScheduleWishes(), at(125.7), term=7, candidate="a")
+    assert not changed.begins and changed.record.when == WHEN
+    assert (changed.record.last, changed.next) == (at(125.7), at(126))
+
+
+def test_the_end_of_a_run_stands_in_the_history_which_is_bounded() -> None:
+    record = first_record(definition(), at(0))
+    for minute in range(1, KEPT + 5):
+        record = plan(
+            record, definition(), ScheduleWishes(), at(minute), term=7, candidate="a"
+        ).record
+        record = ended(record, at(minute), TickOutcome.FAILED, "boom")
+    assert len(record.history) == KEPT and record.running is None
+    newest = record.history[-1]
+    assert isinstance(newest, TickRun)
+    assert (newest.at, newest.outcome, newest.error) == (at(KEPT + 4), TickOutcome.FAILED, "boom")
+
+
+def test_records_are_read_as_they_were_written_and_keep_what_newer_versions_know() -> None:
+    record = replace(
+        after(15.5).record,
+        history=(ran(1, 2, 1), TickGap(at(2), at(3), 2, PassedOver.OVERLAP)),
+        other={"newer": 1},
+    )
+    assert decode(encode(record), path="/x") == record
+    wishes = {"tidy": ScheduleWishes(paused=True, run=2)}
+    assert decode_wishes(encode_wishes(wishes), path="/x") == wishes
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"last": 1, "when": {}}', b"\xff"])
+def test_what_is_no_record_is_refused_with_its_place(data: bytes) -> None:
+    with pytest.raises(CorruptRecord, match="/there"):
+        decode(data, path="/there")

@@ -1,0 +1,155 @@
+"""The times of ticks: the nights on which clocks change, expressions that libraries disagree on.
+
+Times are written as local time with its offset. Debian's cron was run on the same nights
+(tests/integration/test_debian_cron.py does that where it is installed).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import datetime, timezone
+
+import pytest
+from cronsim import CronSim
+
+from leaderq.errors import ConfigurationError
+from leaderq.schedules.definition import MOST_COUNTED, When, schedule, when_of
+
+SPRING, AUTUMN = "2026-03-29T00:00+01:00", "2026-10-25T00:00+02:00"  # Berlin's two nights
+DAY_AFTER_SPRING, DAY_AFTER_AUTUMN = "2026-03-30T00:00+02:00", "2026-10-26T00:00+01:00"
+
+
+def ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+TABLE = [
+    # (zone, expression, from, until, the ticks)
+    ("Europe/Berlin", "30 2 * * *", SPRING, DAY_AFTER_SPRING, ["2026-03-29T03:00+02:00"]),
+    ("Europe/Berlin", "30 2 * * *", AUTUMN, DAY_AFTER_AUTUMN, ["2026-10-25T02:30+02:00"]),
+    ("Europe/Berlin", "0 3 * * *", SPRING, DAY_AFTER_SPRING, ["2026-03-29T03:00+02:00"]),
+    ("Europe/Berlin", "0 3 * * *", AUTUMN, DAY_AFTER_AUTUMN, ["2026-10-25T03:00+01:00"]),
+    # several times in the gap are its end, once
+    ("Europe/Berlin", "0,30 2 * * *", SPRING, DAY_AFTER_SPRING, ["2026-03-29T03:00+02:00"]),
+    ("Europe/Berlin", "0,30 2 * * *", AUTUMN, DAY_AFTER_AUTUMN,
+     ["2026-10-25T02:00+02:00", "2026-10-25T02:30+02:00"]),
+    # hourly and finer: the elapsed clock
+    ("Europe/Berlin", "0 * * * *", SPRING, "2026-03-29T04:00+02:00",
+     ["2026-03-29T01:00+01:00", "2026-03-29T03:00+02:00", "2026-03-29T04:00+02:00"]),
+    ("Europe/Berlin", "0 * * * *", AUTUMN, "2026-10-25T03:00+01:00",
+     ["2026-10-25T01:00+02:00", "2026-10-25T02:00+02:00", "2026-10-25T02:00+01:00",
+      "2026-10-25T03:00+01:00"]),
+    ("Europe/Berlin", "*/30 2 * * *", AUTUMN, DAY_AFTER_AUTUMN,
+     ["2026-10-25T02:00+02:00", "2026-10-25T02:30+02:00", "2026-10-25T02:00+01:00",
+      "2026-10-25T02:30+01:00"]),
+    # half an hour: 02:00 becomes 02:30 in October, 02:00 becomes 01:30 in April
+    ("Australia/Lord_Howe", "15 2 * * *", "2026-10-04T00:00+10:30", "2026-10-05T00:00+11:00",
+     ["2026-10-04T02:30+11:00"]),
+    ("Australia/Lord_Howe", "45 1 * * *", "2026-04-05T00:00+11:00", "2026-04-06T00:00+10:30",
+     ["2026-04-05T01:45+11:00"]),
+    ("Australia/Lord_Howe", "*/30 2 * * *", "2026-04-05T00:00+11:00", "2026-04-06T00:00+10:30",
+     ["2026-04-05T02:00+10:30", "2026-04-05T02:30+10:30"]),
+    ("Australia/Lord_Howe", "*/30 1 * * *", "2026-04-05T00:00+11:00", "2026-04-06T00:00+10:30",
+     ["2026-04-05T01:00+11:00", "2026-04-05T01:30+11:00", "2026-04-05T01:30+10:30"]),
+    # a zone without changes
+    ("Asia/Kolkata", "30 2 * * *", "2026-03-29T00:00+05:30", "2026-03-31T00:00+05:30",
+     ["2026-03-29T02:30+05:30", "2026-03-30T02:30+05:30"]),
+    ("UTC", "0 0 29 2 *", "2026-01-01T00:00+00:00", "2033-01-01T00:00+00:00",
+     ["2028-02-29T00:00+00:00", "2032-02-29T00:00+00:00"]),
+    # only minute 59: Debian's cron refuses it, others take it for each minute
+    ("UTC", "59/1 * * * *", "2026-01-01T00:00+00:00", "2026-01-01T02:30+00:00",
+     ["2026-01-01T00:59+00:00", "2026-01-01T01:59+00:00"]),
+    # both days restricted: either; one begins with a star: both
+    ("UTC", "0 0 13 * FRI", "2026-11-01T00:00+00:00", "2026-11-15T00:00+00:00",
+     ["2026-11-06T00:00+00:00", "2026-11-13T00:00+00:00"]),
+    ("UTC", "0 0 */2 * SUN", "2026-11-01T01:00+00:00", "2026-11-30T00:00+00:00",
+     ["2026-11-15T00:00+00:00", "2026-11-29T00:00+00:00"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tz", "cron", "first", "until", "expected"), TABLE)
+def test_each_night_has_the_ticks_that_cron_users_expect(
+    tz: str, cron: str, first: str, until: str, expected: list[str]
+) -> None:
+    when = when_of(cron, None, tz)
+    found = when.between(ms(first), ms(until))
+    assert [when.moment(at).isoformat(timespec="minutes") for at in found] == [*expected]
+
+
+def test_who_begins_in_the_second_of_two_equal_hours_does_not_go_back_to_the_first() -> None:
+    when = when_of("30 2 * * *", None, "Europe/Berlin")
+    second = ms("2026-10-25T02:10+01:00")
+    assert when.after(second) == ms("2026-10-26T02:30+01:00")
+
+
+def test_the_ticks_of_a_year_are_the_same_wherever_one_begins_to_count() -> None:
+    when = when_of("0,30 1-4 * * *", None, "Europe/Berlin")
+    whole = when.between(ms("2026-01-01T00:00+01:00"), ms("2026-05-01T00:00+02:00"))
+    assert whole == sorted(set(whole))
+    for at in range(ms("2026-03-28T12:00+01:00"), ms("2026-03-30T12:00+02:00"), 600_000):
+        assert when.after(at) == next(one for one in whole if one > at)
+
+
+def test_intervals_are_counted_from_the_epoch() -> None:
+    when = when_of(None, 30, "UTC")
+    assert when.between(29_999, 90_000) == [30_000, 60_000, 90_000]
+    assert when.after(30_000) == 60_000
+
+
+@pytest.mark.parametrize("when", [When("* * * * *"), When(None, "UTC", 60_000)])
+def test_of_a_long_outage_the_newest_ticks_are_looked_at(when: When) -> None:
+    until = ms("2026-11-01T00:00+00:00")
+    found = when.between(ms("2024-01-01T00:00+00:00"), until)
+    assert MOST_COUNTED // 2 <= len(found) <= MOST_COUNTED
+    assert found == [until - 60_000 * back for back in range(len(found) - 1, -1, -1)]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "either a cron expression, or every_s"),
+        ({"cron": "* * * * *", "every_s": 1}, "either a cron expression, or every_s"),
+        ({"cron": "@daily"}, "'@daily' does not have five fields: minute, hour"),
+        ({"cron": "0 0 0 * * *"}, "does not have five fields"),
+        ({"cron": "61 * * * *"}, "'61 * * * *' cannot be read: Bad minute"),
+        ({"cron": "0 0 31 2 *"}, "'0 0 31 2 *' cannot be read"),
+        ({"cron": "* * * * *", "tz": "Berlin"}, "tz='Berlin' is not a time zone known here"),
+        ({"every_s": 0}, "every_s=0: give 0.1 to 3"),
+        ({"every_s": "30"}, "every_s='30': give 0.1 to 3"),
+        ({"every_s": 1, "catch_up": "first"}, "catch_up='first': give 'last' or 'all' or 'none'"),
+        ({"every_s": 1, "grace_s": -1}, "grace_s=-1: give more than 0 seconds, or None"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_where_it_is_written(
+    options: dict[str, object], said: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        schedule(**options)  # type: ignore[arg-type]
+    assert said in str(refused.value)
+
+
+def test_cronsim_is_imported_only_when_an_expression_is_used() -> None:
+    program = (
+        "import sys, leaderq; leaderq.schedule(every_s=1); assert 'cronsim' not in sys.modules;"
+        "leaderq.schedule('* * * * *'); assert 'cronsim' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("tz", ["Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns", "UTC"])
+@pytest.mark.parametrize("cron", ["*/20 * * * *", "* 2 * * *", "5 * 1 4,11 *", "*/15 1,2 * * SUN"])
+def test_what_runs_by_the_elapsed_clock_is_what_a_look_at_each_minute_finds(
+    tz: str, cron: str
+) -> None:
+    """Slow and sure: each minute is compared with the fields."""
+    when, fields = when_of(cron, None, tz), CronSim(cron, datetime.now(timezone.utc))
+    for first, until in (("2026-03-28", "2026-04-06"), ("2026-10-03", "2026-10-05")):
+        begin, end = ms(f"{first}T00:00+00:00"), ms(f"{until}T00:00+00:00")
+        expected = []
+        for at in range(begin + 60_000, end + 1, 60_000):
+            local = when.moment(at)
+            fits = local.minute in fields.minutes and local.hour in fields.hours
+            if fits and local.month in fields.months and fields.match_day(local.date()):
+                expected.append(at)
+        assert when.between(begin, end)[-1000:] == expected[-len(when.between(begin, end)) :]
