@@ -164,9 +164,9 @@ class Term:
 
         return forget
 
-    def _begin_end(self) -> None:
-        self.ending.set()
-        for call in self._at_end:
+    def _begin_end(self, is_news: bool) -> None:
+        self.ending.set()  # in any case: who has made it news may not have come so far
+        for call in self._at_end if is_news else ():
             call()
 
     def resign(self, *, stand_again_after_s: float | None = None) -> None:
@@ -197,14 +197,15 @@ class Term:
             if self._reason is not None or self._over:
                 return
             self._reason, self._stand_again_after_s = reason, stand_again_after_s
-        self._begin_end()
+        self._begin_end(True)
         self._tell_end(self, reason)
 
     def _lose(self, reason: Reason) -> None:
         with self._lock:
+            is_news = not self._over
             self._reason = self._reason if self._over and self._reason else reason
             self._over = True
-        self._begin_end()
+        self._begin_end(is_news)
 
     def __repr__(self) -> str:
         state = "ending" if self.ending.is_set() else "paused" if self._paused else "on"
@@ -256,8 +257,9 @@ class OpenTerm(Term):
             self._lose(reason)
             return
         with self._lock:
+            is_news = self._reason is None
             self._reason = self._reason or reason
-        self._begin_end()
+        self._begin_end(is_news)
 
     def close(self) -> None:
         """End the term for good: the career's code has returned."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from leaderq import clock
@@ -91,14 +92,14 @@ class AsyncLeaderCareer(LeaderCareer):
         term = next((one for one in given if isinstance(one, Term)), None)
         if term is None:
             assert self._scope is not None  # made with the loop
-            require_finished(loop.run(code(*given), self._scope), name)
+            require_finished(loop.run(partial(code, *given), self._scope), name)
             return
         if self._held is None or self._held.term is not term:
             self._held = _HeldTerm(term, is_heard_out)
         held, is_unit, waker = self._held, stage is Stage.EXECUTION, Waker()
         held.units.none_left = waker.wake
         returned = loop.run(
-            code(*(held.async_term if one is term else one for one in given)),
+            partial(code, *(held.async_term if one is term else one for one in given)),
             Scope(f"a unit of term {term.number}") if is_unit else held.scope,
             ends_scope=stage is not Stage.INAUGURATION,
             term=term,

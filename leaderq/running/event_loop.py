@@ -45,6 +45,7 @@ _CLOSE_S = 5.0
 _NAMED = 5
 _scope: ContextVar[Scope | None] = ContextVar("leaderq-scope", default=None)
 Due = Callable[[int], float]
+Make = Callable[[], Coroutine[Any, Any, object]]
 
 
 class Scope:
@@ -138,7 +139,7 @@ class EventLoop:
 
     def run(
         self,
-        coroutine: Coroutine[Any, Any, object],
+        make: Make,
         scope: Scope,
         *,
         ends_scope: bool = False,
@@ -146,13 +147,13 @@ class EventLoop:
         cancel_in_s: Due | None = None,
         waker: Waker | None = None,
     ) -> object:
-        """Return what the coroutine does, once it has ended, and with it all of ``scope`` if
-        ``ends_scope``; raise what it raises.
+        """Return what the coroutine that ``make()`` makes does, once it has ended, and with it all
+        of ``scope`` if ``ends_scope``; raise what it raises.
 
         ``cancel_in_s(n)`` returns in how many seconds to cancel it, the ``n`` th time, because
         ``term`` ends; 0: now. It is asked when ``waker`` is woken, and now and then.
         """
-        call = _Call(self._loop, coroutine, scope, ends_scope, waker or Waker())
+        call = _Call(self._loop, make, scope, ends_scope, waker or Waker())
         cancels = 0
         self._loop.call_soon_threadsafe(call.start)
         forget = None if term is None else term._call_at_end(call.waker.wake)
@@ -259,7 +260,7 @@ class _Call:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        coroutine: Coroutine[Any, Any, object],
+        make: Make,
         scope: Scope,
         ends_scope: bool,
         waker: Waker,
@@ -267,7 +268,7 @@ class _Call:
         self.waker = waker
         self.is_done = False
         self._loop = loop
-        self._coroutine = coroutine
+        self._make = make
         self._scope = scope
         self._ends_scope = ends_scope
         self._task: asyncio.Task[object] | None = None
@@ -284,12 +285,15 @@ class _Call:
             self._task.cancel(why)
             self._scope.cancel(why)
 
+    async def _run(self) -> object:
+        return await self._make()
+
     async def _serve(self) -> None:
         try:
             context = copy_context()
             context.run(_scope.set, self._scope)
             context.run(calls_told.set, self._scope.add_call)
-            self._task = context.run(asyncio.Task, self._coroutine, loop=self._loop)
+            self._task = context.run(asyncio.Task, self._run(), loop=self._loop)
             self._task.set_name(self._scope.what)
             await asyncio.wait([self._task])
             if self._ends_scope:
