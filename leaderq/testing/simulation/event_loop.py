@@ -15,11 +15,16 @@ from leaderq import clock
 from leaderq.testing.simulation.primitives import SimulatedEvent, running
 from leaderq.testing.simulation.scheduler import Task
 
+_Base: Any = asyncio.BaseEventLoop  # whose parts are not all public
 
-class SimulatedLoop(asyncio.BaseEventLoop):
+
+class SimulatedLoop(_Base):  # type: ignore[misc]
     """As the loop of :func:`leaderq.threads.primitives.new_event_loop`; without sockets."""
 
-    def __init__(self, _selector: object = None) -> None:
+    _stopping: bool
+    _thread_id: int | None
+
+    def __init__(self) -> None:
         super().__init__()
         self._clock_resolution = 1e-6
         self._selector = self

@@ -142,7 +142,7 @@ def test_what_a_coroutine_raises_is_the_failure_of_the_term_and_the_loop_goes_on
         async def unit(self, term: AsyncTerm) -> None:
             raise leave
 
-    driven = drive(career := Failing())
+    driven = drive(career := Failing(), may_fail=True)
     assert driven.error is leave
     assert career.calls[-2:] == ["hand over: Reason.FAILED", "retire"]
 
