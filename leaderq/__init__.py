@@ -16,6 +16,7 @@ if sys.version_info[:2] < (3, 10) or os.name != "posix":
 from leaderq.lazy import exported, provide
 
 if TYPE_CHECKING:
+    from leaderq.async_term import AsyncTerm as AsyncTerm
     from leaderq.career import ILeaderCareer as ILeaderCareer
     from leaderq.career import LeaderCareer as LeaderCareer
     from leaderq.coalescing import AsyncQueueCoordinator as AsyncQueueCoordinator
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from leaderq.errors import LeaderqError as LeaderqError
     from leaderq.kafka import KafkaLeaderCareer as KafkaLeaderCareer
     from leaderq.producing import BufferedProducer as BufferedProducer
+    from leaderq.running import AsyncLeaderCareer as AsyncLeaderCareer
     from leaderq.running import Runner as Runner
     from leaderq.schedules import ScheduledCareer as ScheduledCareer
     from leaderq.schedules import Tick as Tick
@@ -40,13 +42,14 @@ if TYPE_CHECKING:
 __getattr__, __all__ = exported(
     __name__,
     {
+        "async_term": "AsyncTerm",
         "career": "ILeaderCareer LeaderCareer",
         "coalescing": "AsyncQueueCoordinator DistributedQueueCoordinator QueueCoordinator",
         "election": "Candidate Observer",
         "errors": "Deposed LeaderqError",
         "kafka": "KafkaLeaderCareer",
         "producing": "BufferedProducer",
-        "running": "Runner",
+        "running": "AsyncLeaderCareer Runner",
         "schedules": "ScheduledCareer Tick schedule",
         "singular": "SingularUpdateQueue",
         "term": "EndingTerm Term",

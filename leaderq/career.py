@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from inspect import getattr_static, isfunction, isroutine, signature
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
-from leaderq.arguments import plain_function, require
+from leaderq.arguments import coroutine_function, plain_function, require, require_finished
 
 if TYPE_CHECKING:
     from leaderq.config import Settings
@@ -80,6 +80,10 @@ class LeaderCareer(ILeaderCareer):
     options: Mapping[str, Any]
 
     _called: ClassVar[Sequence[str]] = _STAGES
+    _is_async: ClassVar[bool] = False
+    """Whether what is called, except :meth:`healthy`, are coroutine functions."""
+    _async_twin: ClassVar[str | None] = "AsyncLeaderCareer"
+    """The class to derive from for those who would rather write coroutines."""
     _stands_again: bool = True  # set to False: the runner ends after this term, also a failed one
 
     def prepare(self) -> None:
@@ -118,8 +122,20 @@ class LeaderCareer(ILeaderCareer):
     def _finish(self, term: Term) -> None:
         """For leaderq's own careers: runs after ``handOver``, likewise."""
 
+    def _perform(self, code: Callable[..., object], *given: Any, **_limits: Any) -> None:
+        """Call a method of the user's, and return when its work is done; see :func:`perform`."""
+        perform(code, *given)
+
+    def _close(self) -> None:
+        """For leaderq's own careers: the last thing of all, after ``retire``."""
+
     def retire(self) -> None:
         """Close what :meth:`prepare` opened; called once, when the process stops standing."""
+
+
+def perform(code: Callable[..., object], *given: Any, **_limits: Any) -> None:
+    """Call a method of a career; refuse one that has only made work that nobody would do."""
+    require_finished(code(*given), getattr(code, "__name__", "a method of the career"))
 
 
 def check_career(kind: type[ILeaderCareer]) -> None:
@@ -137,8 +153,7 @@ _fit: WeakSet[type] = WeakSet()
 def career_problems(kind: type[ILeaderCareer]) -> Iterator[str]:
     """What is wrong with the class, a sentence each."""
     for name in getattr(kind, "_called", LeaderCareer._called):
-        method = getattr(kind, name, print)
-        if problem := plain_function(f"{name} of {kind.__qualname__}", method):
+        if problem := _wrong_function(kind, name):
             yield problem
         yield from _wrong_parameters(kind, name)
     written = {
@@ -156,6 +171,19 @@ def career_problems(kind: type[ILeaderCareer]) -> Iterator[str]:
                 f"{name!r} of {kind.__qualname__} is not known to leaderq and would do nothing;"
                 f" {remedy}"
             )
+
+
+def _wrong_function(kind: type, name: str) -> str | None:
+    method, what = getattr(kind, name, print), f"{name} of {kind.__qualname__}"
+    if method is not print and getattr(kind, "_is_async", False) and name != "healthy":
+        if coroutine_function(what, method) is None:
+            return None
+        return f"{what} is a plain function, which would stop the event loop; write 'async def'"
+    problem = plain_function(what, method)
+    twin = getattr(kind, "_async_twin", None)
+    if problem and twin and coroutine_function(what, method) is None and name != "healthy":
+        problem = f"{problem}, or derive {kind.__qualname__} from leaderq.{twin}"
+    return problem
 
 
 def _wrong_parameters(kind: type, name: str) -> Iterator[str]:

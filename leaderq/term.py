@@ -21,8 +21,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from leaderq import clock
-from leaderq.errors import Deposed, Reason
+from leaderq.errors import Deposed, Reason, WouldDeadlock
 from leaderq.threads import primitives
+from leaderq.threads.event_loops import runs_event_loop
 
 if TYPE_CHECKING:
     from leaderq.zookeeper.wire import Operation
@@ -72,6 +73,7 @@ class Term:
         self._over = False
         self._stand_again_after_s: float | None = None
         self._finished = False
+        self._at_end: tuple[Callable[[], object], ...] = ()
         self._lock = primitives.Lock()
 
     @property
@@ -116,17 +118,56 @@ class Term:
         return self._fenced_write(self, tuple(ops))
 
     def wait(self, seconds: float) -> bool:
-        """Sleep, waking early when the term should wind up; returns whether it is still on."""
-        end = clock.now_s() + seconds
-        while not self.ending.is_set():
-            # Never past the deadline: a candidate thread starved by the work would not wake us.
-            left = min(end, self._deadline) - clock.now_s()
-            if left <= 0:
-                break
-            self.ending.wait(left)
+        """Sleep, waking early when the term should wind up; returns whether it is still on.
+
+        :raises WouldDeadlock: an event loop runs on this thread, and would stop.
+        """
+        seconds = self._passing_s(seconds)
+        if seconds > 0 and runs_event_loop():
+            what = "term.wait would stop this event loop while it waits"
+            raise WouldDeadlock(
+                f"{what}; write 'await term.wait(...)' with the AsyncTerm that an AsyncLeaderCareer"
+                " and 'async with session.leadership(...)' are given, or make one: AsyncTerm(term)"
+            )
+        end_s = clock.now_s() + seconds
+        while (left_s := self._left_s(end_s)) > 0:
+            self.ending.wait(left_s)
+        return self._is_on()
+
+    def _passing_s(self, seconds: float) -> float:
+        """How long a wait of ``seconds`` takes in reality; tests let no time pass."""
+        return seconds
+
+    def _left_s(self, end_s: float) -> float:
+        """How long to sleep in a wait that lasts until ``end_s``."""
+        # Never past the deadline: a candidate thread starved by the work would not wake us.
+        return 0.0 if self.ending.is_set() else min(end_s, self._deadline) - clock.now_s()
+
+    def _is_on(self) -> bool:
+        """Whether it is on, by the clock too."""
         if clock.now_s() >= self._deadline:
             self._lose(Reason.LEASE)
         return not self.ending.is_set()
+
+    def _call_at_end(self, call: Callable[[], object]) -> Callable[[], None]:
+        """Call ``call()`` when the term should wind up, on the thread that ends it, perhaps more
+        than once; returns what takes this back.
+        """
+        with self._lock:
+            self._at_end = (*self._at_end, call)
+        if self.ending.is_set():
+            call()
+
+        def forget() -> None:
+            with self._lock:
+                self._at_end = tuple(one for one in self._at_end if one is not call)
+
+        return forget
+
+    def _begin_end(self, is_news: bool) -> None:
+        self.ending.set()  # in any case: who has made it news may not have come so far
+        for call in self._at_end if is_news else ():
+            call()
 
     def resign(self, *, stand_again_after_s: float | None = None) -> None:
         """End the term as planned: the unit in hand is finished, ``handOver`` follows.
@@ -156,14 +197,15 @@ class Term:
             if self._reason is not None or self._over:
                 return
             self._reason, self._stand_again_after_s = reason, stand_again_after_s
-        self.ending.set()
+        self._begin_end(True)
         self._tell_end(self, reason)
 
     def _lose(self, reason: Reason) -> None:
         with self._lock:
+            is_news = not self._over
             self._reason = self._reason if self._over and self._reason else reason
             self._over = True
-        self.ending.set()
+        self._begin_end(is_news)
 
     def __repr__(self) -> str:
         state = "ending" if self.ending.is_set() else "paused" if self._paused else "on"
@@ -215,8 +257,9 @@ class OpenTerm(Term):
             self._lose(reason)
             return
         with self._lock:
+            is_news = self._reason is None
             self._reason = self._reason or reason
-        self.ending.set()
+        self._begin_end(is_news)
 
     def close(self) -> None:
         """End the term for good: the career's code has returned."""

@@ -132,6 +132,7 @@ class KafkaLeaderCareer(LeaderCareer):
     handle_budget_s: ClassVar[float | None] = None
 
     _called = (*LeaderCareer._called, "handle", "handle_record", "load_offsets")
+    _async_twin = None
     # Of the class, so that a subclass with an __init__ of its own need not call ours.
     _assembly: Assembly | None = None
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from typing import Any, ClassVar, TypeVar
 
 from leaderq import clock, host
+from leaderq.async_term import AsyncTerm
 from leaderq.config import Settings, new_candidate_id
 from leaderq.election import Candidate, EndDetails
 from leaderq.errors import Deposed, NotElected, WouldDeadlock, told
@@ -29,6 +29,7 @@ from leaderq.running.installed import software_of
 from leaderq.running.supervision import CoolOff, after_term
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads import Retry, primitives
+from leaderq.threads.event_loops import runs_event_loop, started
 from leaderq.zookeeper import Session
 
 _PAUSED_LOOK_S = 0.02
@@ -65,11 +66,11 @@ class Leadership:
         standing.release(error)
         standing.close()
 
-    async def __aenter__(self) -> Term:
+    async def __aenter__(self) -> AsyncTerm:
         standing = self._begin()
         entering = _started(lambda: self._lead(standing))
         try:
-            return await asyncio.wrap_future(entering)
+            return AsyncTerm(await asyncio.wrap_future(entering))
         except asyncio.CancelledError:
             standing.give_up()
             entering.add_done_callback(self._leave_if_won)
@@ -269,21 +270,9 @@ def _task() -> object:
 
 
 def _refuse_event_loop(what: str, instead: str) -> None:
-    with suppress(RuntimeError):
-        asyncio.get_running_loop()
+    if runs_event_loop():
         raise WouldDeadlock(f"{what} would stop this event loop while it waits; write {instead}")
 
 
 def _started(call: Callable[[], T]) -> primitives.Future[T]:
-    """Call ``call`` on a thread of its own: those of a pool could all be waiting for terms."""
-    outcome: primitives.Future[T] = primitives.Future()
-    outcome.set_running_or_notify_cancel()  # a task that is cancelled does not cancel the call
-
-    def run() -> None:
-        try:
-            outcome.set_result(call())
-        except BaseException as exc:  # noqa: BLE001  (handed on to whoever awaits)
-            outcome.set_exception(exc)
-
-    primitives.Thread(target=run, name="leaderq-leadership", daemon=True).start()
-    return outcome
+    return started(call, "leaderq-leadership")

@@ -268,15 +268,18 @@ class Runner:
             self._career.options = self.settings.options
             self._career.events = self.events
             self._career.candidate_id = self.candidate_id
-            self._career.prepare()
+            self._career._perform(self._career.prepare)
 
     def _retire(self) -> None:
-        if not isinstance(self._career, LeaderCareer):
+        career = self._career
+        if not isinstance(career, LeaderCareer):
             return
         try:
-            self._guarded("retire", self._career.retire)
+            self._guarded("retire", lambda: career._perform(career.retire))
         except LeaderqError as exc:
             self.failure = self.failure or exc
+        finally:
+            career._close()
 
     def _guarded(self, stage: str, code: Callable[[], None]) -> None:
         try:

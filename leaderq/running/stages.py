@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
-from leaderq.arguments import require_finished
-from leaderq.career import ILeaderCareer, LeaderCareer
+from leaderq.career import ILeaderCareer, LeaderCareer, perform
 from leaderq.errors import CareerFailed, Deposed, UnitAbandoned
 from leaderq.events import CareerError, EventBus, Stage, StageBegan, WorkRefused
 from leaderq.observability.health import TermState
@@ -69,6 +69,7 @@ class StageRunner:
         self._is_heard_out = is_heard_out
         self._timetable = timetable
         self._unit = AbandonableUnit()
+        self._perform: Callable[..., object] = getattr(career, "_perform", perform)
         self._error: CareerFailed | None = None
         self.units = 0
         """How many units of work have returned; may be set before the first."""
@@ -83,7 +84,7 @@ class StageRunner:
         if self._inaugurate():
             self._execute()
         self._enter(Stage.HANDOVER)
-        self._call(Stage.HANDOVER, self._hand_over)
+        self._call(Stage.HANDOVER, self._done(Stage.HANDOVER, self._hand_over))
         if isinstance(self._career, LeaderCareer):
             self._call(Stage.HANDOVER, self._career._finish)
         return self._error
@@ -103,8 +104,12 @@ class StageRunner:
         )
 
     def abandon(self) -> None:
-        """Abandon the unit in hand, if the career allows it. Called on any thread."""
-        if getattr(self._career, "atomic", False):
+        """Abandon the unit in hand, if the career allows it. Called on any thread.
+
+        That of an async career is cancelled by the career thread, which waits for it.
+        """
+        career = self._career
+        if getattr(career, "atomic", False) and not getattr(career, "_is_async", False):
             self._unit.abandon()
 
     def _inaugurate(self) -> bool:
@@ -116,41 +121,53 @@ class StageRunner:
             Stage.INAUGURATION, self._career._begin
         ):
             return False
-        done = self._call(Stage.INAUGURATION, self._career.inaugurate)
+        inaugurated = self._done(Stage.INAUGURATION, self._career.inaugurate)
+        done = self._call(Stage.INAUGURATION, inaugurated)
         self._budgets.settle()
         return done
 
     def _execute(self) -> None:
         self._enter(Stage.EXECUTION)
+        unit = self._done(Stage.EXECUTION, self._career.execute)
+        if self._timetable is not None:
+            unit = partial(self._timed, unit)
         while not self._term.ending.is_set() and self._error is None:
             if self._term.paused:
                 self._term.wait(_PAUSED_LOOK_S)
             elif not self._is_heard_out():
                 self._term.wait(_UNREAD_LOOK_S)
             else:
-                self._unit.run(lambda: self._call(Stage.EXECUTION, self._work()))
+                self._unit.run(lambda: self._call(Stage.EXECUTION, unit))
                 self.units += 1
 
-    def _work(self) -> Callable[[OpenTerm], object]:
-        return self._career.execute if self._timetable is None else self._timed
-
-    def _timed(self, term: OpenTerm) -> None:
+    def _timed(self, unit: Callable[[OpenTerm], object], term: OpenTerm) -> None:
         """One unit of a career with schedules: a tick that is due, or one of its own."""
         timetable = self._timetable
-        if timetable is None or timetable.turn(term):
+        if timetable is not None and timetable.turn(term):
             return
-        if timetable.is_all:
+        if timetable is not None and timetable.is_all:
             timetable.wait(term)
         else:
-            returned: object = self._career.execute(term)
-            require_finished(returned, "execute")
+            unit(term)
+
+    def _done(
+        self, stage: Stage, code: Callable[[OpenTerm], object]
+    ) -> Callable[[OpenTerm], object]:
+        """What calls the user's method and returns when its work is done."""
+        return lambda term: self._perform(
+            code,
+            term,
+            stage=stage,
+            until_s=lambda: self._budgets.until_s,
+            is_heard_out=self._is_heard_out,
+        )
 
     def _call(self, stage: Stage, code: Callable[[OpenTerm], object]) -> bool:
         """Call the user's code; returns ``False`` if no unit may begin after it."""
         if stage is not Stage.HANDOVER and not self._term.wait(0):  # it looks at the clock
             return False
         try:
-            require_finished(code(self._term), getattr(code, "__name__", stage.value))
+            code(self._term)
         except Deposed as exc:
             self._term.wind_up(exc.reason)
             self._events.publish(WorkRefused(*self._who, stage, exc.reason))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leaderq.testing.kafka_server import KafkaCluster as KafkaCluster
     from leaderq.testing.kit import Driven as Driven
     from leaderq.testing.kit import FakeTerm as FakeTerm
+    from leaderq.testing.kit import adrive as adrive
     from leaderq.testing.kit import drive as drive
     from leaderq.testing.kit import records as records
     from leaderq.testing.kit import term as term
@@ -35,7 +36,7 @@ __getattr__, __all__ = exported(
         "fault_proxy": "FaultProxy",
         "fencing": "FencingReport check_fencing",
         "kafka_server": "KafkaBroker KafkaCluster",
-        "kit": "Driven FakeTerm drive records term tick",
+        "kit": "Driven FakeTerm adrive drive records term tick",
         "offset_store_contract": "OffsetStoreContract",
         "provision": "ServerPair",
         "waiting": "eventually",

@@ -23,8 +23,10 @@ schedule with.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from inspect import iscoroutinefunction
 from typing import Any
 
 from leaderq import clock
@@ -73,12 +75,12 @@ class FakeTerm(OpenTerm):
             unclean=unclean,
         )
 
-    def wait(self, seconds: float) -> bool:
-        """Return at once whether the term is on, as if so much time had passed."""
+    def _passing_s(self, seconds: float) -> float:
+        """None: a wait returns at once whether the term is on, as if so much time had passed."""
         self.waited_s += seconds
         if self.waited_s >= self._lasts_s:
             self.wind_up(Reason.WITHDRAWN)
-        return super().wait(0)
+        return 0.0
 
     def depose(self, reason: Reason = Reason.SESSION) -> None:
         """Take the leadership away, now: ``check`` and ``write`` raise ``Deposed``."""
@@ -200,16 +202,13 @@ def drive(
         tell_stage=lambda _stage: None,
         step_down=lambda: None,
     )
-    if isinstance(career, LeaderCareer):
-        career.prepare()
-    vars(career)["execute"] = _limited(career.execute, units)
-    try:
-        failure = runner.serve()
-    finally:
-        del vars(career)["execute"]  # which had hidden that of the class
-    held.close()
-    if isinstance(career, LeaderCareer):
-        career.retire()
+    with _standing(career):
+        vars(career)["execute"] = _limited(career.execute, units)
+        try:
+            failure = runner.serve()
+        finally:
+            del vars(career)["execute"]  # which had hidden that of the class
+        held.close()
     driven.reason = held.reason or Reason.WITHDRAWN
     driven.error = failure and failure.__cause__
     may_fail = may_fail or deposed_at is not None or failing_commit is not None
@@ -227,17 +226,47 @@ def _strange(declared: Declaration, given: Sequence[Record]) -> Iterator[str]:
         yield f"{declared.where} does not read topic {topic!r}: give records of one of {topics}"
 
 
-def _limited(execute: Callable[[Term], object], units: int) -> Callable[[Term], Any]:
+async def adrive(career: ILeaderCareer, given: Iterable[Record] = (), **how: Any) -> Driven:
+    """As :func:`drive`, on another thread: for tests that are coroutines, whose loop goes on."""
+    from asyncio import to_thread
+
+    return await to_thread(drive, career, given, **how)
+
+
+@contextmanager
+def _standing(career: ILeaderCareer) -> Iterator[None]:
+    """Within the block it is prepared; after it retired."""
+    if not isinstance(career, LeaderCareer):
+        yield
+        return
+    try:
+        career._perform(career.prepare)
+        yield
+        career._perform(career.retire)
+    finally:
+        career._close()
+
+
+def _limited(execute: Callable[[Any], Any], units: int) -> Callable[[Any], Any]:
     """``execute``, which ends the term after so many units."""
     left = iter(range(units - 1))
 
-    def unit(term: Term) -> Any:
-        returned = execute(term)
-        if next(left, None) is None and isinstance(term, OpenTerm):
-            term.wind_up(Reason.WITHDRAWN)
+    def count(term: Any) -> None:
+        held = getattr(term, "_term", term)
+        if next(left, None) is None and isinstance(held, OpenTerm):
+            held.wind_up(Reason.WITHDRAWN)
+
+    async def awaited_unit(term: Any) -> Any:
+        returned = await execute(term)
+        count(term)
         return returned
 
-    return unit
+    def unit(term: Any) -> Any:
+        returned = execute(term)
+        count(term)
+        return returned
+
+    return awaited_unit if iscoroutinefunction(execute) else unit
 
 
 @dataclass

@@ -10,6 +10,7 @@ module is imported or as the default of a parameter. ruff refuses the originals 
 from __future__ import annotations
 
 import ctypes
+import sys
 from concurrent.futures import CancelledError as CancelledError
 from concurrent.futures import Executor as Executor
 from concurrent.futures import Future as Future
@@ -34,6 +35,12 @@ from threading import current_thread as current_thread
 from threading import get_ident as get_ident
 from threading import local as local
 from threading import main_thread as main_thread
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from selectors import BaseSelector
 
 
 def raise_in(thread: int, error: type[BaseException] | None) -> None:
@@ -41,6 +48,18 @@ def raise_in(thread: int, error: type[BaseException] | None) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread), ctypes.py_object(error) if error is not None else None
     )
+
+
+def frame_of(thread: int) -> FrameType | None:
+    """What this thread does just now."""
+    return sys._current_frames().get(thread)
+
+
+def new_event_loop(selector: BaseSelector) -> AbstractEventLoop:
+    """An event loop of asyncio, which is imported only here and by who uses it."""
+    from asyncio import SelectorEventLoop
+
+    return SelectorEventLoop(selector)
 
 
 __all__ = [
@@ -64,9 +83,11 @@ __all__ = [
     "ThreadPoolExecutor",
     "Timer",
     "current_thread",
+    "frame_of",
     "get_ident",
     "local",
     "main_thread",
+    "new_event_loop",
     "raise_in",
     "wait_futures",
 ]

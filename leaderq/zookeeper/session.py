@@ -48,6 +48,7 @@ from leaderq.zookeeper.watching import PersistentWatches, Subscription, Watch
 from leaderq.zookeeper.wire import MAX_REQUEST_BYTES, GetData, WatchMode
 
 if TYPE_CHECKING:
+    from leaderq.async_term import AsyncTerm
     from leaderq.events import EventBus
     from leaderq.term import Term
 
@@ -92,7 +93,7 @@ class LeadershipBlock(Protocol):
 
     def __enter__(self) -> Term: ...
     def __exit__(self, *error: Any) -> None: ...
-    async def __aenter__(self) -> Term: ...
+    async def __aenter__(self) -> AsyncTerm: ...
     async def __aexit__(self, *error: Any) -> None: ...
 
 
@@ -278,8 +279,8 @@ class Session(Requests):
         Waits to be elected, ``timeout_s`` seconds at most (``None``: for ever). ``id`` is shown to
         operators and must differ between candidates; by default host, process and a random number.
         ``root`` is the parent znode of all careers. ``leaderq status``, ``pause``, ``transfer``
-        and the rest work as for any leader. In a coroutine write ``async with``, and look at
-        ``term.ending.is_set()``: ``term.wait`` and ``term.write`` block.
+        and the rest work as for any leader. In a coroutine write ``async with``, which does not
+        stop the event loop and is given an :class:`~leaderq.AsyncTerm`: ``await term.wait(60)``.
 
         *Guarantees:* the body begins in a term that is on and not paused. However it is left (end,
         ``break``, ``return``, any exception, Ctrl-C) the leadership is released and the line is

@@ -19,6 +19,7 @@ from leaderq.testing.simulation.faults import Faults
 from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.scheduler import LifeHangs, World
 from leaderq.zookeeper import Create
+from simulation.async_elections import AsyncRudeCareer
 
 REGISTER = "/register"
 _CALM_S = 1.0
@@ -49,6 +50,8 @@ class ElectionLife:
     fenced_only: bool = False
     """Judge fenced writes only: all that is promised of a career that looks at nothing, and that no
     guardian watches over."""
+    in_coroutines: bool = False
+    """The career is one of coroutines, and rude in the ways in which these can be."""
     kinds: Sequence[Kind] = ()
     """The faults to draw from; by default all that a simulation knows."""
 
@@ -132,7 +135,7 @@ def lead(life: ElectionLife) -> LifeVerdict:
         for number in range(life.candidates):
             cluster.worker(
                 f"c{number}",
-                lambda: RudeCareer(chronicle, world, life),
+                lambda: _career(chronicle, world, life),
                 has_guardian=life.has_guardian,
                 career="life",
                 handover_budget_s=2.0,
@@ -156,6 +159,12 @@ def lead(life: ElectionLife) -> LifeVerdict:
         history = list(world.lines())
     terms = sum(1 for line in chronicle.lines if line.what is What.INAUGURATED)
     return LifeVerdict(life, problems, history, terms, world.steps)
+
+
+def _career(chronicle: Chronicle, world: World, life: ElectionLife) -> LeaderCareer:
+    if life.in_coroutines:
+        return AsyncRudeCareer(chronicle, world)
+    return RudeCareer(chronicle, world, life)
 
 
 def _begin(world: World, cluster: SimulatedCluster) -> None:

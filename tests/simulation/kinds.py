@@ -68,6 +68,7 @@ def _of(module: str, life: str, lead: str) -> Lead:
 KINDS: dict[str, Lead] = {
     "elections of rude careers": _elections(),
     "elections of polite careers": _elections(polite=True, faults=8),
+    "rude careers of coroutines": _elections(in_coroutines=True, faults=8),
     "elections without guardians": _elections(polite=True, has_guardian=False, faults=8),
     "elections on three servers": _elections(servers=3, faults=8),
     "elections with servers that are cut off": _cut_off,

@@ -180,12 +180,12 @@ def _observed(
     career: Any = life.make()
     inaugurate = career.inaugurate
 
-    def inaugurated(term: Any) -> None:
+    def inaugurated(term: Any) -> Any:
         task = world.current
         pid = 0 if task is None else task.process.pid
         terms[pid] = term
         chronicle.note(What.INAUGURATED, who=term.candidate, pid=pid, term=term.number)
-        inaugurate(term)
+        return inaugurate(term)  # a coroutine, of an async career
 
     career.inaugurate = inaugurated
     if isinstance(career, KafkaLeaderCareer):

@@ -46,6 +46,8 @@ _THREADS: dict[str, Callable[..., Any]] = {
     "main_thread": simulated.main_thread,
     "get_ident": simulated.get_ident,
     "raise_in": simulated.raise_in,
+    "frame_of": simulated.frame_of,
+    "new_event_loop": simulated.new_event_loop,
 }
 
 

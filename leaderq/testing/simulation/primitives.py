@@ -658,5 +658,18 @@ def raise_in(ident: int, error: type[BaseException] | None) -> None:
                 task.pending = error
 
 
+def frame_of(ident: int) -> Any:
+    """What the task of that number does just now."""
+    of_world = (task for process in _the_world().processes for task in process.tasks)
+    return next((task.greenlet.gr_frame for task in of_world if task.number == ident), None)
+
+
+def new_event_loop(_selector: object) -> Any:
+    """A loop whose time is the life's; asyncio is imported only by who uses it."""
+    from leaderq.testing.simulation.event_loop import SimulatedLoop
+
+    return SimulatedLoop()
+
+
 _SCHEDULER = SimulatedThread(name="scheduler")
 REAL_THREADING = threading

@@ -7,6 +7,7 @@ the file ``$HISTORY.over`` is there, so that a test can end what the program has
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import json
 import multiprocessing
@@ -19,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from leaderq import LeaderCareer, Term
+from leaderq import AsyncLeaderCareer, AsyncTerm, LeaderCareer, Term
 from leaderq.clock import now_s
 
 HISTORY = Path(os.environ["HISTORY"])
@@ -174,3 +175,89 @@ class Unprivileged(TinyUnits):
 
     def prepare(self) -> None:
         os.setuid(NOBODY)
+
+
+class AsyncRude(AsyncLeaderCareer):
+    """As :class:`Rude`, in coroutines."""
+
+    name = "rude"
+
+    async def inaugurate(self, term: AsyncTerm) -> None:
+        note("inaugurate", term.number, unclean=term.unclean)
+
+    async def execute(self, term: AsyncTerm) -> None:
+        note("begin", term.number)
+        await self.unit(term.number)
+
+    async def unit(self, term: int) -> None:
+        await self.acts(term)
+
+    async def hand_over(self, term: AsyncTerm) -> None:
+        note("handOver", term.number, reason=term.reason.value if term.reason else None)
+
+    async def acts(self, term: int, seconds: float = UNIT_S, step_s: float = STEP_S) -> None:
+        end_s = now_s() + seconds
+        while now_s() < end_s and not OVER.exists():
+            note("effect", term)
+            await asyncio.sleep(step_s)
+
+    async def swallows(self, term: int, seconds: float, step_s: float = STEP_S) -> None:
+        end_s = now_s() + seconds
+        while now_s() < end_s and not OVER.exists():
+            try:
+                await self.acts(term, end_s - now_s(), step_s)
+            except asyncio.CancelledError:
+                continue
+
+
+class AsyncSleeping(AsyncRude):
+    """A coroutine calls ``time.sleep``, so nothing else runs on the loop."""
+
+    async def unit(self, term: int) -> None:
+        work("unit", term)
+
+
+class AsyncSwallowing(AsyncRude):
+    """No cancellation ends a unit."""
+
+    atomic = True
+
+    async def unit(self, term: int) -> None:
+        await self.swallows(term, UNIT_S)
+
+
+class AsyncLeaking(AsyncRude):
+    """A unit leaves a thousand tasks behind, which no cancellation ends."""
+
+    async def unit(self, term: int) -> None:
+        self.leaked = [asyncio.create_task(self.swallows(term, UNIT_S, 5.0)) for _ in range(1000)]
+        self.leaked.append(asyncio.create_task(self.swallows(term, UNIT_S)))
+        await asyncio.sleep(0)
+
+
+class AsyncOwnLoop(AsyncRude):
+    """A loop of its own runs in a thread."""
+
+    async def unit(self, term: int) -> None:
+        await asyncio.to_thread(asyncio.run, self.swallows(term, UNIT_S))
+
+
+class AsyncThreads(AsyncRude):
+    """All threads of the default executor are blocked, and many more calls wait."""
+
+    atomic = True
+
+    async def unit(self, term: int) -> None:
+        loop = asyncio.get_running_loop()
+        calls = [loop.run_in_executor(None, work, "unit", term) for _ in range(64)]
+        await asyncio.gather(*calls)
+
+
+class AsyncForking(AsyncRude):
+    """A coroutine forks; the child works, and goes back to its parent's loop."""
+
+    async def unit(self, term: int) -> None:
+        if not os.fork():
+            work("fork", term)
+            return
+        await self.acts(term)

@@ -36,6 +36,7 @@ UNIT_S = 12.0
 JUST_NOW_S = 0.5
 """Who has written within this time works."""
 WRITERS = {
+    "AsyncForking": {"unit", "fork"},
     "Children": {"subprocess", "multiprocessing"},
     "Command": {"unit", "subprocess", "setsid", "daemon", "chain"},
     "Daemonizing": {"daemon"},

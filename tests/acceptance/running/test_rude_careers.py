@@ -208,6 +208,28 @@ def test_what_was_started_in_a_term_ends_before_the_next_inauguration(change_lea
 
 
 @pytest.mark.timeout(PATIENT)
+def test_a_loop_and_all_that_coroutines_have_begun_end_before_the_next_inauguration(
+    change_leaders,
+):
+    budget: Any = {"takes_s": 3.0, "arguments": SOON}
+    change_leaders(
+        Kind("black hole, time.sleep in a coroutine", "AsyncSleeping", cut_off, KILLED),
+        Kind("black hole, cancellation swallowed", "AsyncSwallowing", cut_off, KILLED),
+        Kind("black hole, 1,000 leaked tasks", "AsyncLeaking", cut_off, KILLED),
+        Kind("black hole, a loop of its own", "AsyncOwnLoop", cut_off, KILLED),
+        Kind("SIGTERM, default executor blocked", "AsyncThreads", ask_to_stop, (4,), **budget),
+        Kind("black hole, default executor blocked", "AsyncThreads", cut_off, KILLED),
+        Kind("black hole, os.fork", "AsyncForking", cut_off),
+        Kind("SIGTERM, time.sleep in a coroutine", "AsyncSleeping", ask_to_stop, (4,), **budget),
+        Kind("SIGTERM, os.fork", "AsyncForking", ask_to_stop, (0,), **budget),
+        Kind("SIGTERM, cancellation swallowed", "AsyncSwallowing", ask_to_stop, (4,), **budget),
+        Kind("SIGTERM, 1,000 leaked tasks", "AsyncLeaking", ask_to_stop, (4,), **budget),
+        Kind("SIGTERM, a loop of its own", "AsyncOwnLoop", ask_to_stop, (4,), **budget),
+        Kind("freeze of all, coroutines", "AsyncRude", freeze, undo=thaw, within_s=THAW_S),
+    )
+
+
+@pytest.mark.timeout(PATIENT)
 def test_a_command_is_dead_with_all_it_has_started_before_its_successors_command_begins(
     change_leaders,
 ):

@@ -1,0 +1,50 @@
+"""What threads and event loops need of each other. asyncio is imported by whoever runs a loop."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from leaderq.threads import primitives
+
+T = TypeVar("T")
+calls_told: ContextVar[Callable[[primitives.Future[Any]], object] | None] = ContextVar(
+    "leaderq-calls-told", default=None
+)
+"""In a task: who has to know of its calls in other threads, because they outlive a cancellation."""
+
+
+def runs_event_loop() -> bool:
+    """Whether the caller stands on an event loop of asyncio, which a wait would stop."""
+    running = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
+    return running is not None and running() is not None
+
+
+def started(call: Callable[[], T], name: str) -> primitives.Future[T]:
+    """Call ``call`` on a thread of its own: those of a pool could all be waiting.
+
+    A task that awaits it and is cancelled does not cancel the call.
+    """
+    outcome: primitives.Future[T] = primitives.Future()
+    outcome.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as exc:  # noqa: BLE001  (handed on to whoever awaits)
+            outcome.set_exception(exc)
+
+    primitives.Thread(target=run, name=name, daemon=True).start()
+    return outcome
+
+
+async def awaited(call: Callable[[], T], name: str) -> T:
+    """What ``call()`` returns, on a thread of its own."""
+    from asyncio import wrap_future
+
+    outcome = started(call, name)
+    if (tell := calls_told.get()) is not None:
+        tell(outcome)
+    return await wrap_future(outcome)

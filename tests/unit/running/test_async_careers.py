@@ -1,0 +1,499 @@
+"""Careers of coroutines: stages, units, the end of a term, what is left behind, a blocked loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import threading
+import time
+from typing import Any
+
+import pytest
+from terms import open_term
+
+from leaderq import AsyncLeaderCareer, AsyncTerm, Deposed
+from leaderq.errors import ConfigurationError
+from leaderq.events import EventBus, Stage
+from leaderq.running.async_career import seconds_to_cancel
+from leaderq.running.stages import StageRunner
+from leaderq.running.supervision import Budgets
+from leaderq.term import OpenTerm, Reason
+from leaderq.testing import adrive, drive, eventually, term
+from leaderq.zookeeper import SetData
+
+BUDGET_S = 60.0
+
+
+class Diary(AsyncLeaderCareer):
+    """Writes down what is called, where, and with which term."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.threads: set[str] = set()
+        self.terms: set[Any] = set()
+
+    def note(self, what: str, *terms: AsyncTerm) -> None:
+        self.calls.append(what)
+        self.threads.add(threading.current_thread().name)
+        self.terms.update(terms)
+
+    async def prepare(self) -> None:
+        self.note("prepare")
+
+    async def inaugurate(self, term: AsyncTerm) -> None:
+        self.note("inaugurate", term)
+
+    async def execute(self, term: AsyncTerm) -> None:
+        self.note("execute", term)
+        await self.unit(term)
+
+    async def unit(self, term: AsyncTerm) -> None:
+        await term.wait(1)
+
+    async def hand_over(self, term: AsyncTerm) -> None:
+        self.note(f"hand over: {term.reason}", term)
+
+    async def retire(self) -> None:
+        self.note("retire")
+
+
+class Served:
+    """A career that serves ``term`` on a thread of its own, as a runner lets it."""
+
+    def __init__(self, career: AsyncLeaderCareer, term: OpenTerm, budget_s: float = BUDGET_S):
+        self.career, self.term, self.budget_s = career, term, budget_s
+        self.failure: Any = None
+        self.budgets = Budgets()
+        self.budgets.open_term(term)
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        stages = StageRunner(
+            self.career,
+            self.term,
+            budgets=self.budgets,
+            inaugurate_budget_s=60,
+            settle_s=0.0,
+            events=EventBus(),
+            tell_stage=lambda _stage: None,
+            step_down=lambda: None,
+            is_heard_out=lambda: True,
+        )
+        self.failure = stages.serve()
+        self.career._close()
+
+    def end(self, reason: Reason = Reason.STEP_DOWN) -> None:
+        """End the term; return when it has been served."""
+        self.term.wind_up(reason)
+        self.budgets.allow(self.term, Stage.HANDOVER, self.budget_s)
+        self.join()
+
+    def join(self) -> None:
+        self.thread.join(BUDGET_S / 2)
+        assert not self.thread.is_alive(), "the career thread waits"
+
+
+def test_all_stages_run_on_one_loop_and_are_given_one_term():
+    driven = drive(career := Diary(), units=3)
+    stages = ["prepare", "inaugurate", *["execute"] * 3, "hand over: Reason.WITHDRAWN", "retire"]
+    assert career.calls == stages
+    assert career.threads == {"leaderq-loop-diary"}
+    assert [one.number for one in career.terms] == [1]
+    assert driven.error is None
+    assert driven.term.waited_s == 3
+
+
+def test_a_coroutine_can_drive_a_career_while_its_own_loop_goes_on():
+    class Served(Diary):
+        async def unit(self, term: AsyncTerm) -> None:
+            while not answered:
+                await asyncio.sleep(0.001)
+
+    answered: list[bool] = []
+
+    async def test() -> None:
+        asyncio.get_running_loop().call_later(0.01, answered.append, True)
+        assert (await adrive(Served(), units=2)).error is None
+
+    asyncio.run(test())
+
+
+def test_a_write_is_awaited_and_refused_after_the_term():
+    class Writing(Diary):
+        async def unit(self, term: AsyncTerm) -> None:
+            assert await term.write([SetData("/a", b"1")]) == [None]
+            term.resign()
+
+        async def hand_over(self, term: AsyncTerm) -> None:
+            term._term.depose()  # type: ignore[attr-defined]
+            await term.write([SetData("/a", b"2")])
+
+    driven = drive(Writing())
+    assert driven.term.written == [[SetData("/a", b"1")]]
+    assert driven.reason is Reason.SESSION
+    assert driven.error is None  # Deposed is no failure
+
+
+@pytest.mark.parametrize("leave", [SystemExit(3), KeyboardInterrupt(), ValueError("no")])
+def test_what_a_coroutine_raises_is_the_failure_of_the_term_and_the_loop_goes_on(leave):
+    class Failing(Diary):
+        async def unit(self, term: AsyncTerm) -> None:
+            raise leave
+
+    driven = drive(career := Failing(), may_fail=True)
+    assert driven.error is leave
+    assert career.calls[-2:] == ["hand over: Reason.FAILED", "retire"]
+
+
+@pytest.mark.skipif(not hasattr(asyncio, "TaskGroup"), reason="Python 3.11")
+def test_a_group_of_tasks_that_are_all_deposed_is_not_a_failure():
+    class Grouped(Diary):
+        async def unit(self, term: AsyncTerm) -> None:
+            term._term.depose()  # type: ignore[attr-defined]
+            async with asyncio.TaskGroup() as group:
+                for _ in range(3):
+                    group.create_task(self.one(term))
+
+        async def one(self, term: AsyncTerm) -> None:
+            term.check()
+
+    assert drive(Grouped()).error is None
+
+
+def test_a_plain_method_is_refused_and_a_coroutine_names_the_class_for_it():
+    class Plain(AsyncLeaderCareer):
+        def execute(self, term: AsyncTerm) -> None:  # type: ignore[override]
+            return
+
+    with pytest.raises(ConfigurationError, match=r"execute of .*Plain is a plain function.*async"):
+        drive(Plain())
+
+
+# ---- the end of a term ---------------------------------------------------------------------------
+
+
+class Waiting(Diary):
+    """A unit that waits for something outside, and says how it ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = threading.Event()
+        self.go = threading.Event()
+
+    async def unit(self, term: AsyncTerm) -> None:
+        self.begun.set()
+        try:
+            while not self.go.is_set():
+                await asyncio.sleep(0.01)
+            self.note("finished")
+        except asyncio.CancelledError as exc:
+            self.note(f"cancelled: {exc.args[0]}")
+            raise
+
+
+class Atomic(Waiting):
+    atomic = True
+
+
+def test_the_unit_of_an_atomic_career_is_cancelled_with_the_reason():
+    served = Served(career := Atomic(), open_term())
+    assert career.begun.wait(10)
+    served.end(Reason.TRANSFER)
+    why = f"cancelled: the term ends: {Reason.TRANSFER.sentence}"
+    assert career.calls == ["inaugurate", "execute", why, f"hand over: {Reason.TRANSFER}"]
+    assert served.failure is None
+
+
+def test_any_other_unit_is_waited_for():
+    served = Served(career := Waiting(), open_term())
+    assert career.begun.wait(10)
+    threading.Timer(0.1, career.go.set).start()
+    served.end()
+    assert career.calls[2:] == ["finished", f"hand over: {Reason.STEP_DOWN}"]
+
+
+def test_a_unit_that_does_not_end_is_cancelled_before_the_budget_is_over():
+    served = Served(career := Waiting(), open_term(), budget_s=0.4)
+    assert career.begun.wait(10)
+    served.end()
+    assert career.calls[2].startswith("cancelled: the term ends")
+    assert served.failure is None
+
+
+def test_a_unit_that_resigns_goes_on_after_it():
+    class Resigning(Atomic):
+        async def unit(self, term: AsyncTerm) -> None:
+            term.resign()
+            await asyncio.sleep(0.05)
+            self.note("finished")
+
+    served = Served(career := Resigning(), open_term())
+    served.join()
+    assert career.calls[2:] == ["finished", f"hand over: {Reason.RESIGNED}"]
+
+
+def test_what_swallows_its_cancellation_is_cancelled_once_more_and_may_clean_up_before():
+    class Swallowing(Atomic):
+        async def unit(self, term: AsyncTerm) -> None:
+            self.begun.set()
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                await asyncio.sleep(0.1)
+                self.note("swallowed")
+            await asyncio.sleep(3600)
+
+    served = Served(career := Swallowing(), open_term(), budget_s=0.4)
+    assert career.begun.wait(10)
+    served.end()
+    assert career.calls[2:] == ["swallowed", f"hand over: {Reason.STEP_DOWN}"]
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_units_of_its_own_are_finished_and_what_only_waits_is_cancelled(atomic):
+    class Feed(Waiting):
+        async def unit(self, term: AsyncTerm) -> None:
+            async with term.unit():
+                await super().unit(term)
+            try:
+                await asyncio.sleep(3600)  # for the next message
+            except asyncio.CancelledError:
+                self.note("waits no longer")
+                raise
+
+    Feed.atomic = atomic
+    served = Served(career := Feed(), open_term())
+    assert career.begun.wait(10)
+    threading.Timer(0.1, career.go.set).start()
+    served.end()
+    finished = ["finished", "waits no longer"]
+    why = f"cancelled: the term ends: {Reason.STEP_DOWN.sentence}"
+    assert career.calls[2:-1] == ([why] if atomic else finished)
+    assert served.failure is None
+
+
+def test_no_unit_begins_in_a_pause_or_at_the_end():
+    class Units(Diary):
+        async def unit(self, term: AsyncTerm) -> None:
+            async with term.unit():
+                self.note("unit")
+
+    held = open_term()
+    held.pause(True)
+    served = Served(career := Units(), held)
+    eventually(lambda: "inaugurate" in career.calls)
+    time.sleep(0.05)
+    assert "unit" not in career.calls
+    held.pause(False)
+    eventually(lambda: "unit" in career.calls)
+    served.end()
+    assert served.failure is None
+
+    async def begin_late() -> None:
+        with pytest.raises(asyncio.CancelledError, match="the term ends"):
+            async with AsyncTerm(held).unit():
+                pytest.fail("a unit began")
+
+    asyncio.run(begin_late())
+
+
+@pytest.mark.parametrize(
+    ("reason", "time", "flags", "left_s", "since_s", "expected"),
+    [
+        (Reason.STEP_DOWN, 1, {"atomic": True, "idle": False}, 60, 0, 0),
+        (Reason.STEP_DOWN, 2, {"atomic": True, "idle": False}, 58, 2, 57),
+        (Reason.STEP_DOWN, 3, {"atomic": True, "idle": False}, 0.5, 59.5, float("inf")),
+        (Reason.STEP_DOWN, 1, {"atomic": False, "idle": True}, 60, 0, 0),
+        (Reason.RESIGNED, 1, {"atomic": True, "idle": True}, 60, 0, 59),
+        (Reason.STEP_DOWN, 1, {"atomic": False, "idle": False}, 60, 0, 59),
+        (Reason.STEP_DOWN, 2, {"atomic": False, "idle": False}, 0.5, 59.5, float("inf")),
+        (Reason.STEP_DOWN, 1, {"atomic": False, "idle": False}, 1, 1, 0.5),
+        (Reason.LEASE, 1, {"atomic": False, "idle": False}, 2, 0, 0.5),
+        (Reason.LEASE, 1, {"atomic": False, "idle": False}, float("inf"), 3, float("inf")),
+        (Reason.LEASE, 1, {"atomic": True, "idle": False}, float("inf"), 3, 0),
+    ],
+)
+def test_when_a_unit_is_cancelled(reason, time, flags, left_s, since_s, expected):
+    assert seconds_to_cancel(reason, time, left_s=left_s, since_s=since_s, **flags) == expected
+
+
+# ---- what is left behind -------------------------------------------------------------------------
+
+
+def test_tasks_that_a_unit_leaves_behind_are_cancelled_and_named(caplog):
+    ended: list[str] = []
+
+    class Leaking(Diary):
+        async def unit(self, term: AsyncTerm) -> None:
+            self.kept = [asyncio.create_task(self.leak(), name=f"leak {n}") for n in range(1000)]
+            await asyncio.sleep(0)
+
+        async def leak(self) -> None:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await asyncio.sleep(0)
+                ended.append("leak")
+
+    driven = drive(Leaking(), units=1)
+    assert driven.error is None
+    assert len(ended) == 1000
+    (told,) = [one.getMessage() for one in caplog.records if "left behind" in one.getMessage()]
+    assert "by=a unit of term 1 tasks=1000" in told
+    assert "leak 0 (" in told
+    assert "Leaking.leak" in told
+
+
+def test_what_was_begun_earlier_lives_as_long_as_what_began_it(caplog):
+    log: list[str] = []
+
+    class Keeping(Diary):
+        def keep(self, what: str) -> None:
+            async def kept() -> None:
+                try:
+                    await asyncio.sleep(3600)
+                finally:
+                    log.append(f"{what} ended after {self.calls[-1]}")
+
+            vars(self)[what] = asyncio.create_task(kept())
+
+        async def prepare(self) -> None:
+            self.keep("process")
+            self.note("prepare")
+
+        async def inaugurate(self, term: AsyncTerm) -> None:
+            self.keep("term")
+            self.note("inaugurate", term)
+
+    drive(Keeping(), units=2)
+    assert log == [
+        "term ended after hand over: Reason.WITHDRAWN",
+        "process ended after retire",
+    ]
+
+
+def test_calls_in_threads_are_waited_for_and_those_not_begun_never_begin():
+    log: list[str] = []
+    begun, go = threading.Event(), threading.Event()
+
+    def slow(what: str) -> None:
+        begun.set()
+        assert go.wait(10)
+        log.append(what)
+
+    class Threads(Diary):
+        async def unit(self, term: AsyncTerm) -> None:
+            asyncio.get_running_loop().run_in_executor(None, slow, "default")
+            await asyncio.to_thread(slow, "awaited")
+
+        async def hand_over(self, term: AsyncTerm) -> None:
+            log.append("hand over")
+
+    Threads.atomic = True
+    served = Served(Threads(), open_term())
+    assert begun.wait(10)
+    threading.Timer(0.1, go.set).start()
+    served.end()
+    assert sorted(log[:2]) == ["awaited", "default"]
+    assert log[2] == "hand over"
+
+
+def test_a_task_that_a_callback_begins_after_its_unit_takes_no_step():
+    steps: list[str] = []
+
+    async def late() -> None:
+        steps.append("late")
+
+    class Calling(Diary):
+        async def unit(self, term: AsyncTerm) -> None:
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.02, lambda: self.calls.append("called") or loop.create_task(late()))
+
+        async def hand_over(self, term: AsyncTerm) -> None:
+            while "called" not in self.calls:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)
+
+    drive(Calling(), units=1)
+    assert not steps
+
+
+def test_the_users_context_is_left_alone():
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+
+    class Context(Diary):
+        async def unit(self, term: AsyncTerm) -> None:
+            variable.set("unit")
+            assert await asyncio.to_thread(variable.get) == "unit"
+            assert variable.get() == "unit"
+
+    assert drive(Context(), units=2).error is None
+
+
+# ---- a blocked loop ------------------------------------------------------------------------------
+
+
+def test_a_blocked_loop_is_named_with_the_stack_of_its_thread(caplog):
+    go = threading.Event()
+
+    def blocks_here() -> None:
+        assert go.wait(10)
+
+    class Blocking(Diary):
+        blocked_after_s = 0.1
+
+        async def unit(self, term: AsyncTerm) -> None:
+            blocks_here()
+            while not any("runs again" in one.getMessage() for one in caplog.records):
+                await asyncio.sleep(0.01)
+
+    caplog.set_level(logging.WARNING)
+    served = Served(Blocking(), held := open_term())
+    said = eventually(lambda: [one.getMessage() for one in caplog.records])
+    assert "event loop is blocked" in said[0]
+    assert "career=blocking" in said[0]
+    assert "in blocks_here" in said[0]
+    assert not held.ending.is_set()
+    go.set()
+    served.end()
+    assert sum("is blocked" in one.getMessage() for one in caplog.records) == 1
+
+
+def test_a_plain_term_may_not_wait_on_an_event_loop():
+    from leaderq.errors import WouldDeadlock
+
+    held = open_term()
+
+    async def wait() -> None:
+        assert held.wait(0)  # it only looks
+        with pytest.raises(WouldDeadlock, match=r"await term\.wait"):
+            held.wait(1)
+        assert await AsyncTerm(held).wait(0.001)
+        asyncio.get_running_loop().call_later(0.01, held.wind_up, Reason.STEP_DOWN)
+        assert not await AsyncTerm(held).wait()
+
+    asyncio.run(wait())
+    assert not held.wait(1)
+
+
+def test_the_lease_ends_a_wait_though_nobody_else_looks():
+    async def wait() -> None:
+        assert not await AsyncTerm(held).wait(3600)
+
+    held = open_term(lasts_s=0.05)
+    asyncio.run(wait())
+    assert held.reason is Reason.LEASE
+    with pytest.raises(Deposed):
+        AsyncTerm(held).check()
+
+
+def test_a_fake_term_lets_no_time_pass():
+    held = term(lasts_s=100)
+
+    async def wait() -> None:
+        assert await AsyncTerm(held).wait(60)
+        assert not await AsyncTerm(held).wait()
+
+    asyncio.run(wait())
