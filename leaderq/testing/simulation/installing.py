@@ -29,6 +29,15 @@ from leaderq.zookeeper import transport
 _COLLECT_EVERY = 50
 _leading = threading.Lock()
 _lives = 0
+
+
+def _new_event_loop(_selector: object) -> Any:
+    """A loop whose time is the life's; asyncio is imported only by who uses it."""
+    from leaderq.testing.simulation.event_loop import SimulatedLoop
+
+    return SimulatedLoop()
+
+
 _THREADS: dict[str, Callable[..., Any]] = {
     "Lock": simulated.SimulatedLock,
     "RLock": simulated.SimulatedRLock,
@@ -47,7 +56,7 @@ _THREADS: dict[str, Callable[..., Any]] = {
     "get_ident": simulated.get_ident,
     "raise_in": simulated.raise_in,
     "frame_of": simulated.frame_of,
-    "new_event_loop": simulated.new_event_loop,
+    "new_event_loop": _new_event_loop,
 }
 
 

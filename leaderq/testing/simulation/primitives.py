@@ -664,12 +664,5 @@ def frame_of(ident: int) -> Any:
     return next((task.greenlet.gr_frame for task in of_world if task.number == ident), None)
 
 
-def new_event_loop(_selector: object) -> Any:
-    """A loop whose time is the life's; asyncio is imported only by who uses it."""
-    from leaderq.testing.simulation.event_loop import SimulatedLoop
-
-    return SimulatedLoop()
-
-
 _SCHEDULER = SimulatedThread(name="scheduler")
 REAL_THREADING = threading
