@@ -34,10 +34,11 @@ from leaderq.exits import ExitCode
 
 VERBS = (
     "run lead deadline status members history step-down transfer pause resume raise-floor forget "
-    "dead queue analyze journal config doctor topics servers completion version"
+    "dead offsets queue analyze journal config doctor topics servers completion version"
 )
 LEAVES_OF = {
     "dead": "ls show replay bury",
+    "offsets": "show set to-time export import",
     "queue": "ls put peek stats ack drain purge rm dead requeue pause resume",
     "config": "show sample",
     "servers": "up",
