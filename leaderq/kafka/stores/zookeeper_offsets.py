@@ -95,8 +95,8 @@ class ZooKeeperOffsets(OffsetStore):
         DeliveryPromise.AT_MOST_ONCE,
     )
     remedy = (
-        "put back the znodes that hold the offsets, below 'offsets' of the career, from a backup, or"
-        " set the offsets (leaderq offsets set)"
+        "set the offsets (leaderq offsets set), or put back the znodes that hold them, below"
+        " 'offsets' of the career, from a backup"
     )
     undoes = True
 
