@@ -70,11 +70,12 @@ class KafkaLeaderCareer(LeaderCareer):
         shares of all partitions with records. ``order``: ``"partition"``, or ``"key"`` (with
         ``offsets = "kafka"``): then ``workers`` is how many *keys* to handle in parallel, the
         records of each in order, and each call has one record; one that fails stops its own key
-        only, and repeats no other. A crash repeats at most one batch. ``key_deserializer``,
-        ``value_deserializer``: make of ``bytes`` what :meth:`handle` sees; ``key_serializer``,
-        ``value_serializer``: make bytes of what is given to :meth:`produce`. Each is ``"json"``, a
-        function, or a class of confluent-kafka's schema registry; default: bytes. ``None`` (no
-        key, a tombstone) stays ``None``.
+        only, and repeats no other. ``commit_behind`` (with ``offsets = "kafka"``): hand out the
+        next batch while the commit of the one before is under way; then a crash may repeat two
+        batches instead of one. ``key_deserializer``, ``value_deserializer``: make of ``bytes`` what
+        :meth:`handle` sees; ``key_serializer``, ``value_serializer``: make bytes of what is given
+        to :meth:`produce`. Each is ``"json"``, a function, or a class of confluent-kafka's schema
+        registry; default: bytes. ``None`` (no key, a tombstone) stays ``None``.
         ``max_records_per_s``, ``max_bytes_per_s``: limits; ``key_interval_s``: the shortest time
         between two records of one key.
 
@@ -119,6 +120,7 @@ class KafkaLeaderCareer(LeaderCareer):
     batches: ClassVar[Literal["merged", "partition"]] = "merged"
     workers: ClassVar[int] = 1
     order: ClassVar[Literal["partition", "key"]] = "partition"
+    commit_behind: ClassVar[bool] = False
     # Any, because type checkers would take a function for a method, without its first argument.
     key_deserializer: ClassVar[Any] = None
     value_deserializer: ClassVar[Any] = None

@@ -62,6 +62,7 @@ KINDS: dict[str, Lead] = {
     "coalescing": _of("coalescing", "CoalescingLife", "lead"),
     "drains": _drains("kafka"),
     "drains in order of keys": _drains("kafka", by_key=True),
+    "drains that commit behind": _drains("kafka", commit_behind=True),
     "drains with offsets in ZooKeeper": _drains("zookeeper"),
     "drains in transactions": _drains("transaction"),
     "drains into a database": _drains("external"),

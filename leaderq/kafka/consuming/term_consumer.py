@@ -164,10 +164,25 @@ class TermConsumer:
         """The batch to hand out: the one in hand once more, else the next, if there is one."""
         if not self.joined or self._stalled or self.commits.wanted is not None:
             return None
-        if self._positions.in_hand is None and (batch := self._ahead.take(clock.now_s())):
+        if self._positions.in_hand is None and (batch := self._taken()):
             self._positions.hand(batch)
-            self._look_ahead_at = self._ahead_pause_s = 0.0
         return self._positions.in_hand
+
+    def offer_behind(self) -> Batch | None:
+        """The next batch, if there is one, while all of the batch in hand is being committed."""
+        positions = self._positions
+        batch = positions.in_hand
+        if not self.joined or self._stalled or batch is None or positions.behind is not None:
+            return None
+        if self.commits.wanted != batch.ends or (following := self._taken()) is None:
+            return None
+        positions.hand_behind(following)
+        return following
+
+    def _taken(self) -> Batch | None:
+        if batch := self._ahead.take(clock.now_s()):
+            self._look_ahead_at = self._ahead_pause_s = 0.0
+        return batch
 
     def rest(self, partition: Partition, for_s: float) -> None:
         """Abandon its records in hand; read it again from the store, in ``for_s``."""
@@ -490,7 +505,7 @@ class TermConsumer:
             return
         if ends is not None:
             self._confirmed = clock.now_s()
-            self._settled = self._positions.in_hand
+            self._settled = self._positions.behind or self._positions.in_hand
             self._positions.settle(ends)
             self.commits.settled(ends)
 
