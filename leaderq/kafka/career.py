@@ -95,11 +95,11 @@ class KafkaLeaderCareer(LeaderCareer):
 
     *Guarantees:* a batch is committed only after :meth:`handle` returned for it (unless *at most
     once*), and by nobody but the newest leader; at the change of a term at most one batch (two with
-    ``commit_behind``) is repeated, and none skipped. While Kafka is unreachable the term continues and retries. A slow
-    :meth:`handle` does not lose the membership. *Not guaranteed:* that the former leader is fenced
-    *before* :meth:`inaugurate` if Kafka takes longer than 5 s to do it; but no record is read
-    before it is. Exactly once holds for effects through the store; any other effect of a batch can
-    be repeated.
+    ``commit_behind``) is repeated, and none skipped. While Kafka is unreachable the term continues
+    and retries. A slow :meth:`handle` does not lose the membership. *Not guaranteed:* that the
+    former leader is fenced *before* :meth:`inaugurate` if Kafka takes longer than 5 s to do it; but
+    no record is read before it is. Exactly once holds for effects through the store; any other
+    effect of a batch can be repeated.
     """
 
     topics: ClassVar[str | Sequence[str] | re.Pattern[str]] = ()
