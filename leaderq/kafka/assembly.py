@@ -138,6 +138,7 @@ class Assembly:
         self.handler.close()
         self.dead_letters.close()
         self.store.close()
+        self.store.used_by = None
 
 
 def assembled(environment: Environment, former: Assembly | None) -> Assembly:

@@ -90,6 +90,7 @@ class OffsetStore(ABC):
     handle_stores: ClassVar[bool] = False
     is_silent: ClassVar[bool] = False
     sends_messages: ClassVar[bool] = False
+    used_by: str | None = None  # the career that has it open
 
     @classmethod
     def made(cls, context: StoreContext) -> OffsetStore:

@@ -25,6 +25,7 @@ from leaderq.kafka import (
 )
 from leaderq.kafka.consuming.term_consumer import Outage
 from leaderq.kafka.record import Partition
+from leaderq.kafka.stores import opened
 from leaderq.term import Term
 from leaderq.testing import OffsetStoreContract, drive, records
 
@@ -207,6 +208,15 @@ def test_a_unit_test_sees_its_effects_as_far_as_they_are_committed() -> None:
     driven = drive(type("Two", (Counting,), {"max_records": 2})(), given, failing_commit=2)
     assert driven.written == ["7", "8"]
     assert Counting.store.server == {}
+
+
+def test_two_careers_of_a_process_do_not_share_one() -> None:
+    store = MemoryOffsets({})
+    assert opened(store, StoreContext("one", "/")) is store
+    opened(store, StoreContext("one", "/"))  # its parts are made again
+    with pytest.raises(ConfigurationError, match="give each career a MemoryOffsets of its own"):
+        opened(store, StoreContext("two", "/"))
+    assert store.career == "one"
 
 
 @pytest.mark.parametrize("is_well", [True, False])
