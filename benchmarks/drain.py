@@ -142,6 +142,8 @@ def rows_of(client: str, scenario: Scenario, session: Session, stores: list[str]
     }
     for store in stores if scenario.name == "plain" else stores[:1]:
         rows[f"leaderq, {store}"] = partial(ours, kind=Reading, offsets=store)
+    if "kafka" in stores:
+        rows["leaderq, kafka, commit behind"] = partial(ours, kind=Reading, commit_behind=True)
     return rows
 
 

@@ -187,7 +187,8 @@ def check_kafka_career(
         topics = topics.among(existing_topics(address, **access))
     outputs = declared.produces
     views = describe_topics(address, [*topics, *outputs, *([letters] if letters else [])], **access)
-    sizes = largest_batches(address, [each for each in outputs if views[each].partitions], **access)
+    there = [each for each in outputs if views[each].partitions]
+    sizes = largest_batches(address, there, **access) if there else {}
     reads = f"reads {', '.join(topics) or 'no topic yet'} as group {declared.group!r}"
     yield Finding("career", _OK, f"{name} {reads}, offsets in {declared.offsets.word!r}")
     for topic in topics:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from keyword import iskeyword
 from typing import Any
 
 import click
@@ -40,7 +41,8 @@ class Verbs(click.Group):
         if not isinstance(found, tuple):
             return found
         module = importlib.import_module(f"leaderq.cli.{found[0]}")
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(module, f"{name}_" if iskeyword(name) else name)
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -129,6 +131,17 @@ _CONFIG = Verbs(
     },
     help="Show settings and where they come from.",
 )
+_OFFSETS = Verbs(
+    "offsets",
+    verbs={
+        "show": ("offsets", "Show where a career reads on."),
+        "set": ("offsets", "Set where it reads on."),
+        "to-time": ("offsets", "Let it read on at a time."),
+        "export": ("offsets", "Write its offsets as lines of JSON."),
+        "import": ("offsets", "Set offsets from lines of JSON."),
+    },
+    help="Look at the offsets of a career, and set them.",
+)
 _TOPICS = Verbs(
     "topics",
     verbs={"create": ("servers", "Create topics, with partitions and configs.")},
@@ -158,6 +171,7 @@ _SERVERS = Verbs(
         "forget": ("careers", "Delete everything stored for a career."),
         "schedule": _SCHEDULE,
         "dead": _DEAD,
+        "offsets": _OFFSETS,
         "queue": _QUEUE,
         "journal": _JOURNAL,
         "config": _CONFIG,

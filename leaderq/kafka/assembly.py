@@ -138,6 +138,7 @@ class Assembly:
         self.handler.close()
         self.dead_letters.close()
         self.store.close()
+        self.store.used_by = None
 
 
 def assembled(environment: Environment, former: Assembly | None) -> Assembly:
@@ -192,6 +193,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
         calls,
         store,
         commit=consumer.commit,
+        commit_behind=consumer.commit_behind if declared.commit_behind else None,
         rest=consumer.rest,
         send_dead_letter=dead_letters.send,
         marks=CrashMarks(session, layout.attempts, max_records=declared.max_records),

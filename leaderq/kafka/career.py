@@ -70,11 +70,12 @@ class KafkaLeaderCareer(LeaderCareer):
         shares of all partitions with records. ``order``: ``"partition"``, or ``"key"`` (with
         ``offsets = "kafka"``): then ``workers`` is how many *keys* to handle in parallel, the
         records of each in order, and each call has one record; one that fails stops its own key
-        only, and repeats no other. A crash repeats at most one batch. ``key_deserializer``,
-        ``value_deserializer``: make of ``bytes`` what :meth:`handle` sees; ``key_serializer``,
-        ``value_serializer``: make bytes of what is given to :meth:`produce`. Each is ``"json"``, a
-        function, or a class of confluent-kafka's schema registry; default: bytes. ``None`` (no
-        key, a tombstone) stays ``None``.
+        only, and repeats no other. ``commit_behind`` (with ``offsets = "kafka"``): hand out the
+        next batch while the commit of the one before is under way; then a crash may repeat two
+        batches instead of one. ``key_deserializer``, ``value_deserializer``: make of ``bytes`` what
+        :meth:`handle` sees; ``key_serializer``, ``value_serializer``: make bytes of what is given
+        to :meth:`produce`. Each is ``"json"``, a function, or a class of confluent-kafka's schema
+        registry; default: bytes. ``None`` (no key, a tombstone) stays ``None``.
         ``max_records_per_s``, ``max_bytes_per_s``: limits; ``key_interval_s``: the shortest time
         between two records of one key.
 
@@ -93,12 +94,12 @@ class KafkaLeaderCareer(LeaderCareer):
     committed, :meth:`handOver`, the consumer is closed without leaving the group.
 
     *Guarantees:* a batch is committed only after :meth:`handle` returned for it (unless *at most
-    once*), and by nobody but the newest leader; at the change of a term at most one batch is
-    repeated, and none skipped. While Kafka is unreachable the term continues and retries. A slow
-    :meth:`handle` does not lose the membership. *Not guaranteed:* that the former leader is fenced
-    *before* :meth:`inaugurate` if Kafka takes longer than 5 s to do it; but no record is read
-    before it is. Exactly once holds for effects through the store; any other effect of a batch can
-    be repeated.
+    once*), and by nobody but the newest leader; at the change of a term at most one batch (two with
+    ``commit_behind``) is repeated, and none skipped. While Kafka is unreachable the term continues
+    and retries. A slow :meth:`handle` does not lose the membership. *Not guaranteed:* that the
+    former leader is fenced *before* :meth:`inaugurate` if Kafka takes longer than 5 s to do it; but
+    no record is read before it is. Exactly once holds for effects through the store; any other
+    effect of a batch can be repeated.
     """
 
     topics: ClassVar[str | Sequence[str] | re.Pattern[str]] = ()
@@ -119,6 +120,7 @@ class KafkaLeaderCareer(LeaderCareer):
     batches: ClassVar[Literal["merged", "partition"]] = "merged"
     workers: ClassVar[int] = 1
     order: ClassVar[Literal["partition", "key"]] = "partition"
+    commit_behind: ClassVar[bool] = False
     # Any, because type checkers would take a function for a method, without its first argument.
     key_deserializer: ClassVar[Any] = None
     value_deserializer: ClassVar[Any] = None

@@ -67,6 +67,7 @@ class Declaration:
     batches: BatchShape
     workers: int
     order: RecordOrder
+    commit_behind: bool
     key_deserializer: Deserializer | None
     value_deserializer: Deserializer | None
     key_serializer: Serializer | None
@@ -198,6 +199,18 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
             f"order='key' of {where} contradicts its offsets or delivery: records behind one that"
             " is not done take effect before it, so no store can keep offsets and results together;"
             " use offsets='kafka' without delivery, or leave order out"
+        )
+    behind: object = declared.commit_behind
+    if not isinstance(behind, bool):
+        yield f"commit_behind={behind!r} of {where} is not True or False"
+    elif behind and (
+        getattr(declared.offsets, "word", "") != "kafka"
+        or declared.delivery is DeliveryPromise.AT_MOST_ONCE
+    ):
+        yield (
+            f"commit_behind of {where} contradicts its offsets or delivery: what is committed with"
+            " results, or before them, cannot wait; use offsets='kafka' without delivery, or leave"
+            " commit_behind out"
         )
     workers: Any = declared.workers
     if declared.atomic and isinstance(workers, int) and workers > 1:

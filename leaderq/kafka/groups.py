@@ -135,7 +135,7 @@ def _view(group: str, found: dict[str, Any]) -> GroupView:
 def group_notes(address: str, group: str, **access: Unpack[Access]) -> frozenset[str]:
     """What is noted beside the offsets that the group has committed."""
     with opened(KafkaAdminClient, address, "asking for offsets", **access) as admin:
-        stored = admin.list_group_offsets({group: None})[group]  # type: ignore[dict-item]
+        stored = admin.list_group_offsets({group: None})[group]
     return frozenset(each.metadata for each in stored.values() if each.metadata)
 
 

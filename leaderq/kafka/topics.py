@@ -28,6 +28,7 @@ from leaderq.kafka.clients.kafka_python_connection import (
 )
 from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
 from leaderq.kafka.clients.producer import Message, ProducerSettings
+from leaderq.kafka.record import Partition
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -109,6 +110,33 @@ def end_offsets(address: str, topic: str, **access: Unpack[Access]) -> dict[int,
         where = _partitions(consumer, topic, address)
         ends = consumer.end_offsets(where, timeout_ms=wait_ms)
     return {partition.partition: offset for partition, offset in ends.items()}
+
+
+def bounds(
+    address: str, topics: Sequence[str], **access: Unpack[Access]
+) -> dict[Partition, tuple[int, int]]:
+    """For each partition its first offset, and the one after its last stable record."""
+    wait_ms, stable = access.get("timeout_s", 10.0) * 1000, {"isolation_level": "read_committed"}
+    with opened(KafkaConsumer, address, "asking for offsets", stable, **access) as consumer:
+        where = [each for topic in topics for each in _partitions(consumer, topic, address)]
+        first = consumer.beginning_offsets(where, timeout_ms=wait_ms)
+        ends = consumer.end_offsets(where, timeout_ms=wait_ms)
+    return {Partition(*each): (first[each], ends[each]) for each in where}
+
+
+def offsets_at(
+    address: str, topics: Sequence[str], at_ms: int, **access: Unpack[Access]
+) -> dict[Partition, int]:
+    """For each partition the offset of the first record that is not older; the end, if none is."""
+    wait_ms, stable = access.get("timeout_s", 10.0) * 1000, {"isolation_level": "read_committed"}
+    with opened(KafkaConsumer, address, "asking for offsets", stable, **access) as consumer:
+        where = [each for topic in topics for each in _partitions(consumer, topic, address)]
+        found = consumer.offsets_for_times(dict.fromkeys(where, at_ms), timeout_ms=wait_ms)
+        ends = consumer.end_offsets(where, timeout_ms=wait_ms)
+    return {
+        Partition(*each): ends[each] if found.get(each) is None else found[each].offset
+        for each in where
+    }
 
 
 def committed(address: str, group: str, topic: str, **access: Unpack[Access]) -> dict[int, int]:

@@ -60,6 +60,7 @@ class DrainLife:
     brokers: int = 2
     zombies: int = 0
     by_key: bool = False
+    commit_behind: bool = False
 
 
 KEYS = 3
@@ -391,7 +392,8 @@ def _depose(cluster: SimulatedCluster) -> None:
 
 def _maker(life: DrainLife, witness: _Witness) -> Callable[[], _Drain]:
     def make() -> _Drain:
-        career = (_KeyDrain if life.by_key else CAREERS[life.store])()
+        kind = _KeyDrain if life.by_key else CAREERS[life.store]
+        career = type("_Behind", (kind,), {"commit_behind": life.commit_behind})()
         career.witness = witness
         return career
 

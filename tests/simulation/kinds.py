@@ -84,6 +84,7 @@ KINDS: dict[str, Lead] = {
     "schedules that nobody watches over": _schedules(has_guardian=False, faults=8, requests=3),
     "drains": _drains("kafka"),
     "drains in order of keys": _drains("kafka", by_key=True),
+    "drains that commit behind": _drains("kafka", commit_behind=True),
     "drains with offsets in ZooKeeper": _drains("zookeeper"),
     "drains in transactions": _drains("transaction"),
     "drains into a database": _drains("external"),

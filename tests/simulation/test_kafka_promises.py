@@ -221,7 +221,7 @@ def test_one_records_retries_hold_up_its_own_partition_only(store: str) -> None:
             s.run(3.0)
             assert [one.offset for one in drain.handled if one.where.number == 1] == [*range(10)]
             assert len(tries) == 1
-            s.until(lambda: (ORDERS, 9) in [one[2:] for one in drain.handled])
+            s.until(lambda: (ORDERS, 9) in [one[2:4] for one in drain.handled])
             assert [later - former >= 5.0 for former, later in pairwise(tries)] == [True, True]
             assert len(drain.terms()) == 1
 
@@ -262,3 +262,32 @@ def test_a_handler_over_its_budget_is_named_and_ends_its_term(s: Scene) -> None:
         assert [line for line in s.world.lines() if said in line and f"from {SOURCE}-0" in line]
         drain.await_all()
         assert drain.problems() == []
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_with_commit_behind_one_batch_is_handled_while_the_one_before_is_committed_and_no_more(
+    dies: bool,
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def rule(career: Any, record: Any) -> None:
+        kept = career.drain.kafka.cluster.group("c").offsets.get(ORDERS)
+        seen.append((record.offset // 5, 0 if kept is None else kept.offset // 5))
+        if dies and record.offset == 17 and len(career.drain.terms()) == 1:
+            career.drain.s.world.current.process.exit(-9)
+
+    @scene(5)
+    def test_behind(s: Scene) -> None:
+        with Drain(s, rule=rule, commit_behind=True) as drain:
+            drain.workers("ab")
+            drain.lines.slow["host-a"] = 0.2
+            drain.await_all()
+            assert drain.problems() == []
+            assert len(drain.handled) <= 30 + (10 if dies else 0)
+            assert drain.committed == 30
+            died = [one for one in s.world.history if one[2] == "died" and "guard" not in one[1]]
+            assert len(died) == dies
+
+    test_behind()
+    assert any(committed < batch for batch, committed in seen), "each commit was waited for"
+    assert all(committed >= batch - 1 for batch, committed in seen), "more than two batches"

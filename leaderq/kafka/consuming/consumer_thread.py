@@ -23,10 +23,11 @@ from enum import Enum
 from typing import Any, cast
 
 from leaderq import clock
-from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable
+from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable, told
 from leaderq.kafka.clients.consumer import (
     BatchLost,
     ConsumerClient,
+    EffectRefused,
     KafkaAway,
     Offsets,
 )
@@ -51,6 +52,7 @@ class _Kind(Enum):
     BEGIN = "begin"
     NEXT = "next"
     COMMIT = "commit"
+    SETTLE = "settle"
     REST = "rest"
     FINISH = "finish"
     CLOSE = "close"
@@ -58,10 +60,13 @@ class _Kind(Enum):
 
 @dataclass(frozen=True, eq=False)
 class _Request:
-    """A request of the career; ``answer`` takes one pair of a value and an error."""
+    """A request of the career; ``answer`` takes one pair of a value and an error. ``is_behind``: a
+    commit that is also answered by the next batch, while it goes on.
+    """
 
     kind: _Kind
     what: Any = None
+    is_behind: bool = False
     answer: primitives.SimpleQueue[tuple[Any, BaseException | None]] = field(
         default_factory=lambda: primitives.SimpleQueue()
     )
@@ -81,6 +86,7 @@ class ConsumerThread:
         self._beat = clock.now_s()
         self.loaded: Offsets = {}
         self._next_batch: Batch | None = None
+        self._is_behind = False  # a commit for which nobody has waited may be under way
         name = f"leaderq-consumer-{plan.career}"
         self._thread = primitives.Thread(target=self._run, name=name, daemon=True)
 
@@ -102,7 +108,7 @@ class ConsumerThread:
     def begin(self, term: Term, wait_s: float) -> bool:
         """Take over for ``term``; return whether the former leader was fenced within ``wait_s``."""
         self._gate = gate = JoinGate(term)
-        self.loaded, self._next_batch = {}, None
+        self.loaded, self._next_batch, self._is_behind = {}, None, False
         request = self._asked(_Kind.BEGIN, gate)
         return self._await(request, wait_s, term.ending.is_set) is not _NO_ANSWER
 
@@ -128,7 +134,18 @@ class ConsumerThread:
         abandoned (records that the store has not as done are handed out again), ``EffectRefused``
         if what goes with the ends cannot be stored, ``Deposed`` for a newer leader.
         """
-        request = self._asked(_Kind.COMMIT, ends)
+        self._next_batch = self._committed(term, self._asked(_Kind.COMMIT, ends))
+        self._is_behind = False
+
+    def commit_behind(self, term: Term, ends: Offsets) -> None:
+        """The same for the last ends of the batch in hand; waits only until the commit before it is
+        over, and this one is too or the next batch is there. If the batch is abandoned after all,
+        so is the next one: its commit says so.
+        """
+        self._next_batch = self._committed(term, self._asked(_Kind.COMMIT, ends, is_behind=True))
+        self._is_behind = True
+
+    def _committed(self, term: Term, request: _Request) -> Any:
         last_s: float | None = None
         while (answer := self._await(request, 0.1, lambda: False)) is _NO_ANSWER:
             term.check()
@@ -137,7 +154,13 @@ class ConsumerThread:
                 if clock.now_s() > last_s:
                     what = "the last batch was not committed in time; the next leader repeats it"
                     raise KafkaError(what)
-        self._next_batch = answer
+        return answer
+
+    def _settle(self, term: Term) -> None:
+        """Wait for the commit for which nobody has waited yet."""
+        if self._is_behind:
+            self._is_behind = False
+            self._committed(term, self._asked(_Kind.SETTLE))
 
     def rest(self, partition: Partition, for_s: float) -> bool:
         """Hand out no more of this partition for so long, then again from the committed offset; its
@@ -145,12 +168,18 @@ class ConsumerThread:
         """
         if len(self.loaded) < 2:
             return False
+        if self._gate is not None:
+            self._settle(self._gate.term)
         self._asked(_Kind.REST, (partition, for_s))
         return True
 
     def finish(self, term: Term) -> None:
         """The term's work is over: from now on nothing joins, reads or commits for it."""
         if self._gate is not None and self._gate.term is term:
+            try:
+                self._settle(term)
+            except LeaderqError as exc:
+                log.warning("last batch not known to be committed error=%s", told(exc))
             self._gate.is_shut = True
             self._asked(_Kind.FINISH)
             self._gate = self._question = self._next_batch = None
@@ -163,8 +192,8 @@ class ConsumerThread:
             self._thread.join(timeout_s)
         self._plan.reports.close()
 
-    def _asked(self, kind: _Kind, what: Any = None) -> _Request:
-        request = _Request(kind, what)
+    def _asked(self, kind: _Kind, what: Any = None, *, is_behind: bool = False) -> _Request:
+        request = _Request(kind, what, is_behind)
         self._requests.put(request)
         return request
 
@@ -270,6 +299,7 @@ class _TermLoop:
         self._open = {_Kind.BEGIN: begun}
         self._end: BaseException | None = None
         self._breaks = 0
+        self._has_begun = False  # the commit that is asked for: else one before it is under way
 
     def run(self) -> bool:
         """Run until the term is finished; returns whether the thread is to end."""
@@ -293,10 +323,26 @@ class _TermLoop:
         consumer = self._term_consumer
         if request.kind is _Kind.REST:
             consumer.rest(*request.what)
-        elif request.kind in (_Kind.NEXT, _Kind.COMMIT):
+        elif request.kind in (_Kind.NEXT, _Kind.COMMIT, _Kind.SETTLE):
             self._open[request.kind] = request
         if request.kind is _Kind.COMMIT:
+            self._has_begun = False
+            self._begin_commit()
+
+    def _begin_commit(self) -> None:
+        """Begin the commit that is asked for, unless one is under way. If the next batch is there,
+        and the career does not want to wait, it goes on with that.
+        """
+        consumer, request = self._term_consumer, self._open.get(_Kind.COMMIT)
+        if request is None:
+            return
+        if not self._has_begun and consumer.commits.wanted is None:
+            self._has_begun = True
             consumer.commits.request(request.what, in_hand=consumer.has_in_hand)
+        if self._has_begun and request.is_behind and consumer.commits.outcome is None:
+            following = consumer.offer_behind()
+            if following is not None:
+                self._tell(_Kind.COMMIT, following)
 
     def _round(self) -> None:
         try:
@@ -323,13 +369,19 @@ class _TermLoop:
         if _Kind.BEGIN in waiting and consumer.joined:
             self._owner.loaded = consumer.loaded
             self._tell(_Kind.BEGIN, True)
-        if _Kind.COMMIT in waiting and (outcome := consumer.commits.outcome) is not None:
+        outcome = consumer.commits.outcome
+        error: LeaderqError | None = outcome if isinstance(outcome, EffectRefused) else None
+        if outcome is False:
             what = "the batch was abandoned; what is not done of it is handed out again"
-            error = None if outcome is True else outcome or BatchLost(what)
+            error = BatchLost(what)
+        if _Kind.SETTLE in waiting and consumer.commits.wanted is None:
+            self._tell(_Kind.SETTLE, None, error)
+        if _Kind.COMMIT in waiting and self._has_begun and outcome is not None:
             self._owner.loaded = consumer.loaded
             # The next one goes along, which spares two changes of thread; else it stays in hand.
             following = None if consumer.has_in_hand else consumer.offer()
             self._tell(_Kind.COMMIT, following, error)
+        self._begin_commit()
         is_free = _Kind.NEXT in waiting and _Kind.COMMIT not in waiting
         if is_free and (batch := consumer.offer()) is not None:
             self._tell(_Kind.NEXT, batch)

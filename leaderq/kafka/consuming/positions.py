@@ -27,21 +27,33 @@ class Positions:
         self.committed = dict(committed)
         self.handed = dict(committed)
         self.in_hand: Batch | None = None
+        self.behind: Batch | None = None
+        """Handled, and being committed while the next one is in hand."""
 
     def hand(self, batch: Batch) -> None:
         self.in_hand = batch
         self.handed.update(batch.ends)
 
+    def hand_behind(self, batch: Batch) -> None:
+        """The batch in hand is being committed as a whole; this one takes its place."""
+        self.behind = self.in_hand
+        self.hand(batch)
+
     def settle(self, ends: Offsets) -> None:
-        """These offsets of the batch in hand were committed; its other records stay in hand."""
+        """These offsets were committed, of the batch behind if there is one, else of the batch in
+        hand; its other records stay in hand.
+        """
         self.committed.update(ends)
-        if self.in_hand is not None:
+        if self.behind is not None:
+            self.behind = None
+        elif self.in_hand is not None:
             self.in_hand = rest_of(self.in_hand, self.committed)
 
     def drop(self) -> None:
         """The batch in hand is not to be committed: reading continues where the store is."""
+        behind, self.behind = self.behind, None
         if self.in_hand is not None:
-            self.release(self.in_hand.ends)
+            self.release({**self.in_hand.ends, **(behind.ends if behind else {})})
 
     def release(self, partitions: Collection[Partition]) -> None:
         """Records in hand of these are not to be committed: reading goes back to the store's."""
@@ -77,8 +89,9 @@ class Positions:
             and offset not in {self.committed[partition], *(one.get(partition) for one in own)}
         )
         again = set(moved)
-        if self.in_hand is not None and not self.in_hand.ends.keys() <= set(held) - moved:
-            again.update(self.in_hand.ends)  # a part of it may be in the store after all
+        batches = [batch.ends for batch in (self.behind, self.in_hand) if batch is not None]
+        if not set().union(*batches) <= set(held) - moved:
+            again.update(*batches)  # a part of them may be in the store after all
             self.drop()
         for partition, offset in stored.items():
             if partition in again or partition not in self.committed:

@@ -164,10 +164,25 @@ class TermConsumer:
         """The batch to hand out: the one in hand once more, else the next, if there is one."""
         if not self.joined or self._stalled or self.commits.wanted is not None:
             return None
-        if self._positions.in_hand is None and (batch := self._ahead.take(clock.now_s())):
+        if self._positions.in_hand is None and (batch := self._taken()):
             self._positions.hand(batch)
-            self._look_ahead_at = self._ahead_pause_s = 0.0
         return self._positions.in_hand
+
+    def offer_behind(self) -> Batch | None:
+        """The next batch, if there is one, while all of the batch in hand is being committed."""
+        positions = self._positions
+        batch = positions.in_hand
+        if not self.joined or self._stalled or batch is None or positions.behind is not None:
+            return None
+        if self.commits.wanted != batch.ends or (following := self._taken()) is None:
+            return None
+        positions.hand_behind(following)
+        return following
+
+    def _taken(self) -> Batch | None:
+        if batch := self._ahead.take(clock.now_s()):
+            self._look_ahead_at = self._ahead_pause_s = 0.0
+        return batch
 
     def rest(self, partition: Partition, for_s: float) -> None:
         """Abandon its records in hand; read it again from the store, in ``for_s``."""
@@ -325,18 +340,30 @@ class TermConsumer:
         changed = self._check.changed_topics(consumer)
         if fresh := held - set(positions.handed):
             first = consumer.start_offsets(self._request_s)
-            last = consumer.end_offsets(self._request_s) if self._plan.start == "latest" else first
+            last = consumer.end_offsets(self._request_s)
             # Committed before the first record is read: "latest" would else be a later place for
             # the next leader. A topic made later begins at its first, as an added partition does.
             known = fresh if self._plan.by_pattern and stored else stored
             begin = starts(self._plan.start, fresh, known, first, last)
             self._check_forgotten(forgotten(self._reached, fresh, changed, first))
-            log.info("no offset is stored, reading begins partitions=%s", _names(fresh))
+            self._tell_of_beginning(begin, {where: last[where] - first[where] for where in fresh})
             self.commits.commit_positions_now(consumer, begin, 2 * self._request_s)
             positions.add(begin)
         self._reset(consumer, changed)
         self._place(consumer)
         self._joins = joins
+
+    def _tell_of_beginning(self, begin: Offsets, records: Offsets) -> None:
+        """Loudly if there are records: a group of this name may have read them, or another name's
+        group.
+        """
+        count = sum(records.values())
+        where = "latest" if self._plan.start == "latest" else "earliest"
+        places = [f"{each}@{begin[each]}" for each in sorted(begin)[:_NAMED]]
+        more = [f"and {len(begin) - _NAMED} more"] if len(begin) > _NAMED else []
+        what = "no offset is stored, reading begins at=%s records=%d group=%s partitions=%s"
+        said = where, count, self._plan.reports.group, ", ".join([*places, *more])
+        log.log(logging.WARNING if count else logging.INFO, what, *said)
 
     def _place(self, consumer: ConsumerClient) -> None:
         """Read from the positions; records that were read already are read again."""
@@ -478,7 +505,7 @@ class TermConsumer:
             return
         if ends is not None:
             self._confirmed = clock.now_s()
-            self._settled = self._positions.in_hand
+            self._settled = self._positions.behind or self._positions.in_hand
             self._positions.settle(ends)
             self.commits.settled(ends)
 

@@ -484,7 +484,8 @@ class BatchWork:
         try:
             if all_done:
                 ends = self._batch.ends.items()
-                self._commit({where: end for where, end in ends if where not in self._abandoned})
+                left = {where: end for where, end in ends if where not in self._abandoned}
+                self._commit(left, is_last=True)
             elif done and not self._context.commits_first:
                 self._commit(self._ends(done))
         except EffectRefused as exc:
@@ -516,11 +517,13 @@ class BatchWork:
     def _ends(self, parts: Iterable[BatchPart]) -> Mapping[Partition, int]:
         return dict(chain.from_iterable(ends_of(part, self._batch).items() for part in parts))
 
-    def _commit(self, ends: Mapping[Partition, int]) -> None:
+    def _commit(self, ends: Mapping[Partition, int], *, is_last: bool = False) -> None:
+        context = self._context
+        commit = (context.commit_behind if is_last else None) or context.commit
         new = {where: end for where, end in ends.items() if end > self._committed.get(where, -1)}
         if new:
-            figures, began_s = self._context.figures, clock.now_s()
-            self._context.commit(self._term, new)
+            figures, began_s = context.figures, clock.now_s()
+            commit(self._term, new)
             figures.commits += 1
             figures.commit_s += clock.now_s() - began_s
             self._committed.update(new)

@@ -52,7 +52,8 @@ class HandlingContext:
 
     ``handle(records, term)`` and ``decode(record)``, which returns the record for ``handle``, are
     the user's code, and may be called on worker threads; all else is for the career thread.
-    ``commit(term, ends)`` waits until these offsets are committed. ``undo()`` drops the effects
+    ``commit(term, ends)`` waits until these offsets are committed; ``commit_behind``, if given,
+    need not, and is used for the last ends of a batch. ``undo()`` drops the effects
     that belong to offsets not committed yet. ``undoes``: effects through the store vanish when
     their records are not committed; ``handle_stores``: not those of calls of ``handle`` that
     returned. ``commits_first``: *at most once*. ``send_dead_letter(term,
@@ -71,6 +72,7 @@ class HandlingContext:
     undo: Callable[[], None]
     send_dead_letter: Callable[[Term, str, NewDeadLetter], None]
     on_error: OnError
+    commit_behind: Callable[[Term, Mapping[Partition, int]], None] | None = None
     decode: Callable[[Record], Record] | None = None
     rest: Callable[[Partition, float], bool] | None = None
     undoes: bool = False

@@ -213,7 +213,8 @@ class KeyOrderedWork(BatchWork):
         return [_failure_of(chain) for chain in self._failed]
 
     def _commit_done(self, all_done: bool = False) -> bool:
-        self._commit(self._batch.ends if all_done else self._prefix.ends())
+        ends = self._batch.ends if all_done else self._prefix.ends()
+        self._commit(ends, is_last=all_done)
         return True
 
 

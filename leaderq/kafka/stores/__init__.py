@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from leaderq.errors import ConfigurationError
 from leaderq.kafka.stores.external_offsets import ExternalOffsets
 from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
 from leaderq.kafka.stores.offset_store import OffsetStore, StoreContext
@@ -31,5 +32,11 @@ def opened(choice: StoreChoice, context: StoreContext) -> OffsetStore:
     """The store of one career."""
     if isinstance(choice, type):
         return choice.made(context)
+    if choice.used_by not in (None, context.career):
+        raise ConfigurationError(
+            f"offsets of {context.where} is a store that the career {choice.used_by!r} of this"
+            f" process uses; give each career a {type(choice).__name__} of its own"
+        )
+    choice.used_by = context.career
     choice.attach(context)
     return choice

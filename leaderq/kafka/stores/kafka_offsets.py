@@ -9,7 +9,7 @@ from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore
 from leaderq.term import Term
 
-GROUP_REMEDY = "set the group's offsets (kafka-consumer-groups --reset-offsets)"
+GROUP_REMEDY = "set the group's offsets (leaderq offsets set)"
 
 
 class KafkaOffsets(OffsetStore):

@@ -20,6 +20,7 @@ from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, TransactionalProducer
 from leaderq.kafka.record import Partition
+from leaderq.kafka.stores.administration import OffsetAdmin
 from leaderq.term import Term
 from leaderq.zookeeper import Operation, Session
 
@@ -89,6 +90,7 @@ class OffsetStore(ABC):
     handle_stores: ClassVar[bool] = False
     is_silent: ClassVar[bool] = False
     sends_messages: ClassVar[bool] = False
+    used_by: str | None = None  # the career that has it open
 
     @classmethod
     def made(cls, context: StoreContext) -> OffsetStore:
@@ -129,6 +131,29 @@ class OffsetStore(ABC):
         plays that.
         """
         return []
+
+    # ---- for ``leaderq offsets`` -----------------------------------------------------------------
+
+    def look_up(self, admin: OffsetAdmin) -> dict[Partition, int]:
+        """The offsets of the career, without a term."""
+        if not self.in_group:
+            raise self._not_administered()
+        return admin.group.stored()
+
+    def put(self, admin: OffsetAdmin, offsets: Offsets) -> None:
+        """Set offsets while nobody handles records, so that no leader overwrites them.
+
+        :raises RequestRefused: somebody leads, and the store cannot make that leader look again.
+        """
+        if not self.in_group:
+            raise self._not_administered()
+        admin.group.put(offsets)
+
+    def _not_administered(self) -> ConfigurationError:
+        return ConfigurationError(
+            f"offsets={self.word!r}: the offsets are where the career's own code keeps them; look"
+            " at them and set them there"
+        )
 
     # ---- for the consumer thread -----------------------------------------------------------------
 

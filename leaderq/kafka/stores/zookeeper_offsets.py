@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
+from leaderq import clock
 from leaderq.errors import (
     BadVersion,
     ConnectionLost,
@@ -30,6 +31,7 @@ from leaderq.errors import (
     NodeExists,
     NoNode,
     NotEmpty,
+    RequestRefused,
     TooLarge,
 )
 from leaderq.kafka.clients.consumer import (
@@ -40,10 +42,11 @@ from leaderq.kafka.clients.consumer import (
     SerialExecutor,
 )
 from leaderq.kafka.record import Offset, Partition, epoch_of
+from leaderq.kafka.stores.administration import OffsetAdmin
 from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore, StoreAway, StoreContext
 from leaderq.term import Term
 from leaderq.threads import primitives
-from leaderq.zookeeper import Create, Operation, Session, SetData
+from leaderq.zookeeper import Check, Create, Operation, Session, SetData
 
 REFUSED_OPERATIONS = NodeExists, NoNode, BadVersion, NotEmpty, TooLarge
 """What ZooKeeper says of an operation, or of a whole multi, for what it is."""
@@ -92,7 +95,8 @@ class ZooKeeperOffsets(OffsetStore):
         DeliveryPromise.AT_MOST_ONCE,
     )
     remedy = (
-        "put back the znodes that hold the offsets, below 'offsets' of the career, from a backup"
+        "set the offsets (leaderq offsets set), or put back the znodes that hold them, below"
+        " 'offsets' of the career, from a backup"
     )
     undoes = True
 
@@ -122,6 +126,38 @@ class ZooKeeperOffsets(OffsetStore):
 
     def undo(self) -> None:
         self.take_effects()
+
+    def look_up(self, admin: OffsetAdmin) -> dict[Partition, int]:
+        found = {topic: self._read(topic) for topic in admin.topics}
+        return {
+            Partition(topic, int(number)): offset
+            for topic, kept in found.items()
+            if kept is not None
+            for number, offset in kept.offsets.items()
+        }
+
+    def put(self, admin: OffsetAdmin, offsets: Offsets) -> None:
+        if admin.is_led:
+            raise RequestRefused(
+                "a leader reads its offsets from ZooKeeper when its term begins, and not again;"
+                " stop all candidates before they are set"
+            )
+        self._session.ensure_path(self._path)
+        puts: list[Operation] = []
+        for topic in sorted({where.topic for where in offsets}):
+            kept = self._read(topic)
+            before = kept or TopicOffsets({}, 0, "")
+            new = {str(where.number): at for where, at in offsets.items() if where.topic == topic}
+            mark = f"operator-{clock.calendar_s():.3f}"
+            data = TopicOffsets({**before.offsets, **new}, before.term, mark).encoded()
+            puts.append((Create if kept is None else SetData)(self._node(topic), data))
+        # Whoever begins to lead meanwhile may have loaded what was there before.
+        fence = [] if admin.term_version is None else [Check(admin.term, admin.term_version)]
+        try:
+            self._session.multi([*fence, *puts])
+        except (BadVersion, NodeExists) as exc:
+            what = "somebody began to lead meanwhile, and nothing was set; stop all candidates"
+            raise RequestRefused(what) from exc
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         topics = sorted({partition.topic for partition in consumer.existing()})

@@ -34,11 +34,12 @@ from leaderq.exits import ExitCode
 
 VERBS = (
     "run lead deadline status members history step-down transfer pause resume raise-floor forget "
-    "schedule dead queue journal config doctor topics servers completion version"
+    "schedule dead offsets queue journal config doctor topics servers completion version"
 )
 LEAVES_OF = {
     "schedule": "ls history run-now pause resume",
     "dead": "ls show replay bury",
+    "offsets": "show set to-time export import",
     "queue": "ls put peek stats ack drain purge rm dead requeue pause resume",
     "config": "show sample",
     "servers": "up",

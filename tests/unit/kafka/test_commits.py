@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -19,6 +20,7 @@ from leaderq.kafka.consuming.report import DrainReport
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan, JoinGate, TermConsumer
 from leaderq.kafka.record import Partition, Record
 from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
+from leaderq.kafka.stores.offset_store import DoneAtOnce
 
 A = Partition("t", 0)
 CONSUMER, TERM = object(), object()
@@ -351,3 +353,33 @@ def test_a_client_of_which_only_commits_hang_is_replaced_after_30_seconds(
             replaced_s.append(at[0] - began_s)
     assert is_abandoned or len(replaced_s) == 2
     assert 30.0 < replaced_s[0] < 33.0
+
+
+@pytest.mark.parametrize(("last", "level"), [(6, "WARNING"), (2, "INFO")])
+def test_where_nothing_is_stored_it_is_said_where_reading_begins_loudly_if_there_are_records(
+    last: int, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    stored: list[Any] = []
+
+    class New(Client):
+        def committed(self, timeout_s: float) -> dict[Partition, int]:
+            return {}
+
+        def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
+            return {A: 2}
+
+        def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
+            return {A: last}
+
+        def commit(self, offsets: Any, note: str) -> Any:
+            stored.append(offsets)
+            return DoneAtOnce()
+
+    reports: Any = mock.Mock(former=DrainReport, group="g")
+    made: Any = partial(New, records={})
+    plan = ConsumingPlan("address", made, KafkaOffsets(), "career", reports)
+    TermConsumer(plan, JoinGate(open_term(7)), None).round()
+    (line,) = (one for one in caplog.records if "no offset is stored" in one.message)
+    assert (line.levelname, stored) == (level, [{A: 2}])
+    assert f"at=earliest records={last - 2} group=g partitions=t-0@2" in line.message

@@ -25,6 +25,7 @@ from leaderq.kafka import (
 )
 from leaderq.kafka.consuming.term_consumer import Outage
 from leaderq.kafka.record import Partition
+from leaderq.kafka.stores import opened
 from leaderq.term import Term
 from leaderq.testing import OffsetStoreContract, drive, records
 
@@ -209,12 +210,22 @@ def test_a_unit_test_sees_its_effects_as_far_as_they_are_committed() -> None:
     assert Counting.store.server == {}
 
 
+def test_two_careers_of_a_process_do_not_share_one() -> None:
+    store = MemoryOffsets({})
+    assert opened(store, StoreContext("one", "/")) is store
+    opened(store, StoreContext("one", "/"))  # its parts are made again
+    with pytest.raises(ConfigurationError, match="give each career a MemoryOffsets of its own"):
+        opened(store, StoreContext("two", "/"))
+    assert store.career == "one"
+
+
 @pytest.mark.parametrize("is_well", [True, False])
 def test_doctor_asks_it(monkeypatch: pytest.MonkeyPatch, is_well: bool) -> None:
     def fail(*_: object) -> str:
         raise KafkaError("no memory; buy some")
 
     monkeypatch.setattr("leaderq.kafka.topics.describe_topics", lambda *_, **__: {"orders": None})
+    monkeypatch.setattr("leaderq.kafka.topics.largest_batches", lambda *_, **__: {})
     monkeypatch.setattr("leaderq.cli.doctor.judge_topic", lambda *_: None)
     if not is_well:
         monkeypatch.setattr(MemoryOffsets, "check", fail)

@@ -163,6 +163,23 @@ def test_after_a_rejoin_a_batch_is_kept_if_all_of_it_is_held_and_nobody_has_move
     assert positions.in_hand is not None or positions.committed == handed
 
 
+@pytest.mark.parametrize("stored", [{A: 10, B: 0}, {A: 15, B: 0}, {A: 3, B: 0}, {A: 10}])
+def test_two_batches_are_kept_or_abandoned_together(stored: dict[Partition, int]) -> None:
+    positions = Positions({A: 10, B: 0})
+    positions.hand(Batch({A: rows(A, 10, 14)}, {A: 15}))
+    positions.hand_behind(Batch({A: rows(A, 15), B: rows(B, 0)}, {A: 16, B: 1}))
+    assert positions.handed == {A: 16, B: 1}
+    positions.resume(stored, set(stored), {A: 15})
+    if B in stored and stored[A] != 3:
+        positions.settle({A: 15})
+        assert positions.behind is None
+        assert positions.in_hand is not None
+        assert (positions.in_hand.ends, positions.committed) == ({A: 16, B: 1}, {A: 15, B: 0})
+    else:
+        assert positions.in_hand is positions.behind is None
+        assert positions.handed == positions.committed == stored
+
+
 def test_records_of_some_partitions_are_released_and_the_others_stay_in_hand() -> None:
     positions = Positions({A: 1, B: 2})
     positions.release([A])
@@ -304,7 +321,7 @@ def test_where_offsets_are_gone_the_store_says_what_to_do(word: str) -> None:
         TermConsumer._check_forgotten(one, {CLICKS: 5})
         return
     remedy = "put back the znodes" if word == "zookeeper" else "set the group's offsets"
-    with pytest.raises(OffsetOutOfRange, match=f"silently: {remedy}.*, or set auto_offset_reset"):
+    with pytest.raises(OffsetOutOfRange, match=f"silently: .*{remedy}.*, or set auto_offset_reset"):
         TermConsumer._check_forgotten(one, {CLICKS: 5})
 
 
@@ -332,6 +349,25 @@ class SharedGroup(RuleBasedStateMachine):
     @precondition(lambda self: self.positions.in_hand is None and self.career is None)
     @rule(counts=st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 4), min_size=1))
     def hand_out(self, counts: dict[Partition, int]) -> None:
+        if batch := self._next(counts):
+            self.career = batch
+            self.positions.hand(batch)
+
+    @precondition(
+        lambda self: (
+            self.positions.in_hand is not None
+            and self.positions.behind is None
+            and self.in_flight == self.positions.in_hand.ends
+        )
+    )
+    @rule(counts=st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 4), min_size=1))
+    def hand_out_behind(self, counts: dict[Partition, int]) -> None:
+        """The next batch, while all of the one in hand is being committed."""
+        if batch := self._next(counts):
+            self.career = batch
+            self.positions.hand_behind(batch)
+
+    def _next(self, counts: dict[Partition, int]) -> Batch | None:
         rows = {
             where: [
                 Record(where.topic, where.number, self.positions.handed[where] + n, 0, None, b"")
@@ -340,9 +376,7 @@ class SharedGroup(RuleBasedStateMachine):
             for where, count in counts.items()
             if where in self.held
         }
-        if rows:
-            self.career = batch_of(rows)
-            self.positions.hand(self.career)
+        return batch_of(rows) if rows else None
 
     @precondition(lambda self: self.career is not None and not self.in_flight)
     @rule(data=st.data())
@@ -397,7 +431,9 @@ class SharedGroup(RuleBasedStateMachine):
     @invariant()
     def reads_on_where_the_store_or_the_batch_in_hand_ends(self) -> None:
         in_hand = self.positions.in_hand.ends if self.positions.in_hand is not None else {}
-        assert in_hand.keys() <= self.held
+        behind = self.positions.behind.ends if self.positions.behind is not None else {}
+        assert in_hand.keys() | behind.keys() <= self.held
+        assert behind in ({}, self.in_flight)
         for where in self.held - self.in_flight.keys():
             assert self.positions.committed[where] == self.stored[where]
             assert self.positions.handed[where] == in_hand.get(where, self.stored[where])

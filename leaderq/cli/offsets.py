@@ -1,0 +1,288 @@
+"""``leaderq offsets``: where a career reads on is shown, set, written out and read in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leaderq import host
+from leaderq.career import career_name
+from leaderq.cli.career_loading import find_career, make_career
+from leaderq.cli.connecting import open_session
+from leaderq.cli.options import CONNECTION, JSON, Given, switch, verb
+from leaderq.cli.output import quiet, say, write_json, write_rows
+from leaderq.config import Section, current_folder
+from leaderq.errors import ConfigurationError, NoNode, RequestRefused
+
+# The Kafka client takes half a second to import, which --help should not.
+if TYPE_CHECKING:
+    from leaderq.kafka.declaration import Declaration
+    from leaderq.kafka.record import Partition
+    from leaderq.kafka.stores.administration import OffsetAdmin
+    from leaderq.kafka.stores.offset_store import OffsetStore
+
+_TARGET = click.Argument(["target"], metavar="MODULE:CLASS")
+_YES = switch("--yes", help="really set them; without it, they are only shown")
+_SETTINGS = (Section.CAREER, Section.KAFKA, *CONNECTION)
+_PLACE = re.compile(r"([A-Za-z0-9._-]+)-(\d+)=(\d+)")
+
+
+@dataclass(frozen=True)
+class _Career:
+    """A career's store, and what is needed to look at it."""
+
+    declared: Declaration
+    store: OffsetStore
+    admin: OffsetAdmin
+    paused: bool
+
+    @property
+    def asked(self) -> tuple[str, Any]:
+        return self.admin.group.address, self.admin.group.access
+
+
+@contextmanager
+def _opened(given: Given) -> Iterator[_Career]:
+    from leaderq.election import Observer
+    from leaderq.election.layout import Layout
+    from leaderq.kafka.assembly import access_for
+    from leaderq.kafka.career import KafkaLeaderCareer
+    from leaderq.kafka.clients.consumer import TopicPattern
+    from leaderq.kafka.declaration import check, declaration_of
+    from leaderq.kafka.groups import Deployment
+    from leaderq.kafka.stores import opened
+    from leaderq.kafka.stores.administration import GroupOffsets, OffsetAdmin
+    from leaderq.kafka.stores.offset_store import StoreContext
+    from leaderq.kafka.topics import existing_topics
+
+    quiet()
+    kind = find_career(given.target, current_folder())
+    settings = given.load(career=career_name(kind)).settings
+    made = make_career(kind, given.target)
+    if not isinstance(made, KafkaLeaderCareer):
+        raise ConfigurationError(f"{given.target} drains no topics, so it has no offsets")
+    name = settings.career or career_name(kind)
+    declared = declaration_of(made, name, settings)
+    check(declared, made._problems())
+    access, layout = access_for(declared, settings), Layout(settings.root, name)
+    topics = declared.topics
+    if isinstance(topics, TopicPattern):
+        topics = topics.among(existing_topics(settings.kafka, **access))
+    with open_session(settings) as session:
+        try:
+            version = session.get(layout.term)[1].version
+        except NoNode:
+            version = None
+        view = Observer(session, name, root=settings.root).view()
+        context = StoreContext(
+            name,
+            settings.root,
+            declared.where,
+            layout.offsets,
+            session,
+            load_offsets=made.load_offsets,
+            make_producer=_no_producer,
+        )
+        note = f"set by {host.name()}{Deployment.of(session, settings.root).mark}"
+        group = GroupOffsets(settings.kafka, declared.group, name, access, note)
+        admin = OffsetAdmin(group, topics, layout.term, version, view.leader is not None)
+        yield _Career(declared, opened(declared.offsets, context), admin, view.paused)
+
+
+def _no_producer() -> Any:
+    raise ConfigurationError("offsets are set without a transaction")
+
+
+@verb(_TARGET, JSON, *_SETTINGS)
+def show(given: Given) -> None:
+    """Show where a career reads on, in each partition, wherever its offsets are kept.
+
+    \b
+    Examples:
+      leaderq offsets show billing:AdBilling
+    """
+    with _opened(given) as career:
+        ends = _bounds(career)
+        stored = career.store.look_up(career.admin)
+        rows = [
+            {
+                "topic": where.topic,
+                "partition": where.number,
+                "offset": stored.get(where),
+                "first": first,
+                "end": end,
+                "lag": None if where not in stored else max(0, end - stored[where]),
+            }
+            for where, (first, end) in sorted(ends.items())
+        ]
+    write_rows(rows, given.as_json, "the career's topics have no partitions")
+
+
+@verb(
+    _TARGET,
+    click.Option(
+        ["--at", "places"],
+        multiple=True,
+        metavar="TOPIC-PARTITION=OFFSET",
+        help="the offset of the next record to read there; repeatable",
+    ),
+    click.Option(
+        ["--to"],
+        type=click.Choice(["earliest", "latest"]),
+        help="all partitions: the first record that is there, or the end",
+    ),
+    _YES,
+    JSON,
+    *_SETTINGS,
+)
+def set(given: Given) -> None:
+    """Set where a career reads on. Refused while somebody leads, unless the career is paused
+    (leaderq pause); with offsets in ZooKeeper, until all candidates are stopped.
+
+    A leader in its pause cannot commit over what was set: it joins the group again, and reads on
+    from there. What it has in hand is not committed.
+
+    \b
+    Examples:
+      leaderq offsets set billing:AdBilling --at clicks-0=42 --yes
+      leaderq offsets set billing:AdBilling --to earliest --yes
+    """
+    if bool(given.places) is bool(given.to):
+        raise ConfigurationError("say where to read on: --at TOPIC-PARTITION=OFFSET, or --to")
+    wanted = dict(map(_parsed, given.places))
+    with _opened(given) as career:
+        if given.to is not None:
+            at = 0 if given.to == "earliest" else 1
+            wanted = {where: bounds[at] for where, bounds in _bounds(career).items()}
+        _put(given, career, wanted)
+
+
+@verb(
+    _TARGET,
+    click.Argument(["when"], metavar="TIME"),
+    _YES,
+    JSON,
+    *_SETTINGS,
+)
+def to_time(given: Given) -> None:
+    """Let a career read on at the first record of each partition that is not older than TIME, such
+    as 2026-11-23T08:00 (local time) or 2026-11-23T08:00:00+00:00. Where there is none: at the end.
+
+    \b
+    Examples:
+      leaderq offsets to-time billing:AdBilling 2026-11-23T08:00 --yes
+    """
+    try:
+        at_ms = int(datetime.fromisoformat(given.when).timestamp() * 1000)
+    except ValueError as exc:
+        raise ConfigurationError(f"{given.when!r} is not a time such as 2026-11-23T08:00") from exc
+    with _opened(given) as career:
+        _put(given, career, _bounds_at(career, at_ms))
+
+
+@verb(_TARGET, *_SETTINGS)
+def export(given: Given) -> None:
+    """Write the offsets of a career as lines of JSON, which leaderq offsets import reads.
+
+    \b
+    Examples:
+      leaderq offsets export billing:AdBilling > offsets.jsonl
+    """
+    with _opened(given) as career:
+        for where, at in sorted(career.store.look_up(career.admin).items()):
+            write_json({"topic": where.topic, "partition": where.number, "offset": int(at)})
+
+
+@verb(
+    _TARGET,
+    click.Argument(["file"], type=click.File(), default="-", metavar="[FILE]"),
+    _YES,
+    JSON,
+    *_SETTINGS,
+)
+def import_(given: Given) -> None:
+    """Set the offsets that leaderq offsets export has written, also to move a career from one store
+    to another. Refused as leaderq offsets set is.
+
+    \b
+    Examples:
+      leaderq offsets import billing:AdBilling offsets.jsonl --yes
+    """
+    from leaderq.kafka.record import Partition
+
+    wanted = {}
+    for number, line in enumerate(given.file, 1):
+        try:
+            row = json.loads(line)
+            wanted[Partition(str(row["topic"]), int(row["partition"]))] = int(row["offset"])
+        except (ValueError, KeyError, TypeError) as exc:
+            what = f"line {number} is {line[:60]!r}, which leaderq offsets export did not write"
+            raise ConfigurationError(what) from exc
+    with _opened(given) as career:
+        _put(given, career, wanted)
+
+
+def _parsed(text: str) -> tuple[Partition, int]:
+    from leaderq.kafka.record import Partition
+
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise ConfigurationError(
+            f"--at {text!r} is not TOPIC-PARTITION=OFFSET, such as clicks-0=42"
+        )
+    topic, number, offset = found.groups()
+    return Partition(topic, int(number)), int(offset)
+
+
+def _put(given: Given, career: _Career, wanted: Mapping[Partition, int]) -> None:
+    bounds = _bounds(career)
+    if unknown := sorted(wanted.keys() - bounds.keys()):
+        named = ", ".join(map(str, unknown))
+        raise ConfigurationError(f"{career.declared.where} reads no partition {named}")
+    outside = [
+        f"{where}={at} (there are {bounds[where][0]} to {bounds[where][1]})"
+        for where, at in sorted(wanted.items())
+        if not bounds[where][0] <= at <= bounds[where][1]
+    ]
+    if outside:
+        raise ConfigurationError(f"no record is, or will be, at {', '.join(outside)}")
+    stored = career.store.look_up(career.admin)
+    rows = [
+        {
+            "topic": where.topic,
+            "partition": where.number,
+            "before": stored.get(where),
+            "offset": int(at),
+        }
+        for where, at in sorted(wanted.items())
+    ]
+    if given.yes:
+        if career.admin.is_led and not career.paused:
+            raise RequestRefused(
+                f"somebody leads {career.declared.name!r} and reads; pause it first: leaderq pause"
+                f" --career {career.declared.name}"
+            )
+        career.store.put(career.admin, wanted)
+    write_rows(rows, given.as_json, "there is nothing to set")
+    say("set" if given.yes else "nothing was set; give --yes to do it")
+
+
+def _bounds(career: _Career) -> dict[Partition, tuple[int, int]]:
+    from leaderq.kafka.topics import bounds
+
+    address, access = career.asked
+    return bounds(address, career.admin.topics, **access)
+
+
+def _bounds_at(career: _Career, at_ms: int) -> dict[Partition, int]:
+    from leaderq.kafka.topics import offsets_at
+
+    address, access = career.asked
+    return offsets_at(address, career.admin.topics, at_ms, **access)

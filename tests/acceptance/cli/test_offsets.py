@@ -1,0 +1,170 @@
+"""``leaderq offsets``: shown, set, moved between stores; refused while a leader reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from leaderq.kafka.topics import create_topics, produce
+from leaderq.testing import eventually
+from leaderq.testing.candidate_process import CandidateProcess
+
+CAREERS = """
+from pathlib import Path
+from leaderq.kafka import KafkaLeaderCareer
+
+class Reading(KafkaLeaderCareer):
+    name = "reading"
+    topics = "{topic}"
+    offsets = "kafka"
+
+    def handle_record(self, record, term):
+        with Path("{handled}").open("a") as out:
+            print(record.offset, file=out)
+
+class Transacting(Reading):
+    offsets = "transaction"
+
+class Keeping(Reading):
+    name = "keeping"
+    offsets = "zookeeper"
+
+class Elsewhere(Reading):
+    offsets = "external"
+
+    def load_offsets(self, term):
+        return {{}}
+"""
+COUNT = 6
+
+
+class Offsets:
+    """The verb, and the careers of a folder."""
+
+    def __init__(self, shell: Any, folder: Any, root: str, servers: tuple[Any, Any]) -> None:
+        self.zookeeper, self.kafka = (each.address for each in servers)
+        self.folder, self.root, self._shell = folder, root, shell
+        self.topic, self._handled = f"offsets{root[5:]}", folder / "handled"
+        create_topics(self.kafka, {self.topic: 1})
+        self.put(COUNT)
+        text = CAREERS.format(topic=self.topic, handled=self._handled)
+        self.module = f"reading_{root[5:]}"  # the verbs run in this process, which imports it
+        (folder / f"{self.module}.py").write_text(text)
+
+    def put(self, count: int) -> None:
+        produce(self.kafka, self.topic, [(b"k", b"v")] * count)
+
+    def handled(self) -> list[int]:
+        return [int(one) for one in self._handled.read_text().split()]
+
+    def __call__(self, *arguments: str, **more: str) -> Any:
+        return self._shell(
+            *arguments, zookeeper=self.zookeeper, kafka=self.kafka, root=self.root, **more
+        )
+
+    def shown(self, career: str) -> int | None:
+        done = self("offsets", "show", f"{self.module}:{career}", "--json")
+        assert done.returncode == 0, done.stderr
+        (row,) = map(json.loads, done.stdout.splitlines())
+        assert (row["topic"], row["first"]) == (self.topic, 0)
+        offset: int | None = row["offset"]
+        return offset
+
+    def set(self, career: str, *arguments: str, verb: str = "set") -> Any:
+        return self("offsets", verb, f"{self.module}:{career}", *arguments)
+
+
+@pytest.fixture
+def offsets(
+    shell: Any, folder: Any, root: str, zookeeper_server: Any, kafka_broker: Any
+) -> Offsets:
+    return Offsets(shell, folder, root, (zookeeper_server, kafka_broker))
+
+
+@pytest.fixture
+def lead(offsets: Offsets) -> Iterator[Callable[[str], CandidateProcess]]:
+    started: list[CandidateProcess] = []
+
+    def start(career: str) -> CandidateProcess:
+        process = CandidateProcess(
+            f"{offsets.module}:{career}",
+            id="a",
+            zookeeper=offsets.zookeeper,
+            kafka=offsets.kafka,
+            cwd=offsets.folder,
+            arguments=["--root", offsets.root],
+        )
+        started.append(process)
+        return process.start()
+
+    yield start
+    for process in started:
+        process.stop()
+
+
+@pytest.mark.parametrize("career", ["Reading", "Transacting"])
+def test_a_paused_career_reads_on_where_an_operator_has_set_it(
+    offsets: Offsets, lead: Callable[[str], CandidateProcess], career: str
+) -> None:
+    lead(career)
+    eventually(
+        lambda: offsets.shown(career) is not None and offsets.handled() == list(range(COUNT)),
+        timeout_s=60,
+        message="all is handled",
+    )
+    at = ["--at", f"{offsets.topic}-0=2"]
+    refused = offsets.set(career, *at, "--yes")
+    assert (refused.returncode, "leaderq pause" in refused.stderr) == (1, True)
+    named = {"career": "reading"}
+    assert offsets("pause", **named).returncode == 0
+    dry = offsets.set(career, *at)
+    assert (dry.returncode, "give --yes" in dry.stderr) == (0, True)
+    done = offsets.set(career, *at, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert offsets("resume", **named).returncode == 0
+    eventually(
+        lambda: offsets.handled() == [*range(COUNT), *range(2, COUNT)],
+        timeout_s=60,
+        message="it reads on from there",
+    )
+
+
+def test_offsets_in_zookeeper_are_set_while_nobody_leads_and_moved_from_store_to_store(
+    offsets: Offsets, lead: Callable[[str], CandidateProcess], tmp_path: Any
+) -> None:
+    assert offsets.set("Keeping", "--at", f"{offsets.topic}-0=4", "--yes").returncode == 0
+    assert offsets.shown("Keeping") == 4
+    said = offsets("offsets", "export", f"{offsets.module}:Keeping").stdout
+    (tmp_path / "offsets.jsonl").write_text(said)
+    moved = offsets.set("Reading", str(tmp_path / "offsets.jsonl"), "--yes", verb="import")
+    assert moved.returncode == 0, moved.stderr
+    assert offsets.shown("Reading") == 4
+    leader = lead("Keeping")
+    eventually(lambda: offsets.handled() == [4, 5], timeout_s=60, message="the last two are read")
+    offsets("pause", career="keeping")
+    refused = offsets.set("Keeping", "--to", "earliest", "--yes")
+    assert (refused.returncode, "stop all candidates" in refused.stderr) == (1, True)
+    leader.stop()
+    assert offsets.set("Keeping", "--to", "earliest", "--yes").returncode == 0
+    assert offsets.shown("Keeping") == 0
+
+
+def test_offsets_are_set_to_a_time_and_none_that_cannot_be(offsets: Offsets) -> None:
+    now = datetime.now(timezone.utc).isoformat()
+    for when, at in (("2001-01-01", 0), (now, COUNT)):
+        done = offsets.set("Reading", when, "--yes", verb="to-time")
+        assert (done.returncode, offsets.shown("Reading")) == (0, at), done.stderr
+    for wrong, why in (
+        (["--at", f"{offsets.topic}-0=99"], "no record is"),
+        (["--at", "nowhere-0=1"], "reads no partition"),
+        (["--at", "x"], "is not TOPIC-PARTITION=OFFSET"),
+        ([], "say where"),
+    ):
+        refused = offsets.set("Reading", *wrong, "--yes")
+        assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr
+    refused = offsets.set("Elsewhere", "--to", "latest", "--yes")
+    assert (refused.returncode, "own code keeps them" in refused.stderr) == (2, True)
