@@ -175,7 +175,7 @@ class QueueNodes:
             ("ageing_s", self.given_ageing_s, found.ageing_s),
         ):
             if mine not in (None, queues):
-                said = "settings differ, this process uses its own queue=%s %s=%s queues=%s"
+                said = "setting differs, that given here is used queue=%s setting=%s given=%s of_all=%s"
                 log.warning(said, self.paths.root, name, mine, queues)
 
     def _refuse_others(self) -> None:
