@@ -175,7 +175,7 @@ class QueueNodes:
             ("ageing_s", self.given_ageing_s, found.ageing_s),
         ):
             if mine not in (None, queues):
-                said = "own setting differs and is used queue=%s setting=%s own=%s queues=%s"
+                said = "setting differs, the one given is used queue=%s name=%s given=%s theirs=%s"
                 log.warning(said, self.paths.root, name, mine, queues)
 
     def _refuse_others(self) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from leaderq import clock
 from leaderq.dyno import Delivery, DynoQueue, Message, StaleLease
+from leaderq.dyno.index import SLOWER
 from leaderq.errors import LeaderqError
 from leaderq.testing.nemesis.history import Kind, What
 from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failures
@@ -81,6 +82,7 @@ class Did(Enum):
     LEFT = "left"  # in ZooKeeper at the end
 
 
+_FREE = (Did.PUSHED, Did.RETURNED)
 _ENDS = (Did.ACKNOWLEDGED, Did.UNKNOWN, Did.KILLED, Did.REMOVED)
 
 
@@ -256,8 +258,10 @@ def _names(life: MessageLife) -> list[str]:
     return [str(number) for number in range(life.shards)]
 
 
-def _queue(life: MessageLife, session: Session) -> DynoQueue:
-    return DynoQueue(session, ROOT, shards=_names(life), lease_s=life.lease_s, retry=_AGAIN)
+def _queue(life: MessageLife, session: Session, shards: int | None = None) -> DynoQueue:
+    """``None``: consumers are told of no shard; producers add theirs while all run."""
+    names = None if shards is None else _names(life)[:shards]
+    return DynoQueue(session, ROOT, shards=names, lease_s=life.lease_s, retry=_AGAIN)
 
 
 # -- programs --------------------------------------------------------------------------------------
@@ -339,7 +343,7 @@ def _work(log: _Log, one: Delivery) -> None:
 def _push(life: MessageLife, log: _Log, session: Session, number: int) -> None:
     draw = log.draw
     log.clocks(are_new=True)
-    with _queue(life, session) as queue:
+    with _queue(life, session, number + 1) as queue:
         began = len(
             [
                 one
@@ -456,7 +460,8 @@ def too_soon(lines: Sequence[Step], off_s: float) -> list[str]:
 def left_lying(lines: Sequence[Step], timeout_s: float, lease_s: float) -> list[str]:
     """Once all is healed, no pop waits in vain while a message is free that is in no group.
 
-    Whoever is refused has lost it to another, who may have died before he told.
+    Whoever is refused has lost it to another, who may have died before he told. Who has just come
+    lets a lease pass from then on.
     """
     healed_s = next((one.at_s for one in lines if one.what is Did.HEALED), None)
     if healed_s is None:
@@ -466,7 +471,9 @@ def left_lying(lines: Sequence[Step], timeout_s: float, lease_s: float) -> list[
     before_s: dict[str, float] = {}
     began_s: dict[str, float] = {}
     known: set[str] = set()
+    last: dict[str, Did] = {}
     for one in lines:
+        last[one.id] = one.what
         if one.what is Did.PUSHED and not (one.group or one.id in known):
             free_s.setdefault(one.id, one.due_s)
         elif one.id in free_s and one.what in (Did.DELIVERED, Did.REDEEMED, Did.RETURNED):
@@ -482,7 +489,8 @@ def left_lying(lines: Sequence[Step], timeout_s: float, lease_s: float) -> list[
             problems += [
                 f"{id} was free at {since_s:.3f}, and not given to {one.process} at {one.at_s:.3f}"
                 for id, since_s in free_s.items()
-                if max(since_s, looks_s) < one.at_s - NEWS_S
+                if max(since_s, looks_s + lease_s * SLOWER * (last[id] not in _FREE))
+                < one.at_s - NEWS_S
             ]
         if one.what is not Did.PUSHING:
             known.add(one.id)

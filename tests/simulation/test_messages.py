@@ -62,9 +62,9 @@ _B = {"id": "b", "group": "g"}
             "not given to c",
             [
                 PUSHED,
-                step(Did.HEALED),
-                step(Did.EMPTY, due_s=20.0, at_s=21.0),
-                step(Did.EMPTY, due_s=23.0, at_s=24.0),
+                step(Did.HEALED, ""),
+                step(Did.EMPTY, "", due_s=20.0, at_s=21.0),
+                step(Did.EMPTY, "", due_s=23.0, at_s=24.0),
                 ACKED,
             ],
         ),
