@@ -134,7 +134,7 @@ def _chosen(
     """The tick to be run, and those that are passed over; later ones than it are left for later,
     with ``catch_up="all"``.
     """
-    if wishes.paused or record.running is not None:
+    if wishes.paused:
         return None, [(at, PassedOver.PAUSED) for at in ticks]
     began, until = _busy(record)
     passed: list[Passed] = []

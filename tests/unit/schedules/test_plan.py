@@ -177,6 +177,8 @@ def test_a_paused_schedule_keeps_what_was_left_behind_until_it_is_resumed() -> N
     left = TickRun(at(10), at(10), 6, "b")
     step = after(11.5, running=left, wishes=ScheduleWishes(paused=True))
     assert not step.begins and step.record.running == left
+    asked = after(11.5, running=left, wishes=ScheduleWishes(paused=True, run=1))
+    assert not asked.begins and asked.record.running == left
     resumed = plan(step.record, definition(), ScheduleWishes(), at(11.6), term=7, candidate="a")
     assert resumed.begins and resumed.record.running is not None
     assert resumed.record.running.attempt == 2
@@ -186,7 +188,7 @@ def test_run_now_is_a_run_of_its_own_once_for_each_request_even_while_paused() -
     wishes = ScheduleWishes(paused=True, run=1)
     step = after(10.5, wishes=wishes)
     assert step.begins and step.record.running is not None and step.record.last == at(10)
-    assert step.record.running.key == "run-now 1"
+    assert step.record.running == TickRun(at(10.5), at(10.5), 7, "a", key="run-now 1")
     record = ended(step.record, at(10.6), TickOutcome.DONE)
     assert not plan(record, definition(), wishes, at(10.7), term=7, candidate="a").begins
 
@@ -247,3 +249,44 @@ def test_records_are_read_as_they_were_written_and_keep_what_newer_versions_know
 def test_what_is_no_record_is_refused_with_its_place(data: bytes) -> None:
     with pytest.raises(CorruptRecord, match="/there"):
         decode(data, path="/there")
+
+
+def test_a_tick_at_the_very_beginning_of_a_run_is_not_overlapped_and_one_at_its_end_is() -> None:
+    step = after(13.1, history=(ran(11, 13, 10),))
+    assert seen(step) == (11, 0, [(12, 13, "overlap")])
+
+
+def test_how_late_a_queued_tick_is_counts_from_the_end_of_the_run_before() -> None:
+    late = {
+        "last": 0,
+        "when": When(None, "UTC", at(60)),
+        "history": (ran(10, 70, 0),),
+        "overlap": Overlap.QUEUE,
+        "catch_up": CatchUp.NONE,
+    }
+    assert seen(after(70.9, **late)) == (60, 0, [])
+    assert seen(after(71.1, **late)) == (None, 0, [(60, 60, "late")])
+
+
+def test_a_tick_as_old_as_grace_is_run() -> None:
+    assert seen(after(12, grace_ms=MINUTE)) == (12, 1, [(11, 11, "missed")])
+
+
+def test_with_all_to_catch_up_what_is_left_out_is_accounted_for_too() -> None:
+    paused = after(12.5, catch_up=CatchUp.ALL, wishes=ScheduleWishes(paused=True))
+    assert seen(paused) == (None, 0, [(11, 12, "paused")]) and paused.record.last == at(12)
+
+
+def test_after_a_long_outage_the_first_gap_begins_where_it_was_and_the_others_stay() -> None:
+    step = after(3000, grace_ms=at(1.5))
+    old, missed = step.gaps
+    assert (old.first, old.last, old.why) == (at(11), at(2998), PassedOver.TOO_OLD)
+    assert (missed.first, missed.last, missed.count) == (at(2999), at(2999), 1)
+
+
+def test_gaps_are_one_entry_only_if_they_have_one_reason_and_nothing_between_them() -> None:
+    paused = ScheduleWishes(paused=True)
+    for first, last, why in ((5, 6, "paused"), (9, 10, "missed")):
+        before = TickGap(at(first), at(last), 2, PassedOver(why))
+        step = after(11.5, wishes=paused, history=(ran(1, 2, 1), before))
+        assert step.record.history[1:] == (before, TickGap(at(11), at(11), 1, PassedOver.PAUSED))
