@@ -38,15 +38,15 @@ class Rules:
     :raises ConfigurationError: they contradict each other; all problems are named at once.
     """
 
-    waiters: int = 1
-    timeout_s: float | None = 60.0
-    cover: Callable[[Any], object] | None = None
-    safe_timeout_s: float | None = None
-    on_evicted: Callable[[Any], object] | None = None
-    debounce: Debounce | None = None
-    clock: Callable[[], float] | None = None
-    background: bool = True
-    name: str = "coordinator"
+    waiters: int
+    timeout_s: float | None
+    cover: Callable[[Any], object] | None
+    safe_timeout_s: float | None
+    on_evicted: Callable[[Any], object] | None
+    debounce: Debounce | None
+    clock: Callable[[], float] | None
+    background: bool
+    name: str
 
     def __post_init__(self) -> None:
         safe_s = self.safe_timeout_s

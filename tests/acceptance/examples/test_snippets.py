@@ -152,9 +152,10 @@ def test_the_page_about_schedules(
 
 
 def test_the_page_about_tests(reader: Read, tmp_path: Path) -> None:
-    without_servers, plugin, with_servers = python("testing")
+    without_servers, plain, plugin, with_servers = python("testing")
     (tmp_path / "billing.py").write_text(SETTING_ASIDE)
     (tmp_path / "test_billing.py").write_text(without_servers)
+    (tmp_path / "test_beacon.py").write_text(plain)
     (tmp_path / "conftest.py").write_text(plugin)
     (tmp_path / "test_mail.py").write_text(with_servers)
     command = [
@@ -175,7 +176,7 @@ def test_the_page_about_tests(reader: Read, tmp_path: Path) -> None:
         [*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert "4 passed" in done.stdout
 
 
 SETTING_ASIDE = """

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from leaderq.coalescing import (
     AsyncQueueCoordinator,
+    CoordinatorStats,
     Debounce,
     Departure,
     EnqueueOutcome,
@@ -31,6 +32,7 @@ from leaderq.coalescing.distributed.slots import (
     view,
 )
 from leaderq.errors import ConfigurationError, ConnectionLost, NoNode
+from leaderq.timeouts import AS_SET
 from leaderq.zookeeper import Stat
 from leaderq.zookeeper.paths import validated_path
 
@@ -68,6 +70,33 @@ def test_keywords_that_cannot_be_used_are_refused_all_at_once(
         QueueCoordinator(**given)
     assert len(refused.value.problems) == len(problems)
     assert [each for each in problems if each not in str(refused.value)] == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"waiters": 0},
+        {"waiters": 0, "timeout_s": None},
+        {"debounce": Debounce(1, 1)},
+        {"safe_timeout_s": 0.5, "timeout_s": 0, "background": False, "name": "pages"},
+    ],
+)
+def test_keywords_that_agree_are_taken_and_a_new_coordinator_has_counted_nothing(
+    given: dict[str, Any],
+) -> None:
+    for stats in (CoordinatorStats(), QueueCoordinator(**given).stats()):
+        assert {getattr(stats, name) for name in CoordinatorStats.__slots__} == {0}
+
+
+def test_requests_that_ran_at_once_are_those_that_neither_waited_nor_repeated() -> None:
+    assert CoordinatorStats(runs=10, promoted=3, repeated=2).accepted == 5
+
+
+def test_a_request_waits_as_set_or_as_it_says() -> None:
+    rules = QueueCoordinator(timeout_s=7)._keys.rules
+    assert [rules.deadline(given).timeout_s for given in (AS_SET, None, 0)] == [7, None, 0]
+    with pytest.raises(ConfigurationError):
+        rules.deadline(-2)
 
 
 def test_what_a_coordinator_of_tasks_takes_is_checked_as_well() -> None:

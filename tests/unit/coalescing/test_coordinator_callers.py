@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import random
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
 from typing import Any
@@ -385,3 +388,49 @@ def test_a_forked_child_has_no_keys_whatever_its_parent_was_doing() -> None:
     for thread in threads:
         thread.join(WAIT_S)
     assert mine and coordinator.dequeue(mine)
+
+
+def test_a_hundred_threads_that_give_up_at_random_leave_no_stale_cache() -> None:
+    """Of each key one runs at a time, and a run begins after the last change of all."""
+    chance, keys = random.Random(30), "abc"
+    versions, cache, running = Counter(keys), Counter[str](), Counter[str]()
+    begun_twice: list[str] = []
+    changing = threading.Lock()
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+
+    def refresh(key: str) -> None:
+        running[key] += 1
+        if running[key] > 1:
+            begun_twice.append(key)
+        version = versions[key]
+        time.sleep(0.0002)
+        cache[key] = version
+        running[key] -= 1
+
+    def work(plan: list[tuple[str, str, float | None]]) -> None:
+        for key, form, timeout_s in plan:
+            with changing:
+                versions[key] += 1
+            try:
+                if form == "run":
+                    coordinator.run(key, lambda key=key: refresh(key), timeout_s=timeout_s)
+                else:
+                    coordinator.coalesced(key=lambda key: key)(refresh)(key)
+            except WaitTimedOut:
+                pass
+
+    forms, waits = ["run", "coalesced"], [0, 0.0003, 0.002, None]
+    plans = [
+        [(chance.choice(keys), chance.choice(forms), chance.choice(waits)) for _ in range(30)]
+        for _ in range(100)
+    ]
+    threads = [threading.Thread(target=work, args=(plan,), daemon=True) for plan in plans]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    stats = coordinator.stats()
+    assert (stats.running, stats.waiting, stats.owed) == (0, 0, 0)
+    assert begun_twice == []
+    assert cache == versions
+    assert stats.declined and stats.withdrawn and stats.repeated
