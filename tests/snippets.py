@@ -20,11 +20,12 @@ _PAGE = {path.stem: path for path in PAGES}
 
 # What the snippets of a page take for granted. Each is run, and checked by type checkers, behind
 # it.
+_REPORTING = (
+    "class Written(Exception): ...\n\n\ndef write_report(number: int) -> None:\n    raise Written"
+)
 GIVEN = {
-    "coming-from": (
-        "class Written(Exception): ...\n\n\ndef write_report(number: int) -> None:\n    raise"
-        " Written"
-    ),
+    "asyncio": _REPORTING,
+    "coming-from": _REPORTING,
     "dyno": "allocated: list[bytes] = []\nallocate = allocated.append",
     "helpers": textwrap.dedent("""
         cache: dict[str, str] = {}
@@ -46,10 +47,7 @@ GIVEN = {
         ledger = Ledger()
         charge = 7
     """),
-    "quickstart": (
-        "class Written(Exception): ...\n\n\ndef write_report(number: int) -> None:\n    raise"
-        " Written"
-    ),
+    "quickstart": _REPORTING,
 }
 
 

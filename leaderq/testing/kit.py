@@ -34,7 +34,7 @@ from leaderq.arguments import require
 from leaderq.career import ILeaderCareer, LeaderCareer, career_name, check_career
 from leaderq.config import Settings
 from leaderq.errors import KafkaError
-from leaderq.events import EventBus
+from leaderq.events import EventBus, Stage
 from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.assembly import Assembly, handling_context
 from leaderq.kafka.clients.consumer import TopicPattern
@@ -194,7 +194,7 @@ def drive(
     runner = StageRunner(
         career,
         held,
-        budgets=Budgets(),
+        budgets=_budgets(held, settings or Settings()),
         inaugurate_budget_s=_LONG_S,
         settle_s=0.0,
         is_heard_out=lambda: True,
@@ -231,6 +231,14 @@ async def adrive(career: ILeaderCareer, given: Iterable[Record] = (), **how: Any
     from asyncio import to_thread
 
     return await to_thread(drive, career, given, **how)
+
+
+def _budgets(held: OpenTerm, settings: Settings) -> Budgets:
+    """As a runner's: at the end of the term a coroutine that would hang is cancelled in time."""
+    budgets = Budgets()
+    budgets.open_term(held)
+    held._call_at_end(lambda: budgets.allow(held, Stage.HANDOVER, settings.handover_budget_s))
+    return budgets
 
 
 @contextmanager

@@ -54,6 +54,7 @@ def folder(tmp_path: Path) -> Path:
             )
     # What the page about tests calls billing.py is the career that the quickstart shows.
     (tmp_path / "billing.py").write_text("from quickstart_4 import Billing as Billing\n")
+    (tmp_path / "prices.py").write_text("from asyncio_1 import Prices as Prices\n")
     for name in PROGRAMS:
         (tmp_path / name).write_text(
             (ROOT / "tests" / "acceptance" / "programs" / name).read_text()

@@ -248,9 +248,12 @@ class AsyncThreads(AsyncRude):
     atomic = True
 
     async def unit(self, term: int) -> None:
-        loop = asyncio.get_running_loop()
-        calls = [loop.run_in_executor(None, work, "unit", term) for _ in range(64)]
-        await asyncio.gather(*calls)
+        end_s = now_s() + UNIT_S
+
+        def works() -> None:
+            work("unit", term, end_s - now_s())
+
+        await asyncio.gather(*(asyncio.to_thread(works) for _ in range(64)))
 
 
 class AsyncForking(AsyncRude):

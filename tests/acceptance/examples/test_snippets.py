@@ -48,7 +48,9 @@ def run(zookeeper_server: ZooKeeperServer, znode_root: str) -> Callable[..., dic
     return executed
 
 
-@pytest.mark.parametrize(("page", "number"), [("quickstart", -1), ("coming-from", 0)])
+@pytest.mark.parametrize(
+    ("page", "number"), [("quickstart", -1), ("coming-from", 0), ("asyncio", 1)]
+)
 def test_leadership_inside_a_program(
     run: Callable[..., dict[str, Any]], page: str, number: int
 ) -> None:
@@ -149,6 +151,32 @@ def test_the_page_about_schedules(
     timed = user.opens(cron)
     timed.wait_for("stage=execution")
     assert timed.interrupt() == 0
+
+
+def test_the_page_about_asyncio(
+    reader: Read,
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "prices.py").write_text(python("asyncio")[0])
+    monkeypatch.syspath_prepend(tmp_path)
+    names: dict[str, Any] = {}
+    exec(python("asyncio")[2], names)
+    names["test_what_only_waits_ends_with_its_term"]()
+    user = reader(tmp_path)
+    user.environment["LEADERQ_ZOOKEEPER"] = zookeeper_server.address
+    user.environment["LEADERQ_ROOT"] = znode_root
+    run_a, run_b = commands("asyncio")
+    a = user.opens(run_a)
+    a.wait_for("term 1 works on 1")
+    b = user.opens(run_b)
+    b.wait_for("stands for election")
+    assert a.interrupt() == 0
+    assert "handing over: Reason.WITHDRAWN" in a.printed
+    b.wait_for("term 2 works on 2")
+    assert b.interrupt() == 0
 
 
 def test_the_page_about_tests(reader: Read, tmp_path: Path) -> None:
@@ -353,7 +381,7 @@ def test_every_command_of_the_pages_is_run_by_a_test() -> None:
         "docker": "by hand, on an engine",
         "python -m leaderq.testing.nemesis": "tests/faults/election/test_nemesis.py, make soak",
     }
-    followed = {"README", "quickstart", "operating", "queues", "schedules"}
+    followed = {"README", "quickstart", "asyncio", "operating", "queues", "schedules"}
     for page in PAGES:
         rest = [line for line in commands(page.stem) if not line.startswith(tuple(elsewhere))]
         assert page.stem in followed or not rest, f"{page.name}: {rest}"
