@@ -17,6 +17,7 @@ from leaderq.kafka.clients.client_options import ClientLibrary, bootstrap_server
 from leaderq.kafka.clients.consumer import (
     ConsumerFactory,
     ConsumerSettings,
+    Offsets,
     TopicPattern,
 )
 from leaderq.kafka.clients.producer import Message, ProducerSettings, TransactionalProducer
@@ -51,6 +52,7 @@ from leaderq.kafka.topics import (
     ensure_topic,
     existing_topics,
     largest_batches,
+    offsets_at,
 )
 from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.term import Term
@@ -170,6 +172,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
             reports=reports,
             batch_limits=BatchLimits(*limits),
             start=declared.auto_offset_reset,
+            begin_at=partial(_offsets_at, environment) if declared.begin_at is not None else None,
             by_pattern=isinstance(declared.topics, TopicPattern),
             free_group=partial(_free_group, environment) if store.in_group else None,
             explain_group=partial(_explain_group, environment),
@@ -257,6 +260,16 @@ def _free_group(environment: Environment) -> str:
         f"group={group} waits for {waits_for}, until they join again or their sessions end; "
         "if they are gone for good, remove them from the group"
     )
+
+
+def _offsets_at(environment: Environment) -> Offsets:
+    declared, address = environment.declared, environment.settings.kafka
+    access: Access = {**environment.access, "timeout_s": ASK_GROUP_S}
+    assert declared.begin_at is not None
+    topics = declared.topics
+    if isinstance(topics, TopicPattern):
+        topics = topics.among(existing_topics(address, **access))
+    return offsets_at(address, topics, int(declared.begin_at.timestamp() * 1000), **access)
 
 
 def _explain_group(environment: Environment) -> str:

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, ClassVar, Literal
 
 from leaderq.arguments import require_finished
@@ -48,7 +49,9 @@ class KafkaLeaderCareer(LeaderCareer):
         committed begins: ``"earliest"``, ``"latest"`` or ``"none"`` (an error). If it is set,
         reading also continues there when the next records are *gone* (deleted by retention; a topic
         made again). Not set (``None``): a new group begins at the earliest record, and the leader
-        stops with an error when records are gone: nothing is skipped silently.
+        stops with an error when records are gone: nothing is skipped silently. ``begin_at``: a
+        ``datetime`` (without a zone: local time); a group that never committed begins at the first
+        record of each partition that is not older.
         ``max_message_bytes``: the largest message (key, value and headers) that :meth:`produce`
         takes; a larger one is an error of its record. Raise it if topics take more. A dead letter
         may have as many bytes, or 64 MB if that is more. ``client``: ``"kafka-python"``, or
@@ -109,6 +112,7 @@ class KafkaLeaderCareer(LeaderCareer):
     )
     delivery: ClassVar[Literal["at_most_once", "at_least_once", "exactly_once"] | None] = None
     auto_offset_reset: ClassVar[Literal["earliest", "latest", "none"] | None] = None
+    begin_at: ClassVar[datetime | None] = None
     produces: ClassVar[str | Sequence[str]] = ()
     max_message_bytes: ClassVar[int] = MAX_MESSAGE_BYTES
     client: ClassVar[Literal["kafka-python", "confluent"]] = "kafka-python"

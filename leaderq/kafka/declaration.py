@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from datetime import datetime
 from enum import Enum
 from functools import partial
 from inspect import getattr_static, signature
@@ -57,6 +58,7 @@ class Declaration:
     offsets: StoreChoice
     delivery: DeliveryPromise | None
     auto_offset_reset: str | None
+    begin_at: datetime | None
     client: ClientLibrary
     client_options: Mapping[str, Any]
     produces: tuple[str, ...]
@@ -222,6 +224,9 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
 
 def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
     where = declared.where
+    begin: object = declared.begin_at
+    if begin is not None and not isinstance(begin, datetime):
+        yield f"begin_at={begin!r} of {where} is not a datetime.datetime; give one, or leave it out"
     if not all(declared.produces):
         yield f"'produces' of {where} is {declared.produces!r}; name the topics that it writes to"
     given = {name: getattr(declared, name) for name in _SERIALIZERS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 from kafka import KafkaAdminClient
 from kafka.admin import MemberToRemove
 
+from leaderq.errors import ZooKeeperError
 from leaderq.kafka.topics import Access, opened
 from leaderq.zookeeper import Session
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+log = logging.getLogger(__name__)
 
 ASSIGNOR = "range"
 """The rule by which a career's members share partitions with others of their group."""
@@ -23,7 +27,8 @@ _MARKED = " of leaderq "
 
 @dataclass(frozen=True)
 class Deployment:
-    """The careers below one ``root`` of one ensemble; ``id`` tells apart what has the same root.
+    """The careers below one ``root`` of one ensemble; ``id`` tells apart what has the same root
+    (``""``: it is not known which deployment this is, and no rival is found).
 
     It is noted beside the offsets of a group (the client id would not do: a broker keeps that of
     the first member of a name).
@@ -35,16 +40,22 @@ class Deployment:
     @classmethod
     def of(cls, session: Session, root: str) -> Deployment:
         """Known by when the znode ``root`` was made: once in the life of a deployment."""
-        stat = session.exists(root)
+        try:
+            stat = session.exists(root)
+        except ZooKeeperError as exc:
+            log.debug("deployment not known root=%s error=%s", root, exc)
+            stat = None
         return cls(root) if stat is None else cls(root, f"{stat.czxid:x}.{stat.ctime_ms:x}")
 
     @property
     def mark(self) -> str:
         """What is noted."""
-        return f"{_MARKED}{self.root}#{self.id}"
+        return f"{_MARKED}{self.root}#{self.id}" if self.id else ""
 
     def rivals(self, notes: Iterable[str]) -> tuple[str, ...]:
         """The roots of other deployments that ``notes`` tell of."""
+        if not self.id:
+            return ()
         marks = {note.partition(_MARKED)[2] for note in notes} - {"", f"{self.root}#{self.id}"}
         return tuple(sorted({mark.rpartition("#")[0] for mark in marks}))
 

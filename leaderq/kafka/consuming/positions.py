@@ -12,7 +12,7 @@ deleted, or the topic created again) stops the leader: only a person can know wh
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
 
 from leaderq.errors import KafkaError
@@ -127,13 +127,19 @@ def starts(
     known: Collection[Partition],
     first: Offsets,
     last: Offsets,
+    at: Callable[[], Offsets] | None = None,
 ) -> dict[Partition, int]:
     """The offset at which each ``fresh`` partition begins; ``known`` have an offset. One added to a
     topic that is being read begins at its first record, because nobody has skipped its records on
-    purpose.
+    purpose. ``at``: where the others begin, for a user who has said so; asked only if need be.
     """
     topics = {partition.topic for partition in known}
     new = {partition for partition in fresh if partition.topic not in topics}
+    if new and at is not None:
+        found = at()
+        # a record of that time may be deleted by now
+        chosen = {partition: max(found.get(partition, 0), first[partition]) for partition in new}
+        return {partition: first[partition] for partition in fresh} | chosen
     if new and policy == "none":
         raise KafkaError(
             f"the group has no offset for {', '.join(map(str, sorted(new)))} and auto_offset_reset"

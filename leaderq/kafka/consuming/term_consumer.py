@@ -87,6 +87,7 @@ _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 @dataclass(frozen=True)
 class ConsumingPlan:
     """``free_group`` removes members for which the group waits in vain; returns a log text.
+    ``begin_at``: where partitions without an offset begin, if not as ``start`` says.
     ``explain_group`` says in words who is in the group, or ``""``.
     """
 
@@ -97,6 +98,7 @@ class ConsumingPlan:
     reports: ProgressReports
     batch_limits: BatchLimits = field(default_factory=BatchLimits)
     start: str | None = None
+    begin_at: Callable[[], Offsets] | None = None
     by_pattern: bool = False
     free_group: Callable[[], str] | None = None
     explain_group: Callable[[], str] = str
@@ -344,7 +346,7 @@ class TermConsumer:
             # Committed before the first record is read: "latest" would else be a later place for
             # the next leader. A topic made later begins at its first, as an added partition does.
             known = fresh if self._plan.by_pattern and stored else stored
-            begin = starts(self._plan.start, fresh, known, first, last)
+            begin = starts(self._plan.start, fresh, known, first, last, self._plan.begin_at)
             self._check_forgotten(forgotten(self._reached, fresh, changed, first))
             self._tell_of_beginning(begin, {where: last[where] - first[where] for where in fresh})
             self.commits.commit_positions_now(consumer, begin, 2 * self._request_s)
@@ -359,6 +361,8 @@ class TermConsumer:
         """
         count = sum(records.values())
         where = "latest" if self._plan.start == "latest" else "earliest"
+        if self._plan.begin_at is not None:
+            where = "begin_at"
         places = [f"{each}@{begin[each]}" for each in sorted(begin)[:_NAMED]]
         more = [f"and {len(begin) - _NAMED} more"] if len(begin) > _NAMED else []
         what = "no offset is stored, reading begins at=%s records=%d group=%s partitions=%s"

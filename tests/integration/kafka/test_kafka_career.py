@@ -7,6 +7,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -101,3 +102,17 @@ def test_an_offset_that_is_gone_stops_the_leader_instead_of_skipping(
     leader.begin()
     with pytest.raises(OffsetOutOfRange, match=four_partitions):
         leader.run_until(lambda: False)
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_a_new_group_begins_at_the_time_that_its_career_says(
+    drive: Drive, feed: Feed, client: str
+) -> None:
+    feed(0, 40)
+    time.sleep(0.02)  # records of a later millisecond
+    began = datetime.now()
+    time.sleep(0.02)
+    values = feed(40, 80)
+    leader = drive(client=client, begin_at=began, auto_offset_reset="none").begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 40)
+    assert sorted(leader.career.values(), key=int) == values

@@ -52,6 +52,19 @@ def test_without_an_offset_and_with_none_as_the_policy_nothing_begins() -> None:
     assert starts("none", [], [], FIRST, LAST) == {}
 
 
+@pytest.mark.parametrize("policy", [None, "latest", "none"])
+def test_a_new_topic_begins_at_a_time_where_that_is_said_and_an_added_partition_does_not(
+    policy: str | None,
+) -> None:
+    found = {B: 20, C: 30}
+    assert starts(policy, [B, C], [A], FIRST, LAST, lambda: found) == {B: 4, C: 30}
+    assert starts(policy, [C], [], FIRST, LAST, lambda: {C: 2}) == {C: 5}
+    assert starts(policy, [C], [], FIRST, LAST, dict) == {C: 5}
+    asked: list[int] = []
+    assert starts(policy, [B], [A], FIRST, LAST, lambda: asked.append(1) or found) == {B: 4}
+    assert not asked
+
+
 @pytest.mark.parametrize(
     ("position", "is_gone"), [(2, True), (3, False), (10, False), (30, False), (31, True)]
 )

@@ -110,6 +110,7 @@ def _administration(kafka: SimulatedKafka) -> dict[str, Callable[..., Any]]:
         "largest_batches": lambda address, topics, **_: {},
         "static_members": lambda address, group, **_: frozenset(),
         "describe_group": lambda address, group, **_: GroupView(group, "", "", "", ()),
+        "offsets_at": lambda address, topics, at_ms, **_: {},
         "group_notes": lambda address, group, **_: frozenset(),
         "remove_static_members": nothing,
     }
