@@ -41,6 +41,7 @@ from leaderq.errors import (
     LeaderqError,
     NodeExists,
     NoNode,
+    QueueFull,
     TooLarge,
 )
 from leaderq.reading import SizedReader
@@ -56,6 +57,8 @@ LETTER_BYTES = 16 * 1024
 """The bytes that a message leaves free in the largest request, to fit into a dead letter too."""
 LEAST_LEASE_S = 0.1
 """A lease must outlast the way to the servers and back, or nothing is ever handed out."""
+_COUNT_S = 0.2
+"""How often a producer counts the messages of a queue that has a limit."""
 _TRIES = 20
 _AT_A_TIME = 250
 
@@ -128,6 +131,7 @@ class DynoQueue:
             given_lease_s=None if lease_s is None else _lease_s(lease_s),
             given_ageing_s=None if ageing_s is None else in_seconds("ageing_s", ageing_s),
         )
+        self._counted_s, self._left = -_COUNT_S, 0
         self._ids = Ids(self._nodes)
         self._consumer = DynoConsumer(self._nodes, self._ids)
 
@@ -153,17 +157,21 @@ class DynoQueue:
         shards: Sequence[str] | None = None,
         lease_s: Seconds | None = None,
         ageing_s: Seconds | None = None,
+        max_messages: int | None = None,
     ) -> QueueSettings:
         """Change what is given here, for all processes while they run; returns the settings.
 
         ``shards``: those to push to from now on. The others are served until they are empty, then
         they vanish; a process that is started with one of these brings it back. ``ageing_s``: 0
-        makes priorities strict. A process that was given values of its own goes by these.
+        makes priorities strict. ``max_messages``: with so many in the queue a push is refused
+        (``QueueFull``); 0: no limit; several producers may exceed it a little. A process that was
+        given values of its own goes by these.
 
         *Guarantees:* a queue that grows keeps the order in its groups. *Not guaranteed:* that order
         across the change, if shards are taken away.
         """
         supplier = _supplied(shards)
+        require(at_least("max_messages", max_messages, 0, or_none=""))
 
         def change(former: QueueSettings) -> QueueSettings:
             if supplier is not None:
@@ -172,6 +180,8 @@ class DynoQueue:
                 former = replace(former, lease_s=_lease_s(lease_s))
             if ageing_s is not None:
                 former = replace(former, ageing_s=in_seconds("ageing_s", ageing_s) or None)
+            if max_messages is not None:
+                former = replace(former, max_messages=max_messages)
             return former
 
         return self._nodes.change(change)
@@ -207,9 +217,11 @@ class DynoQueue:
         given = [messages] if isinstance(messages, DynoMessage) else list(messages)
         writer = self._nodes.writer()
         prepared: list[_Push | Exception] = []
+        room = self._room(len(given))
         for one in given:
             try:
-                prepared.append(self._prepared(one))
+                prepared.append(self._prepared(one) if room else self._full())
+                room -= isinstance(prepared[-1], _Push)
             except Exception as exc:  # noqa: BLE001 - of the strategy's, or the store's
                 prepared.append(exc)
         pushes = [one for one in prepared if isinstance(one, _Push)]
@@ -239,6 +251,8 @@ class DynoQueue:
         """
         if not message.id:
             raise ConfigurationError("a message can be unique by an id of yours only")
+        if not self._room(1):
+            raise self._full()
         pushed = self._resolved(self._prepared(message), fence, on_conflict)
         self._nodes.figures.add("put", pushed.is_new)
         return pushed
@@ -287,6 +301,22 @@ class DynoQueue:
     def ensure(self, message: DynoMessage) -> bool:
         """Push it, unless its id is in the queue; returns whether this caller did."""
         return self.push_unique(message, OnConflict.DROP).is_new
+
+    def _full(self) -> QueueFull:
+        most = self._nodes.settings().max_messages
+        return QueueFull(self.root, capacity=most, waited_s=0.0)
+
+    def _room(self, wanted: int) -> int:
+        """For how many of so many messages there is room. Counts once in a while."""
+        if not (most := self._nodes.open().max_messages):
+            return wanted
+        if (now_s := clock.now_s()) >= self._counted_s + _COUNT_S:
+            self._counted_s = now_s
+            sizes = shard_sizes(self._nodes).values()
+            self._left = max(0, most - sum(one["messages"] for one in sizes))
+        granted = min(wanted, self._left)
+        self._left -= granted
+        return granted
 
     def _id_of(self, push: _Push) -> Operations:
         id = push.frame.id

@@ -12,7 +12,7 @@ from leaderq.arguments import in_seconds, is_text
 from leaderq.errors import ConfigurationError
 
 _FORMAT = "dyno"
-_KNOWN = {_FORMAT, "shards", "grouped", "lease_s", "ageing_s", "paused"}
+_KNOWN = {_FORMAT, "shards", "grouped", "lease_s", "ageing_s", "paused", "max"}
 _UNREADABLE = (KeyError, ValueError, ArithmeticError, TypeError, RecursionError)
 LEASE_S = 60.0
 
@@ -21,7 +21,8 @@ LEASE_S = 60.0
 class QueueSettings:
     """``shards``: those to which messages are pushed; all that are there are served. ``grouped``:
     groups go by the first so many of them, so a queue that grows keeps the order of its groups.
-    ``is_paused``: nobody begins a message. ``others``: what a later version has written.
+    ``is_paused``: nobody begins a message. ``max_messages``: 0: no limit. ``others``: what a later
+    version has written.
     """
 
     shards: tuple[str, ...]
@@ -29,6 +30,7 @@ class QueueSettings:
     lease_s: float = LEASE_S
     ageing_s: float | None = None
     is_paused: bool = False
+    max_messages: int = 0
     others: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -39,6 +41,7 @@ class QueueSettings:
         said = {"shards": self.shards, "grouped": self.grouped, "lease_s": self.lease_s}
         said |= {} if self.ageing_s is None else {"ageing_s": self.ageing_s}
         said |= {"paused": True} if self.is_paused else {}
+        said |= {"max": self.max_messages} if self.max_messages else {}
         return json.dumps({_FORMAT: 1, **said, **self.others}, separators=(",", ":")).encode()
 
     @classmethod
@@ -55,6 +58,7 @@ class QueueSettings:
                 in_seconds("lease_s", said["lease_s"]),
                 None if ageing_s is None else in_seconds("ageing_s", ageing_s),
                 bool(said.get("paused")),
+                max(0, int(said.get("max", 0))),
                 {key: value for key, value in said.items() if key not in _KNOWN},
             )
         except (*_UNREADABLE, ConfigurationError):

@@ -94,7 +94,7 @@ MESSAGE_CONTROLS = (
     ),
     _of(
         "priorities of messages do not matter",
-        patched(ShardIndex, "_order", _by_age),
+        patched(ShardIndex, "order_of", _by_age),
         5,
         life={"consumers": 1, "shards": 1, "faults": 0, "rude": 0.0},
     ),

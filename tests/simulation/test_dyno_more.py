@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leaderq.dyno import Message
-from leaderq.errors import ConfigurationError, NodeExists
+from leaderq.errors import ConfigurationError, NodeExists, QueueFull
 from leaderq.queues import DistributedQueue
 from leaderq.zookeeper import Create
 from simulation.scenarios import Guest, Scene, scene
@@ -50,6 +50,24 @@ def test_a_message_that_nobody_has_begun_in_time_becomes_a_dead_letter(s: Scene)
     assert a.who.do(a.queue.dead_letters.redrive) == 1
     s.run(10.0)
     assert texts(a.pop(1, 5.0)) == ["1"]
+
+
+@scene(3)
+def test_a_queue_with_a_limit_takes_no_more(s: Scene) -> None:
+    a, b = sides(s, "ab", shards=("x", "y"))
+    assert a.configure(max_messages=5).max_messages == 5
+    s.run(0.1)
+    found = b.push_each([Message(payload=b"1") for _ in range(8)])
+    assert [type(one) for one in found] == [str] * 5 + [QueueFull] * 3
+    s.run(0.5)
+    for push in (lambda: a.push(Message()), lambda: a.push_unique(Message(id="a"))):
+        with pytest.raises(QueueFull, match="'/d' is full"):
+            push()
+    a.ack(a.pop(2, 5.0, least=2))
+    s.run(0.5)
+    assert len(a.push([Message(), Message()])) == 2
+    assert a.configure(max_messages=0).max_messages == 0
+    assert len(a.push([Message() for _ in range(9)])) == 9
 
 
 def test_a_time_to_live_is_a_time() -> None:

@@ -157,11 +157,11 @@ def test_messages_are_not_pushed_among_the_items_of_another_kind_of_queue(s: Sce
 def test_settings_come_back_with_what_a_later_version_has_added() -> None:
     data = b'{"dyno":2,"shards":["a","b"],"grouped":1,"lease_s":7.5,"ageing_s":3,"cap":9}'
     found = QueueSettings.read(data)
-    assert found == QueueSettings(("a", "b"), 1, 7.5, 3.0, False, {"cap": 9})
+    assert found == QueueSettings(("a", "b"), 1, 7.5, 3.0, others={"cap": 9})
     assert json.loads(found.packed())["cap"] == 9
     assert QueueSettings.read(found.packed()) == found
-    paused = replace(found, is_paused=True)
-    assert QueueSettings.read(paused.packed()) == paused
+    limited = replace(found, is_paused=True, max_messages=5)
+    assert QueueSettings.read(limited.packed()) == limited
     plain = QueueSettings(("a",), 1)
     assert plain.packed() == b'{"dyno":1,"shards":["a"],"grouped":1,"lease_s":60.0}'
     assert QueueSettings.read(plain.packed()) == plain
