@@ -38,3 +38,12 @@ autodoc_preserve_defaults = True
 for package in ("leaderq", "leaderq.coalescing", "leaderq.testing", "leaderq.zookeeper"):
     loaded = import_module(package)
     vars(loaded).update({name: getattr(loaded, name) for name in loaded.__all__})
+
+
+def setup(app: object) -> None:
+    """Let ``"0 2 * * *"`` in the help of a verb be read as it stands."""
+
+    def escaped(_app: object, _context: object, lines: list[str]) -> None:
+        lines[:] = [line.replace("*", "\\*") for line in lines]
+
+    app.connect("sphinx-click-process-description", escaped)  # type: ignore[attr-defined]

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from leaderq.kafka import KafkaLeaderCareer as KafkaLeaderCareer
     from leaderq.producing import BufferedProducer as BufferedProducer
     from leaderq.running import AsyncLeaderCareer as AsyncLeaderCareer
+    from leaderq.running import AsyncScheduledCareer as AsyncScheduledCareer
     from leaderq.running import Runner as Runner
+    from leaderq.schedules import AsyncTick as AsyncTick
     from leaderq.schedules import ScheduledCareer as ScheduledCareer
     from leaderq.schedules import Tick as Tick
     from leaderq.schedules import schedule as schedule
@@ -49,8 +51,8 @@ __getattr__, __all__ = exported(
         "errors": "Deposed LeaderqError",
         "kafka": "KafkaLeaderCareer",
         "producing": "BufferedProducer",
-        "running": "AsyncLeaderCareer Runner",
-        "schedules": "ScheduledCareer Tick schedule",
+        "running": "AsyncLeaderCareer AsyncScheduledCareer Runner",
+        "schedules": "AsyncTick ScheduledCareer Tick schedule",
         "singular": "SingularUpdateQueue",
         "term": "EndingTerm Term",
         "zookeeper": "Session connect",

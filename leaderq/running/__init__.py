@@ -12,9 +12,14 @@ from leaderq.lazy import exported
 if TYPE_CHECKING:
     from leaderq.errors import UnitAbandoned as UnitAbandoned
     from leaderq.running.async_career import AsyncLeaderCareer as AsyncLeaderCareer
+    from leaderq.running.async_career import AsyncScheduledCareer as AsyncScheduledCareer
     from leaderq.running.runner import Runner as Runner
 
 __getattr__, __all__ = exported(
     __name__,
-    {"async_career": "AsyncLeaderCareer", "runner": "Runner", "stages": "UnitAbandoned"},
+    {
+        "async_career": "AsyncLeaderCareer AsyncScheduledCareer",
+        "runner": "Runner",
+        "stages": "UnitAbandoned",
+    },
 )

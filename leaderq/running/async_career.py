@@ -13,6 +13,7 @@ from leaderq.arguments import require_finished
 from leaderq.async_term import AsyncTerm, Units
 from leaderq.career import LeaderCareer, career_name
 from leaderq.events import Stage
+from leaderq.schedules.definition import only_waiting
 from leaderq.term import Reason, Term
 from leaderq.threads import Waker
 
@@ -123,6 +124,17 @@ class AsyncLeaderCareer(LeaderCareer):
         if self._loop is not None and self._scope is not None:
             self._loop.close(self._scope)
             self._loop = None
+
+
+class AsyncScheduledCareer(AsyncLeaderCareer):
+    """An :class:`AsyncLeaderCareer` without units of its own: write ``async def`` methods with
+    ``@schedule``, which take an :class:`~leaderq.schedules.AsyncTick`, and no ``execute``.
+    """
+
+    @only_waiting
+    async def execute(self, term: AsyncTerm) -> None:  # type: ignore[override]
+        """Wait; the runner has something to do between two ticks."""
+        await term.wait()
 
 
 class _HeldTerm:

@@ -143,7 +143,9 @@ class StageRunner:
     def _timed(self, unit: Callable[[OpenTerm], object], term: OpenTerm) -> None:
         """One unit of a career with schedules: a tick that is due, or one of its own."""
         timetable = self._timetable
-        if timetable is not None and timetable.turn(term):
+        if timetable is not None and timetable.turn(
+            term, lambda work: self._done(Stage.EXECUTION, work)(term)
+        ):
             return
         if timetable is not None and timetable.is_all:
             timetable.wait(term)

@@ -13,8 +13,9 @@ from leaderq.lazy import exported
 if TYPE_CHECKING:
     from leaderq.schedules.career import ScheduledCareer as ScheduledCareer
     from leaderq.schedules.definition import schedule as schedule
+    from leaderq.schedules.tick import AsyncTick as AsyncTick
     from leaderq.schedules.tick import Tick as Tick
 
 __getattr__, __all__ = exported(
-    __name__, {"career": "ScheduledCareer", "definition": "schedule", "tick": "Tick"}
+    __name__, {"career": "ScheduledCareer", "definition": "schedule", "tick": "AsyncTick Tick"}
 )

@@ -25,7 +25,7 @@ MOST_COUNTED = 1000
 _FIELDS = 5
 _SECOND_MS, _DAY_MS = 1000, 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_MARK = "_leaderq_schedule"
+_MARK, _WAITS = "_leaderq_schedule", "_leaderq_only_waits"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -229,6 +229,16 @@ def schedule(
         return method
 
     return marked
+
+
+def only_waiting(method: F) -> F:
+    """Mark an ``execute`` that does nothing: the runner waits for ticks instead."""
+    setattr(method, _WAITS, True)
+    return method
+
+
+def only_waits(method: object) -> bool:
+    return getattr(method, _WAITS, False)
 
 
 def when_of(cron: str | None, every_s: float | None, tz: str) -> When:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from leaderq.async_term import AsyncTerm
     from leaderq.term import Term
     from leaderq.zookeeper.wire import Operation
 
@@ -41,3 +42,19 @@ class Tick:
         been carried out or not. Not guaranteed: anything done besides ``ops``.
         """
         return self._complete(tuple(ops))
+
+
+@dataclass(frozen=True)
+class AsyncTick(Tick):
+    """What an ``async def`` method of a schedule is called with: a :class:`Tick` whose ``term`` is
+    an ``AsyncTerm``, and whose :meth:`write` is awaited.
+    """
+
+    term: AsyncTerm  # type: ignore[assignment]
+
+    async def write(self, ops: Iterable[Operation]) -> list[Any]:  # type: ignore[override]
+        """As :meth:`Tick.write`."""
+        from leaderq.threads.event_loops import awaited
+
+        held = tuple(ops)
+        return await awaited(lambda: self._complete(held), "leaderq-write")

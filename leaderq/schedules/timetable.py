@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from leaderq import clock
-from leaderq.arguments import plain_function, require, require_finished
+from leaderq.arguments import coroutine_function, plain_function, require
 from leaderq.errors import (
     ConnectionLost,
     CorruptRecord,
@@ -33,8 +33,7 @@ from leaderq.errors import (
 )
 from leaderq.events import CareerError, EventBus, Stage, TickBegan, TickEnded, TicksPassedOver
 from leaderq.observability.figures import FigureSource, offer_figures
-from leaderq.schedules.career import ScheduledCareer
-from leaderq.schedules.definition import Definition, definitions_of
+from leaderq.schedules.definition import Definition, definitions_of, only_waits
 from leaderq.schedules.plan import Step, ended, first_record, plan
 from leaderq.schedules.record import (
     ScheduleRecord,
@@ -45,7 +44,7 @@ from leaderq.schedules.record import (
     encode,
 )
 from leaderq.schedules.stored import AGAIN_S, StoredRecord
-from leaderq.schedules.tick import Tick
+from leaderq.schedules.tick import AsyncTick, Tick
 from leaderq.term import Term
 from leaderq.zookeeper import (
     GetData,
@@ -60,6 +59,7 @@ log = logging.getLogger(__name__)
 _LOOK_S = 0.5
 _CLOCK_OFF_MS = 60_000
 _LONGEST_ERROR = 240
+Perform = Callable[[Callable[[Any], object]], object]
 
 
 class Places(Protocol):
@@ -77,7 +77,7 @@ class _Slot:
     """One schedule of the career, with its record as this leader wrote it last."""
 
     definition: Definition
-    work: Callable[[Tick], object]
+    work: Callable[[Any], object]
     stored: StoredRecord
     record: ScheduleRecord | None = None
     seen_s: float = 0.0
@@ -135,7 +135,7 @@ class Timetable:
         self._career = name
         self._candidate = candidate
         self._events = events
-        self.is_all = getattr(type(career), "execute", None) is ScheduledCareer.execute
+        self.is_all = only_waits(getattr(type(career), "execute", None))
         """Whether the career has no units besides its ticks."""
         self._slots = [
             _Slot(
@@ -156,9 +156,10 @@ class Timetable:
 
     # ---- what the runner asks --------------------------------------------------------------------
 
-    def turn(self, term: Term) -> bool:
+    def turn(self, term: Term, perform: Perform) -> bool:
         """Run the tick that is due, if there is one; returns whether it did. Ticks take turns with
-        the units of a career that has some.
+        the units of a career that has some. ``perform`` calls the career's method, with the term or
+        what stands for it, and returns when its work is done.
         """
         if self._ticked and not self.is_all:
             self._ticked = False
@@ -167,9 +168,8 @@ class Timetable:
         if tick is None:
             return False
         self._ticked = True
-        work = self._slot_of(tick).work
         try:
-            require_finished(work(tick), tick.name)
+            perform(_work_on(tick, self._slot_of(tick).work))
         except Deposed:
             self._tell_end(tick, "interrupted")
             raise
@@ -379,13 +379,23 @@ class Timetable:
         return next(slot for slot in self._slots if slot.definition.name == tick.name)
 
 
+def _work_on(tick: Tick, work: Callable[[Any], object]) -> Callable[[Any], object]:
+    def on(held: Any) -> object:
+        return work(tick if held is tick.term else AsyncTick(**{**vars(tick), "term": held}))
+
+    on.__name__ = tick.name
+    return on
+
+
 def timetable_of(career: object, *rest: Any, **options: Any) -> Timetable | None:
     """The timetable of a career whose class has schedules; ``None`` for others.
 
-    :raises ConfigurationError: a schedule is not a plain method that takes a tick.
+    :raises ConfigurationError: the method of a schedule is not a plain function, or in an async
+        career not one made with ``async def``.
     """
     found = definitions_of(type(career))
     if not found:
         return None
-    require(*(plain_function(name, getattr(career, name)) for name in found))
+    check = coroutine_function if getattr(career, "_is_async", False) else plain_function
+    require(*(check(name, getattr(career, name)) for name in found))
     return Timetable(career, [*found.values()], *rest, **options)
