@@ -38,36 +38,25 @@ _STAGES = ("prepare", "inaugurate", "execute", "handOver", "hand_over", "healthy
 
 
 class ILeaderCareer(ABC):
-    """The three stages of a term."""
+    """The three stages of a term. ``term`` is a :class:`~leaderq.Term`."""
+
+    # Any, because an AsyncLeaderCareer is one of these too.
 
     @abstractmethod
-    def inaugurate(self, term: Term) -> None:
+    def inaugurate(self, term: Any) -> Any:
         """Take office: load what the work needs. No unit of work begins before this returns."""
 
     @abstractmethod
-    def execute(self, term: Term) -> None:
+    def execute(self, term: Any) -> Any:
         """Do one unit of work, again and again; ``term.wait(s)`` where there is nothing to do."""
 
     @abstractmethod
-    def handOver(self, term: EndingTerm) -> None:  # noqa: N802  (the user's name)
+    def handOver(self, term: Any) -> Any:  # noqa: N802  (the user's name)
         """Release what ``inaugurate`` took. The next leader waits ``handover_budget_s``."""
 
 
-class LeaderCareer(ILeaderCareer):
-    """A career with safe defaults: subclass it and write ``execute``.
-
-    From inside, ``term.resign()`` ends the term and ``term.finish()`` the work of this process.
-    Class attributes: ``name``: under which candidates compete; default the class name in kebab-case
-    (``AdBilling`` stands as ``ad-billing``). ``atomic``: ``False`` (default): when the term ends,
-    the unit in hand is finished within ``handover_budget_s`` and the next leader waits for it.
-    ``True``: a unit is all or nothing by itself (a database transaction, say), so it may be
-    abandoned: :class:`~leaderq.running.UnitAbandoned` is raised inside it at once, unless it was
-    the unit that resigned. ``version``: what operators are shown, and what ``prefer = "newest"``
-    compares; default that of the distribution which the class's top-level module belongs to.
-
-    Set before :meth:`prepare`: ``session``, ``settings``, ``events``, ``candidate_id``, and
-    ``options``: your own values, from ``[careers.NAME.options]`` of ``leaderq.toml``.
-    """
+class Career(ILeaderCareer):
+    """What a :class:`LeaderCareer` and an :class:`~leaderq.AsyncLeaderCareer` have in common."""
 
     name: ClassVar[str | None] = None
     atomic: ClassVar[bool] = False
@@ -86,21 +75,11 @@ class LeaderCareer(ILeaderCareer):
     """The class to derive from for those who would rather write coroutines."""
     _stands_again: bool = True  # set to False: the runner ends after this term, also a failed one
 
-    def prepare(self) -> None:
-        """Open resources, before standing for election, that would be slow to open after winning.
+    if TYPE_CHECKING:
 
-        Called once in the life of the process. An exception ends the process with an error.
-        """
-
-    def inaugurate(self, term: Term) -> None:
-        """Do nothing; override it to load what the work needs."""
-
-    def handOver(self, term: EndingTerm) -> None:  # noqa: N802  (the user's name)
-        """Do nothing; override it to release what :meth:`inaugurate` took."""
-        self.hand_over(term)
-
-    def hand_over(self, term: EndingTerm) -> None:
-        """As :meth:`handOver`: override one of the two."""
+        def prepare(self) -> Any: ...
+        def hand_over(self, term: Any) -> Any: ...
+        def retire(self) -> Any: ...
 
     def healthy(self) -> bool:
         """Return whether to go on leading. Asked on a thread of its own, every third of the session
@@ -111,7 +90,7 @@ class LeaderCareer(ILeaderCareer):
     @property
     def _is_watched(self) -> bool:
         """Whether there is a reason to ask :meth:`healthy`."""
-        return type(self).healthy is not LeaderCareer.healthy
+        return type(self).healthy is not Career.healthy
 
     def _check_declared(self, settings: Settings) -> None:
         """For leaderq's own careers: refuse what cannot be run, before anything is connected to."""
@@ -128,6 +107,39 @@ class LeaderCareer(ILeaderCareer):
 
     def _close(self) -> None:
         """For leaderq's own careers: the last thing of all, after ``retire``."""
+
+
+class LeaderCareer(Career):
+    """A career with safe defaults: subclass it and write ``execute``.
+
+    From inside, ``term.resign()`` ends the term and ``term.finish()`` the work of this process.
+    Class attributes: ``name``: under which candidates compete; default the class name in kebab-case
+    (``AdBilling`` stands as ``ad-billing``). ``atomic``: ``False`` (default): when the term ends,
+    the unit in hand is finished within ``handover_budget_s`` and the next leader waits for it.
+    ``True``: a unit is all or nothing by itself (a database transaction, say), so it may be
+    abandoned: :class:`~leaderq.running.UnitAbandoned` is raised inside it at once, unless it was
+    the unit that resigned. ``version``: what operators are shown, and what ``prefer = "newest"``
+    compares; default that of the distribution which the class's top-level module belongs to.
+
+    Set before :meth:`prepare`: ``session``, ``settings``, ``events``, ``candidate_id``, and
+    ``options``: your own values, from ``[careers.NAME.options]`` of ``leaderq.toml``.
+    """
+
+    def prepare(self) -> None:
+        """Open resources, before standing for election, that would be slow to open after winning.
+
+        Called once in the life of the process. An exception ends the process with an error.
+        """
+
+    def inaugurate(self, term: Term) -> None:
+        """Do nothing; override it to load what the work needs."""
+
+    def handOver(self, term: EndingTerm) -> None:  # noqa: N802  (the user's name)
+        """Do nothing; override it to release what :meth:`inaugurate` took."""
+        self.hand_over(term)
+
+    def hand_over(self, term: EndingTerm) -> None:
+        """As :meth:`handOver`: override one of the two."""
 
     def retire(self) -> None:
         """Close what :meth:`prepare` opened; called once, when the process stops standing."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leaderq.arguments import require, wanted
-from leaderq.career import ILeaderCareer, LeaderCareer, career_name, kebab_case
+from leaderq.career import Career, ILeaderCareer, career_name, kebab_case
 from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.connecting import ONE_CAREER, named_career, open_session, zookeeper_security
 from leaderq.cli.options import Given, number, switch, verb
@@ -386,7 +386,7 @@ def _made(classes: Iterable[tuple[str, Settings, type[ILeaderCareer]]]) -> Caree
     for target, settings, kind in classes:
         with problems.noted():
             made.append((settings, career := make_career(kind, target)))
-            if isinstance(career, LeaderCareer):
+            if isinstance(career, Career):
                 career._check_declared(settings)
     problems.tell()
     return made

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from leaderq import clock
 from leaderq.arguments import require_finished
 from leaderq.async_term import AsyncTerm, Units
-from leaderq.career import LeaderCareer, career_name
+from leaderq.career import Career, career_name
 from leaderq.events import Stage
 from leaderq.schedules.definition import only_waiting
 from leaderq.term import Reason, Term
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from leaderq.running.event_loop import EventLoop, Scope
 
 
-class AsyncLeaderCareer(LeaderCareer):
+class AsyncLeaderCareer(Career):
     """A :class:`LeaderCareer` whose methods are coroutine functions: subclass it and write
     ``async def execute(self, term)``, where ``term`` is an :class:`AsyncTerm`.
 
@@ -54,29 +54,29 @@ class AsyncLeaderCareer(LeaderCareer):
     _held: _HeldTerm | None = None
     _scope: Scope | None = None  # what is begun outside of terms
 
-    async def prepare(self) -> None:  # type: ignore[override]
+    async def prepare(self) -> None:
         """Open resources, before standing for election, that would be slow to open after winning.
 
         Called once in the life of the process. An exception ends the process with an error.
         """
 
-    async def inaugurate(self, term: AsyncTerm) -> None:  # type: ignore[override]
+    async def inaugurate(self, term: AsyncTerm) -> None:
         """Do nothing; override it to load what the work needs."""
 
     @abstractmethod
-    async def execute(self, term: AsyncTerm) -> None:  # type: ignore[override]
+    async def execute(self, term: AsyncTerm) -> None:
         """Do one unit of work, again and again; ``await term.wait(s)`` where there is nothing to
         do. Or stay for the whole term, and mark each unit: ``async with term.unit()``.
         """
 
-    async def handOver(self, term: AsyncTerm) -> None:  # type: ignore[override]  # noqa: N802
+    async def handOver(self, term: AsyncTerm) -> None:  # noqa: N802
         """Do nothing; override it to release what :meth:`inaugurate` took."""
         await self.hand_over(term)
 
-    async def hand_over(self, term: AsyncTerm) -> None:  # type: ignore[override]
+    async def hand_over(self, term: AsyncTerm) -> None:
         """As :meth:`handOver`: override one of the two."""
 
-    async def retire(self) -> None:  # type: ignore[override]
+    async def retire(self) -> None:
         """Close what :meth:`prepare` opened; called once, when the process stops standing."""
 
     def _perform(

@@ -30,7 +30,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from leaderq import clock
-from leaderq.career import ILeaderCareer, LeaderCareer, career_name, check_career
+from leaderq.career import Career, ILeaderCareer, career_name, check_career
 from leaderq.config import Settings
 from leaderq.election import Candidate, EndDetails
 from leaderq.election.layout import Layout
@@ -262,7 +262,7 @@ class Runner:
                 self._wake()
 
     def _prepare(self) -> None:
-        if isinstance(self._career, LeaderCareer):
+        if isinstance(self._career, Career):
             self._career.session = self._session
             self._career.settings = self.settings
             self._career.options = self.settings.options
@@ -272,7 +272,7 @@ class Runner:
 
     def _retire(self) -> None:
         career = self._career
-        if not isinstance(career, LeaderCareer):
+        if not isinstance(career, Career):
             return
         try:
             self._guarded("retire", lambda: career._perform(career.retire))
@@ -302,7 +302,7 @@ class Runner:
             self._cool_off(record)
 
     def _stands_again(self) -> bool:
-        return not isinstance(self._career, LeaderCareer) or self._career._stands_again
+        return not isinstance(self._career, Career) or self._career._stands_again
 
     def _cool_off(self, record: CoolOff) -> None:
         if self._stopping.is_set():

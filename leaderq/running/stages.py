@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
-from leaderq.career import ILeaderCareer, LeaderCareer, perform
+from leaderq.career import Career, ILeaderCareer, perform
 from leaderq.errors import CareerFailed, Deposed, UnitAbandoned
 from leaderq.events import CareerError, EventBus, Stage, StageBegan, WorkRefused
 from leaderq.observability.health import TermState
@@ -85,7 +85,7 @@ class StageRunner:
             self._execute()
         self._enter(Stage.HANDOVER)
         self._call(Stage.HANDOVER, self._done(Stage.HANDOVER, self._hand_over))
-        if isinstance(self._career, LeaderCareer):
+        if isinstance(self._career, Career):
             self._call(Stage.HANDOVER, self._career._finish)
         return self._error
 
@@ -117,7 +117,7 @@ class StageRunner:
             return False
         self._budgets.allow(self._term, Stage.INAUGURATION, self._inaugurate_budget_s)
         self._say(Stage.INAUGURATION)
-        if isinstance(self._career, LeaderCareer) and not self._call(
+        if isinstance(self._career, Career) and not self._call(
             Stage.INAUGURATION, self._career._begin
         ):
             return False

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from leaderq import clock
-from leaderq.career import LeaderCareer
+from leaderq.career import Career
 from leaderq.events import Stage
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads import primitives
@@ -110,7 +110,7 @@ def watch_health(
 
     A career without a health check costs no thread.
     """
-    if not isinstance(career, LeaderCareer) or not career._is_watched:
+    if not isinstance(career, Career) or not career._is_watched:
         return
 
     def watch(_service: Service) -> None:
@@ -122,7 +122,7 @@ def watch_health(
     Service("leaderq-health", watch).start()
 
 
-def _is_healthy(career: LeaderCareer, within_s: float) -> bool:
+def _is_healthy(career: Career, within_s: float) -> bool:
     answers: list[bool] = []
 
     def ask() -> None:

@@ -31,7 +31,7 @@ from typing import Any
 
 from leaderq import clock
 from leaderq.arguments import require
-from leaderq.career import ILeaderCareer, LeaderCareer, career_name, check_career
+from leaderq.career import Career, ILeaderCareer, career_name, check_career
 from leaderq.config import Settings
 from leaderq.errors import KafkaError
 from leaderq.events import EventBus, Stage
@@ -183,7 +183,7 @@ def drive(
     name = career_name(career)
     held = FakeTerm(number=1, career=name, unclean=False, lasts_s=3600.0) if term is None else term
     driven = Driven(held)
-    if isinstance(career, LeaderCareer):
+    if isinstance(career, Career):
         career.settings, career.events = settings or Settings(), EventBus()
         career.candidate_id, career.options = "test", dict(options or career.settings.options)
     if isinstance(career, KafkaLeaderCareer):
@@ -244,7 +244,7 @@ def _budgets(held: OpenTerm, settings: Settings) -> Budgets:
 @contextmanager
 def _standing(career: ILeaderCareer) -> Iterator[None]:
     """Within the block it is prepared; after it retired."""
-    if not isinstance(career, LeaderCareer):
+    if not isinstance(career, Career):
         yield
         return
     try:

@@ -16,7 +16,7 @@ from leaderq.arguments import (
     require,
     wanted,
 )
-from leaderq.career import LeaderCareer
+from leaderq.career import Career
 from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.handling.on_error import PoisonRecord
 from leaderq.kafka.record import Partition, Record
@@ -62,7 +62,7 @@ class SimulationReport:
 @dataclass
 class _UserLife:
     seed: int
-    make: Callable[[], LeaderCareer]
+    make: Callable[[], Career]
     candidates: int
     records: int
     partitions: int
@@ -74,7 +74,7 @@ class _UserLife:
 
 
 def simulate(
-    career: Callable[[], LeaderCareer],
+    career: Callable[[], Career],
     *,
     seeds: int | Iterable[int] = 1000,
     records: int = 40,
@@ -130,7 +130,7 @@ def _lead(life: _UserLife) -> int:
         with installed(world, cluster.network), kafka_installed(kafka):
             heard_by(partial(_heard, life, world, chronicle, terms))
             first = life.make()
-            require(instance("what career() returns", first, LeaderCareer))
+            require(instance("what career() returns", first, Career))
             topics = _filled(life, first, kafka) if isinstance(first, KafkaLeaderCareer) else []
             for number in range(life.candidates):
                 made = partial(_observed, life, world, chronicle, terms)
@@ -174,9 +174,7 @@ def _heard(
         chronicle.note(What.EFFECT, who=term.candidate, pid=pid, term=term.number)
 
 
-def _observed(
-    life: _UserLife, world: World, chronicle: Chronicle, terms: dict[int, Any]
-) -> LeaderCareer:
+def _observed(life: _UserLife, world: World, chronicle: Chronicle, terms: dict[int, Any]) -> Career:
     career: Any = life.make()
     inaugurate = career.inaugurate
 
@@ -190,7 +188,7 @@ def _observed(
     career.inaugurate = inaugurated
     if isinstance(career, KafkaLeaderCareer):
         career.handle = partial(_handling, life, world, career.handle)  # type: ignore[method-assign]
-    made: LeaderCareer = career
+    made: Career = career
     return made
 
 

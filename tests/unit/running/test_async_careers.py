@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -164,7 +166,7 @@ def test_a_group_of_tasks_that_are_all_deposed_is_not_a_failure():
 
 def test_a_plain_method_is_refused_and_a_coroutine_names_the_class_for_it():
     class Plain(AsyncLeaderCareer):
-        def execute(self, term: AsyncTerm) -> None:  # type: ignore[override]
+        def execute(self, term: AsyncTerm) -> None:
             return
 
     with pytest.raises(ConfigurationError, match=r"execute of .*Plain is a plain function.*async"):
@@ -497,3 +499,9 @@ def test_a_fake_term_lets_no_time_pass():
         assert not await AsyncTerm(held).wait()
 
     asyncio.run(wait())
+
+
+def test_asyncio_is_imported_only_when_it_is_used():
+    program = "import sys; from leaderq import AsyncLeaderCareer, AsyncTerm, LeaderCareer"
+    command = [sys.executable, "-c", f"{program}; assert 'asyncio' not in sys.modules"]
+    subprocess.run(command, check=True)
