@@ -44,6 +44,6 @@ def setup(app: object) -> None:
     """Let ``"0 2 * * *"`` in the help of a verb be read as it stands."""
 
     def escaped(_app: object, _context: object, lines: list[str]) -> None:
-        lines[:] = [line.replace("*", "\\*") for line in lines]
+        lines[:] = [line.replace("*", "\\*") if "* *" in line else line for line in lines]
 
     app.connect("sphinx-click-process-description", escaped)  # type: ignore[attr-defined]

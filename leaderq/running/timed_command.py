@@ -96,7 +96,7 @@ def leave_if_busy(runner: Runner) -> None:
     def listed(reply: Any) -> None:
         line = in_line(reply.result()) if reply.exception() is None else []  # when connected again
         if node and node[0] in line[1:]:
-            log.info("another leads or is about to, leaving career=%s", runner.career_name)
+            log.info("another leads, or is about to, so it leaves career=%s", runner.career_name)
             runner.stop()
 
     def look(event: Standing | SessionChanged) -> None:
