@@ -132,7 +132,7 @@ class AsyncScheduledCareer(AsyncLeaderCareer):
     """
 
     @only_waiting
-    async def execute(self, term: AsyncTerm) -> None:  # type: ignore[override]
+    async def execute(self, term: AsyncTerm) -> None:
         """Wait; the runner has something to do between two ticks."""
         await term.wait()
 

@@ -12,10 +12,10 @@ scope by its context. A scope ends when nothing is left in it: tasks are cancell
 calls in threads are waited for, because nothing else can be done about them.
 
 On each failure: the coroutine raises: its call raises that, on the career's thread. It ends as
-cancelled at the end of the term: the call returns. The loop is blocked, or a task or thread goes on
-whatever happens: the call does not return, as any code of the user's that hangs; the budgets of the
-term are there for that. A coroutine forks and the child comes back to the loop: the child exits,
-because the loop's sockets are its parent's.
+cancelled at the end of the term: the call raises ``UnitAbandoned``. The loop is blocked, or a task
+or thread goes on whatever happens: the call does not return, as any code of the user's that hangs;
+the budgets of the term are there for that. A coroutine forks and the child comes back to the loop:
+the child exits, because the loop's sockets are its parent's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any
 
 from leaderq import clock, host
 from leaderq.async_term import ending
-from leaderq.errors import Deposed
+from leaderq.errors import Deposed, UnitAbandoned
 from leaderq.exits import ExitCode
 from leaderq.term import Term
 from leaderq.threads import TaskWaker, Waker, primitives
@@ -304,11 +304,13 @@ class _Call:
             self.waker.wake()
 
     def outcome(self, term: Term | None) -> object:
-        """What the coroutine returned; raise what it raised, unless the term ended it."""
+        """What the coroutine returned; raise what it raised, ``UnitAbandoned`` if its term has
+        ended it.
+        """
         task = self._task
         assert task is not None  # it is done
         if task.cancelled() and (self._why or (term is not None and term.ending.is_set())):
-            return None
+            raise UnitAbandoned
         try:
             return task.result()
         except BaseException as error:

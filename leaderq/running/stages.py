@@ -175,6 +175,8 @@ class StageRunner:
             self._events.publish(WorkRefused(*self._who, stage, exc.reason))
             return False
         except UnitAbandoned:
+            if stage is not Stage.EXECUTION:
+                return False  # coroutines that were cancelled in time
             raise
         except BaseException as exc:  # noqa: BLE001  (published, and the term ends)
             self._error = self._error or CareerFailed(self._term.career, stage.value, exc)

@@ -69,3 +69,29 @@ def test_a_plain_method_of_an_async_career_is_refused(
     refused = pytest.raises(ConfigurationError, match="give a function made with 'async def'")
     with connect(zookeeper_server.address) as session, refused:
         Runner(Plain(), session, settings=Settings(root=znode_root))
+
+
+class Cut(AsyncScheduledCareer):
+    name = "cut"
+    atomic = True
+
+    @schedule(every_s=0.2)
+    async def long(self, tick: AsyncTick) -> None:
+        seen.append((tick, asyncio.get_running_loop()))
+        await asyncio.sleep(3600)
+
+
+def test_a_tick_that_is_cancelled_at_the_end_of_the_term_is_not_recorded_as_done(
+    zookeeper_server: Any, znode_root: str
+) -> None:
+    seen.clear()
+    with connect(zookeeper_server.address) as session:
+        runner = Runner(Cut(), session, settings=Settings(root=znode_root, id="a"))
+        thread = threading.Thread(target=runner.run)
+        thread.start()
+        eventually(lambda: seen)
+        runner.stop()
+        thread.join()
+        (view,) = ScheduleOperator(session, f"{znode_root}/cut/schedules").look()
+    assert view.record is not None
+    assert view.record.running is not None
