@@ -14,11 +14,8 @@ from leaderq.kafka.consuming.term_consumer import TermConsumer
 from leaderq.kafka.handling import key_order
 from leaderq.kafka.handling.key_order import DonePrefix, KeyChain
 from leaderq.kafka.record import Partition
-from leaderq.kafka.stores import database_offsets, transaction
+from leaderq.kafka.stores import database_offsets
 from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
-from leaderq.kafka.stores.transaction import TransactionEvent
-from leaderq.kafka.stores.transaction import TransactionState as State
-from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from simulation.control import NegativeControl, patched, together
 from simulation.drain import STORES, DrainLife, drain
@@ -94,19 +91,9 @@ def _unknown_is_committed(self: TermConsumer, stored: Any, held: Any) -> None:
     _resume(self, stored, held)
 
 
-def _loaded(self: TransactionOffsets, consumer: Any, term: Any, timeout_s: float) -> Any:
-    """What was committed after all is not found."""
-    return consumer.committed(timeout_s)
-
-
 _resume = TermConsumer._resume
 _ANY_TERM = database_offsets.PUT_ROW.partition(" WHERE")[0]
 _NO_OFFSET = f"{database_offsets.ONE_OFFSET} AND 1 = 0"
-_NO_DOUBT = {(State.ASKED, TransactionEvent.PRODUCER_GONE): State.UNSENT}
-_LINES_OF_DOUBT = together(
-    partial(mock.patch.dict, transaction._TABLE, _NO_DOUBT),
-    patched(TransactionOffsets, "load", _loaded),
-)
 _LINES_OF_DATABASES = together(
     patched(database_offsets, "PUT_ROW", _ANY_TERM),
     patched(database_offsets, "ONE_OFFSET", _NO_OFFSET),
@@ -152,7 +139,6 @@ DRAIN_CONTROLS = (
         8,
         life=_TRANSACTION,
     ),
-    _of("a transaction in doubt is committed again", _LINES_OF_DOUBT, 539, life=_TRANSACTION),
     _of(
         "offsets in ZooKeeper are not fenced",
         patched(Tenure, "write", _unfenced),
