@@ -10,53 +10,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from leaderq.dyno import Message, Worker
 from leaderq.kafka import skip
 from leaderq.kafka.clients.producer import Message as KafkaMessage
 from leaderq.kafka.clients.producer import ProducerSettings
 from leaderq.testing.simulation.kafka.producer import SimulatedProducer
 from simulation.draining import SOURCE, Drain
 from simulation.scenarios import FOLDER, Scene, scene
-from simulation.test_dyno_defects import sides, texts
-
-# -- messages: issue 31 ----------------------------------------------------------------------------
-
-
-@scene(5)
-def test_known_issue_31_pop_where_goes_by_due_time_and_pop_by_push(s: Scene) -> None:
-    """queues.md 7"""
-    (a,) = sides(s, "a")
-    for how, first in (("pop_where", "second"), ("pop", "first")):
-        a.push(Message(payload=b"first", timeout_s=1.0))
-        a.push(Message(payload=b"second"))
-        s.run(2.0)
-        popped = [a.pop_where(lambda _: True)] if how == "pop_where" else a.pop(1, 5.0)
-        assert texts(popped) == [first]
-        a.ack([*popped, *a.pop(1, 5.0)])
-
-
-@scene(5)
-def test_known_issue_31_an_urgent_message_waits_behind_the_head_of_its_group(s: Scene) -> None:
-    """queues.md 10: a group goes by its first member's priority."""
-    (a,) = sides(s, "a")
-    a.push(Message(payload=b"head", group="g", priority=50))
-    a.push(Message(payload=b"urgent", group="g", priority=0))
-    for number in range(100):
-        a.push(Message(payload=b"%d" % number, priority=10))
-        a.ack([one for one in a.pop(1, 5.0) if one.payload not in (b"head", b"urgent")])
-    assert {one.payload for one in a.peek(2)} == {b"head"}
-
-
-@scene(3)
-def test_known_issue_31_a_handler_that_hangs_keeps_its_message_for_ever(s: Scene) -> None:
-    """queues.md 11: by default a worker extends without end."""
-    a, b = sides(s, "ab", lease_s=1.0)
-    a.push(Message(payload=b"x"))
-    worker = Worker(a.queue, lambda _delivery: s.world.park(10_000.0), threads=1)
-    a.who.do(worker.start)
-    s.run(2.0)
-    assert b.pop(1, 120.0) == []
-
 
 # -- Kafka: issue 29 -------------------------------------------------------------------------------
 
