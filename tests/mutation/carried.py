@@ -287,12 +287,6 @@ CARRIED: tuple[Control, ...] = (
             "int(row[0]) > first + 10**9:",
             "test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again",
         ),
-        (
-            "workers share a connection, and so a transaction",
-            "        thread = primitives.get_ident()\n        if",
-            "        thread = 0\n        if",
-            "test_workers_have_a_connection_each_and_store_each_record_once",
-        ),
     ),
     *_of(
         "kafka/consuming/term_consumer.py",
