@@ -163,6 +163,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     # In order of keys, more partitions in a batch are more keys.
     sharers = min(declared.workers, 2) if declared.order is RecordOrder.KEY else declared.workers
     limits = declared.max_records, declared.max_bytes, declared.max_wait_s, sharers
+    ahead = 2 if declared.commit_behind else 1
     consumer = ConsumerThread(
         ConsumingPlan(
             address=settings.kafka,
@@ -170,7 +171,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
             store=store,
             career=declared.name,
             reports=reports,
-            batch_limits=BatchLimits(*limits),
+            batch_limits=BatchLimits(*limits, ahead=ahead),
             start=declared.auto_offset_reset,
             begin_at=partial(_offsets_at, environment) if declared.begin_at is not None else None,
             by_pattern=isinstance(declared.topics, TopicPattern),

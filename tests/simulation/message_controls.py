@@ -77,20 +77,20 @@ MESSAGE_CONTROLS = (
     _of(
         "pop returns leases that are over",
         patched(DynoConsumer, "_standing", lambda _, given: given),
-        1,
+        13,
         life=_FROZEN,
     ),
-    _of("leases are looked at 10 s late", patched(ShardIndex, "observed", _late), 182),
+    _of("leases are looked at 10 s late", patched(ShardIndex, "observed", _late), 29),
     _of(
         "calendars are compared",
         patched(ClaimRead, "lease_s", property(_by_the_calendar)),
-        0,
+        5,
         life={"off_s": 8.0},
     ),
     _of(
         "a lease lasts from the first that was seen",
         patched(ShardIndex, "observed", _from_the_first),
-        0,
+        14,
     ),
     _of(
         "priorities of messages do not matter",
@@ -98,9 +98,9 @@ MESSAGE_CONTROLS = (
         5,
         life={"consumers": 1, "shards": 1, "faults": 0, "rude": 0.0},
     ),
-    _of("a group does not wait for its first", patched(ShardIndex, "_is_free", _is_free), 0),
+    _of("a group does not wait for its first", patched(ShardIndex, "_is_free", _is_free), 6),
     _of("a message does not wait for its time", patched(ShardIndex, "due_ms_of", lambda *_: 0), 0),
-    _of("an acknowledgement ends any delivery", patched(transitions, "completion", _any_claim), 3),
+    _of("an acknowledgement ends any delivery", patched(transitions, "completion", _any_claim), 0),
     _of(
         "a lease of any version is taken over",
         patched(transitions, "delivery", _claim_of_any_version),
@@ -109,18 +109,18 @@ MESSAGE_CONTROLS = (
     _of(
         "what is delivered may be gone",
         patched(transitions, "delivery", _claim_of_nothing),
-        84,
+        7,
         life=_FROZEN,
     ),
     _of("an id outlives its message", patched(transitions, "id_over", lambda *_, **__: ()), 0),
     _of(
         "an extension by the redeemer keeps the former member",
         patched(DeliveryState, "_replace", _member_stays),
-        31,
+        0,
     ),
     _of(
         "a message is put off that may be gone",
         patched(transitions, "first_rest", _rest_of_nothing),
-        12,
+        32,
     ),
 )

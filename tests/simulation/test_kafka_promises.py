@@ -11,12 +11,14 @@ from unittest import mock
 import pytest
 
 from leaderq.kafka import KafkaLeaderCareer, dead_letter, retry, skip
+from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.consuming.report import decode
 from leaderq.term import Reason
 from leaderq.testing.simulation.kafka.cluster import BrokerCluster
+from leaderq.testing.simulation.kafka.producer import SimulatedProducer
 from leaderq.zookeeper import Create
 from simulation.draining import ORDERS, SOURCE, Drain, freezing
-from simulation.scenarios import Scene, scene
+from simulation.scenarios import FOLDER, Scene, scene
 
 STORES = ("kafka", "zookeeper", "transaction")
 EACH_STORE = pytest.mark.parametrize("store", STORES)
@@ -198,6 +200,48 @@ def test_a_record_whose_effect_is_refused_at_the_commit_is_found_and_judged(
             )
 
     test_refused()
+
+
+@pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.function)
+def test_a_handler_that_exits_again_and_again_for_a_record_passes_it_over(on_error: Any) -> None:
+    def rule(_career: Any, record: Any) -> None:
+        if record.offset == 12:
+            raise SystemExit(1)
+
+    @scene(5)
+    def test_exits(s: Scene) -> None:
+        with Drain(s, rule=rule, on_error=on_error) as drain:
+            drain.workers("a", cool_off_s=1.0)
+            s.until(lambda: any(one.offset == 29 for one in drain.handled), 120.0)
+            assert not any(one.offset == 12 for one in drain.handled)
+            assert len(drain.letters()) == (on_error.function == "dead_letter")
+
+    test_exits()
+
+
+@scene(5)
+def test_lag_counts_to_the_end_of_the_log_and_tells_what_an_open_transaction_holds_back(
+    s: Scene,
+) -> None:
+    with Drain(s, records=5) as drain:
+        drain.workers("b")
+        (a,) = s.guests("a")
+
+        def hang() -> None:
+            settings = ProducerSettings(drain.kafka.address, transactional_id="other")
+            other = SimulatedProducer(drain.kafka, settings)
+            other.open()
+            other.fence(10.0)
+            other.begin()
+            other.produce(Message(SOURCE, b"open", partition=0))
+            s.world.park(1.0)
+
+        a.do(hang)
+        drain.feed(20)
+        s.run(20.0)
+        assert len(drain.handled) == 5
+        progress = decode(s.cluster.znodes()[f"{FOLDER}/progress"], path="")
+        assert (progress.lag, progress.blocked_by_transaction) == (21, 21)
 
 
 @EACH_STORE

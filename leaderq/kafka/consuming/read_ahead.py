@@ -1,8 +1,9 @@
 """Reading ahead: what was read and not yet handed out, cut into batches (pure).
 
-One batch, since a second one would buy nothing: one thread at a time runs in Python. What is ahead
-is dropped without loss whenever positions are set again. With workers more is read ahead, because
-records come in long runs of one partition, and a batch takes as much of each.
+One batch, since a second one would buy nothing: one thread at a time runs in Python. (Two where the
+next batch does not wait for a commit: some clients read nothing while one is under way.) What is
+ahead is dropped without loss whenever positions are set again. With workers more is read ahead,
+because records come in long runs of one partition, and a batch takes as much of each.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ Polled = Mapping[Partition, Sequence[Record]]
 @dataclass(frozen=True)
 class BatchLimits:
     """How large a batch may get (``max_bytes`` of keys and values, unless a single record exceeds
-    it), how long after its first record it is handed out, and how many workers share it.
+    it), how long after its first record it is handed out, how many workers share it, and how many
+    are read ahead.
     """
 
     max_records: int = 1000
     max_bytes: int | None = None
     max_wait_s: float = 0.0
     workers: int = 1
+    ahead: int = 1
 
 
 class ReadAhead:
@@ -49,7 +52,7 @@ class ReadAhead:
     @property
     def room(self) -> int:
         """How many records to poll for now; 0 while enough is ahead."""
-        limits, enough = self._limits, self._limits.max_records
+        limits, enough = self._limits, self._limits.max_records * self._limits.ahead
         if limits.workers > 1:
             is_spread = len(self._counts) >= limits.workers
             spread = SPREAD_RECORDS if is_spread else MOST_SPREAD_RECORDS

@@ -460,7 +460,8 @@ class TermConsumer:
         if wait_s or records:
             self._check.polled(empty=not records)
         pause_s = min(max(self._ahead_pause_s * 2, _MIN_AHEAD_S), _MAX_AHEAD_S)
-        self._ahead_pause_s = 0.0 if records else pause_s
+        # A commit that is under way may be why there is nothing.
+        self._ahead_pause_s = 0.0 if records or self.commits.is_busy else pause_s
         self._look_ahead_at = clock.now_s() + self._ahead_pause_s
         return bool(records)
 

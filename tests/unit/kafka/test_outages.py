@@ -205,6 +205,15 @@ OUTAGES |= {
 ABOUT_RECORDS["asyncpg: argument of a wrong type"] = _asyncpg_argument
 
 
+def _malformed(make: Make) -> Make:
+    def made() -> object:
+        if sys.version_info < (3, 11):
+            pytest.skip("sqlite3 tells its error codes since Python 3.11")
+        return make()
+
+    return made
+
+
 def in_sqlite(*statements: str, path: str = ":memory:", **more: Any) -> object:
     with closing(sqlite3.connect(path, timeout=0, **more)) as connection:
         for each in statements:
@@ -228,7 +237,7 @@ OUTAGES |= {
     "sqlite3: read only": partial(in_sqlite, "PRAGMA query_only=1", "CREATE TABLE t (a)"),
 }
 ABOUT_RECORDS |= {
-    "sqlite3: malformed JSON": partial(in_sqlite, "SELECT json('no')"),
+    "sqlite3: malformed JSON": _malformed(partial(in_sqlite, "SELECT json('no')")),
     "sqlite3: unique": partial(
         in_sqlite, "CREATE TABLE t (a UNIQUE)", *["INSERT INTO t VALUES (1)"] * 2
     ),
@@ -263,7 +272,9 @@ OUTAGES |= {
     ),
     "SQLAlchemy: pool used up": _pool_used_up,
 }
-ABOUT_RECORDS["SQLAlchemy: malformed JSON"] = partial(by_sqlalchemy, "SELECT json('no')")
+ABOUT_RECORDS["SQLAlchemy: malformed JSON"] = _malformed(
+    partial(by_sqlalchemy, "SELECT json('no')")
+)
 
 
 def mongo(kind: str, *words: Any) -> Make:

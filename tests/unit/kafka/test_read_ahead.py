@@ -181,3 +181,9 @@ def test_partitions_that_were_served_come_last_next_time() -> None:
     while (batch := buffer.take(0.0)) is not None:
         served += list(batch.records)
     assert served == [A, B, A, B]
+
+
+def test_two_batches_are_ahead_where_commits_are_behind() -> None:
+    for ahead in (1, 2):
+        waiting = ReadAhead(BatchLimits(max_records=10, ahead=ahead))
+        assert waiting.room == 10 * ahead
