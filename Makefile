@@ -27,7 +27,7 @@ test: lint  ## linters, types, layers, and all tests but the long ones; eight mi
 
 test-long: lint  ## all tests, also those of tests/long.txt; a quarter of an hour
 	@LEADERQ_TEST_PATIENCE=$(PATIENCE) LEADERQ_TEST_CHANGES=$${LEADERQ_TEST_CHANGES:-2} \
-	  LEADERQ_TEST_ONCE=$${LEADERQ_TEST_ONCE:-100} \
+	  LEADERQ_TEST_ONCE=$${LEADERQ_TEST_ONCE:-20} \
 	  $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -o timeout=$$((180 * $(PATIENCE)))
 
 # The tests on servers go first: they take longest, and the other worker has unit tests meanwhile.

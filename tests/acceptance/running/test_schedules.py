@@ -129,7 +129,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-@pytest.mark.timeout(180 + 30 * HOSTS)
+@pytest.mark.timeout(180 + 120 * HOSTS)
 def test_a_command_is_run_once_for_a_key_though_five_hosts_start_it_at_once(
     leaderq: Any, tmp_path: Path
 ) -> None:
@@ -155,7 +155,7 @@ def test_what_failed_for_a_key_is_run_again_and_what_is_busy_is_left_alone(
     code, _, said = ended(
         leaderq("lead --career nightly --if-busy leave --once k --id b", *command)
     )
-    assert code == 0 and "another leads, or is about to" in said
+    assert code == 0 and "another leads" in said
     gate.write_text("3")
     assert ended(first)[0] == 3
     gate.write_text("0")
