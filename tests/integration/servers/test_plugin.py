@@ -67,6 +67,6 @@ def test_one(zookeeper_server):
     )
     assert done.returncode == 1
     (folder,) = (tmp_path / "logs").iterdir()
-    assert {path.name for path in folder.iterdir()} == {"zookeeper.log", "own.log"}
+    assert {path.name for path in folder.iterdir()} == {"zookeeper.log", "own.log", ".gitignore"}
     assert "binding to port" in (folder / "own.log").read_text()
     assert f"server logs of failed tests: {folder}" in done.stdout

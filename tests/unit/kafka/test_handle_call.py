@@ -40,9 +40,8 @@ class Adding(KafkaLeaderCareer):
 def driven(request: pytest.FixtureRequest) -> Callable[..., Driven]:
     def drive_it(**methods: Any) -> Driven:
         career = type("Added", (Adding,), {"offsets": request.param, **methods})()
-        return drive(
-            career, [*records("orders", [b"0", b"1"]), *records("orders", [b"2"], partition=1)]
-        )
+        given = [*records("orders", [b"0", b"1"]), *records("orders", [b"2"], partition=1)]
+        return drive(career, given, may_fail=True)
 
     return drive_it
 
@@ -124,7 +123,7 @@ def test_a_thread_of_the_call_without_its_context_is_told_how_to_carry_it(
 
 def test_a_topic_that_produces_does_not_name_is_refused_where_it_is_written() -> None:
     career = type("Typing", (Adding,), {"offsets": "transaction", "produces": "invoice"})()
-    found = drive(career, records("orders", [b"0"]))
+    found = drive(career, records("orders", [b"0"]), may_fail=True)
     assert isinstance(found.error, ConfigurationError)
     assert "names the topic 'invoices', and 'produces' has 'invoice'" in str(found.error)
     career = type("Correct", (Adding,), {"offsets": "transaction", "produces": ["invoices"]})()

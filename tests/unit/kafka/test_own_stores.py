@@ -198,7 +198,8 @@ def test_what_leaderqs_own_stores_offer_is_refused_by_name() -> None:
     def handle(self: Any, records: Sequence[Record], term: Term) -> None:
         self.produce("out", b"x")
 
-    driven = drive(type("Producing", (Counting,), {"handle": handle})(), records("orders", [b"7"]))
+    career = type("Producing", (Counting,), {"handle": handle})()
+    driven = drive(career, records("orders", [b"7"]), may_fail=True)
     what = "produce() belongs to offsets='transaction'; this career has offsets='memory'"
     assert str(driven.error) == what
 
