@@ -11,7 +11,6 @@ from leaderq.arguments import (
     above_0,
     at_least,
     between,
-    instance,
     plain_function,
     require,
     wanted,
@@ -130,7 +129,9 @@ def _lead(life: _UserLife) -> int:
         with installed(world, cluster.network), kafka_installed(kafka):
             heard_by(partial(_heard, life, world, chronicle, terms))
             first = life.make()
-            require(instance("what career() returns", first, Career))
+            if not isinstance(first, Career):
+                kinds = "give a LeaderCareer or an AsyncLeaderCareer"
+                require(f"what career() returns={first!r}: {kinds}")
             topics = _filled(life, first, kafka) if isinstance(first, KafkaLeaderCareer) else []
             for number in range(life.candidates):
                 made = partial(_observed, life, world, chronicle, terms)
