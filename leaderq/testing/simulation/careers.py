@@ -129,9 +129,9 @@ def _lead(life: _UserLife) -> int:
         with installed(world, cluster.network), kafka_installed(kafka):
             heard_by(partial(_heard, life, world, chronicle, terms))
             first = life.make()
-            if not isinstance(first, Career):
-                kinds = "give a LeaderCareer or an AsyncLeaderCareer"
-                require(f"what career() returns={first!r}: {kinds}")
+            kinds = "give a LeaderCareer or an AsyncLeaderCareer"
+            wrong = f"what career() returns={first!r}: {kinds}"
+            require(None if isinstance(first, Career) else wrong)
             topics = _filled(life, first, kafka) if isinstance(first, KafkaLeaderCareer) else []
             for number in range(life.candidates):
                 made = partial(_observed, life, world, chronicle, terms)
