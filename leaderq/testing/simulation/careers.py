@@ -128,7 +128,7 @@ def _lead(life: _UserLife) -> int:
     try:
         with installed(world, cluster.network), kafka_installed(kafka):
             heard_by(partial(_heard, life, world, chronicle, terms))
-            first = life.make()
+            first: Any = life.make()
             kinds = "give a LeaderCareer or an AsyncLeaderCareer"
             wrong = f"what career() returns={first!r}: {kinds}"
             require(None if isinstance(first, Career) else wrong)
