@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
-from leaderq.arguments import at_least, is_number, plain_function, require, unless
+from leaderq.arguments import at_least, instance, is_number, plain_function, require, unless
 from leaderq.producing.account import BufferState, Lost, Watermarks
 from leaderq.threads import Retry
 
@@ -80,6 +80,8 @@ class ProducerOptions:
         is_wide = is_number(self.workers) and self.workers > 1
         require(
             *(at_least(name, given[name], 1) for name in counts),
+            instance("when_full", self.when_full, Block | WhenFull),
+            *(instance(name, given[name], Retry) for name in ("retry", "process_retry")),
             at_least("linger_s", self.linger_s, 0, "seconds"),
             at_least("ttl_s", self.ttl_s, 0, "seconds", or_none=""),
             at_least("sink_timeout_s", self.sink_timeout_s, 0, "seconds"),

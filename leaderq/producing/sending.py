@@ -144,6 +144,8 @@ class SinkSender:
         try:
             answer = self._sink.send([one.output for one in batch], self._options.sink_timeout_s)
             outcome = checked(answer, len(batch))
+            if outcome.error is None and len(outcome.again) == len(batch):
+                outcome = outcome._replace(error=SinkAway("the sink took none, and gave no reason"))
         except SinkBusy as exc:
             self._is_busy = True
             self._note(exc)

@@ -200,6 +200,9 @@ def test_all_problems_of_the_settings_are_told_at_once(sink: ScriptedSink) -> No
             high=0.5,
             ttl_s=-1,
             process="not callable",  # type: ignore[arg-type]
+            when_full="raise",  # type: ignore[arg-type]
+            retry=3,  # type: ignore[arg-type]
+            linger_s=float("nan"),
         )
     text = str(raised.value)
     for name in (
@@ -208,6 +211,9 @@ def test_all_problems_of_the_settings_are_told_at_once(sink: ScriptedSink) -> No
         "low=0.9",
         "ttl_s=-1",
         "process is 'not callable'",
+        "when_full='raise'",
+        "retry=3",
+        "linger_s=nan",
     ):
         assert name in text
 
