@@ -21,7 +21,7 @@ _KIND = "rude careers of coroutines"
 _CHUNK = int(100 * SHARE)
 
 
-@pytest.mark.parametrize("chunk", range(3))
+@pytest.mark.parametrize("chunk", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
 def test_nothing_of_a_loop_acts_beside_the_next_leader(
     chunk: int, lived: Callable[..., None]
 ) -> None:

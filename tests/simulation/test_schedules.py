@@ -15,7 +15,7 @@ from simulation.schedules import ScheduleLife, lead
 _CHUNK = int(50 * SHARE)
 
 
-@pytest.mark.parametrize("chunk", range(3))
+@pytest.mark.parametrize("chunk", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("schedules")])
 def test_every_tick_has_one_record_and_the_witness_agrees(
     kind: str, chunk: int, lived: Callable[..., None]
