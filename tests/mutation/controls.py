@@ -326,11 +326,11 @@ REVIEWED = (
         tests=("tests/unit/producing/journal/test_journal_corruption.py",),
     ),
     Control(
-        "ids of a newer version's file are given again",
+        "what a later version wrote is read as if it were of this one",
         "leaderq/producing/journal/recovery.py",
-        "        self.next_id = max(self.next_id, file.first_id + records)\n        set_aside",
-        "        set_aside",
-        promise="no id is given twice",
+        "self.header.version > VERSION",
+        "False",
+        promise="a segment of a later version is refused",
         tests=("tests/unit/producing/journal/test_journal_corruption.py",),
     ),
     Control(
@@ -360,7 +360,7 @@ REVIEWED = (
     Control(
         "futures are kept without limit",
         "leaderq/producing/buffer.py",
-        "if one.waiter is not None and self.backlog.waiting >= self._options.max_waiters:",
+        "if one.waiter is not None and len(self._waiters) >= self._options.max_waiters:",
         "if False:",
         promise="max_waiters: futures kept",
         tests=(
@@ -390,11 +390,11 @@ REVIEWED = (
     ),
     Control(
         "what a disk refused is written an hour later",
-        "leaderq/producing/buffer.py",
-        "clock.now_s() < backlog.again_at_s and not",
-        "clock.now_s() < backlog.again_at_s + 3600 and not",
+        "leaderq/producing/journal/store.py",
+        "self._again_at = clocks.awake_s() + AGAIN_S",
+        "self._again_at = clocks.awake_s() + 3600",
         promise="what was refused is written as soon as the disk takes it",
-        tests=("tests/unit/producing/test_spilling.py",),
+        tests=("tests/unit/producing/journal/test_journal_disk_faults.py",),
     ),
 )
 

@@ -155,23 +155,3 @@ def test_the_disk_of_its_journal_is_full_and_nothing_goes_without_a_word(
         assert refused if when_full is WhenFull.RAISE else lost
 
     test_full()
-
-
-@scene(3)
-def test_known_issue_30_a_sink_that_gives_no_reason_is_called_without_a_pause(s: Scene) -> None:
-    """producer-coalescing-singular.md H5"""
-    (a,) = s.guests("a")
-    calls: list[float] = []
-
-    class Wordless(FarSink):
-        def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
-            calls.append(s.now_s)
-            clock.sleep(0.001)
-            return BatchOutcome(again=range(len(batch) if len(calls) < 900 else 0))
-
-    def produce() -> None:
-        with BufferedProducer(Wordless(s)) as made:
-            made.send((0,))
-
-    a.do(produce)
-    assert calls[-1] - calls[0] < 1.0

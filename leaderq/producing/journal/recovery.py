@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from leaderq.errors import JournalFailed
 from leaderq.producing.journal.cursor import (
     CursorState,
     Known,
@@ -72,6 +73,7 @@ class Recovered:
 def recovered(disk: Disk, directory: Path) -> Recovered:
     """Repair a directory, which must be locked.
 
+    :raises JournalFailed: a later version of leaderq wrote a segment; nothing was changed.
     :raises OSError: the file system failed.
     """
     began = time.perf_counter()
@@ -116,6 +118,13 @@ class _Recovery:
 
     def run(self) -> None:
         for file in self.found.files:
+            if file.is_foreign and file.header is not None:
+                raise JournalFailed(
+                    f"segment {file.path.name!r} has version {file.header.version}, and this "
+                    f"leaderq knows {VERSION}: a later one wrote it. Open the journal with that "
+                    "one, or have it empty the journal first; nothing was changed"
+                )
+        for file in self.found.files:
             self._take_in(file)
         self.damages += self.found.missing()
         self.next_id = max(self.next_id, self._first_free_id())
@@ -132,8 +141,6 @@ class _Recovery:
 
     def _take_in(self, file: SegmentFile) -> None:
         known = self.found.known(file.first_id)
-        if file.is_foreign:
-            return self._refuse(file)
         if self.found.is_finished(file):
             return self.disk.remove(file.path)
         if file.is_stub and known is None:
@@ -147,19 +154,14 @@ class _Recovery:
             start = known
         held = holding(self.disk, self.found, file, start=start)
         self.scanned_bytes += held.scanned_bytes
-        segment.records, segment.size = held.records, held.size
+        segment.extent = (held.records, held.size)
+        segment.codec = 0 if file.header is None else file.header.codec
         for damage in held.damages:
             self._hurt(segment, damage)
         self.next_id = max(self.next_id, segment.last_id + 1 + held.torn // HEAD_BYTES)
         if held.is_open_ended and file.size > held.size and not segment.damaged:
             segment.damaged = not self._cut(file, held.size, held.torn)
         return self._keep(segment)
-
-    def _refuse(self, file: SegmentFile) -> None:
-        self.damages.append(foreign := self.found.foreign(file))
-        records = foreign.lost or file.size // HEAD_BYTES + 1
-        self.next_id = max(self.next_id, file.first_id + records)
-        set_aside(self.disk, file.path)
 
     def _cut(self, file: SegmentFile, end: int, torn: int) -> bool:
         """Cut off a torn tail. A killed process never leaves a whole record with a wrong checksum,
@@ -254,7 +256,7 @@ class SegmentFile:
     @property
     def is_foreign(self) -> bool:
         """Whether a later version of leaderq wrote it."""
-        return self.header is not None and self.header.version != VERSION
+        return self.header is not None and self.header.version > VERSION
 
     @property
     def is_stub(self) -> bool:

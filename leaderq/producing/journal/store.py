@@ -1,16 +1,23 @@
-"""Group commit: what arrives while a write is under way is written together by the next.
+"""The line of a journal: records that were accepted, in the order of their ids, written in groups.
 
-Callers join the last batch in the line under the journal's gate; one thread writes the batches in
-that order, and syncs them as the policy says. A batch is stored as a whole or, as far as anybody is
-told, not at all; the next one is tried whatever became of it. What a failure does:
+A record has its id as soon as it joins the line, under the journal's gate. One thread writes the
+head of the line, and syncs it as the policy says; what arrives meanwhile is written together by the
+next write. The head never fails. If the disk refuses it, it stays where it is, and is tried again:
+half as much at once, until a lone record is refused too. Then the journal *takes nothing*: nobody
+may join while something is in the line, whoever waits is told, the log says it once, and the head
+is tried four times a second. What was acknowledged meanwhile need not be written. So ids are dense,
+and nothing is ever stored before what was accepted before it.
+
+On each failure of the disk:
 
 * a write fails (no space, an error, a short write that cannot be continued): the file is cut
-  back to its last whole record, the batch is refused;
-* a sync fails, or cutting back does: the batch is cut off and refused; the file is never written or
-  synced again, because a second sync may succeed although the first one lost the data; the next
-  batch begins a new file. Records accepted before under a laxer policy and not yet synced stay
-  readable and are counted as ``exposed``; the next ``flush`` raises;
-* a new file cannot be made: the batch is refused.
+  back to its last whole record;
+* a sync fails, or cutting back does: the file is cut off and never written or synced again, because
+  a second sync may succeed although the first one lost the data; the next write begins a new file.
+  Records accepted before under a laxer policy and not yet synced stay readable and are counted as
+  ``exposed``; the next ``flush`` raises;
+* the thread is interrupted between any two steps: which records are stored is one value, the extent
+  of the segment, so whatever was under way is written over.
 """
 
 from __future__ import annotations
@@ -27,11 +34,18 @@ from typing import Final
 
 from leaderq import clock as clocks
 from leaderq.arguments import require_finished
-from leaderq.errors import JournalFailed, JournalFull, LeaderqError, told, with_cause
+from leaderq.errors import (
+    JournalFailed,
+    JournalFull,
+    JournalSlow,
+    LeaderqError,
+    told,
+    with_cause,
+)
 from leaderq.producing.journal.cursor import CursorWriter
 from leaderq.producing.journal.disk import Disk, force, write_all
 from leaderq.producing.journal.policy import EVERY_ITEM, Every, NoSync, Policy
-from leaderq.producing.journal.records import EXPIRY_BYTES, HEAD_BYTES, encode
+from leaderq.producing.journal.records import Entry, encode, size_of
 from leaderq.producing.journal.recovery import LEAP
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment, SegmentHeader
 from leaderq.threads import Service, Waker, primitives
@@ -43,119 +57,124 @@ GROUP_BYTES: Final = 1 << 20
 WAITING_BYTES: Final = 16 << 20
 """Callers that would make more wait for the disk wait until there is room."""
 CHORES_EVERY_S: Final = 0.5
+AGAIN_S: Final = 0.25
 LAST_ID: Final = (1 << 64) - 1
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_WHOLE: Final = 1 << 62
 QUIET_S: Final = 10.0
 
 Bytes = bytes | bytearray | memoryview
 OnDurable = Callable[["int | None", "Exception | None"], object]
-"""Called with the id of a record once it is as durable as the policy says, or with ``None`` and the
-error for which it is not stored."""
+"""Called with the id of a record once it is as durable as the policy says, or at the close with
+``None`` and the error for which it is not stored."""
 Action = Callable[[], None]
 
 
 @dataclass(slots=True, eq=False)
 class CommitBatch:
-    """Records that are written together, and the outcome: ``first_id``, or ``error``. Guarded by
-    the journal's gate until the writer has taken it from the line.
-    """
+    """Records that are written together. Which of them are stored is the index's to say."""
 
-    sync: bool = False
-    size: int = HEADER_BYTES
+    first_id: int
+    entries: list[Entry]
+    size: int
     """Bytes it takes at most: it may have to begin a segment."""
-    payloads: list[bytes] = field(default_factory=list)
-    expiries: dict[int, int] = field(default_factory=dict)
-    callbacks: list[OnDurable | None] = field(default_factory=list)
-    first_id: int = 0
-    error: LeaderqError | None = None
+    is_taken: bool = False
+    """Whether it is being written, so that nobody may join it."""
+
+    @property
+    def end_id(self) -> int:
+        return self.first_id + len(self.entries)
+
+
+@dataclass(slots=True, eq=False)
+class LineWaiter:
+    """One who waits until all before ``end_id`` is stored, and with ``is_flush`` forced out."""
+
+    end_id: int
+    is_flush: bool
+    waker: Waker = field(default_factory=Waker)
     is_done: bool = False
-    waiting: list[Waker] = field(default_factory=list)
-
-    def add(self, payload: bytes, expires_us: int | None) -> None:
-        if expires_us is not None:
-            self.expiries[len(self.payloads)] = expires_us
-            self.size += EXPIRY_BYTES
-        self.payloads.append(payload)
-        self.size += HEAD_BYTES + len(payload)
-
-    def add_callback(self, callback: OnDurable) -> None:
-        self.callbacks.extend([None] * (len(self.payloads) - 1 - len(self.callbacks)))
-        self.callbacks.append(callback)
-
-    def tell(self) -> None:
-        """Call the callbacks in the order of the records, without the gate: they may call the
-        journal."""
-        error = self.error
-        for number, callback in enumerate(self.callbacks, self.first_id):
-            if callback is not None:
-                try:
-                    returned = callback(None if error else number, error)
-                    require_finished(returned, "on_durable")
-                except BaseException:  # also SystemExit: the writer's thread must go on
-                    log.exception("callback for a stored record failed")
+    error: LeaderqError | None = None
 
 
 class Committer:
-    """The line of batches, and their thread. Called under ``gate``, except :meth:`leave`."""
+    """The line, and the thread that writes its head. See the module. Called under the gate, except
+    :meth:`leave`.
+    """
 
-    def __init__(self, gate: primitives.RLock, *, group_bytes: int = GROUP_BYTES) -> None:
-        self._gate = gate
-        self.room = primitives.Condition(gate)
+    def __init__(self, parts: JournalParts, *, group_bytes: int = GROUP_BYTES) -> None:
+        self._gate, self._index = parts.gate, parts.index
+        self.room = primitives.Condition(parts.gate)
         """Notified when fewer bytes wait, see :attr:`is_crowded`."""
         self.waiting_bytes = 0
+        self.trouble: LeaderqError | None = None
+        """Why the disk refuses the head of the line at present."""
+        self.done: set[int] = set()
+        """Records that were acknowledged before they were written."""
+        self.batches: deque[CommitBatch] = deque()
         self._group_bytes = group_bytes
-        self._line: deque[CommitBatch] = deque()
-        self._kicked = False
-        self._upkeep_wanted = False
+        self._callbacks: deque[tuple[int, OnDurable]] = deque()
+        self._waiters: list[LineWaiter] = []
+        self._most = _WHOLE
+        self._again_at = self._chores_at = self._upkeep_at = 0.0
+        self._kicked = self._upkeep_wanted = self._is_said = False
         self._service: Service | None = None
         self._quiet_until_s: dict[str, float] = {}
+        self._struck: OnDurable | None = None
 
     def start(
-        self, store: BatchStore, *, chores: Action, upkeep: Action, upkeep_every_s: float
+        self,
+        store: RecordStore,
+        *,
+        chores: Action,
+        upkeep: Action,
+        upkeep_every_s: float,
+        on_stored: Callable[[set[int]], object],
+        on_trouble: Action,
+        on_again: Action,
     ) -> None:
         """Start the thread. Between two batches it does ``chores`` every half second and when
-        kicked, ``upkeep`` every so many seconds and when wanted."""
-
-        def run(service: Service) -> None:
-            upkeep_at = clocks.awake_s() + upkeep_every_s
-            chores_at = clocks.awake_s() + CHORES_EVERY_S
-            while True:
-                with self._gate:
-                    batch = self._line.popleft() if self._line else None
-                if batch is not None:
-                    self._write(batch, store)
-                elif service.is_stopping:
-                    return
-                elif not (self._kicked or self._upkeep_wanted):
-                    service.wait(min(chores_at, upkeep_at) - clocks.awake_s())
-                if self._upkeep_wanted or clocks.awake_s() >= upkeep_at:
-                    self._upkeep_wanted = False
-                    self._contained("upkeep", upkeep)
-                    upkeep_at = clocks.awake_s() + upkeep_every_s
-                if self._kicked or clocks.awake_s() >= chores_at:
-                    self._kicked = False
-                    self._contained("chores", chores)
-                    chores_at = clocks.awake_s() + CHORES_EVERY_S
-
-        self._service = Service("leaderq-journal", run)
+        kicked, ``upkeep`` every so many seconds and when wanted. ``on_stored`` is called with
+        records that were acknowledged before they were stored, ``on_trouble`` under the gate when
+        the disk takes nothing, ``on_again`` when it takes records again.
+        """
+        self._store, self._on_stored = store, on_stored
+        self._on_trouble, self._on_again = on_trouble, on_again
+        self._chores, self._upkeep, self._upkeep_every_s = chores, upkeep, upkeep_every_s
+        self._chores_at = clocks.awake_s() + CHORES_EVERY_S
+        self._upkeep_at = clocks.awake_s() + upkeep_every_s
+        self._service = Service("leaderq-journal", self._serve)
         self._service.start()
 
-    def line_up(self, batch: CommitBatch) -> None:
-        self._line.append(batch)
-        self.waiting_bytes += batch.size
-        self._wake()
+    @property
+    def next_id(self) -> int:
+        """The id that the next record gets."""
+        return self.batches[-1].end_id if self.batches else self._index.next_id
 
-    def join(self, payload: bytes, expires_us: int | None) -> CommitBatch:
-        """Have a record written with the batch that waits, or a new one; return that batch."""
-        batch = self._line[-1] if self._line else None
-        size = HEAD_BYTES + len(payload)
-        if batch is None or batch.sync or batch.size + size > self._group_bytes:
-            batch = CommitBatch()
-            self.line_up(batch)
-        before = batch.size
-        batch.add(payload, expires_us)
-        self.waiting_bytes += batch.size - before
-        return batch
+    def join(self, entry: Entry, size: int) -> int:
+        """Add a record at the end of the line; return its id. It is accepted by one statement."""
+        self.waiting_bytes += size  # too high after an interrupt, until the line is empty
+        batch = self.batches[-1] if self.batches else None
+        if batch is None or batch.is_taken or batch.size + size > self._group_bytes:
+            return self.line_up([entry], size)
+        batch.size += size
+        batch.entries.append(entry)
+        return batch.first_id + len(batch.entries) - 1
+
+    def line_up(self, entries: list[Entry], size: int) -> int:
+        """Add records that are written together, if the disk has room; return the first id."""
+        first_id = self.next_id
+        self.batches.append(CommitBatch(first_id, entries, HEADER_BYTES + size))
+        self.wake()
+        return first_id
+
+    def call_when_stored(self, record_id: int, callback: OnDurable) -> None:
+        self._callbacks.append((record_id, callback))
+
+    def wait_stored(self, end_id: int, *, is_flush: bool = False) -> LineWaiter:
+        self._waiters.append(waiter := LineWaiter(end_id, is_flush))
+        self.wake()
+        return waiter
 
     @property
     def is_crowded(self) -> bool:
@@ -169,33 +188,195 @@ class Committer:
     def kick(self) -> None:
         if not self._kicked:
             self._kicked = True
-            self._wake()
+            self.wake()
+
+    def try_again(self) -> None:
+        """There is room: the head need not wait for its next try."""
+        self._again_at = 0.0
 
     def want_upkeep(self) -> None:
         self._upkeep_wanted = True
-        self._wake()
+        self.wake()
 
-    def leave(self, timeout_s: float | None) -> bool:
-        """Write waiting batches, and end the thread; return whether that was done in time."""
-        return self._service is None or self._service.stop(timeout_s)
-
-    def _wake(self) -> None:
+    def wake(self) -> None:
         if self._service is not None:
             self._service.wake()
 
-    def _write(self, batch: CommitBatch, store: BatchStore) -> None:
+    def leave(self, timeout_s: float | None) -> bool:
+        """Write the line, as far as the disk takes it, and end the thread; return whether it has
+        ended in time."""
+        return self._service is None or self._service.stop(timeout_s)
+
+    def give_up(self, error: LeaderqError) -> int:
+        """After the end: tell whoever waits that the rest is not stored; return how many."""
+        self._tell()
+        left = self.next_id - self._index.next_id
+        left -= len(self.done)
+        while self._callbacks:
+            self._call(self._callbacks[0][1], None, error)
+            self._callbacks.popleft()
+        for waiter in self._waiters:
+            waiter.error, waiter.is_done = error, True
+            waiter.waker.wake()
+        return left
+
+    def _serve(self, service: Service) -> None:
+        is_over = False
+        while not is_over:
+            try:
+                while self._round(service):
+                    pass
+                is_over = True
+            except BaseException:  # whatever strikes this thread: the line is as it was
+                log.exception("journal writer was interrupted, and goes on")
+                service.pause(0.01)
+
+    def _round(self, service: Service) -> bool:
+        """Do what is due, or wait for something; return whether to go on."""
+        now, is_ending = clocks.awake_s(), service.is_stopping
+        if self.batches and (is_ending or now >= self._again_at):
+            self._write_head()
+        elif is_ending:
+            self._tell()
+            return False
+        elif not (self._kicked or self._upkeep_wanted or self._has_news):
+            until = min(self._chores_at, self._upkeep_at)
+            if self.batches:
+                until = min(until, self._again_at)
+            service.wait(until - now)
+        self._tell()
+        self._do_due()
+        return not (is_ending and self.trouble is not None)
+
+    def _do_due(self) -> None:
+        if self._upkeep_wanted or clocks.awake_s() >= self._upkeep_at:
+            self._upkeep_wanted = False
+            self._contained("upkeep", self._upkeep)
+            self._upkeep_at = clocks.awake_s() + self._upkeep_every_s
+        if self._kicked or clocks.awake_s() >= self._chores_at:
+            self._kicked = False
+            self._contained("chores", self._chores)
+            self._chores_at = clocks.awake_s() + CHORES_EVERY_S
+
+    def _write_head(self) -> None:
+        with self._gate:
+            if (head := self._head()) is None:
+                return
+            head.is_taken = True
+            skip = max(0, self._index.next_id - head.first_id)
+            entries = head.entries
+            if skip or len(entries) > self._most:
+                entries = entries[skip : skip + self._most]
+        is_whole = entries is head.entries
+        size = head.size if is_whole else HEADER_BYTES + sum(map(size_of, entries))
         try:
-            store.store(batch)
-        finally:
-            with self._gate:
-                self.waiting_bytes = self.waiting_bytes - batch.size if self._line else 0
-                store.settle(batch)
-                batch.is_done = True
-                for waker in batch.waiting:
-                    waker.wake()
-                if not self.is_crowded:
-                    self.room.notify_all()
-        batch.tell()
+            self._store.write(head.first_id + skip, entries, size)
+        except Exception as error:  # noqa: BLE001 - any failure: the head stays, and this goes on
+            self._refused(error, len(entries))
+        else:
+            self._stored(head)
+
+    def _head(self) -> CommitBatch | None:
+        """Under the gate: the first batch of which something is to be written."""
+        if self.trouble is not None:
+            self._skip_done()
+        while self.batches and self.batches[0].end_id <= self._index.next_id:
+            self._dismiss()
+        if not self.batches:
+            self.trouble = None
+            return None
+        return self.batches[0]
+
+    def _stored(self, head: CommitBatch) -> None:
+        with self._gate:
+            if head.end_id <= self._index.next_id:
+                self._dismiss()
+            if not self.is_crowded:
+                self.room.notify_all()
+        self._most = min(self._most * 2, _WHOLE)
+        self.trouble = None
+        if self._is_said:
+            self._is_said = False
+            log.info("journal takes records again folder=%s", self._store.directory)
+            self._on_again()
+
+    def _note_done(self) -> None:
+        """Mark what was acknowledged before it was stored."""
+        with self._gate:
+            stored = {one for one in self.done if one < self._index.next_id}
+            self._on_stored(stored)
+            self.done -= stored
+
+    def _dismiss(self) -> None:
+        """The first batch is stored, or done with."""
+        batch = self.batches.popleft()
+        size = batch.size - HEADER_BYTES
+        self.waiting_bytes = max(0, self.waiting_bytes - size) if self.batches else 0
+
+    def _skip_done(self) -> None:
+        """The disk is full: what is done with already need not be written."""
+        index, end = self._index, self._index.next_id
+        while end in self.done:
+            end += 1
+        if end > index.next_id:
+            index.floor = end
+
+    def _refused(self, error: Exception, count: int) -> None:
+        if count > 1:  # perhaps a part fits
+            self._most = count // 2
+            return
+        trouble = self._store.trouble(error)
+        if not self._is_said:
+            self._is_said = True
+            log.error(
+                "journal takes nothing, what it has accepted is kept and tried again folder=%s "
+                "error=%s",
+                self._store.directory,
+                told(error),
+                exc_info=None if isinstance(error, OSError | LeaderqError) else error,
+            )
+        self._again_at = clocks.awake_s() + AGAIN_S
+        with self._gate:
+            self.trouble = trouble
+            self._on_trouble()
+        self._upkeep_wanted = True  # the segment in use may be done with
+
+    @property
+    def _has_news(self) -> bool:
+        return any(one.end_id <= self._index.next_id for one in self._waiters)
+
+    def _tell(self) -> None:
+        """Tell those who wait, without the gate: callbacks may call the journal."""
+        if self.done:
+            self._note_done()
+        stored = self._index.next_id
+        while self._callbacks and self._callbacks[0][0] < stored:
+            self._call(self._callbacks[0][1], self._callbacks[0][0], None)
+            self._callbacks.popleft()
+        for waiter in list(self._waiters):
+            if waiter.end_id <= stored:
+                if waiter.is_flush:
+                    try:
+                        self._store.flush()
+                    except LeaderqError as error:
+                        waiter.error = error
+            elif (trouble := self.trouble) is not None:
+                waiter.error = slow_because(trouble)
+            else:
+                continue
+            waiter.is_done = True
+            waiter.waker.wake()
+            self._waiters.remove(waiter)
+
+    def _call(self, callback: OnDurable, record_id: int | None, error: LeaderqError | None) -> None:
+        try:
+            require_finished(callback(record_id, error), "on_durable")
+        except BaseException as exc:  # also SystemExit: the writer's thread must go on
+            # It may be an interrupt of this thread: then it is called again.
+            if not isinstance(exc, Exception) and self._struck is not callback:
+                self._struck = callback
+                raise
+            log.exception("callback for a stored record failed")
 
     def _contained(self, what: str, work: Action) -> None:
         """Log an error, and go on: on a full disk a chore fails each time."""
@@ -213,17 +394,14 @@ class Committer:
                 )
 
 
-@dataclass
-class Halt:
-    """With ``is_wanted``, all behind a record that could not be stored are refused with its
-    ``error`` until that is set to ``None``, so that none is stored before it."""
-
-    is_wanted: bool = False
-    error: LeaderqError | None = None
+def slow_because(trouble: LeaderqError) -> JournalSlow:
+    """What those are told whose records are in the line while the disk takes nothing."""
+    text = "the record was accepted, and is stored as soon as the disk takes it: do not append it"
+    return with_cause(JournalSlow(f"{text} again. At present: {trouble}"), trouble)
 
 
-class BatchStore:
-    """Stores batches, and raises nothing: a batch has its outcome. For the writer's thread."""
+class RecordStore:
+    """Stores records in segments, for the writer's thread. What it raises has stored nothing."""
 
     def __init__(
         self,
@@ -232,99 +410,70 @@ class BatchStore:
         *,
         policy: Policy,
         segment_bytes: int,
-        reserve_bytes: int,
         clock: Callable[[], float],
         previous: tuple[int, int, int],
         stamp: int,
         allot_bytes: int,
     ) -> None:
-        self._disk, self._directory, self._gate = parts.disk, parts.directory, parts.gate
+        self._disk, self.directory, self._gate = parts.disk, parts.directory, parts.gate
         self._index, self._counters = parts.index, parts.counters
         self._cursor, self._policy, self._clock = cursor_writer, policy, clock
-        self._segment_bytes, self._reserve_bytes = segment_bytes, reserve_bytes
+        self._segment_bytes = segment_bytes
         self._writer = SegmentWriter(parts.disk, parts.directory, stamp, allot_bytes=allot_bytes)
         self._previous = previous
+        self.codec = 0
+        """The tag of the codec of whatever is written from now on."""
         self._unsynced = 0
         self._unforced: list[Path] = []  # former segments that nobody has synced
         self._failure: OSError | None = None
-        self.halt = Halt()
 
-    def store(self, batch: CommitBatch) -> None:
-        if batch.payloads and self.halt.error is not None:
-            batch.error = self.halt.error
-            return
-        try:
-            if batch.payloads:
-                self._write(batch)
-            if batch.sync:
-                self._flush()
-        except LeaderqError as error:
-            batch.error = error
-        except OSError as error:
-            batch.error = self._refusal(error)
-        except Exception as error:
-            log.exception("journal batch not stored")
-            batch.error = with_cause(JournalFailed(f"the journal failed: {told(error)}"), error)
-        if batch.payloads and self.halt.is_wanted:
-            self.halt.error = batch.error
-
-    def settle(self, batch: CommitBatch) -> None:
-        """Under the gate: stored records may be read from now on."""
-        if batch.error is None and batch.payloads and self._writer.segment is not None:
-            segment = self._writer.segment
-            grown = self._writer.end - segment.size
-            self._index.grow(segment, records=len(batch.payloads), size=grown)
-
-    def _refusal(self, error: OSError) -> LeaderqError:
-        what = f"journal {str(self._directory)!r}"
-        if error.errno in _NO_SPACE:
-            self._counters.refused_full += 1
+    def trouble(self, error: Exception) -> LeaderqError:
+        """What whoever comes next is told, while the disk takes nothing."""
+        what, counters = f"journal {str(self.directory)!r}", self._counters
+        if isinstance(error, OSError) and error.errno in _NO_SPACE:
+            counters.refused_full += 1
             full = JournalFull(f"no space is left for {what}; nothing was stored")
             return with_cause(full, error)
-        failed = f"{what} could not be written: {error}; nothing was stored"
+        if isinstance(error, LeaderqError):
+            return error
+        failed = f"{what} could not be written: {told(error)}; nothing was stored"
         return with_cause(JournalFailed(failed), error)
 
-    def _write(self, batch: CommitBatch) -> None:
-        count = len(batch.payloads)
-        if self._index.next_id + count > LAST_ID:
-            raise JournalFull(
-                f"the journal has given out its last id ({LAST_ID}); use a new directory"
-            )
-        if not self._writer.fits(batch.size, self._segment_bytes):
+    def write(self, first_id: int, entries: list[Entry], size: int) -> None:
+        """Write records of so many bytes at most, and sync them if the policy says so."""
+        count, segment = len(entries), self._writer.segment
+        is_current = segment is not None and segment in self._index.segments[-1:]
+        is_next = is_current and segment is not None and segment.last_id + 1 == first_id
+        if not is_next or not self._writer.fits(size, self._segment_bytes):
             self.roll()
-        self._keep_reserve(batch.size)
         self._promise_ids(count)
         segment = self._writer.segment
         assert segment is not None  # roll has begun one, or raised
-        data = encode(
-            batch.payloads,
-            first_id=self._index.next_id,
-            appended_us=int(self._clock() * 1e6),
-            salt=segment.salt,
-            expiries=batch.expiries,
-        )
-        begin = self._writer.end
+        if segment.codec != self.codec and not segment.records:
+            self._writer.label(self._header(segment.first_id))
+            segment.codec = self.codec
+        now_us = int(self._clock() * 1e6)
+        data = encode(entries, first_id=first_id, appended_us=now_us, salt=segment.salt)
         try:
             self._writer.write(data)
         except OSError:
             self._counters.failed_writes += 1
             raise
-        self._sync_if_due(count, begin)
-        batch.first_id = self._index.next_id
-        self._index.next_id += count
+        self._sync_if_due(count, segment)
+        segment.extent = (segment.records + count, self._writer.end)  # stored, by this statement
         counters = self._counters
         counters.appended += count
         counters.batches += 1
         counters.largest_batch = max(counters.largest_batch, count)
 
-    def _sync_if_due(self, count: int, begin: int) -> None:
+    def _sync_if_due(self, count: int, segment: Segment) -> None:
         if not isinstance(self._policy, Every) or self._unsynced + count < self._policy.items:
             self._unsynced += count
             return
         try:
             self._sync()
         except OSError:
-            self._writer.cut(begin)
+            self._writer.cut(segment.size)
             raise
 
     def _sync(self) -> None:
@@ -339,7 +488,7 @@ class BatchStore:
             self._unsynced = 0
             log.error(  # noqa: TRY400 - the error says all
                 "journal file not synced, the next record begins a new one folder=%s error=%s",
-                self._directory,
+                self.directory,
                 error,
             )
             raise
@@ -359,33 +508,27 @@ class BatchStore:
             except OSError:
                 return  # logged, counted, and kept for the next flush
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Force out all that is stored.
+
+        :raises JournalFailed: this failed, or a sync since the last flush did.
+        """
         while self._unforced:
             try:
-                force(self._disk, self._unforced.pop())
+                force(self._disk, self._unforced[-1])
             except FileNotFoundError:
                 pass  # all of it was acknowledged
             except OSError as error:
                 self._counters.failed_syncs += 1
                 self._failure = error
+            self._unforced.pop()
         self.sync()
         failure, self._failure = self._failure, None
         if failure is not None:
             raise JournalFailed(
-                f"a sync of journal {str(self._directory)!r} failed after records had been "
+                f"a sync of journal {str(self.directory)!r} failed after records had been "
                 f"accepted: {failure}; they can be read, but may not outlast a power cut"
             ) from failure
-
-    def _keep_reserve(self, size: int) -> None:
-        if not self._reserve_bytes:
-            return
-        free = self._disk.free_bytes(self._directory)
-        if free < self._reserve_bytes + size:
-            self._counters.refused_full += 1
-            raise JournalFull(
-                f"{free} bytes are free on the disk, of which {self._reserve_bytes} are not for "
-                "the journal"
-            )
 
     def _promise_ids(self, count: int) -> None:
         """Before ids are told that a crash of the host may lose with their records: note
@@ -407,20 +550,42 @@ class BatchStore:
         elif self._unsynced and old is not None:
             self._unforced.append(old.path)
             self._unsynced = 0
-        if old is not None and old.records:
+        if old is not None and old.records and old in self._index.segments:
             self._previous = (old.first_id, old.records, old.size)
         elif old is not None:
             with self._gate:
-                self._index.remove(old)  # a file without records makes way for one of the same name
+                self._index.replace(old, None)  # it makes way for one of the same name
             self._writer.close()
             self._disk.remove(old.path)
-        segment = self._writer.begin(
-            SegmentHeader(self._index.next_id, *self._previous, int(self._clock() * 1e6))
-        )
+        segment = self._writer.begin(self._header(self._index.next_id))
         with self._gate:
-            if old is not None:
-                old.sealed = True
-            self._index.add(segment)
+            self._index.replace(None, segment)
+
+    def _header(self, first_id: int) -> SegmentHeader:
+        created_us = int(self._clock() * 1e6)
+        return SegmentHeader(first_id, *self._previous, created_us, codec=self.codec)
+
+    def recycle(self) -> None:
+        """All records of the segment in use are done with: begin the next one, in the same file.
+        That makes room also on a disk where no new file can be made.
+
+        First the cursor is saved without the old segment, which is forgotten then. So a crash, or
+        an error, in between only leaves a file that the next opening, or the next try, does away
+        with.
+        """
+        old = self._writer.segment
+        if old is None or old.damaged or not self._writer.is_sound:
+            self.roll()
+            return
+        self._cursor.save(without=[old])
+        self._cursor.forget(old)
+        with self._gate:
+            self._index.replace(old, None)
+        self._unsynced = 0
+        segment = self._writer.begin_again(self._header(self._index.next_id))
+        with self._gate:
+            self._index.replace(None, segment)
+        self._counters.deleted += 1
 
     def begin(self) -> None:
         """The first steps after opening: finished segments are deleted, the cursor is saved, there
@@ -434,7 +599,7 @@ class BatchStore:
                     raise
                 log.warning(
                     "no space left for the journal, what is in it can be read folder=%s",
-                    self._directory,
+                    self.directory,
                 )
 
     @property
@@ -446,32 +611,55 @@ class BatchStore:
 
 
 class SegmentWriter:
-    """Writes at the end of a file, and removes what a failed write has left."""
+    """Writes behind the last record of a segment, and removes what a failed write has left."""
 
     def __init__(self, disk: Disk, directory: Path, stamp: int, *, allot_bytes: int = 0) -> None:
         self.segment: Segment | None = None
         self.end = 0
-        """The offset behind the last record."""
+        """The offset behind what was written last."""
+        self.is_sound = False
         self._disk = disk
         self._directory = directory
         self._stamp = stamp
         self._allot_bytes = allot_bytes
         self._allotted = 0
         self._fd = -1
-        self._is_sound = False
 
     def fits(self, size: int, limit: int) -> bool:
         """Whether so many more bytes may go to this file. An empty one takes anything."""
-        return self._is_sound and (self.end + size <= limit or self.end <= HEADER_BYTES)
+        end = HEADER_BYTES if self.segment is None else self.segment.size
+        return self.is_sound and (end + size <= limit or end <= HEADER_BYTES)
 
     def begin(self, header: SegmentHeader) -> Segment:
         """Begin a new file, which exists, name and all, when this returns."""
         segment = Segment(self._directory, header.first_id, self._stamp)
+        segment.codec = header.codec
         fd = self._created(segment.path, header.encode())
         self.close()
-        self._fd, self.segment, self.end, self._is_sound = fd, segment, HEADER_BYTES, True
+        self._fd, self.segment, self.end, self.is_sound = fd, segment, HEADER_BYTES, True
         self._allotted = HEADER_BYTES
         return segment
+
+    def begin_again(self, header: SegmentHeader) -> Segment:
+        """Begin a new segment in the same file, which gets its name."""
+        old = self.segment
+        assert old is not None
+        segment = Segment(self._directory, header.first_id, self._stamp)
+        segment.codec = header.codec
+        self._disk.truncate(self._fd, HEADER_BYTES)
+        self.label(header)
+        self._disk.sync(self._fd)
+        if segment.path != old.path:
+            with suppress(FileNotFoundError):  # of a former try that was interrupted
+                self._disk.rename(old.path, segment.path)
+        self._disk.sync_directory(self._directory)
+        self.end = self._allotted = HEADER_BYTES
+        self.segment = segment
+        return segment
+
+    def label(self, header: SegmentHeader) -> None:
+        """Write the header of a file without records over the one that it has."""
+        write_all(self._disk, self._fd, header.encode(), 0)
 
     def _created(self, path: Path, header: bytes) -> int:
         try:
@@ -494,15 +682,17 @@ class SegmentWriter:
     def write(self, data: bytes) -> None:
         """Write behind the last record. If that raises, the file ends where it ended before, or
         will not be used any more."""
+        assert self.segment is not None
+        self.end = begin = self.segment.size
         is_small = len(data) < self._allot_bytes >> 4
-        if self.end + len(data) > self._allotted and is_small and self.end > self._allot_bytes >> 6:
+        if begin + len(data) > self._allotted and is_small and begin > self._allot_bytes >> 6:
             self._allot()  # many small records came: it pays
         try:
-            write_all(self._disk, self._fd, data, self.end)
+            write_all(self._disk, self._fd, data, begin)
         except OSError:
-            self.cut(self.end)
+            self.cut(begin)
             raise
-        self.end += len(data)
+        self.end = begin + len(data)
         self._allotted = max(self._allotted, self.end)
 
     def _allot(self) -> None:
@@ -526,7 +716,7 @@ class SegmentWriter:
         try:
             self._disk.truncate(self._fd, end)
         except OSError:
-            self._is_sound = False
+            self.is_sound = False
 
     def sync(self) -> None:
         """Force out the written records. If that raises, nobody knows what is on the disk, and the
@@ -535,14 +725,14 @@ class SegmentWriter:
         try:
             self._disk.sync(self._fd)
         except OSError:
-            self._is_sound = False
+            self.is_sound = False
             raise
 
     def close(self) -> None:
         if self._fd >= 0:
-            if self._is_sound and self._allotted > self.end:
-                self.cut(self.end)
-            self._disk.close(self._fd)
-            self._fd = -1
-        self._is_sound = False
+            if self.is_sound and self.segment is not None and self._allotted > self.segment.size:
+                self.cut(self.segment.size)
+            fd, self._fd = self._fd, -1
+            self._disk.close(fd)
+        self.is_sound = False
         self.segment = None

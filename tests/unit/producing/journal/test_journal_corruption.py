@@ -10,13 +10,20 @@ from typing import Any
 import pytest
 from faulty_disk import FaultyDisk, at_record, crash, cut, flip, io_error, payloads, segments
 
-from leaderq.errors import JournalFull
+from leaderq.errors import JournalFailed, JournalFull
 from leaderq.producing.journal import Journal
 from leaderq.producing.journal.cursor import CursorFile, CursorState
 from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.records import HEAD_BYTES
 from leaderq.producing.journal.recovery import LEAP
-from leaderq.producing.journal.segments import HEADER_BYTES, SegmentHeader, parse_name, segment_name
+from leaderq.producing.journal.segments import (
+    HEADER_BYTES,
+    SegmentHeader,
+    codec_tag,
+    decode,
+    parse_name,
+    segment_name,
+)
 from leaderq.testing import eventually
 
 SIZE = 100
@@ -187,20 +194,37 @@ def test_records_that_the_cursor_knows_and_the_file_does_not_hold_are_reported(p
         assert journal.append(record(11)) == 11
 
 
-def test_a_segment_of_a_later_version_is_set_aside_and_keeps_nothing_from_being_read(place):
+def test_a_segment_of_a_later_version_is_refused_and_nothing_is_changed(place):
+    """A roll back: what the later version wrote is still there when that is rolled forward."""
     fill(place, 3 * PER_SEGMENT)
     path = segments(place)[1]
-    header = SegmentHeader(PER_SEGMENT + 1, version=7).encode()
-    path.write_bytes(header + path.read_bytes()[HEADER_BYTES:])
+    sound = path.read_bytes()
+    path.write_bytes(SegmentHeader(PER_SEGMENT + 1, version=7).encode() + sound[HEADER_BYTES:])
+    before = {one.name: one.read_bytes() for one in place.iterdir() if one.name != "lock"}
+    with pytest.raises(JournalFailed, match=r"version 7, .* knows 1: a later one wrote it"):
+        Journal(place)
+    assert before == {one.name: one.read_bytes() for one in place.iterdir() if one.name != "lock"}
+    path.write_bytes(sound)
     with Journal(place) as journal:
-        assert numbers(journal) == [
-            *range(1, PER_SEGMENT + 1),
-            *range(2 * PER_SEGMENT + 1, 3 * PER_SEGMENT + 1),
-        ]
-        assert "version is 7" in journal.damages[0].reason
-        assert journal.damages[0].lost == PER_SEGMENT
-        assert journal.append(b"x") == 3 * PER_SEGMENT + 1
-    assert path.with_name(path.name + ".bad").read_bytes().startswith(header)
+        assert numbers(journal) == without(3 * PER_SEGMENT)
+
+
+def test_a_journal_of_the_release_before_is_opened_and_can_be_rolled_back_to(place):
+    """Its headers have 0 where the codec's tag is now, and it does not look at that."""
+    fill(place, PER_SEGMENT)
+    assert decode(segments(place)[0].read_bytes()).codec == 0
+    with Journal(place, segment_bytes=4096) as journal:
+        assert not journal.name_codec("Json")
+        for number in range(PER_SEGMENT + 1, 2 * PER_SEGMENT + 1):
+            journal.append(record(number))
+        assert numbers(journal) == without(2 * PER_SEGMENT)
+    new = segments(place)[1].read_bytes()
+    assert decode(new).codec == codec_tag("Json")
+    magic, version, size, _, *rest = struct.unpack_from("<8sHHIQQQQQ", new)
+    assert (magic, version, size, rest[0]) == (b"lqjrnl\r\n", 1, 60, PER_SEGMENT + 1)
+    with Journal(place) as journal:
+        assert journal.name_codec("Other")
+        assert not journal.name_codec("Json")
 
 
 @pytest.mark.parametrize("offset", [0, 20, HEADER_BYTES - 1])
@@ -362,13 +386,3 @@ def test_after_a_file_was_set_aside_and_the_cursor_lost_ids_go_on_beyond_both(
     segment.with_name(f"{segment.name}.bad").write_bytes(bytes(SET_ASIDE))
     lose_cursor(three_records)
     assert id_given(three_records) >= first + 10
-
-
-def test_the_ids_of_a_file_that_a_newer_version_wrote_are_not_given_again(
-    three_records: Path,
-) -> None:
-    first = 10_000
-    header = SegmentHeader(first, version=7).encode()
-    name_of(three_records, first).write_bytes(header + bytes(SET_ASIDE))
-    assert id_given(three_records) > first + 10
-    assert list(three_records.glob("*.bad"))
