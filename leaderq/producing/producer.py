@@ -59,7 +59,7 @@ from leaderq.producing.admission import Admission
 from leaderq.producing.buffer import RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec
 from leaderq.producing.journal import EVERY_ITEM, Journal, Policy
-from leaderq.producing.journal.store import slow_because
+from leaderq.producing.journal.line import slow_because
 from leaderq.producing.listeners import OnDurable, resolve
 from leaderq.producing.memory import BufferedRequest, measured, require_hash
 from leaderq.producing.options import Block, FullPolicy, ProducerOptions

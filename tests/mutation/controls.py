@@ -390,7 +390,7 @@ REVIEWED = (
     ),
     Control(
         "what a disk refused is written an hour later",
-        "leaderq/producing/journal/store.py",
+        "leaderq/producing/journal/line.py",
         "self._again_at = clocks.awake_s() + AGAIN_S",
         "self._again_at = clocks.awake_s() + 3600",
         promise="what was refused is written as soon as the disk takes it",

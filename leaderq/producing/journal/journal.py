@@ -32,6 +32,14 @@ from leaderq.errors import (
 )
 from leaderq.producing.journal.cursor import CursorWriter
 from leaderq.producing.journal.disk import DirectoryLock, Disk, make_directories
+from leaderq.producing.journal.line import (
+    GROUP_BYTES,
+    WAITING_BYTES,
+    Bytes,
+    Committer,
+    LineWaiter,
+    OnDurable,
+)
 from leaderq.producing.journal.policy import (
     EVERY_ITEM,
     SEGMENT_BYTES,
@@ -53,16 +61,7 @@ from leaderq.producing.journal.records import (
 )
 from leaderq.producing.journal.recovery import Recovered, recovered
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, codec_tag
-from leaderq.producing.journal.store import (
-    GROUP_BYTES,
-    LAST_ID,
-    WAITING_BYTES,
-    Bytes,
-    Committer,
-    LineWaiter,
-    OnDurable,
-    RecordStore,
-)
+from leaderq.producing.journal.store import LAST_ID, RecordStore
 from leaderq.threads import primitives
 from leaderq.timeouts import Deadline
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from leaderq.errors import JournalClosed
+from leaderq.producing.journal.line import Committer
 from leaderq.producing.journal.policy import Damage
 from leaderq.producing.journal.records import HEAD_BYTES, Raw, Run, ScanRange, scan
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment
-from leaderq.producing.journal.store import Committer
 from leaderq.threads import primitives
 
 log = logging.getLogger("leaderq.producing.journal")

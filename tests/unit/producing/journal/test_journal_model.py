@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from leaderq.errors import JournalFailed, JournalSlow
-from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Journal, store
+from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Journal, line
 from leaderq.producing.journal.records import HEAD_BYTES
 from leaderq.producing.journal.segments import HEADER_BYTES
 from leaderq.testing import eventually
@@ -40,7 +40,7 @@ class QuickDisk(FaultyDisk):
 @pytest.fixture(autouse=True, scope="module")
 def impatient() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "AGAIN_S", 0.002)
+        patch.setattr(line, "AGAIN_S", 0.002)
         yield
 
 
