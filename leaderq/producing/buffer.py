@@ -1,13 +1,9 @@
 """Everything that the threads of a buffered producer share: memory, positions in the journal, and
 what was lost, under one lock that only this module takes.
 
-Requests are one sequence. Memory holds its front part, the journal the rest: whatever the journal
-was given and memory was not, which is what lies behind the position ``read_to``. Reading the
-journal moves that position, and so does writing memory into it. So the account is arithmetic:
-nothing is counted twice, and nothing can disagree. A request is accepted by one statement: memory's
-dictionary gets it, or the journal's line does. Who is interrupted between two statements, by
-Ctrl-C say, leaves the buffer *dirty*: the next one that takes the lock works everything out again
-from that dictionary and the journal.
+It adds the lock, the state and the waits to the sequence of requests
+(:mod:`~leaderq.producing.sequence`). Who is interrupted between two statements, by Ctrl-C say,
+leaves the buffer *dirty*: the next one that takes the lock works everything out again.
 
 Who is authoritative: the sink about what is confirmed; the journal about what survives the process.
 Callers put requests in (:mod:`~leaderq.producing.admission`), workers and the sender take them from
@@ -19,10 +15,8 @@ told. The journal's gate may be taken under it, never the other way round.
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from leaderq import clock
@@ -31,22 +25,19 @@ from leaderq.errors import (
     JournalSlow,
     LeaderqError,
     ProducerClosed,
-    RequestGivenUp,
     RequestTooLarge,
     WouldDeadlock,
-    with_cause,
 )
 from leaderq.producing.account import (
-    Balance,
     BufferState,
     LossReason,
-    Lost,
     Settlement,
     next_level,
 )
-from leaderq.producing.listeners import LossLog, OnDurable, news_of, resolve
-from leaderq.producing.memory import BufferedRequest, RequestMemory, RequestStep
+from leaderq.producing.listeners import OnDurable
+from leaderq.producing.memory import BufferedRequest, RequestStep
 from leaderq.producing.options import ProducerOptions
+from leaderq.producing.sequence import Position, RequestSequence, is_stored
 from leaderq.producing.spill import Piece, Spill
 from leaderq.threads import Waiter, WaitingLine, Waker, primitives
 from leaderq.timeouts import Deadline
@@ -73,24 +64,12 @@ class ReadOrder(NamedTuple):
     bytes: int
 
 
-class Position(NamedTuple):
-    """A place in the sequence of requests: the last that came to memory, and the last id."""
-
-    seq: int
-    id: int
-
-
-class RequestBuffer:
+class RequestBuffer(RequestSequence):
     """See the module."""
 
     def __init__(self, options: ProducerOptions, spill: Spill | None) -> None:
-        self._options, self._marks = options, options.marks
-        self.spill = spill
-        self.news = news_of(options.name)
-        """Calls of listeners, to be made without the lock."""
-        self._resolved: deque[tuple[primitives.Future[Any], Any, BaseException | None]] = deque()
-        self.loss_log = LossLog(options.name, self.news)
-        self._losses: deque[Lost] = deque(maxlen=_LOSSES)
+        super().__init__(options, spill)
+        self._marks = options.marks
         # Reentrant only so that a call which interrupts its own thread can be refused.
         self._lock = primitives.RLock()
         self._is_dirty = False
@@ -105,25 +84,11 @@ class RequestBuffer:
         self.is_closing = False
         self.is_stopped = False
         """Whether all threads are to end."""
-        self.memory = RequestMemory(options.lanes)
         self._level = self._said = BufferState.DIRECT
         self._is_refused = False  # whether the journal took nothing when it was asked last
         self.spilled = 0
         """How many times memory has come to the high mark."""
-        self._gone: Counter[LossReason] = Counter()  # requests that were in memory
-        self._passed: Counter[LossReason] = Counter()  # requests that never came there
-        self.refused: Counter[str] = Counter()
-        # What is under way, so that it can be finished by whoever comes after an interrupt.
-        self._settling: Sequence[BufferedRequest] = ()
-        self._leaving: tuple[BufferedRequest, LossReason, BaseException | None, int] | None = None
-        self._waiters: dict[int, primitives.Future[Any]] = {}
-        self._undecodable: set[int] = set()
-        self._recovered = self._read_to = self._written = 0
-        self._corrupt_told = 0
-        self._final: tuple[int, int] | None = None
         if spill is not None:
-            self._recovered = spill.recovered
-            self._read_to = 0 if self._recovered else spill.journal.next_id - 1
             spill.journal.when_room = self._wake_first
         if self._recovered:
             self._level = self._said = BufferState.DRAINING
@@ -148,22 +113,7 @@ class RequestBuffer:
         self._is_dirty = True
 
     def _rebuild(self, step: RequestStep | None = None, lane: int | None = None) -> None:
-        if self._leaving is not None:
-            self._leave()
-        if self._settling:
-            self._finish()
-        memory = self.memory
-        memory.rebuild(step, lane)
-        self._written = memory.pushed
-        if self.spill is not None:
-            end = self.spill.journal.next_id
-            for one in memory:
-                if one.journal_id is not None and one.journal_id >= end:
-                    one.journal_id = None  # its writer was interrupted before
-                if one.journal_id is not None:
-                    self._read_to = max(self._read_to, one.journal_id)
-                elif not one.is_unwritable:
-                    self._written = min(self._written, one.seq - 1)
+        self.rebuild(step, lane)
         self.judge()
         self._to_send.wake()
         for waker in self._to_process:
@@ -176,15 +126,6 @@ class RequestBuffer:
             self._rebuild(step, lane)
             self._is_dirty = False
         self._tell()
-
-    def _tell(self) -> None:
-        """Without the lock: resolve futures, call listeners. Interrupted, the next call goes on."""
-        while self._resolved:
-            with suppress(IndexError, ValueError):  # another thread does the same
-                one = self._resolved[0]
-                resolve(*one)
-                self._resolved.remove(one)
-        self.news.deliver()
 
     def refuse_reentry(self) -> None:
         """Return if this call does not interrupt its own thread in here.
@@ -298,19 +239,6 @@ class RequestBuffer:
             self._is_dirty = False
         self._tell()
 
-    def _finish(self) -> None:
-        """These are confirmed; done twice, it is as if once."""
-        memory, ids = self.memory, []
-        for one in self._settling:
-            memory.settle(one)
-            if one.journal_id is not None:
-                ids.append(one.journal_id)
-            if one.waiter is not None:
-                self._resolved.append((one.waiter, one.stored_at, None))
-        if ids and self.spill is not None:
-            self.spill.ack(ids)
-        self._settling = ()
-
     def next_order(self) -> ReadOrder | None:
         """Return the next range to read, as soon as there is one. ``None``: stop."""
         spill = self.spill
@@ -328,7 +256,7 @@ class RequestBuffer:
 
     def _order(self, spill: Spill) -> ReadOrder | None:
         journal, marks, memory = spill.journal, self._marks, self.memory
-        last_id = journal.stored_id if journal.trouble is None else journal.next_id - 1
+        last_id = journal.stored_id if journal.trouble is None else self._last_id
         if last_id <= self._read_to:
             return None
         items = max(1, int(marks.high * marks.max_items) - len(memory))
@@ -358,16 +286,6 @@ class RequestBuffer:
             self._push(one)
             self._waiters.pop(number, None)
         self._read_to = max(self._read_to, piece.up_to)
-
-    def _note_passed(self, reason: LossReason, count: int) -> None:
-        """So many that cannot be read were passed over."""
-        lost, listener = Lost(None, None, reason), self._options.dropped_listener
-        if count:
-            self.loss_log.note(lost, count)
-        for _ in range(count):
-            self._losses.append(lost)
-            if listener is not None:
-                self.news.put(partial(listener, lost))
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -402,7 +320,7 @@ class RequestBuffer:
         with self._lock:
             self._enter()
             stored_id = -1 if spill is None else spill.journal.stored_id
-            left = [one for one in self.memory if not _is_stored(one, stored_id)]
+            left = [one for one in self.memory if not is_stored(one, stored_id)]
             reason, error = LossReason.CLOSED, None
             if spill is not None:
                 reason, error = LossReason.JOURNAL, spill.last_error
@@ -428,66 +346,14 @@ class RequestBuffer:
             self._is_dirty = False
         return waiters
 
-    # -- the account -------------------------------------------------------------------------------
-
-    @property
-    def is_read_up(self) -> bool:
-        """Whether nothing is in the journal only."""
-        spill = self.spill
-        return spill is None or spill.journal.next_id - 1 <= self._read_to
-
-    @property
-    def unread(self) -> int:
-        """How many requests are in the journal only."""
-        if self._final is not None:
-            return self._final[0]
-        if self.spill is None or self.is_read_up:
-            return 0
-        return sum(self.spill.journal.depth_behind(self._read_to))
-
-    @property
-    def corrupt(self) -> int:
-        """How many records of the journal were found damaged."""
-        if self._final is not None:
-            return self._final[1]
-        return 0 if self.spill is None else self.spill.corrupt
-
-    @property
-    def pending(self) -> int:
-        return len(self.memory) + self.unread
-
-    def _passed_over(self) -> Counter[LossReason]:
-        """How many requests were lost that never came to memory."""
-        undecodable = sum(one <= self._read_to for one in self._undecodable)
-        passed = Counter({LossReason.CORRUPT: self.corrupt, LossReason.UNDECODABLE: undecodable})
-        return passed + self._passed
-
-    def balance(self) -> Balance:
-        passed, unread, pushed = self._passed_over(), self.unread, self.memory.pushed
-        gone = passed + self._gone
-        return Balance(
-            accepted=pushed + unread + passed.total() - self._recovered,
-            recovered=self._recovered,
-            confirmed=pushed - len(self.memory) - self._gone.total(),
-            pending=len(self.memory) + unread,
-            dropped={one.value: count for one, count in gone.items() if not one.is_failure},
-            failed={one.value: count for one, count in gone.items() if one.is_failure},
-            refused=dict(self.refused),
-        )
-
     @property
     def line_end(self) -> Position:
         """Where the sequence of requests ends now."""
         with self._lock:
-            last_id = 0 if self.spill is None else self.spill.journal.next_id - 1
-            return Position(self.memory.pushed, last_id)
-
-    def _is_passed(self, end: Position) -> bool:
-        """Whether everything up to there is settled."""
-        if self.spill is not None and self._read_to < end.id:
-            return not self.pending
-        oldest = self.memory.oldest
-        return oldest is None or not _is_within(oldest, end)
+            self._enter()
+            end = Position(self.memory.pushed, self._last_id)
+            self._is_dirty = False
+        return end
 
     def wait_settled(self, timeout_s: float | None, end: Position | None = None) -> bool:
         """Wait until everything up to ``end`` (``None``: all) is settled; return whether that came
@@ -514,33 +380,9 @@ class RequestBuffer:
         """Return what became of the requests up to ``end`` (``None``: all) and of lost ones."""
         with self._lock:
             self._enter()
-            spill, stored, coming, stored_id = self.spill, self.unread, 0, -1
-            if spill is not None and self._final is None:
-                stored, coming = spill.journal.depth_behind(self._read_to)
-                stored_id = spill.journal.stored_id
-            elif spill is not None:
-                stored_id = spill.journal.next_id
-            some = [one for one in self.memory if end is None or _is_within(one, end)]
-            journaled = sum(_is_stored(one, stored_id) for one in some)
-            if end is not None:
-                coming = min(coming, max(0, end.id - max(stored_id, self._read_to)))
-                stored = min(stored, max(0, end.id - self._read_to))
-            balance, error = self.balance(), None
-            if spill is not None:
-                if not balance.pending:
-                    spill.unforced = None
-                error = spill.unforced if journaled + stored else None
+            settlement = self.settled(end)
             self._is_dirty = False
-        skipped = LossReason.SKIPPED.value
-        lost = {**balance.dropped, **balance.failed}
-        return Settlement(
-            balance.confirmed,
-            journaled + stored,
-            len(some) - journaled + coming,
-            {reason: count for reason, count in lost.items() if reason != skipped},
-            tuple(self._losses),
-            error,
-        )
+        return settlement
 
     # -- the way in --------------------------------------------------------------------------------
 
@@ -647,7 +489,7 @@ class RequestBuffer:
         spill = self.spill
         if spill is None:
             return True
-        one.journal_id, number = spill.journal.next_id, None
+        one.journal_id, number = self._last_id + 1, None
         try:
             number = spill.append(one, data, on_durable)
         except RequestTooLarge:
@@ -658,6 +500,7 @@ class RequestBuffer:
             one.journal_id = None
             raise
         one.journal_id = number
+        self._last_id = number or self._last_id
         self._is_refused = number is None
         if number is None:
             self._tell_state()
@@ -710,33 +553,6 @@ class RequestBuffer:
         if one.journal_id is not None:
             self._read_to = one.journal_id
         return True
-
-    def give_up(
-        self, one: BufferedRequest, reason: LossReason, error: BaseException | None
-    ) -> None:
-        """It is lost, and not pending any more if it was; its listeners and future will be told."""
-        gone = self._gone if one.seq else self._passed
-        self._leaving = one, reason, error, gone[reason] + 1
-        self._leave()
-
-    def _leave(self) -> None:
-        """Finish what :meth:`give_up` has noted; done twice, it is as if once."""
-        if self._leaving is None:
-            return
-        one, reason, error, count = self._leaving
-        (self._gone if one.seq else self._passed)[reason] = count
-        self.memory.settle(one)
-        if one.journal_id is not None and self.spill is not None:
-            self.spill.ack([one.journal_id])
-        lost = Lost(one.request, one.key, reason, error)
-        self.loss_log.note(lost)
-        if reason is not LossReason.SKIPPED:
-            self._losses.append(lost)
-        if (listener := self._options.dropped_listener) is not None:
-            self.news.put(lambda: listener(lost))
-        if (waiter := one.waiter) is not None:
-            self._resolved.append((waiter, None, with_cause(RequestGivenUp(reason.value), error)))
-        self._leaving = None
 
     def judge(self) -> None:
         """Let the state follow the levels, and wake those who wait for that."""
@@ -831,14 +647,6 @@ class RequestBuffer:
         """Also without the lock: on the journal's thread, which must not wait for it."""
         with suppress(IndexError):
             self.awaiting_room.admit()
-
-
-def _is_stored(one: BufferedRequest, stored_id: int) -> bool:
-    return one.journal_id is not None and one.journal_id <= stored_id
-
-
-def _is_within(one: BufferedRequest, end: Position) -> bool:
-    return one.seq <= end.seq or (one.journal_id is not None and one.journal_id <= end.id)
 
 
 def _have_look(wake: Callable[[], object]) -> bool:

@@ -149,7 +149,8 @@ class Committer:
 
     def wait_stored(self, end_id: int, *, is_flush: bool = False) -> LineWaiter:
         self._waiters.append(waiter := LineWaiter(end_id, is_flush))
-        self.wake()
+        if is_flush:  # the thread was woken for a record when that joined
+            self.wake()
         return waiter
 
     @property
@@ -208,21 +209,26 @@ class Committer:
                 service.pause(0.01)
 
     def _round(self, service: Service) -> bool:
-        """Do what is due, or wait for something; return whether to go on."""
-        now, is_ending = clocks.awake_s(), service.is_stopping
-        if self.batches and (is_ending or now >= self._again_at):
+        """Wait until something is due, and do it; return whether to go on."""
+        is_ending = service.is_stopping
+        is_due = self._kicked or self._upkeep_wanted or self._is_head_due or self._has_news
+        if not is_due and not is_ending:
+            until = min(self._chores_at, self._upkeep_at)
+            if self.batches:
+                until = min(until, self._again_at)
+            service.wait(until - clocks.awake_s())
+        if self.batches and (is_ending or self._is_head_due):
             self._write_head()
         elif is_ending:
             self._tell()
             return False
-        elif not (self._kicked or self._upkeep_wanted or self._has_news):
-            until = min(self._chores_at, self._upkeep_at)
-            if self.batches:
-                until = min(until, self._again_at)
-            service.wait(until - now)
         self._tell()
         self._do_due()
         return not (is_ending and self.trouble is not None)
+
+    @property
+    def _is_head_due(self) -> bool:
+        return bool(self.batches) and (not self._again_at or clocks.awake_s() >= self._again_at)
 
     def _do_due(self) -> None:
         if self._upkeep_wanted or clocks.awake_s() >= self._upkeep_at:
@@ -270,7 +276,7 @@ class Committer:
             if not self.is_crowded:
                 self.room.notify_all()
         self._most = min(self._most * 2, _WHOLE)
-        self.trouble = None
+        self.trouble, self._again_at = None, 0.0
         if self._is_said:
             self._is_said = False
             log.info("journal takes records again folder=%s", self._store.directory)
