@@ -26,6 +26,7 @@ from typing import Final
 from leaderq import clock
 from leaderq.arguments import require_finished
 from leaderq.errors import (
+    FromOutside,
     LeaderqError,
     ProducerClosed,
     SinkAway,
@@ -83,6 +84,8 @@ class SinkSender:
             try:
                 while not self._buffer.is_stopped:
                     self._send_next()
+            except FromOutside:
+                raise  # a simulated process is killed
             except BaseException:  # whatever strikes it: all in hand is sent again
                 log.exception("sender was interrupted, and goes on producer=%s", self._options.name)
                 self._begin_again()
@@ -324,6 +327,8 @@ def process_worker(buffer: RequestBuffer, number: int, options: ProducerOptions)
             try:
                 while process(service):
                     pass
+            except FromOutside:
+                raise
             except BaseException:  # whatever strikes it: all in hand is processed again
                 log.exception("worker was interrupted, and goes on producer=%s", options.name)
                 buffer.begin_again(RequestStep.PROCESSING, number)
@@ -376,6 +381,8 @@ def journal_reader(buffer: RequestBuffer, spill: Spill, name: str) -> Service:
                 log.error("journal cannot be read now error=%s", exc)  # noqa: TRY400 - said again each time
                 spill.last_error = exc
                 service.pause(_UNREADABLE_S)
+            except FromOutside:
+                raise
             except BaseException:  # whatever strikes it: it reads on from its position
                 log.exception("journal reader was interrupted, and goes on producer=%s", name)
 
@@ -450,6 +457,8 @@ class Shutdown:
                 step = self._steps[0]
                 try:
                     step()
+                except FromOutside:
+                    raise
                 except BaseException:
                     log.exception("a step of closing failed producer=%s", self._name)
                     self._failed += 1

@@ -22,7 +22,7 @@ from typing import Final
 
 from leaderq import clock as clocks
 from leaderq.arguments import require_finished
-from leaderq.errors import JournalSlow, LeaderqError, told, with_cause
+from leaderq.errors import FromOutside, JournalSlow, LeaderqError, told, with_cause
 from leaderq.producing.journal.records import Entry, size_of
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts
 from leaderq.producing.journal.store import RecordStore
@@ -204,6 +204,8 @@ class Committer:
                 while self._round(service):
                     pass
                 is_over = True
+            except FromOutside:
+                raise  # a simulated process is killed
             except BaseException:  # whatever strikes this thread: the line is as it was
                 log.exception("journal writer was interrupted, and goes on")
                 service.pause(0.01)
