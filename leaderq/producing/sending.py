@@ -307,25 +307,10 @@ def process_worker(buffer: RequestBuffer, number: int, options: ProducerOptions)
     journal keeps the request, not the step's result.
     """
 
-    def process(service: Service) -> bool:
-        """Process some; return whether to go on, which a stop ends."""
-        requests = buffer.take_for_processing(number, _PIECE)
-        ready: list[BufferedRequest] = []
-        gone: list[Gone] = []
-        for one in requests:
-            if (lost := _processed(buffer, options, service, one, ready)) is not None:
-                gone.append(lost)
-            if buffer.is_stopped:
-                return False
-        buffer.processed(ready)
-        if gone:
-            buffer.settle((), gone)
-        return bool(requests)
-
     def run(service: Service) -> None:
         while not buffer.is_stopped:
             try:
-                while process(service):
+                while _process_some(buffer, number, options, service):
                     pass
             except FromOutside:
                 raise
@@ -334,6 +319,24 @@ def process_worker(buffer: RequestBuffer, number: int, options: ProducerOptions)
                 buffer.begin_again(RequestStep.PROCESSING, number)
 
     return Service(f"leaderq-{options.name}-worker-{number}", run)
+
+
+def _process_some(
+    buffer: RequestBuffer, number: int, options: ProducerOptions, service: Service
+) -> bool:
+    """Process some; return whether to go on, which a stop ends."""
+    requests = buffer.take_for_processing(number, _PIECE)
+    ready: list[BufferedRequest] = []
+    gone: list[Gone] = []
+    for one in requests:
+        if (lost := _processed(buffer, options, service, one, ready)) is not None:
+            gone.append(lost)
+        if buffer.is_stopped:
+            return False
+    buffer.processed(ready)
+    if gone:
+        buffer.settle((), gone)
+    return bool(requests)
 
 
 def _processed(
