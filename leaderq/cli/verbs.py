@@ -142,6 +142,14 @@ _OFFSETS = Verbs(
     },
     help="Look at the offsets of a career, and set them.",
 )
+_OBSERVE = Verbs(
+    "observe",
+    verbs={
+        "rules": ("observe", "Write alerts for Prometheus."),
+        "dashboard": ("observe", "Write a dashboard for Grafana."),
+    },
+    help="Write what a monitoring begins with: alerts, a dashboard.",
+)
 _TOPICS = Verbs(
     "topics",
     verbs={"create": ("servers", "Create topics, with partitions and configs.")},
@@ -175,6 +183,7 @@ _SERVERS = Verbs(
         "queue": _QUEUE,
         "journal": _JOURNAL,
         "config": _CONFIG,
+        "observe": _OBSERVE,
         "doctor": ("doctor", "Find out what is missing or unreachable."),
         "topics": _TOPICS,
         "servers": _SERVERS,

@@ -192,6 +192,11 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     figures = DrainFigures() if former is None else former.handler.context.figures
     if former is None:
         offer_figures(FigureSource.DRAIN, declared.name, figures, vars)
+
+    def held_up(why: str | None) -> None:
+        figures.held_up = why is not None
+        reports.held_up(why)
+
     context = handling_context(
         declared,
         calls,
@@ -204,7 +209,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
         burials=BurialRequests(session, layout.burials),
         on_skipped=reports.skipped,
         on_dead_lettered=reports.dead_lettered,
-        on_held_up=reports.held_up,
+        on_held_up=held_up,
         figures=figures,
     )
     return Assembly(declared, store, consumer, handler_for(context), dead_letters, calls)

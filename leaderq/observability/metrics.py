@@ -90,7 +90,8 @@ TERMS = MetricRow("leaderq_terms_total", "Terms won.")
 TERM_ENDS = MetricRow(
     "leaderq_term_ends_total", "Terms that ended, by reason.", label="reason", values=_REASONS)
 UNCLEAN_ENDS = MetricRow(
-    "leaderq_unclean_term_ends_total", "Terms whose end was not recorded in ZooKeeper.")
+    "leaderq_unclean_term_ends_total",
+    "Terms of others that ended without a record, counted by the next leader.")
 STAGES = MetricRow(
     "leaderq_stage_duration_seconds", "How long stages of terms took.",
     label="stage", values=_STAGES)
@@ -135,6 +136,7 @@ TABLE: tuple[MetricRow, ...] = (
     _drain("batches_total", "batches", "Batches handled."),
     _drain("commits_total", "commits", "Commits of offsets of handled records."),
     _drain("commit_seconds_total", "commit_s", "Time spent on storing offsets."),
+    _drain("held_up", "held_up", "1 while a record holds the work up."),
     _queue("put_items_total", "put", "Items put."),
     _queue("pending_puts", "pending_puts", "Items accepted and not stored yet."),
     _queue("taken_items_total", "taken", "Items handed to consumers of this process."),
@@ -307,13 +309,13 @@ class _CareerCounts:
 
     def _term_began(self, event: happened.TermBegan) -> None:
         self._term_number = event.term
+        if event.unclean:
+            with self._lock:
+                self._counts[UNCLEAN_ENDS.name, ""] += 1
 
     def _term_ended(self, event: happened.TermEnded) -> None:
         self._enter(None)
         self._lag = {}
-        if not event.clean:
-            with self._lock:
-                self._counts[UNCLEAN_ENDS.name, ""] += 1
 
     def _enter(self, stage: Stage | None) -> None:
         with self._lock:

@@ -38,12 +38,14 @@ class RecordOrder(str, Enum):
 
 @dataclass
 class DrainFigures:
-    """What a career has handled and committed since its process began, repeated records too."""
+    """What a career has handled and committed since its process began, repeated records too; and
+    whether a record holds it up now."""
 
     records: int = 0
     batches: int = 0
     commits: int = 0
     commit_s: float = 0.0
+    held_up: bool = False
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from leaderq.exits import ExitCode
 
 VERBS = (
     "run lead deadline status members history step-down transfer pause resume raise-floor forget "
-    "schedule dead offsets queue journal config doctor topics servers completion version"
+    "schedule dead offsets queue journal config observe doctor topics servers completion version"
 )
 LEAVES_OF = {
     "schedule": "ls history run-now pause resume",
@@ -42,6 +42,7 @@ LEAVES_OF = {
     "offsets": "show set to-time export import",
     "queue": "ls put peek stats ack drain purge rm dead requeue pause resume",
     "config": "show sample",
+    "observe": "rules dashboard",
     "servers": "up",
     "topics": "create",
     "journal": "inspect verify replay send truncate",

@@ -145,6 +145,8 @@ def test_what_events_tell_is_counted(scraped):
     assert value("stage_duration_seconds_count", career="c", stage="inauguration") == 1
     assert value("stage_duration_seconds_count", career="c", stage="execution") == 0
     scraped.events.publish(TermEnded(*ME, 7, Reason.FENCED, False))
+    assert value("unclean_term_ends_total") == 0
+    scraped.events.publish(TermBegan(*ME, 8, True))
     assert value("stage_duration_seconds_count", career="c", stage="execution") == 1
     assert value("term_ends_total", career="c", reason="fenced") == 1
     assert value("unclean_term_ends_total") == 1

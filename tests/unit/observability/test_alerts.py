@@ -1,0 +1,381 @@
+"""Every alert fires when what it is about happens, clears afterwards, and nothing else fires.
+
+Each fault is made on the objects that count in real programs; their scrapes, one each 15 s, are
+what promtool judges the rules over.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_health import FOLLOWER, LEADER, TERM
+
+from leaderq.errors import Reason
+from leaderq.events import (
+    BudgetMissed,
+    CareerError,
+    DrainProgress,
+    DrainStalled,
+    EventBus,
+    RecordSkipped,
+    SessionChanged,
+    TermBegan,
+    TermEnded,
+)
+from leaderq.kafka.handling.context import DrainFigures
+from leaderq.observability import figures
+from leaderq.observability.alerts import ALERTS, rule_file, selected
+from leaderq.observability.dashboard import SECTIONS, dashboard, queries
+from leaderq.observability.figures import FigureSource, QueueFigures, offer_figures
+from leaderq.observability.health import Health
+from leaderq.observability.metrics import TABLE, Metrics
+
+promtool = shutil.which("promtool")
+needs_promtool = pytest.mark.skipif(promtool is None, reason="needs promtool (Debian: prometheus)")
+STEP_S = 15
+ASKED = {
+    name
+    for expr in [*(one.expr for one in ALERTS), *queries()]
+    for name in re.findall(r"leaderq_[a-z_]+", expr)
+}
+DEPLOYED = Path(__file__).parents[3] / "docs" / "deploy"
+prometheus_client: Any = pytest.importorskip("prometheus_client", reason="needs leaderq[metrics]")
+
+
+class Process:
+    """One process with a candidate of career *c*, as a scrape sees it."""
+
+    def __init__(self, state: Any) -> None:
+        self.state, self.events = state, EventBus()
+        self.registry = prometheus_client.CollectorRegistry()
+        self.registry.register(Metrics(Health(self.events, lambda: self.state)))
+
+    def happened(self, kind: type, *values: Any) -> None:
+        self.events.publish(kind("c", "a", *values))
+
+
+@dataclass
+class Scrapes:
+    """Two processes, a leader and a follower, and all that was scraped from them so far."""
+
+    running: dict[str, Process] = field(default_factory=dict)
+    values: dict[str, list[str]] = field(default_factory=dict)
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        self.running = {"a": Process(LEADER), "b": Process(FOLLOWER)}
+
+    @property
+    def leader(self) -> Process:
+        return self.running["a"]
+
+    def take_over(self) -> None:
+        """The follower leads, and the leader is gone."""
+        self.running["b"].state = LEADER
+        del self.running["a"]
+
+    def pass_time(self, minutes: float) -> None:
+        """Scrape for so long; nothing changes meanwhile."""
+        steps = int(minutes * 60 / STEP_S)
+        seen = dict(self._scrape())
+        for series in seen.keys() | self.values.keys():
+            earlier = self.values.setdefault(series, [f"_x{self.steps}"] if self.steps else [])
+            if series in seen:
+                earlier.append(f"{seen[series]}x{steps - 1}")
+            else:
+                is_gone = not earlier[-1].startswith(("_", "stale"))
+                earlier += ["stale", f"_x{steps - 1}"] if is_gone else [f"_x{steps}"]
+        self.steps += steps
+
+    def _scrape(self) -> Iterator[tuple[str, str]]:
+        for instance, process in self.running.items():
+            for family in process.registry.collect():
+                for sample in family.samples:
+                    if sample.name in ASKED:
+                        labels = {**sample.labels, "instance": instance, "job": "j"}
+                        inside = ",".join(f"{key}={json.dumps(labels[key])}" for key in labels)
+                        yield f"{sample.name}{{{inside}}}", f"{sample.value:g}"
+
+
+Fault = Callable[[Scrapes], None]
+
+
+def all_gone(world: Scrapes) -> None:
+    world.running.clear()
+    world.pass_time(5)
+
+
+def nobody_is_elected(world: Scrapes) -> None:
+    world.leader.state = replace(FOLLOWER, role="enlisting")
+    world.pass_time(5)
+
+
+def alone(world: Scrapes) -> None:
+    del world.running["b"]
+    world.pass_time(65)
+
+
+def killed(world: Scrapes) -> None:
+    world.take_over()
+    world.running["b"].happened(TermBegan, 8, True)
+    world.pass_time(2)
+
+
+def killed_and_succeeded_by_a_fresh_process(world: Scrapes) -> None:
+    world.running.clear()
+    world.running["fresh"] = Process(LEADER)
+    world.running["fresh"].happened(TermBegan, 8, True)
+    world.pass_time(2)
+
+
+def failing(world: Scrapes) -> None:
+    for _ in range(4):
+        world.leader.happened(CareerError, 7, "execution", ValueError())
+        world.pass_time(1)
+
+
+def overtaxed(world: Scrapes) -> None:
+    world.leader.happened(BudgetMissed, 7, "hand-over", 1.0)
+    world.pass_time(1)
+
+
+def hardly_renewed(world: Scrapes) -> None:
+    world.leader.state = replace(LEADER, term=replace(TERM, lease_s=1.0))
+    world.pass_time(3)
+
+
+def cut_off(world: Scrapes) -> None:
+    world.running["b"].happened(SessionChanged, "lost")
+    world.pass_time(1)
+
+
+def stalled(world: Scrapes) -> None:
+    world.leader.happened(DrainStalled, "clicks-0", 1, 2, 1)
+    world.pass_time(1)
+
+
+def passed_over(world: Scrapes) -> None:
+    world.leader.happened(RecordSkipped, "clicks-0", 4, ValueError(), 1)
+    world.pass_time(1)
+
+
+@dataclass
+class Owners:
+    """What offers figures in these processes; each scrape of either sees them."""
+
+    drain: DrainFigures = field(default_factory=DrainFigures)
+    schedule: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SCHEDULE, 0.0))
+    producer: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PRODUCER, 0.0))
+
+    def __post_init__(self) -> None:
+        self.queue = QueueFigures("q", lambda counts: {})
+        offer_figures(FigureSource.DRAIN, "c", self.drain, vars)
+        offer_figures(FigureSource.SCHEDULE, "s", self, lambda self: self.schedule)
+        offer_figures(FigureSource.PRODUCER, "p", self, lambda self: self.producer)
+
+
+def _figures_of(source: FigureSource) -> list[str]:
+    return [row.figure for row in TABLE if row.source is source]
+
+
+SCHEDULE, PRODUCER = _figures_of(FigureSource.SCHEDULE), _figures_of(FigureSource.PRODUCER)
+
+
+def behind(world: Scrapes, own: Owners) -> None:
+    world.leader.happened(DrainProgress, 7, 9, None, None, {"clicks-0": 5})
+    world.pass_time(21)
+
+
+def behind_but_committing(world: Scrapes, own: Owners) -> None:
+    world.leader.happened(DrainProgress, 7, 9, None, None, {"clicks-0": 5})
+    for _ in range(21):
+        own.drain.commits += 1
+        world.pass_time(1)
+
+
+def held_up(world: Scrapes, own: Owners) -> None:
+    own.drain.held_up = True
+    world.pass_time(7)
+
+
+def set_aside(world: Scrapes, own: Owners) -> None:
+    own.queue.add("dead_letters")
+    world.pass_time(1)
+
+
+def waiting(world: Scrapes, own: Owners) -> None:
+    own.queue.note(0.0, {"ready": 3, "oldest_due_s": 700.0})
+    world.pass_time(7)
+
+
+def late(world: Scrapes, own: Owners) -> None:
+    own.schedule["overdue_s"] = 301.0
+    world.pass_time(1)
+
+
+def lost(world: Scrapes, own: Owners) -> None:
+    own.schedule["lost"] = 1.0
+    world.pass_time(1)
+
+
+def unsent(world: Scrapes, own: Owners) -> None:
+    own.producer["oldest_age_s"] = 301.0
+    world.pass_time(8)
+
+
+def given_up(world: Scrapes, own: Owners) -> None:
+    own.producer["dropped"] = 1.0
+    world.pass_time(1)
+
+
+FAULTS = {
+    all_gone: {"NobodyLeads"},
+    nobody_is_elected: {"NobodyLeads"},
+    alone: {"NoSuccessor"},
+    killed: {"LeaderDied"},
+    killed_and_succeeded_by_a_fresh_process: {"LeaderDied"},
+    failing: {"CareerFails"},
+    overtaxed: {"BudgetMissed"},
+    hardly_renewed: {"LeaseRunsLow"},
+    cut_off: {"SessionLost"},
+    stalled: {"ConsumerStalls"},
+    passed_over: {"RecordsSetAside"},
+    behind: {"DrainStandsStill"},
+    behind_but_committing: set(),
+    held_up: {"HeldUp"},
+    set_aside: {"DeadLetters"},
+    waiting: {"QueueWaits"},
+    late: {"TickMissed"},
+    lost: {"TickFailed"},
+    unsent: {"ProducerStandsStill"},
+    given_up: {"RequestsLost"},
+}
+"""What is done, and which alerts fire then; no others do."""
+
+
+def test_every_alert_has_a_fault():
+    assert set().union(*FAULTS.values()) == {one.name for one in ALERTS}
+
+
+@needs_promtool
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_an_alert_fires_for_its_fault_and_for_nothing_else_and_clears(fault, monkeypatch, tmp_path):
+    monkeypatch.setattr(figures, "_offers", [])
+    world, own = Scrapes(), Owners()
+    world.pass_time(20)
+    before_s = (world.steps - 1) * STEP_S
+    fault(*(world, own)[: fault.__code__.co_argcount])
+    during_s = (world.steps - 1) * STEP_S
+    # All is mended: processes as at first, nothing held up, everything taken.
+    world.running = {"a": Process(LEADER), "b": Process(FOLLOWER)}
+    own.drain.held_up, own.schedule["overdue_s"], own.producer["oldest_age_s"] = False, 0.0, 0.0
+    own.queue.note(0.0, {"ready": 0, "oldest_due_s": 0.0})
+    world.pass_time(61 if fault is lost else 20)
+    after_s = (world.steps - 1) * STEP_S
+    firing = {before_s: set(), during_s: FAULTS[fault], after_s: set()}
+    assert fired(world, list(firing), tmp_path) == firing
+
+
+def fired(world: Scrapes, times_s: list[int], folder: Path) -> dict[int, set[str]]:
+    """The names of the alerts that fire at each of these times, as promtool finds them."""
+    (folder / "rules.yml").write_text(rule_file())
+    series = [{"series": name, "values": " ".join(seen)} for name, seen in world.values.items()]
+    asked = [
+        {"expr": 'ALERTS{alertstate="firing"}', "eval_time": f"{at_s}s", "exp_samples": NOBODY}
+        for at_s in times_s
+    ]
+    test = {"interval": f"{STEP_S}s", "input_series": series, "promql_expr_test": asked}
+    whole = {"rule_files": ["rules.yml"], "evaluation_interval": "15s", "tests": [test]}
+    (folder / "test.yml").write_text(json.dumps(whole))
+    done = subprocess.run(
+        [str(promtool), "test", "rules", "test.yml"], cwd=folder, capture_output=True, text=True
+    )
+    told = re.findall(
+        r"time: (\S+),\s+exp:.*?got:(.*?)(?=expr:|\Z)", done.stdout + done.stderr, re.S
+    )
+    assert len(told) == len(times_s), done.stderr + done.stdout
+    return {
+        at_s: set(re.findall(r'alertname="Leaderq(\w+)"', got))
+        for at_s, (_, got) in zip(times_s, told, strict=True)
+    }
+
+
+NOBODY = [{"labels": 'ALERTS{alertname="none"}', "value": 1}]
+"""Not expected to be found, so that promtool tells what it found instead."""
+
+
+@needs_promtool
+@pytest.mark.parametrize("job", ["", "billing|ads"])
+def test_promtool_finds_nothing_wrong_with_the_rules(job, tmp_path):
+    (tmp_path / "rules.yml").write_text(rule_file(job))
+    command = [str(promtool), "check", "rules", "--lint=all", str(tmp_path / "rules.yml")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_job_narrows_every_series_also_those_that_are_narrowed_already():
+    expr = 'sum by (career) (leaderq_a_total{state="lost"} unless leaderq_b_total offset 5m) > 0'
+    assert selected(expr, 'job=~"x"') == (
+        'sum by (career) (leaderq_a_total{state="lost",job=~"x"}'
+        ' unless leaderq_b_total{job=~"x"} offset 5m) > 0'
+    )
+    assert selected(expr, "") == expr
+
+
+def test_what_is_asked_for_is_in_the_table_of_metrics():
+    assert {row.name for row in TABLE} >= ASKED
+
+
+@needs_promtool
+def test_every_query_of_the_dashboard_returns_series(monkeypatch, tmp_path):
+    """Where everything is used: a career with a drain, a queue, a schedule, a producer."""
+    monkeypatch.setattr(figures, "_offers", [])
+    world, own = Scrapes(), Owners()
+    own.queue.note(0.0, dict.fromkeys(figures.DEPTHS, 1.0))
+    world.pass_time(10)
+    world.leader.happened(TermEnded, 7, Reason.FENCED, False)
+    world.leader.happened(DrainProgress, 8, 9, None, None, {"clicks-0": 5})
+    world.pass_time(2)
+    series = [{"series": name, "values": " ".join(seen)} for name, seen in world.values.items()]
+    asked = [
+        {"expr": f"count({expr}) > bool 0", "eval_time": "11m30s", "exp_samples": ONE}
+        for expr in queries()
+    ]
+    test = {"interval": f"{STEP_S}s", "input_series": series, "promql_expr_test": asked}
+    (tmp_path / "test.yml").write_text(json.dumps({"tests": [test]}))
+    command = [str(promtool), "test", "rules", "test.yml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+ONE = [{"labels": "{}", "value": 1}]
+
+
+def test_panels_do_not_overlap_and_each_has_a_number_of_its_own():
+    panels = json.loads(dashboard())["panels"]
+    assert [panel["id"] for panel in panels] == list(range(1, len(panels) + 1))
+    assert len(panels) == len(SECTIONS) + sum(map(len, SECTIONS.values()))
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(set(cells)) == len(cells)
+    assert max(x for x, _ in cells) < 24
+
+
+@pytest.mark.parametrize(
+    ("name", "written"), [("leaderq-rules.yml", rule_file), ("leaderq-dashboard.json", dashboard)]
+)
+def test_the_files_to_deploy_are_those_that_are_written(name, written):
+    """Else: leaderq observe rules > docs/deploy/leaderq-rules.yml, dashboard likewise."""
+    assert (DEPLOYED / name).read_text() == written()
