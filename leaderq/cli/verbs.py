@@ -152,8 +152,13 @@ _OBSERVE = Verbs(
 )
 _TOPICS = Verbs(
     "topics",
-    verbs={"create": ("servers", "Create topics, with partitions and configs.")},
-    help="Create topics on Kafka.",
+    verbs={
+        "create": ("topics", "Create topics, with partitions and configs."),
+        "ls": ("topics", "List topics."),
+        "put": ("topics", "Send a few records."),
+        "show": ("topics", "Show the newest records."),
+    },
+    help="Create and list topics on Kafka, put a few records, look at them.",
 )
 _SERVERS = Verbs(
     "servers",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -16,6 +17,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka import errors as native
 from kafka.admin import ConfigResource
 
+from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused, KafkaError, UnknownTopic
 from leaderq.kafka.clients.consumer import until_answered
@@ -28,7 +30,7 @@ from leaderq.kafka.clients.kafka_python_connection import (
 )
 from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
 from leaderq.kafka.clients.producer import Message, ProducerSettings
-from leaderq.kafka.record import Partition
+from leaderq.kafka.record import Partition, Record
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -152,6 +154,31 @@ def committed(address: str, group: str, topic: str, **access: Unpack[Access]) ->
 
         kept = until_answered(ask, access.get("timeout_s", 10.0))
     return {each.partition: stored.offset for each, stored in kept.items() if stored.offset >= 0}
+
+
+def newest_records(address: str, topic: str, count: int, **access: Unpack[Access]) -> list[Record]:
+    """The ``count`` newest stable records of ``topic``, the oldest of them first; of records with
+    one time stamp, by partition.
+    """
+    stable = {"isolation_level": "read_committed", "enable_auto_commit": False}
+    until_s = now_s() + access.get("timeout_s", 10.0)
+    found: list[Record] = []
+    with opened(KafkaConsumer, address, "reading", stable, **access) as consumer:
+        where = _partitions(consumer, topic, address)
+        first, ends = consumer.beginning_offsets(where), consumer.end_offsets(where)
+        unread = {each for each in where if first[each] < ends[each]}
+        consumer.assign(sorted(unread))
+        for each in unread:
+            consumer.seek(each, max(first[each], ends[each] - count))
+        while unread:
+            for each in chain.from_iterable(consumer.poll(timeout_ms=500).values()):
+                place, at_ms = (each.topic, each.partition, each.offset), each.timestamp
+                found.append(Record(*place, at_ms, each.key, each.value, each.headers))
+            unread = {each for each in unread if (consumer.position(each) or 0) < ends[each]}
+            if unread and now_s() > until_s:
+                raise KafkaError(f"{topic!r} cannot be read to its end; is each partition led?")
+    found.sort(key=lambda record: (record.timestamp_ms, record.partition, record.offset))
+    return found[-count:]
 
 
 def produce(

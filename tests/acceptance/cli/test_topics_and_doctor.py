@@ -4,7 +4,9 @@ after.
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 import uuid
 
 import pytest
@@ -105,6 +107,39 @@ def test_doctor_tells_all_that_is_wrong_with_a_career_itself(shell, topic, given
     done = shell("doctor", "--career", "settling:Setling", "--json", **given)
     assert done.returncode == 2
     assert "did you mean 'Settling'?" in findings(done)["configuration"][1]
+
+
+def test_records_that_are_put_are_shown_and_counted(shell, topic, given, monkeypatch):
+    """A new user's first ten minutes (new-user.md 7)."""
+    missing = shell("topics", "put", topic, "a", **given)
+    assert missing.returncode == 2
+    assert f"no topic '{topic}'" in missing.stderr
+    shell("topics", "create", topic, "--partitions", "3", **given)
+    assert "holds no records" in shell("topics", "show", topic, **given).stderr
+    done = shell("topics", "put", topic, "--key", "k", "a", "b", **given)
+    assert (done.returncode, done.stderr) == (0, f"2 sent to {topic}\n")
+
+    def typed(text: str):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        return shell("topics", "put", topic, "--keyed", **given)
+
+    refused = typed("k\tc\nno tab\n")
+    assert (refused.returncode, "line 2 has no tab" in refused.stderr) == (2, True)
+    assert typed("k\tc\nk\t\n").returncode == 0
+    shown = [
+        json.loads(line)
+        for line in shell("topics", "show", topic, "--last", "3", "--json", **given).stdout.split(
+            "\n"
+        )
+        if line
+    ]
+    assert [(one["offset"], one["key"], one["value"]) for one in shown] == [
+        (1, "k", "b"),
+        (2, "k", "c"),
+        (3, "k", ""),
+    ]
+    listed = shell("topics", "ls", **given).stdout.splitlines()
+    assert [topic, "3", "4", "1"] in [line.split() for line in listed]
 
 
 def test_a_topic_config_that_is_none_is_refused_before_anything_is_made(shell, topic, given):

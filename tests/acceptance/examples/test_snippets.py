@@ -235,6 +235,7 @@ def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
         cron,
         once,
         create,
+        put,
         doctor,
         run_billing,
         dead,
@@ -276,9 +277,9 @@ def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
     user.types(create.replace("clicks", "orders-dead"))
     user.types(create.replace("clicks", "invoices"))
     user.types(doctor)
-    feed(user, "clicks", b"click")
+    user.types(put)
     draining = user.opens(run_billing)
-    draining.wait_for(r"\d 0 None b'click'")
+    draining.wait_for(r"\d 0 b'anna' b'GET /'\n\d 1 b'anna' b'GET /cart'")
     assert draining.interrupt() == 0
     feed(user, "orders", b"order")
     settles = user.opens("leaderq run settling:Settling")
@@ -294,7 +295,9 @@ def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
     assert settles.interrupt() == 0
     bills = user.opens("leaderq run bills:Billing --career bills")
     bills.wait_for("stage=execution")
-    eventually(lambda: billed(tmp_path) == [(b"click",)], message="the click is billed")
+    eventually(
+        lambda: billed(tmp_path) == [(b"GET /",), (b"GET /cart",)], message="clicks are billed"
+    )
     assert bills.interrupt() == 0
     assert "term 1" in user.types(lead)
     queues(user)
@@ -324,7 +327,7 @@ def scheduling(user: Reader, reports: str, run_now: str, cron: str, once: str) -
 
 def operate(user: Reader) -> None:
     """The commands of the page about operating, while b leads and a waits."""
-    status, members, history, step_down, transfer, pause, resume = [
+    status, members, history, step_down, transfer, pause, resume, doctor = [
         line.replace("billing", "counter").replace("host-b", "b") for line in commands("operating")
     ]
     assert "counter" in user.types(status)
@@ -334,6 +337,7 @@ def operate(user: Reader) -> None:
     user.types(transfer)
     user.types(pause)
     user.types(resume)
+    assert "ensemble" in user.types(doctor)
 
 
 def queues(user: Reader) -> None:

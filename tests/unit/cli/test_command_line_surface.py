@@ -44,7 +44,7 @@ LEAVES_OF = {
     "config": "show sample",
     "observe": "rules dashboard",
     "servers": "up",
-    "topics": "create",
+    "topics": "create ls put show",
     "journal": "inspect verify replay send truncate",
 }
 LEAVES = [verb for verb in VERBS.split() if verb not in LEAVES_OF]

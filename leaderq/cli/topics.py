@@ -1,0 +1,199 @@
+"""``leaderq topics``: topics for careers to read, and a few records to see careers work."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leaderq.cli.options import JSON, Given, number, pairs, switch, verb
+from leaderq.cli.output import conclude, iso, json_value, quiet, say, write_rows
+from leaderq.config import Section
+from leaderq.errors import ConfigurationError
+
+# The Kafka client takes half a second to import, which --help should not.
+if TYPE_CHECKING:
+    from leaderq.kafka.record import Record
+
+_TOPIC = click.Argument(["topic"], metavar="TOPIC")
+_SHOWN = 10
+
+
+@verb(
+    click.Argument(["names"], metavar="TOPIC...", nargs=-1, required=True),
+    number("--partitions", "partitions of each; default: the cluster's own"),
+    number("--replication", "copies of each partition; default: the cluster's own"),
+    pairs("--topic-config", "configs", "config of each, such as retention.ms=86400000; repeatable"),
+    Section.KAFKA,
+)
+def create(given: Given) -> None:
+    """Create topics, and return when each of their partitions has a leader.
+
+    A topic that exists already is left as it is, and a line says so.
+
+    \b
+    Examples:
+      leaderq topics create clicks --partitions 6
+      leaderq topics create clicks clicks-dead --replication 3 --topic-config min.insync.replicas=2
+    """
+    quiet()
+    from leaderq.kafka.topics import create_topics
+
+    _check_names(given.names)
+    settings = given.settings
+    created = create_topics(
+        settings.kafka,
+        dict.fromkeys(given.names, given.partitions or -1),
+        configs=given.configs,
+        replication=given.replication or -1,
+        security=settings.kafka_security,
+        timeout_s=settings.connect_timeout_s,
+    )
+    for name in dict.fromkeys(given.names):
+        say(f"{name} is {'created' if name in created else 'there already, and left as it is'}")
+
+
+@verb(JSON, Section.KAFKA)
+def ls(given: Given) -> None:
+    """List topics: partitions, how many records they hold, copies of the partition that has fewest.
+    Records of transactions that were given up are counted too, until Kafka removes them.
+
+    \b
+    Example:
+      leaderq topics ls
+    """
+    quiet()
+    from leaderq.kafka.topics import bounds, describe_topics, existing_topics
+
+    address, access = given.settings.kafka, _access(given)
+    names = sorted(existing_topics(address, **access))
+    views = describe_topics(address, names, **access)
+    held = dict.fromkeys(names, 0)
+    for partition, (first, end) in bounds(address, names, **access).items():
+        held[partition.topic] += end - first
+    write_rows(
+        (
+            {
+                "topic": name,
+                "partitions": views[name].partitions,
+                "records": held[name],
+                "replicas": views[name].replicas,
+            }
+            for name in names
+        ),
+        given.as_json,
+        f"there are no topics on {address}",
+    )
+
+
+@verb(
+    _TOPIC,
+    click.Argument(["values"], nargs=-1, metavar="[VALUE]..."),
+    click.Option(["--key"], metavar="KEY", help="key of the records; default: none"),
+    switch("--keyed", help="each line of standard input is a key, a tab and a value"),
+    JSON,
+    Section.KAFKA,
+)
+def put(given: Given) -> None:
+    """Send VALUEs, or without any the lines of standard input, to TOPIC as records, in their order.
+
+    When this ends with 0, each is stored once; if a line is refused, none is sent. It is for trying
+    things, and holds its input in memory: programs send by leaderq.producing.
+
+    \b
+    Examples:
+      leaderq topics put clicks '{"page": "/", "by": "anna"}'
+      leaderq topics put clicks --keyed < clicks.tsv
+    """
+    quiet()
+    from leaderq.kafka.topics import end_offsets, produce
+
+    _check_names([given.topic])
+    if given.keyed and (given.key is not None or given.values):
+        raise ConfigurationError("--keyed is for standard input, whose lines have keys; leave it")
+    if not given.values and sys.stdin is None:
+        raise ConfigurationError("no values were given, and standard input is closed")
+    address, access = given.settings.kafka, _access(given)
+    end_offsets(address, given.topic, **access)  # no topic is made by writing to it
+    records = list(_records(given))  # nothing is sent if one line is refused
+    sent = produce(address, given.topic, records, security=access["security"])
+    conclude(f"{sent} sent to {given.topic}", given.as_json, sent=sent)
+
+
+@verb(
+    _TOPIC,
+    number("--last", f"how many records; default: {_SHOWN}"),
+    JSON,
+    Section.KAFKA,
+)
+def show(given: Given) -> None:
+    """Show the newest records of TOPIC, the oldest of them first. Only a look: no group commits.
+
+    \b
+    Examples:
+      leaderq topics show clicks
+      leaderq topics show invoices --last 100 --json | jq .value
+    """
+    quiet()
+    from leaderq.kafka.topics import newest_records
+
+    _check_names([given.topic])
+    found = newest_records(
+        given.settings.kafka, given.topic, given.last or _SHOWN, **_access(given)
+    )
+    write_rows(
+        found,
+        given.as_json,
+        f"{given.topic} holds no records",
+        said=_said,
+        columns=("PARTITION", "OFFSET", "TIME", "KEY", "VALUE"),
+        row=lambda one: [_text(each) for each in _said(one).values()],
+    )
+
+
+def _access(given: Given) -> dict[str, Any]:
+    settings = given.settings
+    return {"security": settings.kafka_security, "timeout_s": settings.connect_timeout_s}
+
+
+def _check_names(names: Iterable[str]) -> None:
+    from leaderq.kafka.record import TOPIC_NAME
+
+    if wrong := [name for name in names if not TOPIC_NAME.fullmatch(name)]:
+        remedy = "use up to 249 letters, digits, '.', '_' and '-'"
+        raise ConfigurationError(
+            *(f"{name!r} cannot be the name of a topic; {remedy}" for name in wrong)
+        )
+
+
+def _records(given: Given) -> Iterator[tuple[bytes | None, bytes | None]]:
+    key = None if given.key is None else given.key.encode()
+    if given.values:
+        yield from ((key, value.encode()) for value in given.values)
+        return
+    for number_, line in enumerate(sys.stdin.buffer, 1):
+        value = line.rstrip(b"\n")
+        if given.keyed:
+            own, tab, value = value.partition(b"\t")
+            if not tab:
+                raise ConfigurationError(
+                    f"line {number_} has no tab; with --keyed each is a key, a tab and a value"
+                )
+            key = own
+        yield key, value
+
+
+def _said(record: Record) -> dict[str, Any]:
+    return {
+        "partition": record.partition,
+        "offset": record.offset,
+        "time": iso(record.timestamp_ms),
+        "key": json_value(record.key),
+        "value": json_value(record.value),
+    }
+
+
+def _text(value: object) -> str:
+    return "-" if value is None else str(value)
