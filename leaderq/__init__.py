@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from leaderq.election import Observer as Observer
     from leaderq.errors import Deposed as Deposed
     from leaderq.errors import LeaderqError as LeaderqError
+    from leaderq.kafka import AsyncKafkaLeaderCareer as AsyncKafkaLeaderCareer
     from leaderq.kafka import KafkaLeaderCareer as KafkaLeaderCareer
     from leaderq.producing import BufferedProducer as BufferedProducer
     from leaderq.running import AsyncLeaderCareer as AsyncLeaderCareer
@@ -49,7 +50,7 @@ __getattr__, __all__ = exported(
         "coalescing": "AsyncQueueCoordinator DistributedQueueCoordinator QueueCoordinator",
         "election": "Candidate Observer",
         "errors": "Deposed LeaderqError",
-        "kafka": "KafkaLeaderCareer",
+        "kafka": "AsyncKafkaLeaderCareer KafkaLeaderCareer",
         "producing": "BufferedProducer",
         "running": "AsyncLeaderCareer AsyncScheduledCareer Runner",
         "schedules": "AsyncTick ScheduledCareer Tick schedule",

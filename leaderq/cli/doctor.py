@@ -29,7 +29,8 @@ from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError
 from leaderq.exits import ExitCode
 
 if TYPE_CHECKING:
-    from leaderq.kafka import KafkaLeaderCareer, OffsetStore, StoreContext
+    from leaderq.kafka import OffsetStore, StoreContext
+    from leaderq.kafka.career import KafkaCareer
     from leaderq.kafka.declaration import Declaration
     from leaderq.kafka.groups import Deployment
     from leaderq.kafka.topics import Access, TopicView
@@ -148,13 +149,13 @@ def _kafka(settings: Settings) -> Finding:
 
 def _career(career: type[ILeaderCareer], target: str, settings: Settings) -> Iterator[Finding]:
     """Whether a career could be run. Only its constructor is called."""
-    from leaderq.kafka.career import KafkaLeaderCareer
+    from leaderq.kafka.career import KafkaCareer
     from leaderq.kafka.groups import Deployment
 
     name = settings.career or career_name(career)
     try:
         made = make_career(career, target)
-        if isinstance(made, KafkaLeaderCareer):
+        if isinstance(made, KafkaCareer):
             with open_session(settings) as session:
                 here = Deployment.of(session, settings.root)
             yield from check_kafka_career(made, name, settings, here)
@@ -167,7 +168,7 @@ def _career(career: type[ILeaderCareer], target: str, settings: Settings) -> Ite
 
 
 def check_kafka_career(
-    career: KafkaLeaderCareer, name: str, settings: Settings, here: Deployment | None = None
+    career: KafkaCareer, name: str, settings: Settings, here: Deployment | None = None
 ) -> Iterator[Finding]:
     """Whether a career could do its work as this user, in the deployment ``here`` (``None``: that
     is not known); no record is read or written. Raises what asking Kafka raises, and for a career

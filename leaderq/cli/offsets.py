@@ -53,7 +53,7 @@ def _opened(given: Given) -> Iterator[_Career]:
     from leaderq.election import Observer
     from leaderq.election.layout import Layout
     from leaderq.kafka.assembly import access_for
-    from leaderq.kafka.career import KafkaLeaderCareer
+    from leaderq.kafka.career import KafkaCareer
     from leaderq.kafka.clients.consumer import TopicPattern
     from leaderq.kafka.declaration import check, declaration_of
     from leaderq.kafka.groups import Deployment
@@ -66,7 +66,7 @@ def _opened(given: Given) -> Iterator[_Career]:
     kind = find_career(given.target, current_folder())
     settings = given.load(career=career_name(kind)).settings
     made = make_career(kind, given.target)
-    if not isinstance(made, KafkaLeaderCareer):
+    if not isinstance(made, KafkaCareer):
         raise ConfigurationError(f"{given.target} drains no topics, so it has no offsets")
     name = settings.career or career_name(kind)
     declared = declaration_of(made, name, settings)

@@ -7,6 +7,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka as _kafka_python  # noqa: F401
 
+from leaderq.kafka.async_career import AsyncKafkaLeaderCareer
 from leaderq.kafka.career import KafkaLeaderCareer
 from leaderq.kafka.clients.consumer import (
     BatchLost,
@@ -38,6 +39,7 @@ from leaderq.kafka.stores.offset_store import (
 )
 
 __all__ = [
+    "AsyncKafkaLeaderCareer",
     "Batch",
     "BatchLost",
     "CommitFuture",

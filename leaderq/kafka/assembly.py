@@ -41,11 +41,12 @@ from leaderq.kafka.handling.context import DrainFigures, HandlingContext, Record
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.key_order import handler_for
 from leaderq.kafka.handling.on_error import policy
-from leaderq.kafka.handling.parts import HandleCalls
+from leaderq.kafka.handling.parts import CoroutineWorkers, HandleCalls
 from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.record import Record
 from leaderq.kafka.serialization import decoder, encoder
 from leaderq.kafka.stores import opened
+from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.kafka.stores.offset_store import LoadOffsets, OffsetStore, StoreContext
 from leaderq.kafka.topics import (
     Access,
@@ -74,8 +75,9 @@ class Environment:
     session: Session
     events: EventBus
     candidate: str
-    handle: Callable[[Sequence[Record], Term], None]
+    calls: HandleCalls
     load_offsets: LoadOffsets
+    coroutines: CoroutineWorkers | None = None
 
     @property
     def layout(self) -> Layout:
@@ -161,7 +163,8 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     session, who = environment.session, (declared.name, environment.candidate, declared.group)
     reports = ProgressReports(session, environment.events, layout.progress, *who, topic)
     # In order of keys, more partitions in a batch are more keys.
-    sharers = min(declared.workers, 2) if declared.order is RecordOrder.KEY else declared.workers
+    is_by_partition = environment.coroutines is None and declared.order is RecordOrder.PARTITION
+    sharers = declared.workers if is_by_partition else 2
     limits = declared.max_records, declared.max_bytes, declared.max_wait_s, sharers
     ahead = 2 if declared.commit_behind else 1
     consumer = ConsumerThread(
@@ -184,11 +187,12 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     letter_bytes = max(MAX_LETTER_BYTES, declared.max_message_bytes)
     dead_letters = DeadLetterSender(
         ProducerSettings(max_message_bytes=letter_bytes, **environment.connection),
-        partial(store.produce, max_bytes=letter_bytes) if store.sends_messages else None,
+        (lambda letter: take_effect(partial(store.produce, letter, max_bytes=letter_bytes)))
+        if store.sends_messages
+        else None,
         make_topic=lambda: topic and _require_topic(environment, topic),
         topic_bytes=topic_bytes,
     )
-    calls = HandleCalls(environment.handle)
     figures = DrainFigures() if former is None else former.handler.context.figures
     if former is None:
         offer_figures(FigureSource.DRAIN, declared.name, figures, vars)
@@ -199,8 +203,9 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
 
     context = handling_context(
         declared,
-        calls,
+        environment.calls,
         store,
+        coroutines=environment.coroutines,
         commit=consumer.commit,
         commit_behind=consumer.commit_behind if declared.commit_behind else None,
         rest=consumer.rest,
@@ -212,7 +217,8 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
         on_held_up=held_up,
         figures=figures,
     )
-    return Assembly(declared, store, consumer, handler_for(context), dead_letters, calls)
+    parts = declared, store, consumer, handler_for(context), dead_letters, environment.calls
+    return Assembly(*parts)
 
 
 def handling_context(
@@ -233,7 +239,7 @@ def handling_context(
         commits_first=declared.commits_first,
         batches=declared.batches,
         workers=declared.workers,
-        by_key=declared.order is RecordOrder.KEY,
+        order=declared.order,
         on_error=policy(declared.on_error, declared.where),
         rate_limit=None if limits == (None, None, None) else RateLimiter(*limits),
         **parts,

@@ -7,20 +7,22 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from leaderq.arguments import require_finished
-from leaderq.career import LeaderCareer, career_name, career_problems
+from leaderq.career import Career, LeaderCareer, career_name, career_problems
 from leaderq.config import Settings
 from leaderq.errors import ConfigurationError, Deposed, KafkaFenced, UnknownTopic
 from leaderq.kafka.assembly import Assembly, Environment, assembled
 from leaderq.kafka.clients.consumer import BatchLost
-from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message
+from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, checked
 from leaderq.kafka.declaration import Declaration, check, declaration_of
 from leaderq.kafka.handling.on_error import ErrorOption, PoisonRecord, is_about_records
+from leaderq.kafka.handling.parts import CoroutineWorkers, HandleCalls
 from leaderq.kafka.record import Record
 from leaderq.kafka.stores import chosen
-from leaderq.kafka.stores.handle_call import require_handle_call
+from leaderq.kafka.stores.handle_call import require_handle_call, take_effect
 from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Operation
@@ -31,7 +33,225 @@ IDLE_WAIT_S = 0.25
 FENCE_WAIT_S = 5.0
 
 
-class KafkaLeaderCareer(LeaderCareer):
+class KafkaCareer(Career):
+    """What :class:`KafkaLeaderCareer` and :class:`~leaderq.kafka.AsyncKafkaLeaderCareer` have in
+    common: what they declare, and the way of a batch. It runs on the career's thread.
+    """
+
+    topics: ClassVar[str | Sequence[str] | re.Pattern[str]] = ()
+    group: ClassVar[str | None] = None
+    offsets: ClassVar[Literal["kafka", "zookeeper", "transaction", "external"] | OffsetStore] = (
+        "kafka"
+    )
+    delivery: ClassVar[Literal["at_most_once", "at_least_once", "exactly_once"] | None] = None
+    auto_offset_reset: ClassVar[Literal["earliest", "latest", "none"] | None] = None
+    begin_at: ClassVar[datetime | None] = None
+    produces: ClassVar[str | Sequence[str]] = ()
+    max_message_bytes: ClassVar[int] = MAX_MESSAGE_BYTES
+    client: ClassVar[Literal["kafka-python", "confluent"]] = "kafka-python"
+    client_options: ClassVar[Mapping[str, Any]] = {}
+
+    max_records: ClassVar[int] = 1000
+    max_bytes: ClassVar[int | None] = 32_000_000
+    max_wait_s: ClassVar[float] = 0.0
+    batches: ClassVar[Literal["merged", "partition"]] = "merged"
+    workers: ClassVar[int] = 1
+    concurrency: ClassVar[int] = 1
+    order: ClassVar[Literal["partition", "key", "none"]] = "partition"
+    commit_behind: ClassVar[bool] = False
+    # Any, because type checkers would take a function for a method, without its first argument.
+    key_deserializer: ClassVar[Any] = None
+    value_deserializer: ClassVar[Any] = None
+    key_serializer: ClassVar[Any] = None
+    value_serializer: ClassVar[Any] = None
+    max_records_per_s: ClassVar[float | None] = None
+    max_bytes_per_s: ClassVar[float | None] = None
+    key_interval_s: ClassVar[float | None] = None
+
+    on_error: ClassVar[Literal["raise"] | ErrorOption] = "raise"
+    handle_budget_s: ClassVar[float | None] = None
+
+    # Of the class, so that a subclass with an __init__ of its own need not call ours.
+    _assembly: Assembly | None = None
+
+    if TYPE_CHECKING:
+        handle: Any
+        handle_record: Any
+
+    def load_offsets(self, term: Any) -> Any:
+        """With ``offsets="external"``: make your store refuse earlier terms, then return the offset
+        to read next of each partition.
+
+        Keys are ``(topic, partition)``; a partition that was never read is absent. Called before
+        :meth:`inaugurate`.
+        """
+        raise NotImplementedError
+
+    # ---- what the user's code may call in handle -------------------------------------------------
+
+    def produce(
+        self,
+        topic: str,
+        value: Any,
+        *,
+        key: Any = None,
+        headers: Sequence[tuple[str, bytes]] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """With ``offsets="transaction"``: send a record that becomes visible together with the
+        offsets of the batch, or never. ``value`` and ``key``: bytes or ``None``, or what
+        ``value_serializer`` and ``key_serializer`` take; what they raise is raised here.
+
+        Returns at once; a failure shows when the batch is committed. Accepted until :meth:`handle`
+        returns, on its thread, in its asyncio tasks, and on threads that were given its context
+        (``contextvars.copy_context().run``); anywhere else it raises
+        :class:`~leaderq.errors.ConfigurationError`, because no batch is in hand.
+        """
+        assembly = self._assembly or self._running()
+        require_handle_call("produce()")
+        if (known := assembly.declared.produces) and topic not in known:
+            where = type(self).__qualname__
+            raise ConfigurationError(
+                f"produce() in {where} names the topic {topic!r}, and 'produces' has"
+                f" {', '.join(map(repr, known))}; correct the name, or add it there"
+            )
+        message = Message(topic, value, key, headers, partition, timestamp_ms)
+        message = message if assembly.encode is None else assembly.encode(message)
+        is_offered = type(assembly.store).produce is not OffsetStore.produce
+        if is_offered:
+            checked(message, assembly.declared.max_message_bytes)
+        take_effect(partial(assembly.store.produce, message), at_once=not is_offered)
+
+    def write_with_offsets(self, *operations: Operation) -> None:
+        """With ``offsets="zookeeper"``: carry these out in the multi that commits the batch.
+        Accepted where :meth:`produce` is.
+        """
+        if self._running().declared.commits_first:
+            where = type(self).__qualname__
+            raise ConfigurationError(
+                f"write_with_offsets() in {where} has delivery='at_most_once', where offsets are"
+                " committed before handle is called; use term.write(...), or leave delivery out"
+            )
+        require_handle_call("write_with_offsets()")
+        store = self._running().store
+        take_effect(partial(store.add, operations), at_once=type(store).add is OffsetStore.add)
+
+    def healthy(self) -> bool:
+        """Return whether to go on leading: not while a call of handle is over its budget."""
+        if self._assembly is None or (budget_s := self._assembly.declared.handle_budget_s) is None:
+            return True
+        name, overdue = self._assembly.declared.name, self._assembly.calls.overdue(budget_s)
+        for each in overdue:
+            what = "handler over its budget career=%s handle_budget_s=%g running=%s"
+            log.error(what, name, budget_s, each)
+        return not overdue
+
+    @property
+    def _is_watched(self) -> bool:
+        own = type(self).healthy is not KafkaCareer.healthy
+        return own or self.handle_budget_s is not None or self.settings.handle_budget_s is not None
+
+    # ---- what the runner calls -------------------------------------------------------------------
+
+    def execute(self, term: Term) -> None:
+        """Handle and commit one batch; returns after a short wait if there is none."""
+        term.check()
+        self._begin(term)
+        assembly = self._running()
+        batch = assembly.consumer.next(term, IDLE_WAIT_S)
+        # The end may have been asked for meanwhile: the next leader is handed the batch.
+        if batch is None or term.ending.is_set() or term.paused:
+            return
+        if (marks := assembly.handler.context.marks) is not None:
+            marks.begin(term, assembly.consumer.loaded)
+        try:
+            assembly.handler.work(batch, term)
+        except BatchLost:
+            assembly.store.undo()  # records that are not committed are handed out again
+        except UnknownTopic:
+            # if the missing topic is another one, the next term finds that
+            assembly.dead_letters.make_topic()
+            raise
+        except KafkaFenced as exc:
+            if isinstance(term, OpenTerm):
+                term.wind_up(Reason.FENCED)
+            raise Deposed(term=term.number, reason=Reason.FENCED) from exc
+
+    def _check_declared(self, settings: Settings) -> None:
+        if is_ours(type(self).prepare):  # else that may declare the rest
+            self.settings, self.options = settings, settings.options
+            with suppress(AttributeError):  # such as a session, which a property may need
+                self._declared()
+
+    def _begin(self, term: Term) -> None:
+        """Fence the former leader; called before ``inaugurate``, or else by ``execute``."""
+        if self._assembly is not None and self._assembly.consumer.is_consuming(term):
+            return
+        self._running().begin(term, FENCE_WAIT_S)
+
+    def _finish(self, term: Term) -> None:
+        """Leave the group; called after ``handOver``, before the leadership is released."""
+        if self._assembly is not None:
+            self._assembly.consumer.finish(term)
+
+    def _put_away(self) -> None:
+        if self._assembly is not None:
+            self._assembly.close()
+            self._assembly = None
+
+    def _running(self) -> Assembly:
+        assembly = self._assembly
+        if assembly is None or not assembly.consumer.is_fit:
+            assembly = self._assembly = assembled(self._environment(), assembly)
+        return assembly
+
+    def _declared(self) -> Declaration:
+        """The class's declaration, checked; raises :class:`~leaderq.errors.ConfigurationError`."""
+        declared = declaration_of(self, self.settings.career or career_name(self), self.settings)
+        check(declared, [*self._problems(), *career_problems(type(self))])
+        return declared
+
+    def _calls(self) -> HandleCalls:
+        return HandleCalls(self.handle)
+
+    def _coroutines(self, declared: Declaration, calls: HandleCalls) -> CoroutineWorkers | None:
+        """Who handles records side by side on an event loop, if anybody does."""
+        return None
+
+    def _environment(self) -> Environment:
+        declared, calls = self._declared(), self._calls()
+        return Environment(
+            declared=declared,
+            settings=self.settings,
+            session=self.session,
+            events=self.events,
+            candidate=self.candidate_id,
+            calls=calls,
+            coroutines=self._coroutines(declared, calls),
+            load_offsets=self._load_offsets,
+        )
+
+    def _load_offsets(self, term: Term) -> Mapping[Any, int]:
+        found: Mapping[Any, int] = self.load_offsets(term)
+        return found
+
+    @classmethod
+    def _problems(cls) -> Iterable[str]:
+        where = cls.__qualname__
+        if is_ours(cls.handle) and is_ours(cls.handle_record):
+            yield (
+                f"{where} has neither handle(records, term) nor handle_record(record, term); write"
+                " one of them"
+            )
+        store = chosen(cls.offsets)
+        needs = {} if store is None else store.needs
+        for name, advice in needs.items():
+            if store is not None and is_ours(getattr(cls, name)):
+                yield f"{where} has offsets={store.word!r} and no {name}(term); write it ({advice})"
+
+
+class KafkaLeaderCareer(KafkaCareer, LeaderCareer):
     """A leader that reads all partitions of some topics, in order within each: subclass it, set
     ``topics``, write :meth:`handle`.
 
@@ -105,44 +325,8 @@ class KafkaLeaderCareer(LeaderCareer):
     effect of a batch can be repeated.
     """
 
-    topics: ClassVar[str | Sequence[str] | re.Pattern[str]] = ()
-    group: ClassVar[str | None] = None
-    offsets: ClassVar[Literal["kafka", "zookeeper", "transaction", "external"] | OffsetStore] = (
-        "kafka"
-    )
-    delivery: ClassVar[Literal["at_most_once", "at_least_once", "exactly_once"] | None] = None
-    auto_offset_reset: ClassVar[Literal["earliest", "latest", "none"] | None] = None
-    begin_at: ClassVar[datetime | None] = None
-    produces: ClassVar[str | Sequence[str]] = ()
-    max_message_bytes: ClassVar[int] = MAX_MESSAGE_BYTES
-    client: ClassVar[Literal["kafka-python", "confluent"]] = "kafka-python"
-    client_options: ClassVar[Mapping[str, Any]] = {}
-
-    max_records: ClassVar[int] = 1000
-    max_bytes: ClassVar[int | None] = 32_000_000
-    max_wait_s: ClassVar[float] = 0.0
-    batches: ClassVar[Literal["merged", "partition"]] = "merged"
-    workers: ClassVar[int] = 1
-    order: ClassVar[Literal["partition", "key"]] = "partition"
-    commit_behind: ClassVar[bool] = False
-    # Any, because type checkers would take a function for a method, without its first argument.
-    key_deserializer: ClassVar[Any] = None
-    value_deserializer: ClassVar[Any] = None
-    key_serializer: ClassVar[Any] = None
-    value_serializer: ClassVar[Any] = None
-    max_records_per_s: ClassVar[float | None] = None
-    max_bytes_per_s: ClassVar[float | None] = None
-    key_interval_s: ClassVar[float | None] = None
-
-    on_error: ClassVar[Literal["raise"] | ErrorOption] = "raise"
-    handle_budget_s: ClassVar[float | None] = None
-
     _called = (*LeaderCareer._called, "handle", "handle_record", "load_offsets")
-    _async_twin = None
-    # Of the class, so that a subclass with an __init__ of its own need not call ours.
-    _assembly: Assembly | None = None
-
-    # ---- what the user writes --------------------------------------------------------------------
+    _async_twin = "AsyncKafkaLeaderCareer"
 
     def handle(self, records: Sequence[Record], term: Term) -> None:
         """Work on one batch; the records of each partition are in order. Return when it is done,
@@ -167,163 +351,25 @@ class KafkaLeaderCareer(LeaderCareer):
         """Work on one record, where :meth:`handle` is not overridden."""
         raise NotImplementedError
 
-    def load_offsets(self, term: Term) -> Mapping[Any, int]:
-        """With ``offsets="external"``: make your store refuse earlier terms, then return the offset
-        to read next of each partition.
-
-        Keys are ``(topic, partition)``; a partition that was never read is absent. Called before
-        :meth:`inaugurate`.
-        """
-        raise NotImplementedError
-
-    # ---- what the user's code may call in handle -------------------------------------------------
-
-    def produce(
-        self,
-        topic: str,
-        value: Any,
-        *,
-        key: Any = None,
-        headers: Sequence[tuple[str, bytes]] = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> None:
-        """With ``offsets="transaction"``: send a record that becomes visible together with the
-        offsets of the batch, or never. ``value`` and ``key``: bytes or ``None``, or what
-        ``value_serializer`` and ``key_serializer`` take; what they raise is raised here.
-
-        Returns at once; a failure shows when the batch is committed. Accepted until :meth:`handle`
-        returns, on its thread, in its asyncio tasks, and on threads that were given its context
-        (``contextvars.copy_context().run``); anywhere else it raises
-        :class:`~leaderq.errors.ConfigurationError`, because no batch is in hand.
-        """
-        assembly = self._assembly or self._running()
-        require_handle_call("produce()")
-        if (known := assembly.declared.produces) and topic not in known:
-            where = type(self).__qualname__
-            raise ConfigurationError(
-                f"produce() in {where} names the topic {topic!r}, and 'produces' has"
-                f" {', '.join(map(repr, known))}; correct the name, or add it there"
-            )
-        message = Message(topic, value, key, headers, partition, timestamp_ms)
-        assembly.store.produce(message if assembly.encode is None else assembly.encode(message))
-
-    def write_with_offsets(self, *operations: Operation) -> None:
-        """With ``offsets="zookeeper"``: carry these out in the multi that commits the batch.
-        Accepted where :meth:`produce` is.
-        """
-        if self._running().declared.commits_first:
-            where = type(self).__qualname__
-            raise ConfigurationError(
-                f"write_with_offsets() in {where} has delivery='at_most_once', where offsets are"
-                " committed before handle is called; use term.write(...), or leave delivery out"
-            )
-        require_handle_call("write_with_offsets()")
-        self._running().store.add(operations)
-
-    def healthy(self) -> bool:
-        """Return whether to go on leading: not while a call of handle is over its budget."""
-        if self._assembly is None or (budget_s := self._assembly.declared.handle_budget_s) is None:
-            return True
-        name, overdue = self._assembly.declared.name, self._assembly.calls.overdue(budget_s)
-        for each in overdue:
-            what = "handler over its budget career=%s handle_budget_s=%g running=%s"
-            log.error(what, name, budget_s, each)
-        return not overdue
-
-    @property
-    def _is_watched(self) -> bool:
-        own = type(self).healthy is not KafkaLeaderCareer.healthy
-        return own or self.handle_budget_s is not None or self.settings.handle_budget_s is not None
-
-    # ---- what the runner calls -------------------------------------------------------------------
-
     def prepare(self) -> None:
         """Connect to Kafka, and keep the connections warm until this process leads; raises
         ``ConfigurationError``, ``UnknownTopic``, ``AccessRefused`` or ``ServersUnreachable``.
         """
         self._running()
 
-    def execute(self, term: Term) -> None:
-        """Handle and commit one batch; returns after a short wait if there is none."""
-        term.check()
-        self._begin(term)
-        assembly = self._running()
-        batch = assembly.consumer.next(term, IDLE_WAIT_S)
-        # The end may have been asked for meanwhile: the next leader is handed the batch.
-        if batch is None or term.ending.is_set() or term.paused:
-            return
-        if (marks := assembly.handler.context.marks) is not None:
-            marks.begin(term, assembly.consumer.loaded)
-        try:
-            assembly.handler.work(batch, term)
-        except BatchLost:
-            assembly.store.undo()  # records that are not committed are handed out again
-        except UnknownTopic:
-            # if the missing topic is another one, the next term finds that
-            assembly.dead_letters.make_topic()
-            raise
-        except KafkaFenced as exc:
-            if isinstance(term, OpenTerm):
-                term.wind_up(Reason.FENCED)
-            raise Deposed(term=term.number, reason=Reason.FENCED) from exc
-
     def retire(self) -> None:
-        if self._assembly is not None:
-            self._assembly.close()
-            self._assembly = None
-
-    def _check_declared(self, settings: Settings) -> None:
-        if type(self).prepare is KafkaLeaderCareer.prepare:  # else that may declare the rest
-            self.settings, self.options = settings, settings.options
-            with suppress(AttributeError):  # such as a session, which a property may need
-                self._declared()
-
-    def _begin(self, term: Term) -> None:
-        """Fence the former leader; called before ``inaugurate``, or else by ``execute``."""
-        if self._assembly is not None and self._assembly.consumer.is_consuming(term):
-            return
-        self._running().begin(term, FENCE_WAIT_S)
-
-    def _finish(self, term: Term) -> None:
-        """Leave the group; called after ``handOver``, before the leadership is released."""
-        if self._assembly is not None:
-            self._assembly.consumer.finish(term)
-
-    def _running(self) -> Assembly:
-        assembly = self._assembly
-        if assembly is None or not assembly.consumer.is_fit:
-            assembly = self._assembly = assembled(self._environment(), assembly)
-        return assembly
-
-    def _declared(self) -> Declaration:
-        """The class's declaration, checked; raises :class:`~leaderq.errors.ConfigurationError`."""
-        declared = declaration_of(self, self.settings.career or career_name(self), self.settings)
-        check(declared, [*self._problems(), *career_problems(type(self))])
-        return declared
-
-    def _environment(self) -> Environment:
-        return Environment(
-            declared=self._declared(),
-            settings=self.settings,
-            session=self.session,
-            events=self.events,
-            candidate=self.candidate_id,
-            handle=self.handle,
-            load_offsets=self.load_offsets,
-        )
+        self._put_away()
 
     @classmethod
     def _problems(cls) -> Iterable[str]:
-        where = cls.__qualname__
-        base = KafkaLeaderCareer
-        if cls.handle is base.handle and cls.handle_record is base.handle_record:
+        yield from super()._problems()
+        if cls.concurrency != 1:
             yield (
-                f"{where} has neither handle(records, term) nor handle_record(record, term); write"
-                " one of them"
+                f"concurrency={cls.concurrency!r} of {cls.__qualname__} is for coroutines; derive"
+                " it from leaderq.AsyncKafkaLeaderCareer, or use workers"
             )
-        store = chosen(cls.offsets)
-        needs = {} if store is None else store.needs
-        for name, advice in needs.items():
-            if store is not None and getattr(cls, name) is getattr(base, name):
-                yield f"{where} has offsets={store.word!r} and no {name}(term); write it ({advice})"
+
+
+def is_ours(method: Any) -> bool:
+    """Whether it is leaderq's own, and not one that a user has written."""
+    return str(getattr(method, "__module__", "")).startswith("leaderq.")

@@ -44,6 +44,7 @@ _MEMBER_NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
 _TUNABLE = tuple(row.name for row in TABLE if row.section is Section.DRAIN)
 _NEEDED = ("max_records", "max_wait_s", "workers", "max_message_bytes")
 _WRITING = ("key_serializer", "value_serializer")
+_MOST_AT_A_TIME = 10_000
 _SERIALIZERS = ("key_deserializer", "value_deserializer", *_WRITING)
 
 
@@ -68,6 +69,7 @@ class Declaration:
     max_wait_s: float
     batches: BatchShape
     workers: int
+    concurrency: int
     order: RecordOrder
     commit_behind: bool
     key_deserializer: Deserializer | None
@@ -150,7 +152,7 @@ def serializer_of(career: object, name: str) -> Any:
 
 def check(declared: Declaration, others: Iterable[str] = ()) -> None:
     """Raise a ConfigurationError with all problems and ``others``, if there are any."""
-    kinds = _problems_of_reading, _problems_of_batches, _problems_elsewhere
+    kinds = _problems_of_reading, _problems_of_batches, _problems_of_order, _problems_elsewhere
     require(*chain.from_iterable(find(declared) for find in kinds), *others)
 
 
@@ -191,16 +193,21 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
             yield f"{row.name}={value!r} of {where} {problem}{remedy}"
     if not isinstance(batches := cast("object", declared.batches), BatchShape):
         yield _unknown("batches", batches, where, BatchShape)
+
+
+def _problems_of_order(declared: Declaration) -> Iterator[str]:
+    where = declared.where
     if not isinstance(order := cast("object", declared.order), RecordOrder):
         yield _unknown("order", order, where, RecordOrder)
-    elif order is RecordOrder.KEY and (
-        getattr(declared.offsets, "undoes", False)
+    elif order is not RecordOrder.PARTITION and (
+        getattr(declared.offsets, "handle_stores", False)
         or declared.delivery is DeliveryPromise.AT_MOST_ONCE
     ):
         yield (
-            f"order='key' of {where} contradicts its offsets or delivery: records behind one that"
-            " is not done take effect before it, so no store can keep offsets and results together;"
-            " use offsets='kafka' without delivery, or leave order out"
+            f"order={order.value!r} of {where} contradicts its offsets or delivery: records behind"
+            " one that is not done are handled before it, and what handle stores by itself, or what"
+            " is committed before, cannot wait; use offsets='kafka', 'zookeeper' or 'transaction'"
+            " without delivery, or leave order out"
         )
     behind: object = declared.commit_behind
     if not isinstance(behind, bool):
@@ -214,6 +221,9 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
             " results, or before them, cannot wait; use offsets='kafka' without delivery, or leave"
             " commit_behind out"
         )
+    count: object = declared.concurrency
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MOST_AT_A_TIME:
+        yield f"concurrency={count!r} of {where} is not a number from 1 to {_MOST_AT_A_TIME}"
     workers: Any = declared.workers
     if declared.atomic and isinstance(workers, int) and workers > 1:
         yield (

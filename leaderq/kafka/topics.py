@@ -17,7 +17,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka import errors as native
 from kafka.admin import ConfigResource
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused, KafkaError, UnknownTopic
 from leaderq.kafka.clients.consumer import until_answered
@@ -161,7 +161,7 @@ def newest_records(address: str, topic: str, count: int, **access: Unpack[Access
     one time stamp, by partition.
     """
     stable = {"isolation_level": "read_committed", "enable_auto_commit": False}
-    until_s = now_s() + access.get("timeout_s", 10.0)
+    until_s = clock.now_s() + access.get("timeout_s", 10.0)
     found: list[Record] = []
     with opened(KafkaConsumer, address, "reading", stable, **access) as consumer:
         where = _partitions(consumer, topic, address)
@@ -175,7 +175,7 @@ def newest_records(address: str, topic: str, count: int, **access: Unpack[Access
                 place, at_ms = (each.topic, each.partition, each.offset), each.timestamp
                 found.append(Record(*place, at_ms, each.key, each.value, each.headers))
             unread = {each for each in unread if (consumer.position(each) or 0) < ends[each]}
-            if unread and now_s() > until_s:
+            if unread and clock.now_s() > until_s:
                 raise KafkaError(f"{topic!r} cannot be read to its end; is each partition led?")
     found.sort(key=lambda record: (record.timestamp_ms, record.partition, record.offset))
     return found[-count:]

@@ -35,14 +35,13 @@ from leaderq.career import Career, ILeaderCareer, career_name, check_career
 from leaderq.config import Settings
 from leaderq.errors import KafkaError
 from leaderq.events import EventBus, Stage
-from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.assembly import Assembly, handling_context
+from leaderq.kafka.career import KafkaCareer
 from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.dead_letters.format import DeadLetter, NewDeadLetter, read_dead_letter
 from leaderq.kafka.declaration import Declaration
 from leaderq.kafka.handling.key_order import handler_for
-from leaderq.kafka.handling.parts import HandleCalls
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
 from leaderq.kafka.stores import opened
 from leaderq.kafka.stores.offset_store import StoreContext
@@ -186,7 +185,7 @@ def drive(
     if isinstance(career, Career):
         career.settings, career.events = settings or Settings(), EventBus()
         career.candidate_id, career.options = "test", dict(options or career.settings.options)
-    if isinstance(career, KafkaLeaderCareer):
+    if isinstance(career, KafkaCareer):
         batch = [*given]
         require(*_strange(career._declared(), batch))
         falls_at = None if deposed_at is None else batch[deposed_at]
@@ -207,7 +206,8 @@ def drive(
         try:
             failure = runner.serve()
         finally:
-            del vars(career)["execute"]  # which had hidden that of the class
+            for hidden in ("execute", "handle"):  # they hide those of the class
+                vars(career).pop(hidden, None)
         held.close()
     driven.reason = held.reason or Reason.WITHDRAWN
     driven.error = failure and failure.__cause__
@@ -372,7 +372,7 @@ class _Watched(Sequence[Record]):
 
 
 def _assembly(
-    career: KafkaLeaderCareer,
+    career: KafkaCareer,
     given: Sequence[Record],
     driven: Driven,
     failing_commit: int | None,
@@ -385,18 +385,20 @@ def _assembly(
         root=career.settings.root,
         where=declared.where,
         session=nowhere,
-        load_offsets=career.load_offsets,
+        load_offsets=career._load_offsets,
         make_producer=nowhere,
         max_message_bytes=declared.max_message_bytes,
     )
     store = opened(declared.offsets, context)
     consumer: Any = _Consumer(declared, given, store, driven, failing_commit)
     letters: Any = _Letters(driven)
-    calls = HandleCalls(_handling(career, falls_at, driven))
+    vars(career)["handle"] = _handling(career, falls_at, driven)
+    calls = career._calls()
     handling = handling_context(
         declared,
         calls,
         store,
+        coroutines=career._coroutines(declared, calls),
         commit=consumer.commit,
         send_dead_letter=letters.send,
         on_skipped=lambda record, _error, _attempts: driven.skipped.append(record),
@@ -405,19 +407,31 @@ def _assembly(
 
 
 def _handling(
-    career: KafkaLeaderCareer, at: Record | None, driven: Driven
-) -> Callable[[Sequence[Record], Term], None]:
+    career: KafkaCareer, at: Record | None, driven: Driven
+) -> Callable[[Sequence[Record], Any], Any]:
+    """The career's own ``handle``, which falls at a record, and is noted once it has returned."""
+    own = career.handle
+
     def fall(record: Record) -> None:
         if at is not None and record[:3] == at[:3]:
             driven.term.depose()
 
-    def handle(batch: Sequence[Record], term: Term) -> None:
-        returned: object = career.handle(  # type: ignore[func-returns-value]
-            batch if at is None else _Watched(batch, fall), term
-        )
+    def given(batch: Sequence[Record]) -> Sequence[Record]:
+        return batch if at is None else _Watched(batch, fall)
+
+    def note(batch: Sequence[Record]) -> None:
         for record in batch:
             fall(record)
         driven.handled.append([*batch])
-        return returned  # type: ignore[return-value]
 
-    return handle
+    def handle(batch: Sequence[Record], term: Term) -> Any:
+        returned = own(given(batch), term)
+        note(batch)
+        return returned
+
+    async def handle_awaited(batch: Sequence[Record], term: Any) -> Any:
+        returned = await own(given(batch), term)
+        note(batch)
+        return returned
+
+    return handle_awaited if career._is_async else handle

@@ -15,6 +15,7 @@ from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
 from leaderq.kafka.handling.burials import BurialRequests, RecordBuried
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import Ending, OnError
+from leaderq.kafka.handling.parts import CoroutineWorkers
 from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
@@ -30,10 +31,11 @@ class BatchShape(str, Enum):
 
 
 class RecordOrder(str, Enum):
-    """Whether all records of a partition are handled in order, or those of each of its keys."""
+    """Which records of a partition are handled in order: all, those of each key, or none."""
 
     PARTITION = "partition"
     KEY = "key"
+    NONE = "none"
 
 
 @dataclass
@@ -61,7 +63,7 @@ class HandlingContext:
     returned. ``commits_first``: *at most once*. ``send_dead_letter(term,
     topic, letter)``: durable on return, or part of the next ``commit``. ``rest(partition, for_s)``:
     hands out no more of it for so long, then again from the committed offset; ``False`` if it is
-    the only one.
+    the only one. ``coroutines``: who handles records side by side on the career's event loop.
 
     ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)``
     are called for each raw record that is passed over, before its offset is committed: at least
@@ -82,7 +84,8 @@ class HandlingContext:
     commits_first: bool = False
     batches: BatchShape = BatchShape.MERGED
     workers: int = 1
-    by_key: bool = False
+    order: RecordOrder = RecordOrder.PARTITION
+    coroutines: CoroutineWorkers | None = None
     marks: CrashMarks | None = None
     burials: BurialRequests | None = None
     rate_limit: RateLimiter | None = None
@@ -90,6 +93,13 @@ class HandlingContext:
     on_dead_lettered: Callable[[Record, BaseException, int, str], object] = lambda *_: None
     on_held_up: Callable[[str | None], object] = lambda *_: None
     figures: DrainFigures = field(default_factory=DrainFigures)
+
+    @property
+    def is_side_by_side(self) -> bool:
+        """Whether each call has one record, and several are under way."""
+        return self.coroutines is not None or (
+            self.order is not RecordOrder.PARTITION and self.workers > 1
+        )
 
     @property
     def is_by_partition(self) -> bool:

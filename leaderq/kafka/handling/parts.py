@@ -7,8 +7,8 @@ An attempt may run on one of several worker threads (:class:`PartitionWorkers`);
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -16,13 +16,13 @@ from typing import Any
 
 from leaderq import clock
 from leaderq.arguments import require_finished
+from leaderq.async_term import AsyncTerm
 from leaderq.errors import AlreadyStored
 from leaderq.kafka.clients.consumer import SerialExecutor, SubmittedWork
 from leaderq.kafka.handling.on_error import PoisonRecord, not_about_records
 from leaderq.kafka.record import Batch, Partition, Record, after
 from leaderq.kafka.stores.handle_call import HandleCall
 from leaderq.term import Term
-from leaderq.threads import primitives
 
 
 class PartMode(Enum):
@@ -171,6 +171,7 @@ def by_partition(records: Sequence[Record]) -> dict[Partition, list[Record]]:
 
 Decode = Callable[[Record], Record]
 Handle = Callable[[Sequence[Record], Term], None]
+HandleAwaited = Callable[[Sequence[Record], AsyncTerm], Awaitable[object]]
 
 
 def attempt(
@@ -179,15 +180,45 @@ def attempt(
     """Decode all, then handle; returns ``None`` when that went well, else the failure to judge.
     Errors that are not about records are raised, also as the cause of a PoisonRecord.
     """
-    # A copy where it is a list: the user may empty what was handed over, and then raise.
-    handed: Sequence[Record] = list(records) if isinstance(records, list) else records
-    if decode is not None:
-        decoded: list[Record] = []
-        error = _caught(partial(_decode, decode, records, decoded))
-        if error is not None:
-            return PartFailure(_own_error(error), len(decoded), touched=False)
-        handed = decoded
-    error = _caught(partial(_handle, handle, handed, term))
+    handed = _decoded(decode, records)
+    if isinstance(handed, PartFailure):
+        return handed
+    return _judged(records, _caught(partial(_handle, handle, handed, term)))
+
+
+async def attempt_awaited(
+    decode: Decode | None, handle: HandleAwaited, records: Sequence[Record], term: AsyncTerm
+) -> PartFailure | None:
+    """As :func:`attempt`. Raises CancelledError if it is cancelled because the term ends."""
+    from asyncio import CancelledError
+
+    handed = _decoded(decode, records)
+    if isinstance(handed, PartFailure):
+        return handed
+    error: BaseException | None = None
+    try:
+        require_finished(await handle(handed, term), "handle")
+    except CancelledError as exc:
+        if term.is_ending:
+            raise
+        error = exc  # of its own making
+    except BaseException as exc:  # noqa: BLE001
+        error = exc
+    return _judged(records, error)
+
+
+def _decoded(decode: Decode | None, records: Sequence[Record]) -> Sequence[Record] | PartFailure:
+    if decode is None:
+        # A copy where it is a list: the user may empty what was handed over, and then raise.
+        return list(records) if isinstance(records, list) else records
+    decoded: list[Record] = []
+    error = _caught(partial(_decode, decode, records, decoded))
+    if error is not None:
+        return PartFailure(_own_error(error), len(decoded), touched=False)
+    return decoded
+
+
+def _judged(records: Sequence[Record], error: BaseException | None) -> PartFailure | None:
     if error is None:
         return None
     index = place_in(records, error.record) if isinstance(error, PoisonRecord) else None
@@ -229,20 +260,33 @@ def _own_error(error: BaseException) -> BaseException:
 
 
 class HandleCalls:
-    """Calls ``handle``, on any thread, and knows which calls have not returned: one may hang."""
+    """Calls ``handle``, on any thread, and knows which calls have not returned: one may hang.
+    ``awaited``: the same for the event loop of a career of coroutines.
+    """
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Handle, handle_awaited: HandleAwaited | None = None) -> None:
         self._handle = handle
-        self._running: dict[int, tuple[float, Sequence[Record]]] = {}
+        self._handle_awaited = handle_awaited
+        self._running: dict[object, tuple[float, Sequence[Record]]] = {}
 
     def __call__(self, records: Sequence[Record], term: Term) -> None:
-        thread = primitives.get_ident()
-        self._running[thread] = clock.now_s(), records
+        with self._noted(records):
+            return self._handle(records, term)
+
+    async def awaited(self, records: Sequence[Record], term: AsyncTerm) -> object:
+        assert self._handle_awaited is not None
+        with self._noted(records):
+            return await self._handle_awaited(records, term)
+
+    @contextmanager
+    def _noted(self, records: Sequence[Record]) -> Iterator[None]:
+        call = HandleCall()
+        self._running[call] = clock.now_s(), records
         try:
-            with HandleCall():
-                return self._handle(records, term)
+            with call:
+                yield
         finally:
-            self._running.pop(thread, None)
+            self._running.pop(call, None)
 
     def overdue(self, budget_s: float) -> list[str]:
         """Calls that have taken longer than ``budget_s`` seconds, each as a sentence."""
@@ -342,6 +386,48 @@ class PartitionWorkers:
         """End the threads; one that hangs is left alone after 5 s. May be called twice."""
         for thread in self._threads:
             thread.close(_CLOSE_S)
+
+
+class CoroutineWorkers:
+    """Up to ``count`` coroutines at a time on the event loop of a career, for one :meth:`run` at a
+    time. ``on_loop(code, term)`` returns when ``code(async_term)`` has been awaited; it raises
+    ``UnitAbandoned`` where that was cancelled because the term ends.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        handle: HandleAwaited,
+        on_loop: Callable[[Callable[[AsyncTerm], Awaitable[None]], Term], None],
+    ) -> None:
+        self.handle = handle
+        self._count = count
+        self._on_loop = on_loop
+
+    def run(
+        self,
+        tasks: Sequence[Callable[[AsyncTerm], Awaitable[Any]]],
+        outcomes: Sequence[TaskOutcome],
+        term: Term,
+    ) -> None:
+        import asyncio
+
+        todo = iter(zip(tasks, outcomes, strict=True))
+
+        async def work(term: AsyncTerm) -> None:
+            for task, outcome in todo:
+                outcome.began = True
+                try:
+                    outcome.value = await task(term)
+                except asyncio.CancelledError:
+                    raise
+                except BaseException as exc:  # noqa: BLE001  (for the thread that waits for it)
+                    outcome.error = exc
+
+        async def side_by_side(term: AsyncTerm) -> None:
+            await asyncio.gather(*(work(term) for _ in range(min(self._count, len(tasks)))))
+
+        self._on_loop(side_by_side, term)
 
 
 def _wait_for(begun: Sequence[SubmittedWork]) -> None:

@@ -8,9 +8,14 @@ threads. Anywhere else it would be committed with the offsets of another batch, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 
 from leaderq.errors import ConfigurationError
+
+Effect = Callable[[], object]
+"""Gives the store one effect of one call of ``handle``."""
 
 
 class HandleCall:
@@ -32,6 +37,29 @@ class HandleCall:
 
 
 _current: ContextVar[HandleCall | None] = ContextVar("leaderq_handle_call", default=None)
+_kept: ContextVar[list[Effect] | None] = ContextVar("leaderq_kept_effects", default=None)
+
+
+@contextmanager
+def effects_kept() -> Iterator[list[Effect]]:
+    """Within the block, effects of calls of ``handle`` are kept in the list, and not given to the
+    store: what is handled side by side is stored in the order of the batch.
+    """
+    kept: list[Effect] = []
+    token = _kept.set(kept)
+    try:
+        yield kept
+    finally:
+        _kept.reset(token)
+
+
+def take_effect(effect: Effect, *, at_once: bool = False) -> None:
+    """Give this one to the store in its turn, or now."""
+    kept = _kept.get()
+    if kept is None or at_once:
+        effect()
+    else:
+        kept.append(effect)
 
 
 def require_handle_call(what: str) -> None:

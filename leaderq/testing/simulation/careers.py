@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from leaderq.arguments import (
     wanted,
 )
 from leaderq.career import Career
-from leaderq.kafka import KafkaLeaderCareer
+from leaderq.kafka.career import KafkaCareer
 from leaderq.kafka.handling.on_error import PoisonRecord
 from leaderq.kafka.record import Partition, Record
 from leaderq.testing.nemesis.checkers import Bounds, nothing_after_its_term
@@ -132,7 +133,7 @@ def _lead(life: _UserLife) -> int:
             kinds = "give a LeaderCareer or an AsyncLeaderCareer"
             wrong = f"what career() returns={first!r}: {kinds}"
             require(None if isinstance(first, Career) else wrong)
-            topics = _filled(life, first, kafka) if isinstance(first, KafkaLeaderCareer) else []
+            topics = _filled(life, first, kafka) if isinstance(first, KafkaCareer) else []
             for number in range(life.candidates):
                 made = partial(_observed, life, world, chronicle, terms)
                 cluster.worker(f"c{number}", made, kafka=kafka.address)
@@ -187,22 +188,32 @@ def _observed(life: _UserLife, world: World, chronicle: Chronicle, terms: dict[i
         return inaugurate(term)  # a coroutine, of an async career
 
     career.inaugurate = inaugurated
-    if isinstance(career, KafkaLeaderCareer):
-        career.handle = partial(_handling, life, world, career.handle)  # type: ignore[method-assign]
+    if isinstance(career, KafkaCareer):
+        handling = _handling_awaited if career._is_async else _handling
+        career.handle = partial(handling, life, world, career.handle)
     made: Career = career
     return made
 
 
 def _handling(
-    life: _UserLife,
-    world: World,
-    handle: Callable[[Sequence[Record], Any], None],
-    records: Sequence[Record],
-    term: Any,
+    life: _UserLife, world: World, handle: Callable[..., None], records: Sequence[Record], term: Any
 ) -> None:
+    with _noted(life, world, records, term):
+        handle(records, term)
+
+
+async def _handling_awaited(
+    life: _UserLife, world: World, handle: Callable[..., Any], records: Sequence[Record], term: Any
+) -> None:
+    with _noted(life, world, records, term):
+        await handle(records, term)
+
+
+@contextmanager
+def _noted(life: _UserLife, world: World, records: Sequence[Record], term: Any) -> Iterator[None]:
     done = list(records)
     try:
-        handle(records, term)
+        yield
     except PoisonRecord as exc:
         done = done[: next((i for i, one in enumerate(done) if one is exc.record), 0)]
         raise

@@ -16,6 +16,7 @@ from leaderq.kafka import Record, dead_letter, retry, skip
 from leaderq.kafka.dead_letters.format import read_dead_letter
 from leaderq.kafka.handling import burials
 from leaderq.kafka.handling.burials import BurialRequests
+from leaderq.kafka.handling.context import RecordOrder
 from leaderq.kafka.handling.on_error import OnError
 
 PATH = "/c/burials"
@@ -138,7 +139,7 @@ def test_a_record_that_fails_every_term_passes_when_an_operator_asks(
 def test_in_order_of_keys_too(znode: Znode) -> None:
     career, policy = failing(znode), dead_letter(except_=Bad)
     with closing(
-        a_handler(career, policy, workers=2, by_key=True, burials=znode.requests)
+        a_handler(career, policy, workers=2, order=RecordOrder.KEY, burials=znode.requests)
     ) as handler:
         assert handler.work(a_batch(A=[0, 1, 2]), open_term(7, write=znode.write))
     assert (set_aside(career), career.committed) == ([1], {A: 3})

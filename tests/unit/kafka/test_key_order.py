@@ -17,6 +17,7 @@ from test_declaration import dressed
 
 from leaderq.errors import ConfigurationError, Deposed, KafkaError, Reason
 from leaderq.kafka import KafkaLeaderCareer, dead_letter, retry, skip
+from leaderq.kafka.handling.context import RecordOrder
 from leaderq.kafka.handling.key_order import DonePrefix, chains_of
 from leaderq.kafka.handling.on_error import OnError
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
@@ -66,7 +67,7 @@ class Calls(FakeCareer):
 
 @contextmanager
 def by_key(career: FakeCareer, on_error: object = "raise", **more: Any) -> Iterator[Any]:
-    more = {"workers": 3, "by_key": True, **more}
+    more = {"workers": 3, "order": RecordOrder.KEY, **more}
     with closing(a_handler(career, on_error, **more)) as handler:
         yield handler
 
@@ -90,11 +91,15 @@ def test_a_chain_has_the_records_of_one_key_of_one_partition_and_the_longest_com
 def test_a_partition_may_be_committed_as_far_as_nothing_is_undone() -> None:
     rows = {A: keyed(A, "abcd", first=5), B: keyed(B, "a")}
     prefix = DonePrefix(Batch(rows, {A: 12, B: 1}))
-    prefix.add(rows[A][1:3])
-    assert prefix.ends() == {}
-    prefix.add(rows[A][:1])
+    done = rows[A]
+    for record in done[1:3]:
+        prefix.add(record, [print])
+    assert (prefix.grown(), prefix.ends()) == ([], {})
+    prefix.add(done[0])
+    assert prefix.grown() == [(done[0], ()), (done[1], [print]), (done[2], [print])]
     assert prefix.ends() == {A: 8}
-    prefix.add(rows[A][3:])
+    prefix.add(done[3])
+    assert prefix.grown() == [(done[3], ())]
     assert prefix.ends() == {A: 12}
 
 
@@ -275,9 +280,7 @@ def test_where_records_may_kill_the_process_they_are_handled_in_order_of_partiti
     assert career.log[:3] == ["mark A0", "handle A0", "commit A=1"]
 
 
-@pytest.mark.parametrize(
-    "more", [{"offsets": "zookeeper"}, {"offsets": "transaction"}, {"delivery": "at_most_once"}]
-)
+@pytest.mark.parametrize("more", [{"offsets": "external"}, {"delivery": "at_most_once"}])
 def test_it_is_refused_where_effects_behind_a_record_would_count_before_it(
     more: dict[str, Any],
 ) -> None:

@@ -1,0 +1,136 @@
+"""The career of a leader that drains Kafka with coroutines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+from leaderq.arguments import require_finished
+from leaderq.async_term import AsyncTerm
+from leaderq.career import perform
+from leaderq.events import Stage
+from leaderq.kafka.career import KafkaCareer, is_ours
+from leaderq.kafka.declaration import Declaration
+from leaderq.kafka.handling.context import RecordOrder
+from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
+from leaderq.kafka.handling.parts import CoroutineWorkers, HandleCalls
+from leaderq.kafka.record import Record
+from leaderq.running.async_career import AsyncLeaderCareer
+from leaderq.term import Term
+
+
+class AsyncKafkaLeaderCareer(KafkaCareer, AsyncLeaderCareer):  # type: ignore[misc]  # execute
+    """A :class:`KafkaLeaderCareer` whose methods are coroutine functions, on the event loop of an
+    :class:`~leaderq.AsyncLeaderCareer`: subclass it, set ``topics``, and write ``async def
+    handle_record(self, record, term)`` or ``async def handle(self, records, term)``; ``term`` is an
+    :class:`~leaderq.AsyncTerm`. There is no ``execute``: the loop neither reads nor commits.
+
+    Attributes are those of the two, without ``workers``, and
+
+    * ``concurrency`` (default 100): how many records to handle at a time, each in a call of its
+      own. It is also what bounds them: as many are begun, and no more.
+    * ``order``: which records wait for each other: ``"partition"`` (default: as many at a time as
+      there are partitions in the batch), ``"key"`` (those of one key, in one partition), or
+      ``"none"``. With ``order = "partition"`` a :meth:`handle` of your own is given whole batches,
+      and what it does side by side is its own affair; so it is with a store that ``handle`` writes
+      to (``"external"``, a database) and with *at most once*, where records go one after the other.
+
+    With ``offsets = "zookeeper"`` and ``"transaction"`` what a call writes or produces is kept with
+    its record, and stored in the order of the batch.
+
+    *Guarantees:* those of a :class:`KafkaLeaderCareer`. A record that fails is known: it is judged
+    by ``on_error``, its neighbours go on and are not repeated. At the end of the term no record is
+    begun, but those in front of one that was; those in hand are finished within the budget, or
+    cancelled, and what is done is committed as far as nothing in front of it is undone. *Not
+    guaranteed:* that nothing is repeated after a crash, or after records were cancelled: at most
+    one batch. That what runs on the loop goes on while a coroutine blocks it: see
+    ``blocked_after_s``.
+    """
+
+    concurrency: ClassVar[int] = 100
+
+    _called = (
+        *(name for name in AsyncLeaderCareer._called if name != "execute"),
+        *("handle", "handle_record", "load_offsets"),
+    )
+    _limits: Mapping[str, Any] = {}
+    """What the runner says about the unit in hand."""
+
+    # ---- what the user writes --------------------------------------------------------------------
+
+    async def handle(self, records: Sequence[Record], term: AsyncTerm) -> None:
+        """Work on one batch; see :meth:`KafkaLeaderCareer.handle`. Override it or
+        :meth:`handle_record`.
+        """
+        for record in records:
+            try:
+                returned: object = await self.handle_record(record, term)  # type: ignore[func-returns-value]
+                require_finished(returned, "handle_record")
+            except PoisonRecord:
+                raise
+            except BaseException as exc:
+                if not is_about_records(exc):
+                    raise
+                raise PoisonRecord(record) from exc
+
+    async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+        """Work on one record, where :meth:`handle` is not overridden."""
+        raise NotImplementedError
+
+    async def load_offsets(self, term: AsyncTerm) -> Mapping[Any, int]:
+        """As :meth:`KafkaLeaderCareer.load_offsets`."""
+        raise NotImplementedError
+
+    # ---- what the runner calls -------------------------------------------------------------------
+
+    def _perform(
+        self,
+        code: Callable[..., Any],
+        *given: Any,
+        stage: Stage | None = None,
+        **limits: Any,
+    ) -> None:
+        if stage is Stage.EXECUTION and code == self.execute:
+            self._limits = limits
+            perform(code, *given)  # on this thread, which lets the loop handle what it has read
+            return
+        if code == self.prepare:
+            self._running()
+        try:
+            super()._perform(code, *given, stage=stage, **limits)
+        finally:
+            if code == self.retire:
+                self._put_away()
+
+    def _on_loop(self, code: Callable[..., Any], *given: Any) -> None:
+        super()._perform(code, *given, stage=Stage.EXECUTION, **self._limits)
+
+    def _handle_on_loop(self, records: Sequence[Record], term: Term) -> None:
+        self._on_loop(self.handle, records, term)
+
+    def _calls(self) -> HandleCalls:
+        return HandleCalls(self._handle_on_loop, self.handle)
+
+    def _coroutines(self, declared: Declaration, calls: HandleCalls) -> CoroutineWorkers | None:
+        has_batches = declared.order is RecordOrder.PARTITION and not is_ours(type(self).handle)
+        if has_batches or declared.commits_first or declared.offsets.handle_stores:
+            return None
+        return CoroutineWorkers(declared.concurrency, calls.awaited, self._on_loop)
+
+    def _load_offsets(self, term: Term) -> Mapping[Any, int]:
+        from leaderq.running.event_loop import Scope
+
+        code = partial(self.load_offsets, AsyncTerm(term))
+        scope = Scope(f"load_offsets of term {term.number}")
+        found: Any = self._running_loop().run(code, scope, ends_scope=True)
+        return found  # type: ignore[no-any-return]
+
+    @classmethod
+    def _problems(cls) -> Iterable[str]:
+        yield from super()._problems()
+        if cls.workers != 1:
+            yield (
+                f"workers={cls.workers!r} of {cls.__qualname__} are threads; use concurrency, for"
+                " coroutines"
+            )

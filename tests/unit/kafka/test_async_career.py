@@ -1,0 +1,381 @@
+"""Records handled by coroutines, side by side, on the event loop of a career."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from leaderq import AsyncKafkaLeaderCareer, AsyncTerm, KafkaLeaderCareer
+from leaderq.errors import ConfigurationError, Reason
+from leaderq.kafka import Record, dead_letter, retry, skip
+from leaderq.testing import drive, records
+from leaderq.zookeeper import SetData
+
+
+def given(*keys: str, partition: int = 0) -> list[Record]:
+    pairs = [(None if key == "-" else key.encode(), b"%d" % at) for at, key in enumerate(keys)]
+    return records("t", pairs, partition=partition)
+
+
+def numbers(found: Sequence[Record]) -> list[int]:
+    return [record.offset for record in found]
+
+
+class Reading(AsyncKafkaLeaderCareer):
+    topics = "t"
+    order = "key"
+
+
+class Counting(Reading):
+    """Knows how many are in hand, of each key and in all."""
+
+    def __init__(self) -> None:
+        self.in_hand: Counter[Any] = Counter()
+        self.most = 0
+        self.seen: dict[Any, list[int]] = defaultdict(list)
+
+    async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+        key = record.partition, record.key
+        self.in_hand[key] += 1
+        self.most = max(self.most, self.in_hand.total())
+        if self.order == "key" and record.key is not None:
+            assert self.in_hand[key] == 1
+        await asyncio.sleep(0.001)
+        self.seen[key].append(record.offset)
+        self.in_hand[key] -= 1
+
+
+def test_keys_are_in_order_and_as_many_at_a_time_as_concurrency_says():
+    class Some(Counting):
+        concurrency = 3
+
+    career = Some()
+    driven = drive(career, given(*"abcdabcdabcdaaa"))
+    assert driven.left == []
+    assert career.most == 3
+    assert all(seen == sorted(seen) for seen in career.seen.values())
+    assert sum(map(len, career.seen.values())) == 15
+
+
+@pytest.mark.parametrize(("order", "most"), [("partition", 2), ("none", 6), ("key", 3)])
+def test_the_order_says_which_records_wait_for_each_other(order, most):
+    class Ordered(Counting):
+        pass
+
+    Ordered.order = order
+    career = Ordered()
+    drive(career, [*given(*"aab"), *given(*"bbb", partition=1)])
+    assert career.most == most
+
+
+def test_a_batch_is_handed_over_whole_to_a_handle_of_ones_own():
+    calls: list[list[int]] = []
+
+    class Whole(AsyncKafkaLeaderCareer):
+        topics = "t"
+
+        async def handle(self, records: Sequence[Record], term: AsyncTerm) -> None:
+            await asyncio.sleep(0)
+            assert isinstance(term, AsyncTerm)
+            calls.append(numbers(records))
+
+    assert drive(Whole(), given(*"abc")).left == []
+    assert calls == [[0, 1, 2]]
+
+
+def test_a_record_that_fails_is_judged_alone_and_its_neighbours_are_not_repeated():
+    counts: Counter[int] = Counter()
+
+    class Failing(Reading):
+        on_error = retry(1, backoff_s=0.0, then=dead_letter("dead"))
+
+        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+            await asyncio.sleep(0)
+            counts[record.offset] += 1
+            if record.key == b"b":
+                raise ValueError(record.offset)
+
+    driven = drive(Failing(), given(*"abcabc"))
+    assert driven.left == []
+    assert counts == {0: 1, 1: 2, 2: 1, 3: 1, 4: 2, 5: 1}
+    assert sorted(letter.offset for letter in driven.dead_letters) == [1, 4]
+
+
+def test_a_record_whose_error_is_raised_keeps_what_is_in_front_of_it():
+    class Raising(Reading):
+        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+            if record.offset == 2:
+                raise ValueError
+
+    driven = drive(Raising(), given(*"abcd"), may_fail=True)
+    assert isinstance(driven.error, ValueError)
+    assert numbers(driven.committed) == [0, 1]
+
+
+def test_what_is_produced_side_by_side_is_stored_in_the_order_of_the_batch():
+    class Producing(Reading):
+        offsets = "transaction"
+        order = "none"
+
+        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+            await asyncio.sleep(0.01 / (1 + record.offset))  # the last one is the first to be done
+            self.produce("out", record.value)
+            await asyncio.create_task(self.produce_later(record))
+
+        async def produce_later(self, record: Record) -> None:
+            self.produce("out", record.value + b"!")
+
+    driven = drive(Producing(), given(*"abc"))
+    assert [one.value for one in driven.produced] == [b"0", b"0!", b"1", b"1!", b"2", b"2!"]
+
+
+@pytest.mark.parametrize("offsets", ["transaction", "zookeeper"])
+def test_effects_of_a_failed_attempt_are_dropped_and_no_others(offsets):
+    failed: list[int] = []
+
+    class Trying(Reading):
+        on_error = retry(2, backoff_s=0.0)
+
+        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+            if self.offsets == "transaction":
+                self.produce("out", record.value)
+            else:
+                self.write_with_offsets(SetData("/a", record.value))
+            if record.offset == 1 and not failed:
+                failed.append(1)
+                raise ValueError
+
+    Trying.offsets = offsets
+    driven = drive(Trying(), given(*"abc"))
+    effects = [one.value for one in driven.produced] or [one.data for one in driven.written]
+    assert effects == [b"0", b"1", b"2"]
+
+
+def test_a_message_that_is_too_large_is_the_fault_of_its_record_at_once():
+    class Large(Reading):
+        offsets = "transaction"
+        on_error = skip()
+        max_message_bytes = 2_000
+
+        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+            self.produce("out", record.value * (3_000 if record.offset == 1 else 1))
+
+    driven = drive(Large(), given(*"abc"))
+    assert numbers(driven.skipped) == [1]
+    assert [one.value for one in driven.produced] == [b"0", b"2"]
+
+
+def test_an_effect_is_refused_after_its_call_has_returned():
+    told: list[str] = []
+
+    class Late(Reading):
+        offsets = "transaction"
+
+        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+            async def late() -> None:
+                try:
+                    await asyncio.sleep(0.01)
+                    self.produce("out", b"late")
+                except ConfigurationError as exc:
+                    told.append(str(exc))
+
+            self.task = asyncio.create_task(late())
+
+        async def hand_over(self, term: AsyncTerm) -> None:
+            pass
+
+    class Waiting(Late):
+        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+            if record.offset == 0:
+                await super().handle_record(record, term)
+            else:
+                await self.task
+
+    Waiting.order = "partition"
+    driven = drive(Waiting(), given(*"ab"))
+    assert driven.produced == []
+    assert "after its call of handle had returned" in told[0]
+
+
+# -- the end of a term -----------------------------------------------------------------------------
+
+
+def test_when_the_term_is_to_end_only_what_is_in_front_of_a_begun_record_is_still_handled():
+    """Else the next leader would repeat what was done behind it."""
+    seen: list[int] = []
+
+    class Resigning(Reading):
+        concurrency = 2
+
+        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+            if not seen:
+                term.resign()
+            seen.append(record.offset)
+
+    # The chain of key b is the longest, so its records 4, 5 and 6 come first.
+    driven = drive(Resigning(), given(*"acdfbbbe"))
+    assert driven.reason is Reason.RESIGNED
+    assert numbers(driven.committed) == sorted(seen)
+    assert len(seen) < 8
+
+
+@pytest.mark.parametrize("swallows", [False, True])
+def test_an_atomic_career_is_cancelled_and_what_is_done_is_committed(swallows):
+    class Sleeping(Reading):
+        atomic = True
+
+        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+            if record.offset < 2:
+                return
+            if record.offset == 2:
+                term._term.wind_up(Reason.WITHDRAWN)  # as the runner does
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                if not swallows:
+                    raise
+
+    driven = drive(Sleeping(), given(*"abcd"))
+    assert numbers(driven.committed) == ([0, 1, 2] if swallows else [0, 1])
+
+
+def test_a_deposed_leader_begins_nothing_more_and_commits_nothing():
+    seen: list[int] = []
+
+    class Deposing(Reading):
+        concurrency = 1
+
+        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+            seen.append(record.offset)
+
+    driven = drive(Deposing(), given(*"abcd"), deposed_at=1)
+    assert seen == [0, 1]
+    assert driven.committed == []
+
+
+# -- rude handlers ---------------------------------------------------------------------------------
+
+
+async def blocks(_record: Record) -> None:
+    time.sleep(0.02)
+
+
+async def leaks(_record: Record) -> None:
+    for _ in range(100):
+        leaked.append(asyncio.create_task(asyncio.sleep(60)))
+
+
+async def returns_a_coroutine(_record: Record) -> Any:
+    return blocks(_record)
+
+
+async def cancels_itself(_record: Record) -> None:
+    raise asyncio.CancelledError
+
+
+async def exits(_record: Record) -> None:
+    raise SystemExit(3)
+
+
+async def raises_what_cannot_be_shown(_record: Record) -> None:
+    class Bad(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    raise Bad
+
+
+leaked: list[Any] = []
+RUDE: dict[Callable[[Record], Any], bool] = {
+    blocks: True,
+    leaks: True,
+    returns_a_coroutine: False,
+    cancels_itself: False,
+    exits: False,
+    raises_what_cannot_be_shown: False,
+}
+
+
+@pytest.mark.parametrize("rude", RUDE, ids=lambda each: each.__name__)
+def test_a_rude_handler_costs_its_own_record_and_no_other(rude):
+    class Rude(Counting):
+        on_error = skip()
+
+        async def handle_record(self, record: Record, term: AsyncTerm) -> Any:
+            await super().handle_record(record, term)
+            if record.offset == 1:
+                return await rude(record)
+            return None
+
+    career = Rude()
+    driven = drive(career, given(*"abcabc"), may_fail=True)
+    if rude is returns_a_coroutine:  # a fault of the program, not of the record
+        assert "returned" in str(driven.error)
+        return
+    assert driven.left == []
+    assert numbers(driven.skipped) == ([] if RUDE[rude] else [1])
+    repeated = Counter(offset for seen in career.seen.values() for offset in seen)
+    assert all(times == 1 for offset, times in repeated.items() if offset != 1)
+    assert repeated.total() == 6 + (repeated[1] - 1)
+    assert all(task.done() for task in leaked)
+
+
+def test_one_that_is_a_hundred_times_slower_holds_up_its_own_key_only():
+    seen: list[bytes | None] = []
+
+    class Slow(Reading):
+        concurrency = 2
+
+        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+            await asyncio.sleep(0.2 if record.key == b"s" else 0.002)
+            seen.append(record.key)
+
+    drive(Slow(), given("s", *"abcdefghij"))
+    assert seen[-1] == b"s"
+
+
+# -- what is declared ------------------------------------------------------------------------------
+
+
+def problems_of(**attributes: Any) -> str:
+    async def handle_record(self: Any, record: Record, term: AsyncTerm) -> None: ...
+
+    body = {"topics": "t", "handle_record": handle_record, **attributes}
+    with pytest.raises(ConfigurationError) as told:
+        drive(type("Wrong", (AsyncKafkaLeaderCareer,), body)(), [])
+    return str(told.value)
+
+
+def test_what_cannot_be_is_refused_with_the_remedy():
+    assert "concurrency=0" in problems_of(concurrency=0)
+    assert "use concurrency" in problems_of(workers=4)
+    assert "'none'" in problems_of(order="random")
+    assert "contradicts its offsets" in problems_of(order="key", offsets="external")
+    assert "write 'async def'" in problems_of(handle_record=lambda self, record, term: None)
+    assert "neither handle" in problems_of(handle_record=AsyncKafkaLeaderCareer.handle_record)
+
+
+def test_a_career_of_plain_functions_is_pointed_to_the_one_of_coroutines():
+    class Coroutine(KafkaLeaderCareer):
+        topics = "t"
+
+        async def handle_record(self, record, term):  # type: ignore[override]
+            pass
+
+    with pytest.raises(ConfigurationError, match=r"from leaderq\.AsyncKafkaLeaderCareer"):
+        drive(Coroutine(), [])
+
+    class Threads(KafkaLeaderCareer):
+        topics = "t"
+        concurrency = 5
+
+        def handle_record(self, record, term):
+            pass
+
+    with pytest.raises(ConfigurationError, match="is for coroutines"):
+        drive(Threads(), [])
