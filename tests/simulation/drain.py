@@ -4,6 +4,7 @@ seed; then all is healed, and every record must be handled.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections import Counter
@@ -14,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from unittest import mock
 
-from leaderq import clock
+from leaderq import AsyncKafkaLeaderCareer, AsyncTerm, clock
 from leaderq.errors import LeaderqError
 from leaderq.kafka import DatabaseOffsets, KafkaLeaderCareer, retry
 from leaderq.kafka.consuming import term_consumer
@@ -49,7 +50,8 @@ class DrainLife:
 
     ``seconds``: how long faults come. ``zombies``: so many leaders are deposed and do not know it,
     and no guardian is there: what the store refuses is all that stands between them and the next.
-    ``by_key``: only the records of each key are in order, several keys at a time.
+    ``by_key``: only the records of each key are in order, several keys at a time, on threads, or
+    ``in_coroutines``.
     """
 
     seed: int | str
@@ -60,6 +62,7 @@ class DrainLife:
     brokers: int = 2
     zombies: int = 0
     by_key: bool = False
+    in_coroutines: bool = False
     commit_behind: bool = False
 
 
@@ -202,63 +205,86 @@ class _Witness:
         self.handled.append(Handled(self.world.now_s, term.number, where, record.offset, key))
 
 
-class _Drain(KafkaLeaderCareer):
+class _Career:
+    """What careers of threads and of coroutines have in common."""
+
     name = "drain"
     topics = SOURCE
     max_records = 7
     auto_offset_reset = "earliest"
     on_error = retry(3, 0.2, then="raise")
     witness: _Witness
-    adds_refused = False
 
-    def inaugurate(self, term: Term) -> None:
+    def inaugurated(self: Any, term: Any) -> None:
         self.witness.note(What.INAUGURATED, term)
+        if self.offsets == "zookeeper":
+            self.session.ensure_path(EFFECTS)
 
-    def handle_record(self, record: Record, term: Term) -> None:
+    def begun(self, term: Any) -> tuple[float, float]:
+        """A record is begun: what was drawn, and how long it takes; or a rude handler."""
         witness, drawn = self.witness, self.witness.world.faults()
         witness.note(What.EFFECT, term)
         if drawn < 0.03:
             raise ValueError("a rude handler")
-        if drawn < 0.5:
-            clock.sleep(0.01 + (1.5 if drawn > 0.49 else 0.3 * drawn))
-        self.adds_refused = 0.03 <= drawn < 0.045  # an effect that no commit accepts
-        self.take_effect(f"{record.topic_partition}@{record.offset}", record)
-        witness.done(record, term)
+        return drawn, 0.01 + (1.5 if drawn > 0.49 else 0.3 * drawn) if drawn < 0.5 else 0.0
 
-    def take_effect(self, name: str, record: Record) -> None:
+    def done(self, record: Record, term: Any, drawn: float) -> None:
+        is_refused = 0.03 <= drawn < 0.045  # an effect that no commit accepts
+        self.take_effect(f"{record.topic_partition}@{record.offset}", record, is_refused)
+        self.witness.done(record, term)
+
+    def take_effect(self, name: str, record: Record, is_refused: bool) -> None:
         """With the offsets, where the store can."""
+
+
+class _Drain(_Career, KafkaLeaderCareer):
+    def inaugurate(self, term: Term) -> None:
+        self.inaugurated(term)
+
+    def handle_record(self, record: Record, term: Term) -> None:
+        drawn, takes_s = self.begun(term)
+        if takes_s:
+            clock.sleep(takes_s)
+        self.done(record, term, drawn)
 
     def handOver(self, term: Any) -> None:  # noqa: N802
         self.witness.note(What.HANDED_OVER, term)
 
 
-class _KafkaDrain(_Drain):
+class _AsyncDrain(_Career, AsyncKafkaLeaderCareer):
+    concurrency = 3
+
+    async def inaugurate(self, term: AsyncTerm) -> None:
+        self.inaugurated(term)
+
+    async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+        drawn, takes_s = self.begun(term)
+        if takes_s:
+            await asyncio.sleep(takes_s)
+        self.done(record, term, drawn)
+
+    async def handOver(self, term: AsyncTerm) -> None:  # noqa: N802
+        self.witness.note(What.HANDED_OVER, term)
+
+
+class _ToKafka:
     offsets = "kafka"
 
 
-class _KeyDrain(_KafkaDrain):
-    order = "key"
-    workers = 3
-
-
-class _ZooKeeperDrain(_Drain):
+class _ToZooKeeper:
     offsets = "zookeeper"
 
-    def inaugurate(self, term: Term) -> None:
-        super().inaugurate(term)
-        self.session.ensure_path(EFFECTS)
-
-    def take_effect(self, name: str, record: Record) -> None:
-        if self.adds_refused:
+    def take_effect(self: Any, name: str, record: Record, is_refused: bool) -> None:
+        if is_refused:
             self.write_with_offsets(Create(EFFECTS))
         self.write_with_offsets(Create(f"{EFFECTS}/e-", name.encode(), sequential=True))
 
 
-class _TransactionDrain(_Drain):
+class _InTransactions:
     offsets = "transaction"
 
-    def take_effect(self, name: str, record: Record) -> None:
-        if self.adds_refused:
+    def take_effect(self: Any, name: str, record: Record, is_refused: bool) -> None:
+        if is_refused:
             self.produce("no-such-topic", b"", partition=0)
         self.produce(RESULTS, name.encode(), partition=record.partition)
 
@@ -280,12 +306,12 @@ class _ExternalDrain(_Drain):
         if self.witness.world.faults() < self.witness.forgetful:
             raise sqlite3.OperationalError("the answer to COMMIT was lost")
 
-    def take_effect(self, name: str, record: Record) -> None:
+    def take_effect(self, name: str, record: Record, is_refused: bool) -> None:
         self.cursor.execute("INSERT INTO effects VALUES (?)", (name,))
 
 
-CAREERS = dict(
-    zip(STORES, (_KafkaDrain, _ZooKeeperDrain, _TransactionDrain, _ExternalDrain), strict=True)
+EFFECTS_OF: dict[str, type] = dict(
+    zip(STORES, (_ToKafka, _ToZooKeeper, _InTransactions), strict=False)
 )
 
 
@@ -390,10 +416,15 @@ def _depose(cluster: SimulatedCluster) -> None:
     world.at(lasts_s, lambda: cluster.network.heal(process.host))
 
 
-def _maker(life: DrainLife, witness: _Witness) -> Callable[[], _Drain]:
-    def make() -> _Drain:
-        kind = _KeyDrain if life.by_key else CAREERS[life.store]
-        career = type("_Behind", (kind,), {"commit_behind": life.commit_behind})()
+def _maker(life: DrainLife, witness: _Witness) -> Callable[[], Any]:
+    def make() -> Any:
+        base = _AsyncDrain if life.in_coroutines else _Drain
+        kind = _ExternalDrain if life.store == "external" else base
+        words: dict[str, Any] = {"commit_behind": life.commit_behind}
+        if life.by_key:
+            words |= {"order": "key"} if life.in_coroutines else {"order": "key", "workers": 3}
+        effects = [EFFECTS_OF[life.store]] if life.store in EFFECTS_OF else []
+        career: Any = type("_Made", (*effects, kind), words)()
         career.witness = witness
         return career
 

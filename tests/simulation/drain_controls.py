@@ -9,11 +9,12 @@ from typing import Any
 from unittest import mock
 
 from leaderq.election.tenure import Tenure
+from leaderq.kafka import career
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.term_consumer import TermConsumer
 from leaderq.kafka.handling import key_order
-from leaderq.kafka.handling.key_order import DonePrefix, KeyChain
-from leaderq.kafka.record import Partition
+from leaderq.kafka.handling.context import RecordOrder
+from leaderq.kafka.handling.key_order import DonePrefix
 from leaderq.kafka.stores import database_offsets
 from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
@@ -58,18 +59,25 @@ def _not_committed() -> Iterator[None]:
         yield
 
 
-def _as_far_as_anything_is_done(self: DonePrefix) -> dict[Partition, int]:
-    return {where: max(done) + 1 for where, done in self._done.items() if done}
+def _over_gaps(self: DonePrefix) -> Any:
+    found = []
+    for where, rows in self._batch.records.items():
+        for at, row in enumerate(rows):
+            if row.offset in self._done[where]:
+                found.append((row, self._done[where].pop(row.offset)))
+                self._through[where] = max(self._through[where], at + 1)
+    return found
 
 
-def _shuffled(records: Any) -> Any:
-    return [_alone(record) for record in records]
+_chains_of = key_order.chains_of
 
 
-def _alone(record: Any) -> KeyChain:
-    chain = KeyChain()
-    chain.records.append(record)
-    return chain
+def _shuffled(records: Any, _order: Any) -> Any:
+    return _chains_of(records, RecordOrder.NONE)
+
+
+def _given_at_once(effect: Any, *, at_once: bool = False) -> None:
+    effect()
 
 
 def _not_placed(self: TermConsumer, consumer: Any) -> None:
@@ -102,11 +110,17 @@ _LINES_OF_DATABASES = together(
 DRAIN_CONTROLS = (
     _of(
         "a key that is done commits the others",
-        patched(DonePrefix, "ends", _as_far_as_anything_is_done),
+        patched(DonePrefix, "grown", _over_gaps),
         0,
         life=_BY_KEY,
     ),
     _of("keys are not kept in order", patched(key_order, "chains_of", _shuffled), 0, life=_BY_KEY),
+    _of(
+        "effects of records side by side are stored as they come",
+        patched(career, "take_effect", _given_at_once),
+        0,
+        life={**_TRANSACTION, "by_key": True, "in_coroutines": True},
+    ),
     _of("offsets are committed one too far", _one_too_far, 0, life=_KAFKA),
     _of("every third commit stores nothing", _not_committed, 0, life=_KAFKA),
     _of(
