@@ -290,12 +290,13 @@ class KafkaLeaderCareer(KafkaCareer, LeaderCareer):
         are slower. ``batches``: ``"merged"`` (one call for a batch) or ``"partition"`` (one call
         for the records of each partition). ``workers``: how many partitions to handle in parallel,
         each in order; then :meth:`handle` is called on several threads, and a batch has equal
-        shares of all partitions with records. ``order``: ``"partition"``, or ``"key"`` (with
-        ``offsets = "kafka"``): then ``workers`` is how many *keys* to handle in parallel, the
-        records of each in order, and each call has one record; one that fails stops its own key
-        only, and repeats no other. ``commit_behind`` (with ``offsets = "kafka"``): hand out the
-        next batch while the commit of the one before is under way; then a crash may repeat two
-        batches instead of one. ``key_deserializer``, ``value_deserializer``: make of ``bytes`` what
+        shares of all partitions with records. ``order``: ``"partition"``,
+        ``"key"`` or ``"none"``; the last two with ``"kafka"``, ``"zookeeper"``, ``"transaction"``:
+        then ``workers`` is how many records to handle in parallel, those of each key in order, each
+        in a call of its own; one that fails stops its own key only, and repeats no other.
+        ``commit_behind`` (with ``offsets = "kafka"``): hand out the next batch while the commit of
+        the one before is under way; then a crash may repeat two batches instead of one.
+        ``key_deserializer``, ``value_deserializer``: make of ``bytes`` what
         :meth:`handle` sees; ``key_serializer``, ``value_serializer``: make bytes of what is given
         to :meth:`produce`. Each is ``"json"``, a function, or a class of confluent-kafka's schema
         registry; default: bytes. ``None`` (no key, a tombstone) stays ``None``.

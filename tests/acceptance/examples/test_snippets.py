@@ -20,7 +20,7 @@ from snippets import GIVEN, PAGES, commands, python
 
 from leaderq.errors import Deposed
 from leaderq.kafka.topics import create_topics, produce
-from leaderq.testing import KafkaBroker, ZooKeeperServer, eventually, term
+from leaderq.testing import KafkaBroker, ZooKeeperServer, drive, eventually, records, term
 
 Read = Callable[[Path], Reader]
 SERVERS = "127.0.0.1:2181"
@@ -49,7 +49,7 @@ def run(zookeeper_server: ZooKeeperServer, znode_root: str) -> Callable[..., dic
 
 
 @pytest.mark.parametrize(
-    ("page", "number"), [("quickstart", -1), ("coming-from", 0), ("asyncio", 1)]
+    ("page", "number"), [("quickstart", -1), ("coming-from", 0), ("asyncio", 2)]
 )
 def test_leadership_inside_a_program(
     run: Callable[..., dict[str, Any]], page: str, number: int
@@ -163,8 +163,11 @@ def test_the_page_about_asyncio(
     (tmp_path / "prices.py").write_text(python("asyncio")[0])
     monkeypatch.syspath_prepend(tmp_path)
     names: dict[str, Any] = {}
-    exec(python("asyncio")[2], names)
+    exec(python("asyncio")[3], names)
     names["test_what_only_waits_ends_with_its_term"]()
+    exec(python("asyncio")[1], names)
+    driven = drive(names["Mailing"](), records("clicks", [(b"k", b"1"), (b"k", b"2")]))
+    assert len(driven.committed) == 2
     user = reader(tmp_path)
     user.environment["LEADERQ_ZOOKEEPER"] = zookeeper_server.address
     user.environment["LEADERQ_ROOT"] = znode_root
