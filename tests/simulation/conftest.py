@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,18 @@ from leaderq.testing.simulation.chronicle import LifeVerdict
 
 SHARE = float(os.environ.get("LEADERQ_LIVES", "1"))
 """Stretches the number of lives that the tests lead."""
+BUSY_STEPS = 30_000
+"""Steps of a life in which somebody goes round and round; others take a tenth of them."""
+
+
+def in_chunks(kind: str, lives: int, *, more: int = 0, at_once: int) -> Iterator[Any]:
+    """Parameters ``kind`` and ``seeds``: so many lives of a kind, ``at_once`` of them a test, and
+    ``more`` that only ``make test-long`` leads.
+    """
+    for first in range(0, lives + more, at_once):
+        seeds = range(int(first * SHARE), int((first + at_once) * SHARE))
+        marks = pytest.mark.long if first >= lives else ()
+        yield pytest.param(kind, seeds, id=f"{kind}-{seeds.start}", marks=marks)
 
 
 @pytest.fixture(autouse=True)
@@ -29,9 +42,12 @@ def lived() -> Callable[[Callable[[int], LifeVerdict], range], None]:
     def check(lead: Callable[[int], LifeVerdict], seeds: range) -> None:
         for seed in seeds:
             verdict = lead(seed)
-            if verdict.problems:
+            problems = list(verdict.problems)
+            if verdict.steps > BUSY_STEPS:
+                problems.append(f"somebody is busy: {verdict.steps} steps")
+            if problems:
                 history = "\n".join(verdict.history[-60:])
-                told = "\n".join(verdict.problems)
+                told = "\n".join(problems)
                 pytest.fail(f"seed {seed}: {told}\n{history}", pytrace=False)
 
     return check

@@ -6,6 +6,7 @@ program has changed since.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from leaderq.election.decision import Input
 from leaderq.election.enlistment import Enlistment, WonClaim
 from leaderq.election.tenure import Tenure
 from leaderq.errors import Deposed
+from leaderq.running.event_loop import EventLoop, Scope
 from leaderq.running.runner import Runner
 from leaderq.running.watchdog import Intervention, Watchdog
 from leaderq.term import Reason, Term
@@ -174,7 +176,16 @@ def _blind_term() -> Iterator[None]:
         yield
 
 
+async def _nothing(_scope: Any, _why: str, **_flags: Any) -> None:
+    return
+
+
+def _strangers(_loop: EventLoop, executor: Any, function: Any, *given: Any) -> Any:
+    return asyncio.wrap_future((executor or _loop._pool).submit(function, *given))
+
+
 _ALONE = {"has_guardian": False, "polite": True}
+_IN_COROUTINES = {"in_coroutines": True, "faults": 8}
 _UNWATCHED = {"has_guardian": False, "fenced_only": True}
 
 CONTROLS = (
@@ -221,5 +232,17 @@ CONTROLS = (
         _blind_term,
         seed=0,
         life={**_ALONE, "kinds": (Kind.FREEZE_WORKER, Kind.FREEZE_BOTH), "faults": 8},
+    ),
+    _of(
+        "what a unit or a term leaves behind lives on",
+        patched(Scope, "end", _nothing),
+        seed=5,
+        life=_IN_COROUTINES,
+    ),
+    _of(
+        "calls in threads are not waited for",
+        patched(EventLoop, "_run_in_executor", _strangers),
+        seed=1,
+        life=_IN_COROUTINES,
     ),
 )

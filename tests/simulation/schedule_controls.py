@@ -102,7 +102,7 @@ _UNWATCHED = {
     "faults": 12,
 }
 
-CONTROLS = (
+SCHEDULE_CONTROLS = (
     _of(
         "records are neither fenced nor compared",
         patched(StoredRecord, "store", _unfenced),

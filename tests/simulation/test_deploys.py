@@ -188,15 +188,6 @@ def test_nobody_gives_way_before_it_is_inaugurated(s: Scene) -> None:
     assert seen(s, "unit", "b")
 
 
-@scene(5)
-def test_those_who_give_way_to_each_other_stop_doing_so(s: Scene) -> None:
-    """Whatever a later leaderq takes for newer."""
-    fleet = Fleet(s, NAMES)
-    with mock.patch.object(enlistment, "newer_in", lambda line, *_: next(iter(line), None)):
-        fleet.workers["a"].terminate()
-        s.until(lambda: len(seen(s, "inaugurated")) == 2, within_s=5.0)
-
-
 class Broken(Watched):
     """Version 2 never gets into office."""
 
@@ -269,15 +260,6 @@ def test_an_operators_choice_of_an_older_one_stands(s: Scene) -> None:
     assert fleet.leader == "b"
     fleet.restart("b", "1.0")
     assert fleet.leader == "d"
-
-
-@scene(5)
-def test_versions_that_cannot_be_compared_move_nobody(s: Scene) -> None:
-    for at, version in enumerate([7, "9" * 10_000, "main", ["2.0"], b"2.0"]):
-        if at == 0:
-            fleet = Fleet(s, "abc")
-        fleet.restart("c", version)
-    assert fleet.changes() == (0, 0)
 
 
 class Another(Watched):

@@ -18,8 +18,7 @@ from leaderq.events import TermBegan, TermEnding, WorkPaused
 from leaderq.term import Reason, Term
 from leaderq.testing.simulation.cluster import SimulatedWorker
 from leaderq.zookeeper import SessionState, SetData
-from leaderq.zookeeper.proof import Shares
-from simulation.scenarios import FOLDER, LINE, Scene, is_claim, is_close, is_multi, lives, scene
+from simulation.scenarios import FOLDER, LINE, Scene, is_claim, is_close, lives, scene
 
 CONTROL = f"{FOLDER}/control"
 
@@ -236,19 +235,6 @@ def test_code_that_raises_ends_its_term_and_stands_again_after_a_pause(s: Scene)
 
 
 @scene()
-def test_nobody_is_let_in_before_the_code_of_an_ending_term_has_returned(s: Scene) -> None:
-    a, b = s.actors("ab")
-    term = a.lead()
-    b.wait_in_line()
-    a.do(lambda: a.candidate.step_down(Reason.STEP_DOWN))
-    s.until(term.ending.is_set)
-    s.run(20.0)
-    assert b.events(TermBegan) == []
-    a.conclude(term)
-    assert b.await_term(0.2).number == 2
-
-
-@scene()
 def test_a_zombies_write_is_refused_after_its_session_was_ended_by_another(s: Scene) -> None:
     a = s.actor("a")
     term = a.lead()
@@ -259,37 +245,6 @@ def test_a_zombies_write_is_refused_after_its_session_was_ended_by_another(s: Sc
     with pytest.raises(LeaderqError):
         writing.result()
     assert s.cluster.znodes()[CONTROL] != b"late"
-
-
-@scene(timeout_s=6.0)
-def test_a_lease_runs_from_when_what_is_proven_was_sent(s: Scene) -> None:
-    a = s.actor("a")
-    term = a.lead()
-    s.run(2.0)
-    sent: list[float] = []
-
-    def hold() -> None:
-        sent.append(a.process.clock_s())
-        s.network.cut("host-a", there=False)
-
-    s.at(a, is_multi, hold)
-    s.until(lambda: sent)
-    before = term.deadline
-    s.run(0.6)
-    s.heal(a)
-    s.until(lambda: term.deadline > before)
-    assert term.deadline <= sent[0] + Shares(6.0).trusted_s
-
-
-@scene(timeout_s=6.0)
-def test_a_proof_that_fails_prolongs_nothing(s: Scene) -> None:
-    a = s.actor("a")
-    term = a.lead()
-    s.run(2.5)
-    s.rules.append(("host-a", lambda request: "request" if is_multi(request) else None))
-    before = term.deadline
-    s.until(term.ending.is_set, within_s=5.0)
-    assert term.deadline == before
 
 
 @scene()
@@ -563,20 +518,6 @@ def test_a_host_paused_with_its_clock_in_a_silent_network_works_on_for_its_lease
         assert a.refuses(term)
 
     assert all(lives(pause, 5))
-
-
-@scene(5)
-def test_a_session_of_the_parent_is_refused_in_a_child_at_once(s: Scene) -> None:
-    a, child = s.actor("a"), s.actor("b")
-
-    def lead() -> None:
-        assert a.session.state is SessionState.CLOSED
-        with a.session.leadership("x", timeout_s=5.0):
-            pass
-
-    with pytest.raises(SessionClosed, match="after the fork"):
-        child.do(lead)
-    assert a.session.state is SessionState.CONNECTED
 
 
 def test_the_vocabulary_sees_two_that_believe() -> None:

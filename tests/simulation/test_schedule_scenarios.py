@@ -12,7 +12,7 @@ import pytest
 from leaderq import LeaderCareer, Runner, ScheduledCareer, Term, Tick, clock, schedule
 from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.schedules.operating import ScheduleOperator
-from leaderq.schedules.record import ScheduleRecord, TickGap, TickOutcome, TickRun, decode
+from leaderq.schedules.record import ScheduleRecord, TickOutcome, TickRun, decode
 from leaderq.testing.simulation.cluster import ADDRESS, SimulatedCluster
 from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.scheduler import EPOCH_S, World
@@ -183,17 +183,6 @@ def test_an_interval_goes_on_by_the_elapsed_clock_when_the_calendar_is_set_back(
     worker.process.skew_s = -600.0
     stage.until(75.0)
     assert seconds(found) == [10, 20, 30, 40, 50, 60, 70]
-
-
-def test_a_calendar_set_forward_loses_nothing(stage: Stage) -> None:
-    found: list[Tick] = []
-    worker = stage.lead(career(found.append, cron="* * * * *"))
-    stage.until(MINUTE_S + 1)
-    worker.process.skew_s = 600.0
-    stage.until(MINUTE_S + 5)
-    assert seconds(found) == [40, 640] and found[1].missed == 9
-    (gap,) = [one for one in stage.record().history if isinstance(one, TickGap)]
-    assert (gap.count, gap.why.value) == (9, "missed")
 
 
 def test_an_operator_runs_a_schedule_now_and_pauses_it(stage: Stage) -> None:

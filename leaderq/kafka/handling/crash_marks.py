@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
+from leaderq import clock
 from leaderq.errors import (
     ConnectionLost,
     CorruptRecord,
@@ -226,6 +227,6 @@ class CrashMarks:
                 return request()
             except (ConnectionLost, NodeExists) as exc:  # made by a try whose answer was lost
                 log.debug("asking again path=%s error=%s", self._path, exc)
-                term.wait(0.05)
+                clock.sleep(0.05)  # term.wait returns at once in a term that is to end
             except (SessionExpired, SessionClosed) as exc:
                 raise Deposed(term=term.number, reason=Reason.SESSION) from exc

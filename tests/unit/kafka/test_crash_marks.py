@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leaderq import clock
 from leaderq.errors import (
     ConnectionLost,
     CorruptRecord,
@@ -80,14 +81,10 @@ class Term:
     def __init__(self, servers: Servers, id: str = "z", *, unclean: bool = True) -> None:
         self.id, self.unclean, self.number, self.career = id, unclean, 7, "c"
         self.write = servers.write
-        self.waits: list[float] = []
         self.checks = 0
 
     def check(self) -> None:
         self.checks += 1
-
-    def wait(self, seconds: float) -> None:
-        self.waits.append(seconds)
 
 
 def marks(servers: Servers, most: int = 3) -> Any:
@@ -188,13 +185,15 @@ def test_up_to_five_places_are_named(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("error", [ConnectionLost("x"), NodeExists("x")])
 def test_while_the_connection_breaks_it_is_asked_again_until_the_lease_ends(
-    error: Exception,
+    error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(clock, "sleep", slept.append)
     servers = Servers()
     kept, term = marks(servers), Term(servers)
     servers.errors = [error, error]
     kept.begin(term, {A: 5})
-    assert (term.waits, term.checks, servers.gets) == ([0.05, 0.05], 4, 3)
+    assert (slept, term.checks, servers.gets) == ([0.05, 0.05], 4, 3)
     assert len(servers.written) == 1
 
 

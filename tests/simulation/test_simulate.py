@@ -1,83 +1,33 @@
-"""Lives of a drain: nothing is skipped, and nothing is done twice that must not be."""
+"""What users simulate: the page about it, careers that look right and are not; and the judges of
+drains, shown bad histories.
+"""
 
 from __future__ import annotations
 
-import os
+import asyncio
 import re
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leaderq import clock
+from leaderq import AsyncLeaderCareer, AsyncTerm, clock
 from leaderq.career import LeaderCareer
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.record import Partition
 from leaderq.term import Term
+from leaderq.testing.nemesis.history import What
 from leaderq.testing.simulation import LifeFailed, acted, simulate
 from leaderq.threads import primitives
 from simulation import drain as lives
-from simulation.conftest import SHARE
-from simulation.control import NegativeControl
-from simulation.drain_controls import DRAIN_CONTROLS
-from simulation.kinds import KINDS
+from simulation.elections import ElectionLife, lead
 
-_CHUNK = int(42 * SHARE)
 P = Partition("t", 0)
 
 
 def handled(*offsets: int) -> list[lives.Handled]:
     return [lives.Handled(float(at), 1, P, offset) for at, offset in enumerate(offsets)]
-
-
-_OF_A_STORE = ("drains with", "drains in transactions", "drains into")
-
-
-def _chunks() -> Iterator[Any]:
-    """Of the stores all lives are led at once; of the ways to drain a sixth, the rest later."""
-    for kind in KINDS:
-        is_of_store = kind == "drains" or kind.startswith(_OF_A_STORE)
-        for chunk in range(6 if kind.startswith("drains") else 0):
-            is_later = chunk > 0 and not is_of_store
-            yield pytest.param(kind, chunk, marks=pytest.mark.long if is_later else ())
-
-
-@pytest.mark.parametrize(("kind", "chunk"), [*_chunks()])
-def test_no_life_of_a_drain_skips_or_doubles(
-    kind: str, chunk: int, lived: Callable[..., None]
-) -> None:
-    lived(KINDS[kind], range(chunk * _CHUNK, (chunk + 1) * _CHUNK))
-
-
-def test_a_batch_that_nobody_asks_for_yet_keeps_no_thread_busy() -> None:
-    """The consumer's thread went round 230,000 times in 0.1 s, while the career was slow to ask."""
-    assert lives.drain(lives.DrainLife(3)).steps < 5_000
-
-
-def test_the_same_seed_gives_the_same_life_in_any_process() -> None:
-    code = (
-        "from simulation import drain; print('\\n'.join(drain.drain(drain.DrainLife(7)).history))"
-    )
-    found = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=Path(__file__).parents[1],
-            env={
-                **os.environ,
-                "PYTHONHASHSEED": seed,
-                "PYTHONPATH": str(Path(lives.__file__).parents[2]),
-            },
-            capture_output=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    ]
-    assert found[0] == found[1]
-    assert found[0].count(b"handled") >= 30
 
 
 def test_the_judges_see_bad_histories() -> None:
@@ -94,13 +44,6 @@ def test_the_judges_see_bad_histories() -> None:
     assert lives.not_exactly_once(["t@1", "t@0"], ["t@0", "t@1"])
     assert not lives.not_exactly_once(["t@0", "t@1"], ["t@0", "t@1"])
     assert lives.not_committed({P: 2}, {P: 3})
-
-
-@pytest.mark.parametrize("control", DRAIN_CONTROLS, ids=lambda control: control.name)
-def test_a_line_of_drains_that_is_taken_out_is_missed(control: NegativeControl) -> None:
-    assert not control.problems(control.seed)
-    found = control.search(control.seed, 1) or control.search(0, 60)
-    assert found is not None, f"{control.name}: no life shows it"
 
 
 @pytest.fixture(scope="module")
@@ -170,3 +113,29 @@ def test_a_career_that_acts_beside_the_next_leader_is_found() -> None:
 def test_what_cannot_be_simulated_is_refused(career: Any, given: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         simulate(career, **given)
+
+
+def test_a_blocked_loop_is_named_and_the_same_seed_gives_the_same_history() -> None:
+    for seed in range(50):
+        history = lead(ElectionLife(seed, in_coroutines=True)).history
+        if any("event loop is blocked" in line for line in history):
+            break
+    assert any("in blocks_thread" in line for line in history)
+    assert sum(What.INAUGURATED.value in line for line in history) > 1
+    assert history == lead(ElectionLife(seed, in_coroutines=True)).history
+
+
+class AsyncInvoices(AsyncLeaderCareer):
+    """Sends one invoice at a time."""
+
+    async def execute(self, term: AsyncTerm) -> None:
+        await term.wait(0.5)
+        async with term.unit():
+            term.check()
+            acted(f"{term.id}: {asyncio.get_running_loop().time()}")
+
+
+def test_the_career_of_a_user_is_simulated() -> None:
+    report = simulate(AsyncInvoices, seeds=5)
+    assert report.terms >= 5
+    assert report.acts > 50

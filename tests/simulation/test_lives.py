@@ -1,0 +1,86 @@
+"""Thousands of lives, each the same for its seed; those of queues, messages and coalescing have
+files of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from leaderq.testing.nemesis.history import What
+from simulation.conftest import in_chunks
+from simulation.control import NegativeControl
+from simulation.controls import CONTROLS
+from simulation.drain_controls import DRAIN_CONTROLS
+from simulation.elections import ElectionLife, lead
+from simulation.kinds import KINDS
+from simulation.schedule_controls import SCHEDULE_CONTROLS
+from simulation.schedules import ScheduleLife
+from simulation.schedules import lead as lead_schedules
+
+ELECTIONS = [kind for kind in KINDS if kind.startswith("elections")]
+SCHEDULES = [kind for kind in KINDS if kind.startswith("schedules")]
+WAYS_TO_DRAIN = ["drains in order of keys", "drains that commit behind"]
+STORES = [kind for kind in KINDS if kind.startswith("drains") and kind not in WAYS_TO_DRAIN]
+LIVES = [
+    *(in_chunks(kind, 500, more=100, at_once=100) for kind in ELECTIONS),
+    *(in_chunks(kind, 252, at_once=42) for kind in STORES),
+    *(in_chunks(kind, 42, more=210, at_once=42) for kind in WAYS_TO_DRAIN),
+    *(in_chunks(kind, 50, more=100, at_once=50) for kind in SCHEDULES),
+    in_chunks("rude careers of coroutines", 100, more=200, at_once=100),
+]
+
+
+@pytest.mark.parametrize(("kind", "seeds"), [one for chunks in LIVES for one in chunks])
+def test_no_life_breaks_a_promise(kind: str, seeds: range, lived: Callable[..., None]) -> None:
+    lived(KINDS[kind], seeds)
+
+
+@pytest.mark.parametrize(
+    "control", [*CONTROLS, *DRAIN_CONTROLS, *SCHEDULE_CONTROLS], ids=lambda one: one.name
+)
+def test_a_safety_line_that_is_taken_out_is_missed(control: NegativeControl) -> None:
+    """The tables of docs/design/simulation.md say how many lives each takes."""
+    assert not control.problems(control.seed)
+    found = control.search(control.seed, 1) or control.search(0, 400)
+    assert found is not None, f"{control.name}: no life shows it; make simulate may find a seed"
+
+
+def test_a_life_has_terms_units_ticks_and_faults_to_judge() -> None:
+    words = [line.split(" ", 2)[2] for line in lead(ElectionLife(8, faults=8)).history]
+    for what in (What.INAUGURATED, What.UNIT, What.EFFECT, What.FAULT, What.HEALED):
+        assert any(word.startswith(what.value) for word in words), what
+    ticks = "\n".join(lead_schedules(ScheduleLife(1)).history)
+    for said in ("work tick=fast", "work tick=slow", "attempt=2", "as the life wants", "fault"):
+        assert said in ticks, said
+
+
+_PROGRAM = """
+from simulation.kinds import KINDS
+for kind, lead in KINDS.items():
+    for seed in range(1, 3):
+        print(kind, *lead(seed).history, sep="\\n")
+"""
+
+
+def test_the_same_seed_gives_the_same_history_byte_for_byte_with_any_hash_seed() -> None:
+    tests = Path(__file__).parents[1]
+    given = {**os.environ, "PYTHONPATH": f"{tests.parent}{os.pathsep}{tests}"}
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", _PROGRAM],
+            env={**given, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "4711")
+    )
+    assert hashlib.sha256(first).hexdigest() == hashlib.sha256(second).hexdigest()
+    for what in (b"inaugurated", b"handled", b"work tick", b"delivered"):
+        assert first.count(what) >= 20, what
