@@ -7,8 +7,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -75,35 +73,6 @@ def test_the_file_is_valid_in(kind: str, composed: dict[str, Any]) -> None:
     assert faults == []
 
 
-@pytest.mark.parametrize("command", [["docker", "compose"], ["docker-compose"]], ids=" ".join)
-@pytest.mark.parametrize("profile", [[], ["--profile", "ui"]], ids=["without profile", "ui"])
-def test_compose_itself_has_nothing_to_say_against_it(
-    command: list[str], profile: list[str]
-) -> None:
-    if (
-        shutil.which(command[0]) is None
-        or subprocess.run([*command, "version"], capture_output=True).returncode != 0
-    ):
-        pytest.skip(f"{' '.join(command)} is not installed here")
-    done = subprocess.run(
-        [*command, *profile, "config", "--quiet"], cwd=CHECKOUT, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_every_service_is_watched_limited_and_restarted(services: dict[str, Any]) -> None:
-    for name, service in services.items():
-        assert service["healthcheck"]["test"][0] == "CMD", name
-        assert service["restart"] in ("unless-stopped", "on-failure"), name
-        assert "mem_limit" in service, name
-        assert "container_name" not in service, name
-
-
-def test_no_image_is_a_moving_target(services: dict[str, Any]) -> None:
-    for service in services.values():
-        assert re.fullmatch(r"[a-z0-9/-]+:v?\d+[\w.-]*", service["image"])
-
-
 def test_ports_are_published_on_the_loopback_interface_only_and_can_be_chosen(
     services: dict[str, Any],
 ) -> None:
@@ -117,27 +86,6 @@ def test_ports_are_published_on_the_loopback_interface_only_and_can_be_chosen(
     }
     assert demo == PORTS
     assert len(set(found.values())) == len(published)
-
-
-def test_what_is_kept_is_kept_in_named_volumes(
-    composed: dict[str, Any], services: dict[str, Any]
-) -> None:
-    used = [
-        volume.split(":")[0]
-        for service in services.values()
-        for volume in service.get("volumes", [])
-    ]
-    assert sorted(used) == sorted(composed["volumes"])
-
-
-def test_services_start_when_what_they_need_is_healthy(services: dict[str, Any]) -> None:
-    for service in services.values():
-        for needed, how in service.get("depends_on", {}).items():
-            wanted = "service_completed_successfully" if needed == "topic" else "service_healthy"
-            assert how["condition"] == wanted
-    assert {"zookeeper1", "zookeeper2", "zookeeper3", "postgres", "topic"} == set(
-        services["candidate"]["depends_on"]
-    )
 
 
 def test_a_leader_has_more_time_to_stop_than_its_hand_over_may_take(
@@ -167,12 +115,6 @@ def test_the_guardian_is_process_1_of_a_candidate(services: dict[str, Any]) -> N
     assert entry[:2] == ["sh", "-c"]
     assert entry[2].startswith("exec leaderq run ")
     assert "init" not in services["candidate"]
-
-
-def test_only_what_one_may_look_at_is_in_a_profile(services: dict[str, Any]) -> None:
-    assert {
-        name: service["profiles"] for name, service in services.items() if "profiles" in service
-    } == {"kafka-ui": ["ui"], "zoonavigator": ["ui"]}
 
 
 def test_the_image_has_the_version_of_the_package(services: dict[str, Any]) -> None:

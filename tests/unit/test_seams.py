@@ -124,15 +124,3 @@ def test_a_value_per_thread_is_made_once_for_each_thread() -> None:
     thread.join()
     assert theirs == [[]]
     assert mine.value == [1]
-
-
-def test_a_value_per_thread_follows_a_replaced_local(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Other(threading.local):
-        pass
-
-    mine: PerThread[list[int]] = PerThread(list)
-    mine.value.append(1)
-    with monkeypatch.context() as patch:
-        patch.setattr(primitives, "local", Other)
-        assert mine.value == []
-    assert mine.value == [1]

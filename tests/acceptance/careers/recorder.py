@@ -63,17 +63,6 @@ class Recorder(LeaderCareer):
         self.note("handOver", term, reason=term.reason.value if term.reason else None)
 
 
-class Stubborn(Recorder):
-    """Neither looks at its term nor comes back when it ends."""
-
-    name = "recorder"
-
-    def execute(self, term: Term) -> None:
-        self.note("believed", term)
-        while True:
-            time.sleep(0.05)
-
-
 class Slow(Recorder):
     """A unit of work takes a second, whatever happens meanwhile."""
 

@@ -35,35 +35,6 @@ def assert_refused(
     assert len(done.stderr.splitlines()) == lines, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("target", "said"),
-    [
-        ("billing:AdBiling", "has no 'AdBiling'; did you mean 'AdBilling'?"),
-        (
-            "billing:Unmade",
-            "its constructor raised RuntimeError: no such table ({folder}/billing.py:14)",
-        ),
-    ],
-)
-def test_a_class_that_cannot_lead_is_refused(shell, folder, target, said):
-    """The many ways to be wrong: tests/unit/cli/test_career_loading.py."""
-    done = shell("run", target, zookeeper=NOBODY)
-    assert_refused(done, 2, repr(target), said.format(folder=folder))
-
-
-@pytest.mark.parametrize(
-    ("command", "code", "said"),
-    [
-        ("no-such-job", 127, "command 'no-such-job' was not found"),
-        ("./billing.py", 126, "command './billing.py' cannot be run: it is not executable"),
-        ("/", 126, "command '/' cannot be run: it is a folder"),
-    ],
-)
-def test_a_command_that_cannot_lead_is_refused_at_once(shell, command, code, said):
-    done = shell("lead", "--career", "c", "--", command, "--debug", zookeeper=NOBODY)
-    assert_refused(done, code, said)
-
-
 def test_a_wrong_class_and_a_wrong_configuration_are_told_together(shell, folder):
     (folder / "leaderq.toml").write_text("zookeper = 'a'\n")
     done = shell("run", "billing:Nobody", "--settle-s", "x", kafka="a:b")
@@ -108,11 +79,6 @@ def test_a_port_in_use_is_told_before_it_stands(shell, zookeeper_server, silent_
     done = shell("run", "billing:AdBilling", "--http", silent_address, zookeeper=NOBODY)
     assert done.returncode == 2
     assert f"error: http: '{silent_address}' cannot be listened on: Address already" in done.stderr
-
-
-def test_a_malformed_file_is_refused_with_its_line(shell, folder):
-    (folder / "leaderq.toml").write_text("zookeeper = 'a'\nkafka = \n")
-    assert_refused(shell("run", "billing:AdBilling"), 2, f"{folder}/leaderq.toml", "line 2")
 
 
 @pytest.mark.parametrize(

@@ -149,9 +149,7 @@ def test_a_dry_run_says_what_a_replay_then_does(dead, letters):
     )
 
 
-@pytest.mark.parametrize(
-    ("told", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130)]
-)
+@pytest.mark.parametrize(("told", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 130)])
 def test_a_replay_that_is_stopped_midway_is_begun_again_and_sends_each_letter_once(
     dead, letters, folder, environment, zookeeper_server, root, told, code
 ):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from following_readmes import Reader
+from kafka import KafkaAdminClient
 
 
 @pytest.fixture
@@ -20,3 +22,18 @@ def reader(tmp_path: Path) -> Iterator[Callable[[Path], Reader]]:
     yield opened
     for each in readers:
         each.leaves()
+
+
+@pytest.fixture
+def servers(zookeeper_server: Any, kafka_broker: Any, znode_root: str) -> dict[str, str]:
+    """The variables of servers as ``leaderq servers up`` exports them: those of the session, with
+    nothing on them that an example would find.
+    """
+    admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
+    if "clicks" in admin.list_topics():
+        admin.delete_topics(["clicks"])
+    admin.close()
+    return {
+        "LEADERQ_ZOOKEEPER": zookeeper_server.address + znode_root,
+        "LEADERQ_KAFKA": kafka_broker.address,
+    }

@@ -25,8 +25,8 @@ def saved(printed: str) -> tuple[int, int]:
 
 
 @pytest.mark.timeout(240)
-def test_the_cache_updater_does_what_its_readme_says(reader: Read) -> None:
-    install, refresh, servers, anna, bob = commands(FOLDER / "README.rst")
+def test_the_cache_updater_does_what_its_readme_says(reader: Read, servers: dict[str, str]) -> None:
+    install, refresh, _up, anna, bob = commands(FOLDER / "README.rst")
     assert install == "pip install 'leaderq[servers]'"
     user = reader(FOLDER)
     printed = user.types(refresh)
@@ -35,7 +35,7 @@ def test_the_cache_updater_does_what_its_readme_says(reader: Read) -> None:
     assert ran < changed
     assert re.search(r"^stale pages +0$", printed, re.MULTILINE)
 
-    user.starts_servers(servers)
+    user.environment |= servers
     terminals = [user.opens(command) for command in (anna, bob)]
     for name, terminal in zip(("anna", "bob"), terminals, strict=True):
         said = terminal.wait_for(

@@ -25,10 +25,12 @@ def port() -> Iterator[int]:
 
 
 @pytest.mark.timeout(300)
-def test_the_collector_does_what_its_readme_says(reader: Read, tmp_path: Path, port: int) -> None:
-    servers, feed, collect, visit, look = commands(EXAMPLES / "collector" / "README.rst")
+def test_the_collector_does_what_its_readme_says(
+    reader: Read, servers: dict[str, str], tmp_path: Path, port: int
+) -> None:
+    _up, feed, collect, visit, look = commands(EXAMPLES / "collector" / "README.rst")
     user = reader(EXAMPLES)
-    user.starts_servers(servers)
+    user.environment |= servers
     assert user.types(feed) == "fed 8000 records; clicks holds 8000\n"
     # A port and a folder of the test's own; a reader has those of the text.
     collector = user.opens(f"{collect} --port {port} --journal {tmp_path / 'journal'}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from following_readmes import EXAMPLES, Reader, commands
 
-from leaderq.testing import eventually
+from leaderq.testing import ZooKeeperServer, eventually
 
 Read = Callable[[Path], Reader]
 
@@ -68,14 +68,16 @@ def words(printed: str) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.timeout(300)
-def test_ad_billing_does_what_its_readme_says(reader: Read, tmp_path: Path) -> None:
-    demo, servers, feed, run_a, run_b, kill, feed_more, audit = commands(
+def test_ad_billing_does_what_its_readme_says(
+    reader: Read, servers: dict[str, str], tmp_path: Path
+) -> None:
+    demo, up, feed, run_a, run_b, kill, feed_more, audit = commands(
         EXAMPLES / "ad_billing" / "README.rst"
     )
     assert demo == "leaderq demo"  # has a test of its own
     user = reader(EXAMPLES)
-    user.environment["AD_BILLING_LEDGER"] = str(tmp_path / "ledger.sqlite3")
-    user.starts_servers(servers)
+    assert up == "leaderq servers up"
+    user.environment |= {**servers, "AD_BILLING_LEDGER": str(tmp_path / "ledger.sqlite3")}
 
     assert user.types(feed) == "fed 8000 records; clicks holds 8000\n"
     a = user.opens(run_a)
@@ -95,10 +97,12 @@ def test_ad_billing_does_what_its_readme_says(reader: Read, tmp_path: Path) -> N
 
 
 @pytest.mark.timeout(200)
-def test_the_queues_example_does_what_its_readme_says(reader: Read) -> None:
-    _install, servers, mailer, put, ls, put_bad, dead = commands(EXAMPLES / "queues" / "README.rst")
+def test_the_queues_example_does_what_its_readme_says(
+    reader: Read, zookeeper_server: ZooKeeperServer, znode_root: str
+) -> None:
+    _install, _up, mailer, put, ls, put_bad, dead = commands(EXAMPLES / "queues" / "README.rst")
     user = reader(EXAMPLES / "queues")
-    user.starts_servers(servers)
+    user.environment["LEADERQ_ZOOKEEPER"] = zookeeper_server.address + znode_root
     anna = user.opens(mailer)
     anna.wait_for("anna waits for mails")
     user.types(put)

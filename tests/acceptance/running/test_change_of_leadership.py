@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -79,30 +78,6 @@ def test_a_terminated_leader_finishes_its_unit_hands_over_and_only_then_the_next
         if line["who"] == "a" or line["what"] == "inaugurate"
     ]
     assert order[-3:] == ["unit done", "handOver", "inaugurate"]
-
-
-def test_a_unit_that_outlives_the_hand_over_budget_ends_the_process(start):
-    options = {
-        "target": "recorder:Stubborn",
-        "session_timeout_s": 60,
-        "arguments": ["--handover-budget-s", "0.5"],
-    }
-    a, b = standing(start, "a", "b", **options)
-    a.terminate()
-    assert a.wait() == 4
-    assert a.said("budget_missed", stage="hand-over")
-    leading(b, timeout_s=30)
-
-
-def test_a_worker_whose_guardian_died_says_so_hands_over_and_leaves(start, history):
-    a, b = standing(start, "a", "b", session_timeout_s=60)
-    worker = a.worker_pid
-    a.process.kill()
-    a.wait_for("guardian_lost")
-    leading(b, timeout_s=30)  # half the session time-out: it gave its term back
-    eventually(lambda: not Path(f"/proc/{worker}").exists())
-    assert [line["reason"] for line in history.lines("handOver", who="a")] == ["withdrawn"]
-    assert history.overlap_s() < 0
 
 
 def test_without_a_guardian_the_session_times_out_and_the_next_leads(start, history):

@@ -14,8 +14,6 @@ from electorate import Electorate, is_believed
 from electorate import term_of as won
 
 from leaderq import Session
-from leaderq.events import SessionChanged
-from leaderq.term import Reason
 from leaderq.testing import FaultProxy, eventually
 from leaderq.zookeeper import SessionState
 
@@ -53,18 +51,6 @@ def test_bug_12_a_session_closed_suspended_ends(electorate, fault_proxy) -> None
     other.heal()
     a.session.close(timeout_s=30)
     assert electorate.line() == {}
-
-
-def test_bug_13_a_watch_that_never_fires_is_outwaited(electorate, proxy) -> None:
-    a = electorate.candidate("a")
-    b = electorate.candidate("b", address=proxy.address, timeout_s=3.0)
-    term = electorate.lead(a)
-    electorate.wait_in_line(b)
-    proxy.drop_replies(lambda reply: reply[:4] == b"\xff\xff\xff\xff", cut=False)
-    a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
-    eventually(lambda: proxy.dropped == 1)
-    assert electorate.told(SessionChanged, "b") == []
-    assert won(b).number == 2
 
 
 def close_busy(session: Session, proxy: FaultProxy) -> None:

@@ -11,7 +11,7 @@ import pytest
 from leaderq import Deposed, Observer
 from leaderq.election.decision import Role
 from leaderq.errors import SessionClosed
-from leaderq.events import Stage, TermBegan, TermEnded
+from leaderq.events import TermBegan, TermEnded
 from leaderq.term import Reason
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, SetData
@@ -46,18 +46,6 @@ def test_a_zombies_write_is_refused_by_the_server_when_its_znode_is_gone(elector
         # around the local check
         term._fenced_write(term, (SetData(electorate.path("control"), b"zombie"),))
     assert electorate.session().get(electorate.path("control"))[0] != b"zombie"
-
-
-def test_the_stage_is_shown_to_observers_and_outlives_the_term(electorate):
-    a = electorate.candidate("a")
-    term = electorate.lead(a)
-    observer = Observer(electorate.session(), "c", root=electorate.root)
-    a.announce(term, Stage.EXECUTION)
-    shown = observer.wait_until(lambda view: view.stage == "execution", timeout_s=30)
-    assert (shown.leader, shown.stage) == ("a", "execution")
-    assert a.conclude(term, Reason.STEP_DOWN, timeout_s=30)
-    over = observer.view()
-    assert (over.leader, over.term, over.reason) == (None, 1, "step-down")
 
 
 def test_events_tell_the_story_of_a_term(electorate, won):

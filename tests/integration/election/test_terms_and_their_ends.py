@@ -6,9 +6,7 @@ import pytest
 
 from leaderq import Candidate, connect
 from leaderq.election import Operator
-from leaderq.election.layout import TermRecord, encode
-from leaderq.election.observer import REPAIRED
-from leaderq.errors import AccessRefused, ConfigurationError, NoPermission, RequestRefused
+from leaderq.errors import AccessRefused, ConfigurationError, NoPermission
 from leaderq.term import Reason
 from leaderq.testing import eventually
 from leaderq.zookeeper import Security
@@ -97,30 +95,6 @@ def test_a_spoilt_term_record_is_said_once_and_raise_floor_repairs_it(electorate
     assert operator.raise_floor(3) == 1201
     assert operator.raise_floor(2 * 10**6, far=True) == 2 * 10**6
     assert not operator.view().repaired
-
-
-def test_a_record_repaired_while_its_leader_leads_does_not_say_that_nobody_does(electorate, won):
-    session = electorate.session()
-    a, b = electorate.candidate("a"), electorate.candidate("b")
-    term = electorate.lead(a)
-    b.stand()
-    operator = Operator(session, "c", root=electorate.root)
-    eventually(lambda: operator.view().candidates == ("a", "b"))
-    session.set(electorate.path("term"), b"{")
-    assert operator.raise_floor(7) == 7
-    eventually(lambda: operator.view().leader == "a")
-    assert operator.view().term == term.number
-    # and if its leader cannot write it again:
-    damaged = encode(TermRecord(number=6, id=REPAIRED))
-    session.set(electorate.path("term"), damaged)
-    view = operator.view()
-    assert (view.leader, view.repaired, view.candidates) == (None, True, ("a", "b"))
-    with pytest.raises(RequestRefused, match="not known whether 'a' leads"):
-        operator.step_down()
-    term.check()
-    assert a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
-    assert won(b).number == 7
-    assert (operator.view().leader, operator.view().repaired) == ("b", False)
 
 
 def test_users_with_credentials_of_their_own_stand_below_one_root(

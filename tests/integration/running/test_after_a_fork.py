@@ -17,6 +17,7 @@ from leaderq.dyno import DynoQueue
 from leaderq.election import Observer
 from leaderq.errors import SessionClosed
 from leaderq.queues import DistributedQueue, SimpleDistributedQueue
+from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Session, SessionState
 
 
@@ -68,7 +69,7 @@ def test_a_child_is_refused_at_once_with_the_reason(opened, use):
         began_s = time.monotonic()
         with pytest.raises(SessionClosed, match="connect again after the fork"):
             USES[use](session)
-        assert time.monotonic() - began_s < 2.0
+        assert time.monotonic() - began_s < 20 * patience()  # and not when its 60 s are over
 
     in_child(refused)
     assert session.state is SessionState.CONNECTED

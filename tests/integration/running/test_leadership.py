@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import threading
 from contextlib import suppress
 
 import pytest
 
 from leaderq import Deposed
 from leaderq.election import Operator
-from leaderq.errors import WouldDeadlock
 from leaderq.term import Reason
 from leaderq.testing import eventually
 
@@ -66,44 +64,6 @@ def test_whatever_the_body_raises_goes_on_and_the_term_is_given_back(
         raise error
     assert seen.view().reason == reason
     assert led_by_another(opened) == "next"
-
-
-def test_one_block_can_be_entered_again_but_not_twice_at_a_time(session):
-    block = session.leadership("c", id="a", timeout_s=WAIT_S)
-    refused = []
-
-    def enter() -> None:
-        try:
-            with block:
-                pass
-        except WouldDeadlock as exc:
-            refused.append(exc)
-
-    with block as term:
-        other = threading.Thread(target=enter)
-        other.start()
-        other.join(WAIT_S)
-        assert len(refused) == 1
-        term.check()
-    with block as term:
-        assert term.number == 2
-
-
-def test_a_loop_goes_on_after_a_resignation_and_ends_when_the_work_is_finished(session, seen):
-    numbers = []
-    for term in session.terms("c", id="a", cool_off_s=0.0):
-        numbers.append(term.number)
-        if term.number == 1:
-            continue  # resigns by itself
-        if term.number == 2:
-            term.resign(stand_again_after_s=0.0)
-            assert term.reason is Reason.RESIGNED
-            assert not term.wait(WAIT_S)
-        else:
-            term.finish()
-    assert numbers == [1, 2, 3]
-    view = seen.view()
-    assert (view.reason, view.candidates) == ("finished", ())
 
 
 def test_a_fork_that_leaves_the_body_releases_nothing(session, seen):

@@ -11,9 +11,8 @@ import pytest
 from leaderq import LeaderCareer, Runner, connect
 from leaderq.config import Settings
 from leaderq.errors import CareerFailed, SessionClosed
-from leaderq.events import BudgetMissed, CoolingOff, Event, EventBus, StageBegan, TermEnding
+from leaderq.events import CoolingOff, Event, EventBus, StageBegan, TermEnding
 from leaderq.exits import ExitCode
-from leaderq.running import UnitAbandoned
 from leaderq.running.runner import supervise
 from leaderq.term import Reason
 from leaderq.testing import eventually
@@ -123,41 +122,6 @@ def test_a_career_lives_through_its_stages_on_one_thread(run):
     assert len(career.threads) == 1
 
 
-def test_an_atomic_unit_is_abandoned_at_the_end_of_its_term(run):
-    class Atomic(Counting):
-        atomic = True
-        abandoned = False
-
-        def execute(self, term) -> None:
-            try:
-                self._note("execute")
-                while True:
-                    time.sleep(0.01)
-            except UnitAbandoned:
-                self.abandoned = True
-                raise
-
-    career = Atomic()
-    running = run(career)
-    eventually(lambda: "execute" in career.calls)
-    assert running.stop() is ExitCode.OK
-    assert career.abandoned
-    assert career.calls[-2:] == ["handOver", "retire"]
-
-
-def test_an_inauguration_that_overruns_its_budget_ends_the_term(run):
-    class Slow(Counting):
-        def inaugurate(self, term) -> None:
-            term.ending.wait(30)
-
-    career = Slow()
-    running = run(career, inaugurate_budget_s=0.1)
-    eventually(lambda: running.seen(CoolingOff))
-    assert running.seen(BudgetMissed, stage="inauguration")
-    assert career.reasons[0] is Reason.BUDGET
-    assert "execute" not in career.calls
-
-
 class Ending(Counting):
     """Ends its own terms; ``handOver`` may fail."""
 
@@ -196,18 +160,6 @@ def test_a_career_ends_its_own_terms_and_its_own_process(run, kind):
     assert career.calls[-1] == "retire"
     assert [one.reason for one in running.seen(TermEnding)] == career.reasons
     assert running.seen(CoolingOff) == []
-
-
-def test_a_runner_logs_what_happens_by_itself(session, znode_root, caplog):
-    with caplog.at_level("INFO", "leaderq.events"):
-        settings = Settings(root=znode_root, id="a", cool_off_s=0.1)
-        career = Ending(lambda term: 1 / 0)
-        assert Runner(career, session, settings=settings).run() is ExitCode.OK
-    said = [each.getMessage() for each in caplog.records]
-    assert sum(line.startswith("won a term career=counting id=a term=1") for line in said) == 1
-    assert (
-        sum("career raised an error" in line and "ZeroDivisionError" in line for line in said) == 1
-    )
 
 
 def test_one_thread_looks_after_all_careers_of_a_process(session, znode_root):

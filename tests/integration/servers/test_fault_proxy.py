@@ -17,22 +17,6 @@ def test_a_cut_is_a_reset_and_not_an_end(proxy: FaultProxy) -> None:
             plain.recv(1)
 
 
-def test_a_client_waits_until_somebody_listens_upstream() -> None:
-    with socket.socket() as late:
-        late.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{late.getsockname()[1]}"
-        with (
-            FaultProxy(address, framed=False, wait_s=30) as proxy,
-            socket.create_connection(_split(proxy.address), timeout=10) as client,
-        ):
-            client.sendall(b"early")
-            eventually(lambda: proxy.rounds > 5)  # it has tried again
-            late.listen()
-            upstream, _ = late.accept()
-            with upstream:
-                assert upstream.recv(5) == b"early"
-
-
 def test_one_direction_is_released_and_the_other_one_stays_held() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as server,

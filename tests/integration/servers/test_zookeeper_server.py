@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,22 +47,6 @@ def test_a_restart_keeps_data_and_port_and_a_stop_removes_them() -> None:
     assert not folder.exists()
     with server, client(server.address) as kazoo:
         assert not kazoo.exists("/kept")
-
-
-def test_a_data_folder_of_the_user_is_kept(tmp_path: Path) -> None:
-    with ZooKeeperServer(data_dir=tmp_path) as server, client(server.address) as kazoo:
-        kazoo.create("/kept")
-    assert (tmp_path / "zookeeper.log").exists()
-    with ZooKeeperServer(data_dir=tmp_path) as server, client(server.address) as kazoo:
-        assert kazoo.exists("/kept")
-
-
-def test_a_taken_port_is_a_clear_error() -> None:
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        holder.listen()
-        with pytest.raises(ServerFailed, match="is taken"):
-            ZooKeeperServer(port=holder.getsockname()[1]).start()
 
 
 @pytest.mark.parametrize(

@@ -155,27 +155,3 @@ def test_a_server_with_an_unknown_certificate_is_not_trusted(
 
     # a busy server may show none in time
     eventually(lambda: "certificate" in reason(), timeout_s=30)
-
-
-def test_a_shared_parent_shuts_out_no_second_user_and_stays_its_creators(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
-) -> None:
-    root = f"{znode_root}/leaderq"
-    first = opened(zookeeper_server.address, security=Security(user="first", password="1"))
-    first.ensure_path(f"{root}/billing/candidates", shared=root)
-    second = opened(zookeeper_server.address, security=Security(user="second", password="2"))
-    second.ensure_path(f"{root}/mail/candidates", shared=root)
-    assert sorted(second.children(root)) == ["billing", "mail"]
-    for shared in (znode_root, root):
-        for refused in (
-            second.set_async(shared, b"x"),
-            second.delete_async(f"{shared}/{first.children(shared)[0]}"),
-        ):
-            assert isinstance(refused.exception(10), NoPermission)
-    with pytest.raises(NoPermission):
-        second.get(f"{root}/billing")
-    with pytest.raises(NoPermission):
-        second.create(f"{root}/billing/candidates/x")
-    with pytest.raises(NoPermission):
-        first.get(f"{root}/mail/candidates")
-    first.set(root, b"the creator keeps all rights")

@@ -10,7 +10,6 @@ import pytest
 from leaderq.errors import ServersUnreachable, ZooKeeperError
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Session, connect
-from leaderq.zookeeper.connection import ServerConnection
 from leaderq.zookeeper.wire import MultiRead
 
 Connect = Callable[..., Session]
@@ -48,32 +47,3 @@ def test_a_server_that_does_not_answer_is_unreachable(
     with pytest.raises(ServersUnreachable):
         connect(proxy.address, timeout_s=4.0, connect_timeout_s=0.5)
     eventually(lambda: our_threads() <= before)
-
-
-def test_a_server_that_comes_up_meanwhile_is_found(
-    zookeeper_server: ZooKeeperServer,
-    fault_proxy: Callable[[str], FaultProxy],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    proxy.refuse()
-    found: list[Session] = []
-    attempts: list[str] = []
-    connect_one = ServerConnection._connect
-
-    def connect_and_tell(
-        connection: ServerConnection, host: str, hostip: str, port: int
-    ) -> tuple[float, float]:
-        attempts.append(host)
-        return connect_one(connection, host, hostip, port)
-
-    monkeypatch.setattr(ServerConnection, "_connect", connect_and_tell)
-    thread = threading.Thread(
-        target=lambda: found.append(connect(proxy.address, connect_timeout_s=30))
-    )
-    thread.start()
-    eventually(lambda: len(attempts) > 1)  # so that the first one failed
-    proxy.heal()
-    thread.join(60)
-    assert found[0].exists("/") is not None
-    found[0].close()

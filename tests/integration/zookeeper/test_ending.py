@@ -14,7 +14,7 @@ from contextlib import suppress
 import pytest
 
 from leaderq.clock import now_s
-from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.testing import FaultProxy, ZooKeeperServer
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Credentials, Session, SessionEnder, end_session
 
@@ -92,17 +92,6 @@ def test_a_stranger_at_the_port_of_a_server_has_ended_no_session_and_holds_nobod
         peer.close()
 
 
-def test_a_wrong_password_ends_nothing(zookeeper_server: ZooKeeperServer, session: Session) -> None:
-    session.create("/e", ephemeral=True)
-    assert session.id is not None
-    first = session.id
-    end_session(zookeeper_server.address, Credentials(session.id, b"\1" * 16))
-    # The server drops the owner's connection before it looks at the password; the session itself is
-    # left alone.
-    eventually(lambda: session.exists("/e") is not None)
-    assert session.id == first
-
-
 def test_a_dead_server_and_a_silent_one_do_not_keep_the_living_from_being_asked(
     zookeeper_server: ZooKeeperServer,
     session: Session,
@@ -119,19 +108,6 @@ def test_a_dead_server_and_a_silent_one_do_not_keep_the_living_from_being_asked(
     ender = SessionEnder(f"{closed_port},{silent.address},{zookeeper_server.address}/some/chroot")
     assert ender.end(session.credentials, timeout_s=30)
     assert watcher.exists("/e") is None
-
-
-def test_any_member_of_an_ensemble_can_end_a_session(
-    zookeeper_ensemble: object, znode_root: str, opened: Connect
-) -> None:
-    address = zookeeper_ensemble.address  # type: ignore[attr-defined]
-    watcher = opened(address + znode_root)
-    for number, member in enumerate(zookeeper_ensemble.members):  # type: ignore[attr-defined]
-        owner = opened(address + znode_root)
-        owner.create(f"/e{number}", ephemeral=True)
-        assert owner.credentials is not None
-        assert end_session(member.address, owner.credentials, timeout_s=30)
-        eventually(lambda: watcher.exists(f"/e{number}") is None)  # noqa: B023
 
 
 def modules_loaded(program: str, *arguments: str) -> set[str]:

@@ -19,8 +19,6 @@ from leaderq.zookeeper import (
     GetData,
     Session,
     SessionState,
-    WatchEvent,
-    WatchKind,
     as_session,
 )
 
@@ -72,23 +70,6 @@ def test_a_client_with_tls_gets_a_session_with_tls(
     assert session.exists("/") is not None
     trusting = as_session(started(tls_address, use_ssl=True, verify_certs=False))
     assert trusting.exists("/") is not None
-
-
-def test_the_watches_of_both_are_their_own_and_the_client_is_not_changed(
-    client: KazooClient,
-) -> None:
-    attributes = dict(vars(client._connection))
-    session, heard, theirs = as_session(client), [], []
-    client.exists("/t/a", watch=theirs.append)
-    with session.watch_tree("/t", heard.append):
-        session.create("/t")
-        session.create("/t/a")
-        eventually(lambda: len(heard) == 2 and len(theirs) == 1)
-        session.drop_connection()
-        eventually(lambda: heard[2:] == [WatchEvent(WatchKind.SESSION, "/t")])
-        session.set("/t", b"x")
-        eventually(lambda: heard[3:] == [WatchEvent(WatchKind.CHANGED, "/t")])
-    assert vars(client._connection).keys() == attributes.keys()
 
 
 def test_a_client_that_is_started_again_gets_a_new_session(client: KazooClient) -> None:

@@ -6,12 +6,11 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from forks import in_child
 from kazoo.protocol.serialization import Sync
 
-from leaderq.errors import ConnectionLost, NotConnected, SessionClosed
+from leaderq.errors import ConnectionLost, NotConnected
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
-from leaderq.zookeeper import Session, SessionState, end_session
+from leaderq.zookeeper import Session, SessionState
 
 CONNECTED, SUSPENDED, LOST, CLOSED = (
     SessionState.CONNECTED,
@@ -26,20 +25,6 @@ def heard_by(session: Session) -> list[SessionState]:
     heard: list[SessionState] = []
     session.add_listener(heard.append)
     return heard
-
-
-def test_an_ended_session_is_lost_and_the_next_one_has_a_new_id(
-    zookeeper_server: ZooKeeperServer, session: Session
-) -> None:
-    heard, first = heard_by(session), session.id
-    session.create("/e", ephemeral=True)
-    assert session.credentials is not None
-    assert end_session(zookeeper_server.address, session.credentials, timeout_s=30)
-    eventually(lambda: LOST in heard and heard[-1] is CONNECTED)
-    # a slow server may have let the owner resume the session before
-    assert heard[-3:] == [SUSPENDED, LOST, CONNECTED]
-    assert session.id not in (None, first)
-    assert session.exists("/e") is None
 
 
 def test_without_a_connection_requests_fail_at_once_and_are_never_sent_later(
@@ -159,14 +144,3 @@ def test_a_session_may_be_closed_from_its_own_threads(session: Session, where: s
         session.exists_async("/").add_done_callback(close)
     eventually(lambda: session.state is CLOSED)
     eventually(lambda: session._closed.is_set())
-
-
-def test_a_fork_must_not_use_its_parents_session(session: Session) -> None:
-    def refused() -> None:
-        with pytest.raises(SessionClosed, match="after the fork"):
-            session.get("/")
-        assert not session.close()
-
-    in_child(refused)
-    assert session.exists("/") is not None
-    assert session.state is CONNECTED

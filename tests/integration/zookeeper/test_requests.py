@@ -5,13 +5,9 @@ import threading
 import pytest
 
 from leaderq.errors import (
-    BadVersion,
-    NodeExists,
     NoNode,
-    NotEmpty,
     SessionClosed,
     TooLarge,
-    ZooKeeperError,
 )
 from leaderq.zookeeper import (
     Create,
@@ -22,23 +18,6 @@ from leaderq.zookeeper import (
     SetData,
 )
 from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Multi
-
-
-def test_refusals_say_what_and_where(session: Session) -> None:
-    session.create("/a")
-    session.create("/a/b")
-    for refused, error in [
-        (session.create_async("/a"), NodeExists),
-        (session.create_async("/x/y"), NoNode),
-        (session.get_async("/x"), NoNode),
-        (session.children_async("/x"), NoNode),
-        (session.set_async("/a", b"", 7), BadVersion),
-        (session.delete_async("/a"), NotEmpty),
-    ]:
-        failure = refused.exception(10)
-        assert type(failure) is error
-        assert isinstance(failure, ZooKeeperError)
-        assert failure.path in str(failure)
 
 
 def test_a_multi_read_gives_each_read_its_own_outcome(session: Session) -> None:

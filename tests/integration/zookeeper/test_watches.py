@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import logging
-
-import pytest
-
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session, WatchEvent, WatchKind
 
@@ -30,23 +26,6 @@ def test_a_watch_fires_once_with_the_path_as_the_session_sees_it(session: Sessio
     session.get("/a", heard.append)
     session.delete("/a")
     eventually(lambda: heard[3:] == [WatchEvent(DELETED, "/a")])
-
-
-def test_a_watch_that_raises_is_logged_and_the_next_one_fires(
-    session: Session, caplog: pytest.LogCaptureFixture
-) -> None:
-    heard: list[WatchEvent] = []
-
-    def bad(event: WatchEvent) -> None:
-        raise ValueError("bad watch")
-
-    with caplog.at_level(logging.ERROR):
-        session.exists("/a", bad)
-        session.exists("/b", heard.append)
-        session.create("/a")
-        session.create("/b")
-        eventually(lambda: heard)
-    assert "bad watch" in caplog.text
 
 
 def test_a_tree_is_watched_for_as_long_as_wanted(session: Session) -> None:

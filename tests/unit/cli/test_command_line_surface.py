@@ -150,13 +150,6 @@ def test_a_verb_asks_only_for_options_that_it_takes(words):
     assert asked <= own | {"settings", "load"}
 
 
-def test_the_list_of_settings_is_generated_from_the_table():
-    text = help_of(command("config show"))
-    for row in TABLE:
-        assert row.variable in text
-        assert row.help in text
-
-
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = main(arguments)
     out, err = capsys.readouterr()

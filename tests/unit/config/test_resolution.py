@@ -84,11 +84,6 @@ def test_the_table_of_a_career_wins_over_the_top_of_the_file_for_that_career_onl
     )
 
 
-@pytest.mark.parametrize("name", [row.name for row in TABLE])
-def test_every_setting_has_a_default_that_is_fit(name):
-    assert hasattr(Settings(), name)
-
-
 def test_an_address_is_made_whole(tmp_path):
     given = {"LEADERQ_ZOOKEEPER": "a:1, b/chroot"}
     assert loaded(tmp_path, environ=given).settings.zookeeper == "a:1,b:2181/chroot"

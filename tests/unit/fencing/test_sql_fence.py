@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -76,15 +75,6 @@ def test_an_older_term_is_refused_and_an_equal_one_is_not(
     assert bills(connection) == [9, 9, 10, 10]
 
 
-def test_a_transaction_that_is_rolled_back_leaves_the_fence_as_it_was(connect: Connect) -> None:
-    connection = connect()
-    with pytest.raises(ZeroDivisionError), connection:
-        FENCE.hold(connection, token(2))
-        raise ZeroDivisionError
-    with connection:
-        FENCE.hold(connection, token(1))
-
-
 def test_a_resource_belongs_to_one_career(connect: Connect) -> None:
     connection = connect()
     FENCE.hold(connection, token(1))
@@ -114,12 +104,6 @@ def test_a_connection_that_commits_each_statement_is_refused_unless_a_transactio
     connection.execute("BEGIN IMMEDIATE")
     FENCE.hold(connection, token(1))
     connection.execute("ROLLBACK")
-
-
-@pytest.mark.parametrize("given", [None, "file.sqlite3", 3, object(), lambda: None])
-def test_what_is_not_a_connection_is_refused(given: object) -> None:
-    with pytest.raises(ConfigurationError, match="is not a database connection"):
-        FENCE.hold(given, token(1))
 
 
 async def work() -> None: ...
@@ -160,15 +144,6 @@ def test_a_table_that_keeps_nothing_lets_nothing_through(row: Any) -> None:
         FENCE.judge(token(5), row)
 
 
-def test_a_trigger_that_drops_the_row_lets_nothing_through(connect: Connect) -> None:
-    connection = connect()
-    connection.execute(
-        "CREATE TRIGGER t BEFORE INSERT ON leaderq_fences BEGIN SELECT RAISE(IGNORE); END"
-    )
-    with pytest.raises(ConfigurationError, match="is there a trigger"):
-        FENCE.hold(connection, token(1))
-
-
 def test_the_statements_are_written_in_each_style() -> None:
     texts = {style: FENCE.stored(style.value) for style in ParamStyle}
     assert {style.name: text.text.rpartition("= ")[2] for style, text in texts.items()} == {
@@ -179,19 +154,6 @@ def test_the_statements_are_written_in_each_style() -> None:
     assert FENCE.statement(token(7), "qmark").parameters == ("bills", "c", 7)
     with pytest.raises(ConfigurationError, match="give one of 'qmark', 'format', 'named'"):
         FENCE.stored("numeric")
-
-
-def test_the_statements_can_be_executed_by_hand_in_an_event_loop(connect: Connect) -> None:
-    async def hold(connection: Any, number: int) -> None:
-        run = asyncio.to_thread
-        await run(connection.execute, *FENCE.statement(token(number), "named"))
-        row = (await run(connection.execute, *FENCE.stored("named"))).fetchone()
-        FENCE.judge(token(number), row)
-
-    connection = connect(check_same_thread=False)
-    asyncio.run(hold(connection, 2))
-    with pytest.raises(Deposed):
-        asyncio.run(hold(connection, 1))
 
 
 @pytest.mark.parametrize(
@@ -214,15 +176,6 @@ def test_a_name_that_could_be_more_than_a_name_is_refused(name: Any) -> None:
 def test_a_resource_is_a_name(resource: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"resource=.*give a text of 1 to 255"):
         SqlFence(resource)
-
-
-def test_a_resource_may_be_any_text_as_it_is_a_parameter(connect: Connect) -> None:
-    connection = connect()
-    fence = SqlFence("'; DROP TABLE bills; -- %s :term")
-    fence.hold(connection, token(2))
-    with pytest.raises(Deposed):
-        fence.hold(connection, token(1))
-    assert bills(connection) == []
 
 
 # -- a column beside the data

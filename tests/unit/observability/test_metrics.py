@@ -7,11 +7,10 @@ import subprocess
 import sys
 import urllib.request
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_health import FOLLOWER, LEADER
+from test_health import LEADER
 
 from leaderq.coalescing import QueueCoordinator
 from leaderq.errors import Reason
@@ -151,28 +150,6 @@ def test_what_events_tell_is_counted(scraped):
     assert value("term_ends_total", career="c", reason="fenced") == 1
     assert value("unclean_term_ends_total") == 1
     assert value("kafka_lag_records", career="c", topic="clicks") is None
-
-
-def test_of_several_careers_each_has_values_of_its_own(client, no_offers):
-    buses = [EventBus(), EventBus()]
-    states = [LEADER, replace(FOLLOWER, career="d")]
-    healths = [Health(bus, lambda at=at: states[at]) for at, bus in enumerate(buses)]
-    registry = client.CollectorRegistry(auto_describe=True)  # refuses a name that is there twice
-    registry.register(Metrics(*healths))
-    buses[0].publish(TermBegan(*ME, 7, False))
-    buses[0].publish(StageBegan(*ME, 7, Stage.EXECUTION))
-    buses[1].publish(CoolingOff("d", "a", 1.0, 1, "why"))
-    buses[0].publish(TermEnded(*ME, 7, Reason.FENCED, False))
-
-    def both(name: str, **labels: str) -> list[float | None]:
-        return [
-            registry.get_sample_value(f"leaderq_{name}", {"career": one, **labels}) for one in "cd"
-        ]
-
-    assert both("leader") == [1, 0]
-    assert both("terms_total") == [1, 0]
-    assert both("cool_offs_total") == [0, 1]
-    assert both("stage_duration_seconds_count", stage="execution") == [1, 0]
 
 
 def test_all_that_is_served_is_read_by_the_clients_parser(client, scraped):

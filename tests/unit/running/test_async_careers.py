@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import logging
 import subprocess
 import sys
 import threading
@@ -21,7 +19,7 @@ from leaderq.running.async_career import seconds_to_cancel
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Budgets
 from leaderq.term import OpenTerm, Reason
-from leaderq.testing import adrive, drive, eventually, term
+from leaderq.testing import adrive, drive, eventually
 from leaderq.zookeeper import SetData
 
 BUDGET_S = 60.0
@@ -208,22 +206,6 @@ def test_the_unit_of_an_atomic_career_is_cancelled_with_the_reason():
     assert served.failure is None
 
 
-def test_any_other_unit_is_waited_for():
-    served = Served(career := Waiting(), open_term())
-    assert career.begun.wait(10)
-    threading.Timer(0.1, career.go.set).start()
-    served.end()
-    assert career.calls[2:] == ["finished", f"hand over: {Reason.STEP_DOWN}"]
-
-
-def test_a_unit_that_does_not_end_is_cancelled_before_the_budget_is_over():
-    served = Served(career := Waiting(), open_term(), budget_s=0.4)
-    assert career.begun.wait(10)
-    served.end()
-    assert career.calls[2].startswith("cancelled: the term ends")
-    assert served.failure is None
-
-
 def test_a_unit_that_resigns_goes_on_after_it():
     class Resigning(Atomic):
         async def unit(self, term: AsyncTerm) -> None:
@@ -376,32 +358,6 @@ def test_what_was_begun_earlier_lives_as_long_as_what_began_it(caplog):
     ]
 
 
-def test_calls_in_threads_are_waited_for_and_those_not_begun_never_begin():
-    log: list[str] = []
-    begun, go = threading.Event(), threading.Event()
-
-    def slow(what: str) -> None:
-        begun.set()
-        assert go.wait(10)
-        log.append(what)
-
-    class Threads(Diary):
-        async def unit(self, term: AsyncTerm) -> None:
-            asyncio.get_running_loop().run_in_executor(None, slow, "default")
-            await asyncio.to_thread(slow, "awaited")
-
-        async def hand_over(self, term: AsyncTerm) -> None:
-            log.append("hand over")
-
-    Threads.atomic = True
-    served = Served(Threads(), open_term())
-    assert begun.wait(10)
-    threading.Timer(0.1, go.set).start()
-    served.end()
-    assert sorted(log[:2]) == ["awaited", "default"]
-    assert log[2] == "hand over"
-
-
 def test_a_task_that_a_callback_begins_after_its_unit_takes_no_step():
     steps: list[str] = []
 
@@ -422,45 +378,7 @@ def test_a_task_that_a_callback_begins_after_its_unit_takes_no_step():
     assert not steps
 
 
-def test_the_users_context_is_left_alone():
-    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
-
-    class Context(Diary):
-        async def unit(self, term: AsyncTerm) -> None:
-            variable.set("unit")
-            assert await asyncio.to_thread(variable.get) == "unit"
-            assert variable.get() == "unit"
-
-    assert drive(Context(), units=2).error is None
-
-
 # ---- a blocked loop ------------------------------------------------------------------------------
-
-
-def test_a_blocked_loop_is_named_with_the_stack_of_its_thread(caplog):
-    go = threading.Event()
-
-    def blocks_here() -> None:
-        assert go.wait(10)
-
-    class Blocking(Diary):
-        blocked_after_s = 0.1
-
-        async def unit(self, term: AsyncTerm) -> None:
-            blocks_here()
-            while not any("runs again" in one.getMessage() for one in caplog.records):
-                await asyncio.sleep(0.01)
-
-    caplog.set_level(logging.WARNING)
-    served = Served(Blocking(), held := open_term())
-    said = eventually(lambda: [one.getMessage() for one in caplog.records])
-    assert "event loop is blocked" in said[0]
-    assert "career=blocking" in said[0]
-    assert "in blocks_here" in said[0]
-    assert not held.ending.is_set()
-    go.set()
-    served.end()
-    assert sum("is blocked" in one.getMessage() for one in caplog.records) == 1
 
 
 def test_a_plain_term_may_not_wait_on_an_event_loop():
@@ -489,16 +407,6 @@ def test_the_lease_ends_a_wait_though_nobody_else_looks():
     assert held.reason is Reason.LEASE
     with pytest.raises(Deposed):
         AsyncTerm(held).check()
-
-
-def test_a_fake_term_lets_no_time_pass():
-    held = term(lasts_s=100)
-
-    async def wait() -> None:
-        assert await AsyncTerm(held).wait(60)
-        assert not await AsyncTerm(held).wait()
-
-    asyncio.run(wait())
 
 
 def test_asyncio_is_imported_only_when_it_is_used():

@@ -46,16 +46,6 @@ def looks(
     return dog, seen
 
 
-def test_a_worker_without_a_term_is_left_alone():
-    _, seen = looks(Watchdog(), 0.0, 20.0)
-    assert not seen[TERMINATE] and not seen[KILL]
-
-
-def test_a_worker_whose_lease_runs_is_left_alone():
-    _, seen = looks(Watchdog().heard(UNIT), 90.0, 100.0)
-    assert not seen[TERMINATE] and not seen[KILL]
-
-
 def test_a_unit_that_outlives_its_lease_is_terminated_once_and_killed_before_the_next_can_lead():
     _, seen = looks(Watchdog().heard(UNIT), 99.0, 104.0)
     assert seen[TERMINATE] == [101.0]
@@ -103,13 +93,6 @@ def test_a_thaw_in_time_shortens_nothing():
     dog, _ = dog.look(100.5, stopped=False)
     _, seen = looks(dog, 100.55, 104.0)
     assert seen[KILL][0] == 103.0
-
-
-def test_a_hand_over_after_a_thaw_has_its_time():
-    dog, _ = looks(Watchdog().heard(UNIT), 99.0, 110.0, stopped=True)
-    dog, _ = dog.look(110.0, stopped=False)
-    _, seen = looks(dog.heard(HANDING_OVER), 110.05, 117.0)
-    assert seen[KILL][0] == 116.0
 
 
 def test_a_guardian_that_did_not_run_counts_from_when_it_runs_again():
@@ -261,28 +244,6 @@ def term(lease_s: float = 100.0) -> OpenTerm:
     return open_term(3, lasts_s=lease_s)
 
 
-def test_the_session_is_told_with_its_servers_at_each_connection(guardian):
-    guardian.attach()
-    guardian.session.listeners[0](SessionState.SUSPENDED)
-    guardian.session.listeners[0](SessionState.CONNECTED)
-    told = [message for message in guardian.read() if "session" in message]
-    assert len(told) == 2
-    assert told[0] | {"password": ""} == {
-        "session": 7,
-        "password": "",
-        "timeout_s": 24.0,
-        "servers": [["127.0.0.1", 2181]],
-    }
-
-
-def test_a_close_is_told_when_it_is_true_and_not_before(guardian):
-    guardian.attach()
-    guardian.session.listeners[0](SessionState.CLOSED)
-    assert {"session": None} not in guardian.read()
-    guardian.link.forget_session()
-    assert {"session": None} in guardian.read()
-
-
 def test_a_term_that_is_on_is_reported_with_the_end_of_its_lease(guardian):
     guardian.attach()
     led = term()
@@ -308,18 +269,6 @@ def test_a_deposing_reason_ends_the_lease_now_whatever_the_budget(guardian):
     )
     assert report["lease_until_s"] <= now_s()
     assert report["budget_until_s"] is None
-
-
-def test_a_lease_that_ran_out_counts_from_its_deadline(guardian):
-    guardian.attach()
-    led = term(0.2)
-    deadline = led.deadline
-    guardian.link.watch_term(led, 10.0)
-    assert not led.wait(10)
-    assert led.reason is Reason.LEASE
-    guardian.link.report(handing_over=led)
-    report = eventually(lambda: next((r for r in guardian.reports() if r["handing_over"]), None))
-    assert report["lease_until_s"] == deadline
 
 
 def test_a_planned_end_has_its_budget_and_its_lease_goes_on(guardian):
@@ -442,17 +391,6 @@ print(len(started.kill_left()))
 
 def pids(processes: set[Started]) -> set[int]:
     return {one.pid for one in processes}
-
-
-def test_children_of_children_are_found_and_killed():
-    with subprocess.Popen(PARENT) as parent:
-        below = eventually(lambda: descendants_of(parent.pid))
-        assert pids(below) == children_of(parent.pid)
-        assert parent.pid in pids(descendants_of(os.getpid()))
-        assert kill(below) == below
-        eventually(lambda: not descendants_of(parent.pid))
-        assert parent.poll() is None
-        parent.kill()
 
 
 def test_a_process_that_goes_while_it_is_looked_at_has_no_children():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +15,7 @@ from leaderq.arguments import NotAPlainFunction
 from leaderq.config.loading import from_environment
 from leaderq.errors import CommandFailed
 from leaderq.events import CareerError, Event, EventBus, Stage
-from leaderq.running.command import CommandCareer, DeadlineFile, check_command, failure, variables
+from leaderq.running.command import CommandCareer, check_command, failure, variables
 from leaderq.running.stages import AbandonableUnit, StageRunner
 from leaderq.running.supervision import Budgets
 from leaderq.term import Reason
@@ -71,15 +69,6 @@ def raising(error):
         raise error
 
     return act
-
-
-def test_the_stages_come_in_order_and_the_hand_over_once():
-    term = open_term()
-    career = Diary(execute=lambda term: term.wind_up(Reason.STEP_DOWN))
-    failed, _, stages = serve(career, term)
-    assert not failed
-    assert career.calls == ["inaugurate", "execute", "handOver"]
-    assert stages == [Stage.EXECUTION, Stage.HANDOVER]
 
 
 def test_a_unit_that_raises_is_the_last_one_even_if_the_term_ends_only_later():
@@ -166,12 +155,6 @@ def test_no_unit_begins_while_something_waits_to_be_read():
     career = Diary(execute=lambda term: term.wind_up(Reason.STEP_DOWN))
     serve(career, open_term(), is_heard_out=lambda: next(heard))
     assert (career.calls, list(heard)) == (["inaugurate", "execute", "handOver"], [])
-
-
-def test_a_clean_end_never_waits():
-    career = Diary(execute=lambda term: term.wind_up(Reason.STEP_DOWN))
-    serve(career, open_term(unclean=False), settle_s=600)
-    assert career.calls == ["inaugurate", "execute", "handOver"]
 
 
 async def unawaited(_term) -> None:
@@ -335,15 +318,6 @@ def test_what_cannot_be_run_is_told_with_the_exit_code_of_a_shell(tmp_path, monk
             check_command(name)
         assert caught.value.exit_code == code
     check_command("sh")
-
-
-def test_a_deadline_can_be_read_by_another_process_and_is_never_later_than_it_is():
-    file = DeadlineFile(1234.5678)
-    assert subprocess.check_output(["cat", file.path]) == b"1234.567\n"
-    file.tell(99999.25)
-    assert subprocess.check_output(["cat", file.path]) == b"99999.250\n"
-    file.close()
-    assert not Path(file.path).exists()
 
 
 @pytest.mark.parametrize(

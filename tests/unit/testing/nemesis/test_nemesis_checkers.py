@@ -22,7 +22,6 @@ from leaderq.testing.nemesis.checkers import (
     check,
     flat,
     led_again,
-    nobody_left_behind,
     nothing_after_its_term,
     paused_is_paused,
     register_never_falls_back,
@@ -215,13 +214,6 @@ def test_a_new_leader_begins_nothing_under_a_pause() -> None:
 
 
 # -- left behind, flat
-
-
-def test_what_was_left_behind_is_said() -> None:
-    assert nobody_left_behind([Line(1, What.STRAY, why="worker 7 still runs")], BOUNDS) == [
-        "worker 7 still runs"
-    ]
-    assert nobody_left_behind(CHANGE, BOUNDS) == []
 
 
 def samples(what: str, values: list[float], *, pid: int = 7) -> list[Line]:

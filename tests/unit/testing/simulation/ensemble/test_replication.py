@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ensemble_world import Client, World
-from kazoo.protocol.serialization import Create, Exists, Sync
+from kazoo.protocol.serialization import Create, Exists
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from leaderq.testing.simulation.ensemble import Hello, ServerAnswer
@@ -13,21 +13,6 @@ from leaderq.testing.simulation.ensemble import Hello, ServerAnswer
 
 def _ensemble(world: World, **options: Any) -> Any:
     return world.ensemble(3, tick_s=0.5, leader=2, **options)
-
-
-def test_a_follower_that_is_behind_answers_with_what_it_has_until_it_syncs() -> None:
-    world = World()
-    ensemble = _ensemble(world)
-    writer, reader = Client(world, ensemble, 2), Client(world, ensemble, 0)
-    ensemble.cut(0, 2)
-    writer.create("/a")
-    assert not reader.exists("/a")
-    reader.send(Sync("/"))
-    reader.send(Exists("/a", None))
-    world.run()
-    ensemble.heal(0, 2)
-    world.run()
-    assert [one.error_code for one in reader.heard[-2:] if isinstance(one, ServerAnswer)] == [0, 0]
 
 
 def test_what_only_the_old_leader_has_logged_is_lost() -> None:
@@ -75,17 +60,3 @@ def test_a_frozen_leader_is_replaced_and_thaws_with_old_answers_before_it_gives_
     assert client.is_hung_up
     assert ensemble.is_serving(2)
     assert Client(world, ensemble, 2).exists("/new")
-
-
-def test_servers_without_a_quorum_serve_nobody() -> None:
-    world = World()
-    ensemble = _ensemble(world)
-    client = Client(world, ensemble, 2)
-    ensemble.stop(0)
-    ensemble.stop(1)
-    world.run(2.0)
-    assert client.is_hung_up
-    assert ensemble.leader is None
-    ensemble.start(1)
-    world.run(1.0)
-    assert ensemble.leader in (1, 2)

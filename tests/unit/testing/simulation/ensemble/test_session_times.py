@@ -31,22 +31,6 @@ def test_a_session_ends_at_the_tick_after_its_timeout(began_s: float, ends_s: fl
     assert heard[-1] == Hungup()
 
 
-def test_a_ping_prolongs_a_session() -> None:
-    world = World()
-    client = Client(world, world.ensemble())
-    for _ in range(10):
-        world.run(3.0)
-        client.do(PingInstance)
-    assert not client.is_hung_up
-
-
-@pytest.mark.parametrize(("asked_s", "granted_s"), [(0.1, 1.0), (4.0, 4.0), (100.0, 10.0)])
-def test_a_timeout_is_limited_to_2_and_20_ticks(asked_s: float, granted_s: float) -> None:
-    world = World()
-    client = Client(world, world.ensemble(), hello=Hello(0, b"", asked_s))
-    assert client.granted.timeout_s == granted_s
-
-
 @pytest.mark.parametrize(("cut_s", "ends_s"), [(3.45, 6.0), (3.6, 8.0)])
 def test_the_leader_learns_of_a_followers_clients_only_when_it_pings(
     cut_s: float, ends_s: float

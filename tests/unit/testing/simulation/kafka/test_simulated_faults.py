@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from simulated_time import ManualTime, ScriptedNetwork
 
-from leaderq.errors import KafkaFenced, OffsetOutOfRange
+from leaderq.errors import KafkaFenced
 from leaderq.kafka import Partition
 from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway, LogTruncated
 from leaderq.kafka.clients.producer import Message, ProducerSettings
@@ -95,17 +95,6 @@ def test_a_late_commit_overtakes_nothing_that_a_newer_member_has_committed(scene
 # ---- reading
 
 
-def test_a_position_that_is_gone_is_an_error_each_time(scene: Scene) -> None:
-    scene.feed(b"1", b"2")
-    consumer = scene.member()
-    scene.kafka.acts(lambda cluster: cluster.delete_records(WHERE, 1))
-    for _ in range(2):
-        with pytest.raises(OffsetOutOfRange):
-            consumer.poll(1.0, 10)
-    consumer.seek({WHERE: 1})
-    assert [row.value for row in consumer.poll(1.0, 10)[WHERE]] == [b"2"]
-
-
 def test_a_log_that_was_cut_off_before_the_position_is_told_with_the_partition(
     scene: Scene,
 ) -> None:
@@ -147,18 +136,6 @@ def test_what_two_leaders_return_for_one_position_is_read_once(three_brokers: Sc
 
 
 # ---- producing
-
-
-def test_a_transaction_open_for_too_long_is_refused_with_the_reason(scene: Scene) -> None:
-    consumer = scene.member()
-    producer = scene.producer(transaction_timeout_s=5.0)
-    assert producer.fence(1.0)
-    producer.begin()
-    producer.produce(Message("t", b"1"))
-    scene.time.pass_(6.0)
-    with pytest.raises(KafkaFenced, match="transaction_timeout_s"):
-        producer.commit({WHERE: 3}, consumer.group_metadata(), 1.0)
-    assert (scene.seen, scene.stored) == ([], None)
 
 
 def test_a_message_that_may_be_under_way_is_not_taken_into_the_next_transaction(
