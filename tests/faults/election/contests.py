@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import random
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
@@ -19,12 +16,10 @@ from electorate import Electorate, is_believed, term_of
 from leaderq import Candidate, Session, connect
 from leaderq.clock import now_s
 from leaderq.term import OpenTerm
-from leaderq.testing import FaultProxy, ZooKeeperEnsemble, ZooKeeperServer, eventually
+from leaderq.testing import ZooKeeperEnsemble, ZooKeeperServer, eventually
 from leaderq.testing.candidate_process import CandidateProcess
-from leaderq.testing.fault_proxy import LaneDecision, Rule
 from leaderq.testing.nemesis.careers import CAREER
-from leaderq.testing.nemesis.faults import REQUESTS
-from leaderq.testing.nemesis.history import FOLDER, Kind, What, read
+from leaderq.testing.nemesis.history import FOLDER, What, read
 from leaderq.testing.server import all_at_once
 from leaderq.zookeeper import Check
 
@@ -88,25 +83,6 @@ class Servers:
         follower.thaw() if is_stop else way.release()
         late.result(5)
         follower.freeze() if is_stop else way.cut()
-
-
-class AtClaim(Rule):
-    """Calls ``act`` when a claim is answered, before anybody hears of that."""
-
-    def __init__(self, act: Callable[[], object]) -> None:
-        self._act = act
-        self._claim = b""
-
-    def request(self, connection: object, body: bytes) -> LaneDecision:
-        if REQUESTS[Kind.LOSE_CLAIM](body):
-            self._claim = body[:4]
-        return LaneDecision.PASS
-
-    def reply(self, connection: object, body: bytes) -> LaneDecision:
-        if body[:4] == self._claim:
-            self._claim = b""
-            self._act()
-        return LaneDecision.PASS
 
 
 class Believer:
@@ -250,63 +226,3 @@ def effects_after_stall(servers: Servers, folder: Path, loss: Loss, careers: int
         with connect(follower.address, timeout_s=30) as beside:
             servers.lose(loss, beside)
             return effects_beside(stand, successors)
-
-
-def effects_after_claim(servers: Servers, folder: Path) -> int:
-    """A follower is lost when it has passed the claim of a leader on, or soon after; effects of
-    that leader beside the next one.
-    """
-    head, follower, other = servers.choose()
-    later_s = random.choice((0.0, random.uniform(0.0, servers.tick_s / 2)))
-    has_gone = threading.Event()
-
-    def lose() -> None:
-        servers.ensemble.isolate(follower)
-        has_gone.set()
-
-    with contextlib.ExitStack() as stack:
-        (one,) = stack.enter_context(contests(folder, 1))
-        stack.enter_context(servers.healed())
-        way = stack.enter_context(FaultProxy(follower.address))
-        way.add_rule(AtClaim(threading.Timer(later_s, lose).start if later_s else lose))
-        a = one.start("a", other.address)
-        one.start("b", way.address)
-        c = one.start("c", head.address)
-        time.sleep(random.uniform(0, TIMEOUT_S / 2))
-        os.kill(a.worker_pid, signal.SIGKILL)
-        assert has_gone.wait(30), "the next one has not claimed"
-        (effects,) = effects_beside([one], [c])
-        return effects
-
-
-def least_left(servers: Servers, root: str, timeout_s: float, tick_s: float | None) -> list[float]:
-    """A way between servers stalls for 0.3 T at any moment; what was left of each term's lease at
-    the least, as a share of T, and 0 if it was lost.
-    """
-    head, follower, _ = servers.choose()
-    ways = [servers.ensemble.link(head, follower), servers.ensemble.link(follower, head)]
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(servers.healed())
-        terms = []
-        for number in range(5):
-            electorate = Electorate(follower.address, f"{root}/{number}")
-            stack.callback(electorate.close)
-            a = electorate.candidate("a", timeout_s=timeout_s, tick_s=tick_s)
-            terms.append(electorate.lead(a))
-        time.sleep(random.uniform(1.0, 1.5) * timeout_s)
-        least = [1.0] * len(terms)
-
-        def look_for(seconds: float) -> None:
-            until_s = now_s() + seconds
-            while now_s() < until_s:
-                left = [term.remaining_s() / timeout_s for term in terms]
-                least[:] = map(min, least, left)
-                time.sleep(0.005)
-
-        for way in random.choice((ways, ways[:1], ways[1:])):
-            way.stall()
-        look_for(0.3 * timeout_s)
-        for way in ways:
-            way.release()
-        look_for(0.8 * timeout_s)
-        return least

@@ -17,9 +17,7 @@ import pytest
 from contests import (
     Loss,
     Servers,
-    effects_after_claim,
     effects_after_stall,
-    least_left,
     overlaps,
 )
 
@@ -72,26 +70,3 @@ def test_work_that_never_asks_is_dead_before_the_next_leader_begins(
         lambda careers: effects_after_stall(servers, tmp_path, loss, careers),
     )
     assert not any(found), f"effects beside the next leader: {found}"
-
-
-def test_a_term_that_has_just_begun_is_over_before_the_next_one_begins(servers, tmp_path) -> None:
-    """Its leader has waited beside a follower, which is lost when it has passed the claim on."""
-    found = in_rounds(
-        f"claim, {servers.ticks} ticks", lambda _: [effects_after_claim(servers, tmp_path)]
-    )
-    assert not any(found), f"effects beside the next leader: {found}"
-
-
-@pytest.mark.parametrize(
-    ("timeout_s", "is_known"),
-    [(4.0, False), in_long(4.0, True), in_long(10.0, False), in_long(10.0, True)],
-)
-def test_a_stall_of_three_tenths_of_the_time_out_costs_no_term(
-    servers, timeout_s, is_known
-) -> None:
-    found: list[float] = []
-    while len(found) < CAREERS:
-        tick_s = servers.tick_s if is_known else None
-        found += least_left(servers, f"/t-{uuid4().hex}", timeout_s, tick_s)
-        print(f"stall, T {timeout_s:g}, tick {tick_s}: {min(found):.2f} T of {len(found)} left")
-    assert min(found) > 0, f"terms were lost; left of T: {found}"

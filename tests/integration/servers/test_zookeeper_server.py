@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from leaderq.errors import ServerFailed
-from leaderq.testing import KafkaBroker, ZooKeeperServer, eventually
+from leaderq.testing import FaultProxy, KafkaBroker, ZooKeeperServer, eventually
 
 
 @contextlib.contextmanager
@@ -93,3 +95,106 @@ def is_running(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+# -- a cut of the fault proxy; its other faults: ``tests/integration/zookeeper/test_faults.py``
+
+
+def test_a_cut_is_a_reset_and_not_an_end(proxy: FaultProxy) -> None:
+    with socket.create_connection(tuple(_split(proxy.address)), timeout=5) as plain:
+        eventually(lambda: proxy.connections == 1)
+        proxy.cut()
+        with pytest.raises(ConnectionResetError):
+            plain.recv(1)
+
+
+def test_one_direction_is_released_and_the_other_one_stays_held() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        FaultProxy(f"127.0.0.1:{server.getsockname()[1]}", framed=False) as proxy,
+        socket.create_connection(_split(proxy.address), timeout=10) as client,
+    ):
+        upstream, _ = server.accept()
+        with upstream:
+            proxy.freeze_direction("to_server")
+            proxy.freeze_direction("to_client")
+            client.sendall(b"there")
+            upstream.sendall(b"back")
+            proxy.release_direction("to_server")
+            assert upstream.recv(5) == b"there"
+            client.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                client.recv(1)
+            proxy.heal()
+            client.settimeout(10)
+            assert client.recv(4) == b"back"
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+# -- the pytest plugin as a user has it: sessions of pytest as subprocesses, in folders of their own
+
+SETTINGS = "[pytest]\nfilterwarnings = error\naddopts = -p no:leaderq\n"
+OPTED_IN = 'pytest_plugins = ["leaderq.testing.plugin"]\n'
+
+
+def run_pytest(
+    folder: Path, tests: str, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    (folder / "pytest.ini").write_text(SETTINGS)
+    (folder / "conftest.py").write_text(OPTED_IN)
+    (folder / "test_it.py").write_text(tests)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", *arguments],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+
+
+def outcome(done: subprocess.CompletedProcess[str]) -> str:
+    return done.stdout.splitlines()[-1] if done.stdout else done.stderr
+
+
+def test_a_user_gets_names_of_their_own_and_a_server_that_serves_whatever_was_done_to_it(
+    tmp_path: Path,
+) -> None:
+    done = run_pytest(
+        tmp_path,
+        """
+import pytest
+from leaderq.testing import eventually
+@pytest.mark.parametrize("deed", ["kill", "freeze"])
+def test_one(zookeeper_server, deed):
+    assert eventually(lambda: zookeeper_server.ask("ruok")) == "imok"
+    getattr(zookeeper_server, deed)()
+def test_two(zookeeper_server, znode_root, topic_name):
+    assert eventually(lambda: zookeeper_server.ask("ruok")) == "imok"
+    assert znode_root.startswith("/t-") and topic_name.startswith("t-")
+""",
+    )
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in outcome(done), done.stdout
+    assert not (tmp_path / "logs").exists()
+
+
+def test_the_logs_of_all_servers_are_kept_when_a_test_fails(tmp_path: Path) -> None:
+    done = run_pytest(
+        tmp_path,
+        """
+from leaderq.testing import ZooKeeperServer
+def test_one(zookeeper_server):
+    with ZooKeeperServer(name="own"):
+        raise RuntimeError("in the block")
+""",
+    )
+    assert done.returncode == 1
+    (folder,) = (tmp_path / "logs").iterdir()
+    assert {path.name for path in folder.iterdir()} == {"zookeeper.log", "own.log", ".gitignore"}
+    assert "binding to port" in (folder / "own.log").read_text()
+    assert f"server logs of failed tests: {folder}" in done.stdout

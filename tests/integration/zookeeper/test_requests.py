@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from leaderq.errors import (
     NoNode,
+    ServersUnreachable,
     SessionClosed,
     TooLarge,
+    ZooKeeperError,
 )
+from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import (
     Create,
     GetChildren,
@@ -16,8 +20,11 @@ from leaderq.zookeeper import (
     Session,
     SessionState,
     SetData,
+    WatchEvent,
+    WatchKind,
+    connect,
 )
-from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Multi
+from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Multi, MultiRead
 
 
 def test_a_multi_read_gives_each_read_its_own_outcome(session: Session) -> None:
@@ -81,3 +88,111 @@ def test_a_closed_session_refuses_everything_at_once(session: Session) -> None:
         session.watch_tree("/", print)
     with pytest.raises(SessionClosed):
         session.replace("no reason")
+
+
+# -- from an address to a session, or to one clear error
+
+Connect = Callable[..., Session]
+
+
+def our_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("leaderq-")}
+
+
+def test_a_missing_chroot_is_made(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
+) -> None:
+    session = opened(f"{zookeeper_server.address}{znode_root}/a/b")
+    assert session.children("/") == []
+    assert opened(zookeeper_server.address + znode_root).children("/") == ["a"]
+
+
+def test_a_server_that_is_too_old_is_refused_and_the_version_needed_is_told(
+    zookeeper_server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MultiRead, "type", 99)  # which is to this server what 22 is to one of 3.5
+    before = our_threads()
+    with pytest.raises(ZooKeeperError, match=r"must be 3\.6 or newer"):
+        connect(zookeeper_server.address)
+    assert our_threads() <= before
+
+
+@pytest.mark.parametrize("fault", ["black_hole", "refuse"])
+def test_a_server_that_does_not_answer_is_unreachable(
+    zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy], fault: str
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    getattr(proxy, fault)()
+    before = our_threads()
+    with pytest.raises(ServersUnreachable):
+        connect(proxy.address, timeout_s=4.0, connect_timeout_s=0.5)
+    eventually(lambda: our_threads() <= before)
+
+
+CREATED, DELETED, CHANGED, CHILDREN, SESSION = (
+    WatchKind.CREATED,
+    WatchKind.DELETED,
+    WatchKind.CHANGED,
+    WatchKind.CHILDREN,
+    WatchKind.SESSION,
+)
+
+
+def test_a_watch_fires_once_with_the_path_as_the_session_sees_it(session: Session) -> None:
+    heard: list[WatchEvent] = []
+    session.exists("/a", heard.append)
+    session.children("/", heard.append)
+    session.create("/a")
+    eventually(lambda: len(heard) == 2)
+    assert set(heard) == {WatchEvent(CREATED, "/a"), WatchEvent(CHILDREN, "/")}
+    session.get("/a", heard.append)
+    session.set("/a", b"x")
+    session.set("/a", b"y")
+    eventually(lambda: heard[2:] == [WatchEvent(CHANGED, "/a")])
+    session.get("/a", heard.append)
+    session.delete("/a")
+    eventually(lambda: heard[3:] == [WatchEvent(DELETED, "/a")])
+
+
+def test_a_tree_is_watched_for_as_long_as_wanted(session: Session) -> None:
+    heard: list[WatchEvent] = []
+    subscription = session.watch_tree("/t", heard.append)
+    session.create("/t")
+    session.create("/tx")
+    session.create("/t/a")
+    session.set("/t/a", b"1")
+    session.set("/t/a", b"2")
+    session.delete("/t/a")
+    session.delete("/t")
+    wanted = [
+        WatchEvent(CREATED, "/t"),
+        WatchEvent(CREATED, "/t/a"),
+        WatchEvent(CHANGED, "/t/a"),
+        WatchEvent(CHANGED, "/t/a"),
+        WatchEvent(DELETED, "/t/a"),
+        WatchEvent(DELETED, "/t"),
+    ]
+    eventually(lambda: heard == wanted)
+    subscription.close()
+    subscription.close()
+    session.create("/t")
+    session.sync()
+    session.exists("/t", heard.append)
+    session.set("/t", b"x")
+    # the one-shot watch fired, and so would the other have by now
+    eventually(lambda: len(heard) == len(wanted) + 1)
+
+
+def test_a_tree_watch_stands_again_after_a_reconnection_and_says_that_it_was_away(
+    session: Session,
+) -> None:
+    heard: list[WatchEvent] = []
+    session.create("/t")
+    with session.watch_tree("/t", heard.append), session.watch_node("/t", heard.append):
+        for number in range(3):
+            session.drop_connection()
+            eventually(lambda: heard.count(WatchEvent(SESSION, "/t")) == 2)
+            session.create(f"/t/{number}")
+            wanted = {WatchEvent(CREATED, f"/t/{number}"), WatchEvent(CHILDREN, "/t")}
+            eventually(lambda: wanted <= set(heard))  # noqa: B023
+            heard.clear()
