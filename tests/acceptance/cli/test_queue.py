@@ -254,7 +254,7 @@ def test_a_drain_that_is_killed_loses_nothing_and_the_next_one_ends_it(
     begin, filled, path, session, queue
 ):
     # The next one waits for the end of this one's session, so long as its own time-out says.
-    process = begin("drain", path, "--yes", session_timeout_s="6", stdout=subprocess.PIPE)
+    process = begin("drain", path, "--yes", session_timeout_s="3", stdout=subprocess.PIPE)
     eventually(lambda: 0 < len(session.children(path)) < COUNT)
     process.kill()
     out, _ = process.communicate(timeout=60 * patience())

@@ -20,23 +20,14 @@ NEEDED = "pip install -e '.[docs]'"
 
 def test_the_docs_build_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("sphinx", reason=NEEDED)
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-W",
-        "--keep-going",
-        "-q",
-        "-b",
-        "html",
-        str(ROOT / "docs"),
-        str(tmp_path),
-    ]
+    # As text, which takes half the time of HTML, and warns of the same.
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "text"]
+    command += [str(ROOT / "docs"), str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    settings = (tmp_path / "settings.html").read_text()
+    settings = (tmp_path / "settings.txt").read_text()
     assert [row.name for row in TABLE if row.variable not in settings] == []
-    assert "leaderq-run" in (tmp_path / "command-line.html").read_text()
+    assert "leaderq run [OPTIONS]" in (tmp_path / "command-line.txt").read_text()
 
 
 def test_the_kubernetes_manifest_keeps_to_its_schema() -> None:

@@ -17,6 +17,7 @@ from following_readmes import EXAMPLES, Reader, commands
 from snippets import python
 
 from leaderq.dyno import DynoQueue, Message
+from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Session, connect
 
 Read = Callable[[Path], Reader]
@@ -110,6 +111,6 @@ def test_the_worker_of_the_page_about_messages_runs(
         assert said[2] == ["order-17", "b'later, urgent' 1\n"]
         process.stdin.write("\n")
         process.stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(60 * patience()) == 0
     with DynoQueue(session, "/jobs") as queue:
         assert queue.shard_sizes() == {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}

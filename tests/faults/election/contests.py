@@ -21,6 +21,7 @@ from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.nemesis.careers import CAREER
 from leaderq.testing.nemesis.history import FOLDER, What, read
 from leaderq.testing.server import all_at_once
+from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Check
 
 CAREERS = Path(__file__).parents[1] / "careers"
@@ -81,7 +82,7 @@ class Servers:
         if loss is Loss.DEAF_HEAD:
             self.ensemble.link(follower, head).lose()
         follower.thaw() if is_stop else way.release()
-        late.result(5)
+        late.result(5 * patience())
         follower.freeze() if is_stop else way.cut()
 
 

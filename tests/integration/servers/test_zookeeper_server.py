@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 
 from leaderq.errors import ServerFailed
 from leaderq.testing import FaultProxy, KafkaBroker, ZooKeeperServer, eventually
+from leaderq.testing.waiting import patience
 
 
 @contextlib.contextmanager
@@ -153,7 +154,7 @@ def run_pytest(
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=150 * patience(),
     )
 
 

@@ -73,7 +73,7 @@ def test_callbacks_of_futures_do_not_run_on_the_connection_thread_and_may_wait_f
         done.set()
 
     session.exists_async("/").add_done_callback(look)
-    assert done.wait(10)
+    assert done.wait(60)
     ((name, stat),) = seen
     assert "answers" in name
     assert stat is not None

@@ -157,7 +157,7 @@ class JavaPeer:
             if not self._process.stdin.closed:
                 _close_quietly(self._process.stdin)
         try:
-            self._process.wait(10)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
         self._reap()

@@ -20,6 +20,7 @@ from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Budgets
 from leaderq.term import OpenTerm, Reason
 from leaderq.testing import adrive, drive, eventually
+from leaderq.testing.waiting import patience
 from leaderq.zookeeper import SetData
 
 BUDGET_S = 60.0
@@ -199,7 +200,7 @@ class Atomic(Waiting):
 
 def test_the_unit_of_an_atomic_career_is_cancelled_with_the_reason():
     served = Served(career := Atomic(), open_term())
-    assert career.begun.wait(10)
+    assert career.begun.wait(30 * patience())
     served.end(Reason.TRANSFER)
     why = f"cancelled: the term ends: {Reason.TRANSFER.sentence}"
     assert career.calls == ["inaugurate", "execute", why, f"hand over: {Reason.TRANSFER}"]
@@ -230,7 +231,7 @@ def test_what_swallows_its_cancellation_is_cancelled_once_more_and_may_clean_up_
             await asyncio.sleep(3600)
 
     served = Served(career := Swallowing(), open_term(), budget_s=0.4)
-    assert career.begun.wait(10)
+    assert career.begun.wait(30 * patience())
     served.end()
     assert career.calls[2:] == ["swallowed", f"hand over: {Reason.STEP_DOWN}"]
 
@@ -249,7 +250,7 @@ def test_units_of_its_own_are_finished_and_what_only_waits_is_cancelled(atomic):
 
     Feed.atomic = atomic
     served = Served(career := Feed(), open_term())
-    assert career.begun.wait(10)
+    assert career.begun.wait(30 * patience())
     threading.Timer(0.1, career.go.set).start()
     served.end()
     finished = ["finished", "waits no longer"]
