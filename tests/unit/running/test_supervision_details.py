@@ -55,24 +55,6 @@ def test_a_budget_is_missed_at_its_end_and_told_once(at: list[float]) -> None:
     assert missed(budgets, at) is None
 
 
-def test_a_short_budget_is_not_waited_for_too_long(at: list[float]) -> None:
-    budgets = Budgets()
-    budgets.open_term(TERM)
-    budgets.allow(TERM, WORK, 0.25)
-    assert missed(budgets, at) is not None
-    assert at[0] == 100.25
-
-
-def test_what_is_late_already_is_not_waited_for(at: list[float]) -> None:
-    budgets = Budgets()
-    budgets.open_term(TERM)
-    budgets.allow(TERM, WORK, 5.0)
-    at[0] = 200.0
-    found = missed(budgets, at)
-    assert found is not None
-    assert (found.until_s, at[0]) == (105.0, 200.0)
-
-
 def test_before_a_term_and_after_it_nothing_is_timed(at: list[float]) -> None:
     budgets = Budgets()
     budgets.settle()
@@ -86,14 +68,6 @@ def test_before_a_term_and_after_it_nothing_is_timed(at: list[float]) -> None:
     budgets.close_term()
     budgets.allow(TERM, WORK, 5.0)
     budgets.allow(TERM, Stage.HANDOVER, 5.0)  # its code has returned already
-    assert missed(budgets, at) is None
-
-
-def test_a_new_term_begins_without_the_allowance_of_the_last(at: list[float]) -> None:
-    budgets = Budgets()
-    budgets.open_term(TERM)
-    budgets.allow(TERM, WORK, 5.0)
-    budgets.open_term(OTHER)
     assert missed(budgets, at) is None
 
 
@@ -284,30 +258,3 @@ def test_each_end_of_a_term_has_its_cool_off(reason: Reason) -> None:
         assert at_once == CoolOff(0, GIVE_WAY_S, "")
     else:
         assert after == CoolOff(0, GIVE_WAY_S, "")
-
-
-def test_a_first_pause_longer_than_the_last_is_cut_to_it() -> None:
-    after = after_term(CoolOff(), Reason.FAILED, 5.0, Retry(3, 9.0, 4.0), chance=0.0)
-    assert after.seconds == 4.0
-
-
-def failures(*reasons: Reason) -> CoolOff:
-    record = CoolOff()
-    for reason in reasons:
-        record = after_term(record, reason, 0.1, Retry(3, 1.0, 30.0), chance=0.0)
-    return record
-
-
-def test_being_deposed_between_two_failures_does_not_break_the_row_and_a_planned_end_does() -> None:
-    assert [failures(*[Reason.FAILED] * n).seconds for n in (1, 2, 3, 4)] == [1.0, 2.0, 30.0, 30.0]
-    assert failures(Reason.FAILED, Reason.SESSION, Reason.FAILED).failures == 2
-    assert failures(Reason.FAILED, Reason.TRANSFER, Reason.FAILED).failures == 1
-    assert failures(*[Reason.SESSION] * 4) == failures(Reason.SESSION)
-
-
-def test_jitter_spreads_the_wait_over_its_upper_half_and_the_most_is_never_passed() -> None:
-    assert after_term(CoolOff(), Reason.LEASE, 0.0, Retry(3, 1.0, 30.0), chance=1.0).seconds == 0.5
-    patient = Retry(attempts=1_000_000, first_s=1.0, most_s=30.0)
-    many = after_term(CoolOff(failures=5000), Reason.FAILED, 0.0, patient, chance=0.0)
-    assert many.seconds == 30.0
-    assert after_term(CoolOff(), Reason.LEASE, 0.0, Retry(3, 60.0, 30.0), chance=0.0).seconds == 30

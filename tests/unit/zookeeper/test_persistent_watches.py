@@ -95,15 +95,6 @@ def test_the_server_is_told_to_forget_the_last_watch_of_a_kind_at_a_path() -> No
     assert server.watches.all == (deeper,)
 
 
-def test_an_event_under_way_to_a_watch_that_was_closed_is_not_delivered() -> None:
-    server, heard = Server(), []
-    subscription = server.add("/a", NODE, heard)
-    server.watches.route(WatchKind.DELETED.value, "/chroot/a")
-    subscription.close()
-    server.work()
-    assert heard == []
-
-
 def test_after_a_reconnection_each_watch_is_set_once_and_its_holders_read_again() -> None:
     server, first, second, other = Server(), [], [], []
     server.add("/a", NODE, first)
@@ -155,11 +146,6 @@ def test_a_one_shot_watch_tells_what_kazoo_says_and_of_the_session_at_its_own_pa
     heard: list[WatchEvent] = []
     OneShot(heard.append, "/a")(SimpleNamespace(type=type, path=path))
     assert heard == [event]
-
-
-def test_kinds_are_those_of_the_wire() -> None:
-    values = {kind.name: kind.value for kind in WatchKind}
-    assert values == {"CREATED": 1, "DELETED": 2, "CHANGED": 3, "CHILDREN": 4, "SESSION": -1}
 
 
 def test_a_watch_that_is_added_while_the_last_one_is_removed_stands() -> None:
