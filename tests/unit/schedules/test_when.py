@@ -1,7 +1,7 @@
 """The times of ticks: the nights on which clocks change, expressions that libraries disagree on.
 
-Times are written as local time with its offset. Debian's cron was run on the same nights
-(tests/integration/test_debian_cron.py does that where it is installed).
+Times are written as local time with its offset. Debian's cron was run on the same nights, and
+did the same.
 """
 
 from __future__ import annotations
