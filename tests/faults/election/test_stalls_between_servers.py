@@ -1,25 +1,146 @@
 """Nobody acts beside the next leader, whatever a server has not yet told the servers' leader.
 
 The leader stands beside a follower, the next one beside the servers' leader. Before leases rested
-on proofs (``leaderq/zookeeper/proof.py``), half of these rounds failed.
+on proofs (``leaderq/zookeeper/proof.py``), half of these rounds failed. What does not ask is ended
+by its guardian (``tests/acceptance/running/test_rude_careers.py``).
 
 ``LEADERQ_TEST_CHANGES`` is the number of careers of each case, five at a time where that will do.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from contests import (
-    Loss,
-    Servers,
-    effects_after_stall,
-    overlaps,
-)
+from electorate import Electorate, is_believed, term_of
+
+from leaderq import Candidate, Session
+from leaderq.clock import now_s
+from leaderq.term import OpenTerm
+from leaderq.testing import ZooKeeperEnsemble, ZooKeeperServer, eventually
+from leaderq.testing.waiting import patience
+from leaderq.zookeeper import Check
+
+TIMEOUT_S = 4.0
+STALL_S = 0.55 * TIMEOUT_S
+
+
+class Loss(Enum):
+    """How a follower is lost after a stall."""
+
+    DEAF_HEAD = "the servers' leader hears nothing more of it when it goes on"
+    STOPPED = "it was stopped itself, and is again when it has answered"
+
+
+class Servers:
+    """Three linked servers with ``ticks`` ticks in T. A context manager."""
+
+    def __init__(self, ticks: int) -> None:
+        # Who is cut off serves its clients for longer than any session lives.
+        self.tick_s = TIMEOUT_S / ticks
+        limits = {"initLimit": "60", "syncLimit": "60", "forceSync": "no"}
+        settings = {"tickTime": f"{self.tick_s * 1000:.0f}", **limits}
+        self.ticks = ticks
+        self.ensemble = ZooKeeperEnsemble(linked=True, settings=settings)
+
+    def __enter__(self) -> Servers:
+        self.ensemble.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ensemble.stop()
+
+    def choose(self) -> tuple[ZooKeeperServer, ZooKeeperServer, ZooKeeperServer]:
+        """The leader of the servers, the follower to lose, and the other one."""
+        eventually(lambda: len(self.ensemble.followers) == 2)
+        one, other = self.ensemble.followers
+        return self.ensemble.leader, one, other
+
+    def lose(self, loss: Loss, beside: Session) -> None:
+        """Stall the first follower, let it go on, and lose it as soon as ``beside``, a session with
+        it, has had a late answer.
+        """
+        head, follower, _ = self.choose()
+        way = self.ensemble.link(head, follower)
+        is_stop = loss is Loss.STOPPED
+        follower.freeze() if is_stop else way.stall()
+        time.sleep(STALL_S / 2)
+        late = beside.multi_async([Check("/")])
+        time.sleep(STALL_S / 2)
+        if loss is Loss.DEAF_HEAD:
+            self.ensemble.link(follower, head).lose()
+        follower.thaw() if is_stop else way.release()
+        late.result(5 * patience())
+        follower.freeze() if is_stop else way.cut()
+
+
+class Believer:
+    """Asks a term each 2 ms whether it may act. A context manager."""
+
+    def __init__(self, term: OpenTerm) -> None:
+        self._term = term
+        self._passed_s: list[float] = []
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+
+    def passed_since(self, at_s: float) -> float:
+        """For how long after ``at_s`` it passed, in seconds."""
+        return max([0.0, *(passed_s - at_s for passed_s in self._passed_s)])
+
+    def __enter__(self) -> Believer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _ask(self) -> None:
+        while not self._is_over.wait(0.002):
+            asked_s = now_s()
+            if is_believed(self._term):
+                self._passed_s.append(asked_s)
+
+
+def overlaps(servers: Servers, root: str, loss: Loss, careers: int) -> list[float]:
+    """One stall and loss; for how long ``check()`` passed in each old term beside the new one."""
+    head, follower, _ = servers.choose()
+    with contextlib.ExitStack() as stack:
+        elections = []
+        for number in range(careers):
+            electorate = Electorate(head.address, f"{root}/{number}")
+            stack.callback(electorate.close)
+            a = electorate.candidate("a", address=follower.address, timeout_s=TIMEOUT_S)
+            b = electorate.candidate("b", address=head.address)
+            believer = stack.enter_context(Believer(electorate.lead(a)))
+            electorate.wait_in_line(b)
+            elections.append((electorate, b, believer))
+        beside = elections[0][0].session(address=follower.address)
+        stack.callback(servers.ensemble.heal)
+        pool = stack.enter_context(ThreadPoolExecutor(careers))
+        leading = [pool.submit(won_s, b) for _, b, _ in elections]
+        servers.lose(loss, beside)
+        led_s = [each.result() for each in leading]
+        time.sleep(TIMEOUT_S / 3)
+        believers = [believer for _, _, believer in elections]
+        return [
+            believer.passed_since(at_s) for believer, at_s in zip(believers, led_s, strict=True)
+        ]
+
+
+def won_s(candidate: Candidate) -> float:
+    """When a candidate wins a term, on the clock of leases."""
+    term_of(candidate)
+    return now_s()
+
 
 CAREERS = int(os.environ.get("LEADERQ_TEST_CHANGES", "1"))
 AT_ONCE = 5
@@ -42,31 +163,12 @@ def servers(request) -> Iterator[Servers]:
         yield made
 
 
-def in_rounds(what: str, one_round: Callable[[int], Sequence[float]]) -> list[float]:
-    """What all careers gave, printed as well; ``one_round`` is given how many it has."""
-    found: list[float] = []
-    while len(found) < CAREERS:
-        found += one_round(min(CAREERS - len(found), AT_ONCE))
-        late = [f"{one:.3g}" for one in found if one]
-        print(f"{what}: {len(late)} of {len(found)} late {' '.join(late)}", flush=True)
-    return found
-
-
 @LOSSES
 def test_check_does_not_pass_beside_the_next_leader(servers, loss) -> None:
-    found = in_rounds(
-        f"check, {servers.ticks} ticks, {loss.name}",
-        lambda careers: overlaps(servers, f"/t-{uuid4().hex}", loss, careers),
-    )
+    found: list[float] = []
+    while len(found) < CAREERS:
+        careers = min(CAREERS - len(found), AT_ONCE)
+        found += overlaps(servers, f"/t-{uuid4().hex}", loss, careers)
+        late = [f"{one:.3g}" for one in found if one]
+        print(f"{servers.ticks} ticks, {loss.name}: {len(late)} of {len(found)} late {late}")
     assert not any(found), f"check() passed beside the next leader, seconds: {found}"
-
-
-@LOSSES
-def test_work_that_never_asks_is_dead_before_the_next_leader_begins(
-    servers, loss, tmp_path
-) -> None:
-    found = in_rounds(
-        f"work, {servers.ticks} ticks, {loss.name}",
-        lambda careers: effects_after_stall(servers, tmp_path, loss, careers),
-    )
-    assert not any(found), f"effects beside the next leader: {found}"
