@@ -190,21 +190,3 @@ def test_a_command_that_is_run_by_the_clock_is_paused_run_now_and_listed(
     assert status["next_tick"]["at"] == shown["next"]
     code, _, said = ended(leaderq("schedule pause daily --career nightly"))
     assert code == 2 and "no schedule 'daily' of 'nightly'; its schedules: command" in said
-
-
-def test_a_tick_that_a_planned_end_interrupts_is_run_again_by_the_next_leader(
-    start: Any, leaderq: Any, tmp_path: Path
-) -> None:
-    journal = tmp_path / "journal"
-    script = 'echo "$LEADERQ_TERM_CANDIDATE $LEADERQ_TERM_TICK_ATTEMPT" >>"$0"; exec sleep 60'
-    command = ["sh", "-c", script, str(journal)]
-    cron = ["--cron", "0 3 29 2 *", "--handover-budget-s", "2"]
-    a = start("nightly", id="a", command=command, arguments=cron)
-    eventually(lambda: ended(leaderq("schedule run-now --career nightly"))[0] == 0)
-    eventually(journal.exists)
-    b = start("nightly", id="b", command=command, arguments=cron)
-    b.wait_for("standing")
-    a.terminate()
-    assert a.wait() == 0
-    eventually(lambda: journal.read_text().splitlines() == ["a 1", "b 2"])
-    assert [one["outcome"] for one in a.said("tick_ended")] == ["interrupted"]
