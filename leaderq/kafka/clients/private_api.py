@@ -1,12 +1,10 @@
 """Every private part of kafka-python 3.0 that leaderq relies on, and why; no other file touches
 one.
 
-Three things keep an upgrade one file's work:
-
-* what is read, set, called or patched stands below as a function each;
-* what is overridden is listed in :data:`HOOKS`;
-* the functions of kafka-python whose inner working we count on are listed in :data:`RELIED_ON`. A
-  test fails if the source of one changed: read it, then its users here, then note the new hash.
+What is read, set, called or patched stands below as a function each. What is overridden elsewhere,
+and the functions of kafka-python whose inner working we count on, are listed in
+``tests/unit/kafka/test_kafka_private_api.py``, which fails if the source of one changed: read it,
+then its users here, then note the new hash.
 
 Two of these would fail open if they went without effect, and a zombie could fence its successor:
 the gate in the assignor (``metadata``), and :func:`mended`. So they are tried before a career
@@ -15,10 +13,9 @@ starts, and before a producer that fences is made (:func:`require_what_the_fence
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FunctionType, SimpleNamespace
-from typing import Any, Final
+from typing import Any
 
 import kafka
 from kafka import OffsetAndMetadata
@@ -34,80 +31,17 @@ from leaderq.errors import MissingPiece
 from leaderq.threads import primitives
 
 _WAKE_S = 0.5
-HOOKS: Final[Mapping[str, Mapping[str, str]]] = {
-    "kafka.coordinator.assignors.range.RangePartitionAssignor": {
-        "metadata": "asked right before every JoinGroup request: where a join is refused",
-        "on_assignment": "the only place that says each time that partitions were assigned",
-    },
-    "kafka.net.inet.KafkaNetSocket": {
-        "socket": "ours loses no data that came right before the end of the stream",
-        "sock_connect": "the socket of a failed attempt is forgotten; ours is closed",
-    },
-    "kafka.net.manager.KafkaConnectionManager": {
-        "get_connection": "why a connection failed is only logged; ours remembers it"
-    },
-    "kafka.net.selector.NetworkSelector": {
-        "run": "a time-out leaves a cycle of frames; it waits for ever for a thread that forgot it"
-    },
-}
-"""The inner classes of kafka-python that leaderq overrides, each with the reason."""
-
-RELIED_ON: Final[Mapping[str, str]] = {
-    "kafka.coordinator.base.BaseCoordinator": "request_rejoin need_rejoin join_group_async",
-    "kafka.coordinator.consumer.ConsumerCoordinator": (
-        "group_protocols poll need_rejoin fetch_committed_offsets fetch_committed_offsets_async"
-        " _commit_offsets_sync_async _on_join_prepare_async _on_join_complete_async"
-    ),
-    "kafka.coordinator.assignors.range.RangePartitionAssignor": "metadata on_assignment",
-    "kafka.consumer.fetcher.Fetcher": (
-        "_create_fetch_requests fetch_records fetched_records _fetchable_partitions"
-        " validate_offsets_if_needed"
-    ),
-    "kafka.consumer.group.KafkaConsumer": "position",
-    "kafka.consumer.subscription_state.TopicPartitionState": (
-        "seek _get_position maybe_validate_position awaiting_validation"
-    ),
-    "kafka.cluster.ClusterMetadata": (
-        "set_topics partitions_for_topic topic_id topics metadata_request"
-    ),
-    "kafka.net.compat.KafkaNetClient": "__init__ await_ready",
-    "kafka.net.inet.KafkaNetSocket": "register_class __new__ socket sock_connect",
-    "kafka.net.manager.KafkaConnectionManager": "get_connection call_soon wait_for",
-    "kafka.net.selector.NetworkSelector": "run call_soon_with_future wakeup",
-    "kafka.producer.kafka.KafkaProducer": "send flush partitions_for _unregister_cleanup close",
-    "kafka.producer.record_accumulator.RecordAccumulator": "append has_incomplete",
-    "kafka.producer.sender.Sender": "force_close wakeup _maybe_send_pending_request",
-    "kafka.producer.transaction_manager.TransactionManager": (
-        "initialize_transactions begin_commit begin_abort send_offsets_to_transaction last_error"
-        " _supports_epoch_bump"
-    ),
-}
-"""The functions of kafka-python that we call, override or reason about, by class."""
-
 _PAUSE_S = 0.02
 _WRITTEN_FOR = "3.0.12"
 
 
 def require_what_the_fence_relies_on() -> None:
     """Return if gate and :func:`mended` take effect; if not, a zombie could fence its successor."""
-    if problems := [*_missing(), *_unasked()]:
+    if problems := list(_unasked()):
         raise MissingPiece(
             f"kafka-python {kafka.__version__} is not what leaderq was written for:"
             f" {'; '.join(problems)}; pip install 'kafka-python=={_WRITTEN_FOR}', or use"
             " client='confluent'"
-        )
-
-
-def _missing() -> Iterator[str]:
-    for path, names in RELIED_ON.items():
-        module, _, kind = path.rpartition(".")
-        try:
-            owner = getattr(importlib.import_module(module), kind)
-        except (ImportError, AttributeError):
-            yield f"there is no {path}"
-            continue
-        yield from (
-            f"there is no {path}.{name}" for name in names.split() if not hasattr(owner, name)
         )
 
 
@@ -139,6 +73,8 @@ def _unasked() -> Iterator[str]:
         methods = [each for each in vars(owner).values() if isinstance(each, FunctionType)]
         if not any(name in each.__code__.co_names for each in methods):
             yield f"{owner.__name__} does not use {name}"
+    if not hasattr(TransactionManager, "_supports_epoch_bump"):
+        yield "there is no TransactionManager._supports_epoch_bump"
 
 
 # ---- a consumer ----------------------------------------------------------------------------------
