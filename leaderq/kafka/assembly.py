@@ -15,17 +15,21 @@ from leaderq.events import EventBus
 from leaderq.kafka.clients import private_api, transport
 from leaderq.kafka.clients.client_options import ClientLibrary, bootstrap_servers, for_all_clients
 from leaderq.kafka.clients.consumer import (
-    ConsumerFactory,
     ConsumerSettings,
     Offsets,
     TopicPattern,
 )
-from leaderq.kafka.clients.producer import Message, ProducerSettings, TransactionalProducer
+from leaderq.kafka.clients.producer import Message, ProducerClient, ProducerSettings
 from leaderq.kafka.consuming.consumer_thread import ConsumerThread
 from leaderq.kafka.consuming.read_ahead import BatchLimits
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan
-from leaderq.kafka.dead_letters.topic import LETTER_ROOM_BYTES, MAX_LETTER_BYTES, DeadLetterSender
+from leaderq.kafka.dead_letters.topic import (
+    FRAME_BYTES,
+    LETTER_ROOM_BYTES,
+    MAX_LETTER_BYTES,
+    DeadLetterSender,
+)
 from leaderq.kafka.declaration import Declaration, dead_letters_of
 from leaderq.kafka.groups import (
     Deployment,
@@ -101,9 +105,26 @@ class Environment:
             folder=self.layout.offsets,
             session=self.session,
             load_offsets=self.load_offsets,
-            make_producer=partial(_producer, self),
+            make_producer=lambda: self.producer(self._transactional_id),
             max_message_bytes=declared.max_message_bytes,
         )
+
+    @property
+    def _transactional_id(self) -> str:
+        return transactional_id(self.declared.name, self.declared.group, self.settings.root)
+
+    @property
+    def letter_bytes(self) -> int:
+        return max(MAX_LETTER_BYTES, self.declared.max_message_bytes)
+
+    def producer(self, transactional: str | None = None) -> ProducerClient:
+        """One that is not open yet, for messages and dead letters."""
+        settings = ProducerSettings(
+            transactional_id=transactional,
+            max_message_bytes=self.letter_bytes,
+            **self.connection,
+        )
+        return transport.producers_of(self.declared.client)(settings)
 
     @property
     def connection(self) -> dict[str, Any]:
@@ -153,7 +174,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     bootstrap_servers(settings.kafka)
     if declared.client is ClientLibrary.KAFKA_PYTHON:
         private_api.require_what_the_fence_relies_on()
-    consumer_class = _consumer_class(declared.client)
+    new_consumer = transport.consumers_of(declared.client)
     if former is not None:
         former.close()
     store = opened(declared.offsets, environment.store_context)
@@ -170,7 +191,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     consumer = ConsumerThread(
         ConsumingPlan(
             address=settings.kafka,
-            make=partial(consumer_class, consumer_settings(environment, store.in_group)),
+            make=partial(new_consumer, consumer_settings(environment, store.in_group)),
             store=store,
             career=declared.name,
             reports=reports,
@@ -184,14 +205,14 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
         )
     )
     consumer.start(settings.connect_timeout_s + OPEN_MARGIN_S)
-    letter_bytes = max(MAX_LETTER_BYTES, declared.max_message_bytes)
+    letter_bytes = environment.letter_bytes
     dead_letters = DeadLetterSender(
-        ProducerSettings(max_message_bytes=letter_bytes, **environment.connection),
+        environment.producer(),
         (lambda letter: take_effect(partial(store.produce, letter, max_bytes=letter_bytes)))
         if store.sends_messages
         else None,
         make_topic=lambda: topic and _require_topic(environment, topic),
-        topic_bytes=topic_bytes,
+        most_bytes=letter_bytes if topic_bytes is None else topic_bytes - FRAME_BYTES,
     )
     figures = DrainFigures() if former is None else former.handler.context.figures
     if former is None:
@@ -207,7 +228,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
         store,
         coroutines=environment.coroutines,
         commit=consumer.commit,
-        commit_behind=consumer.commit_behind if declared.commit_behind else None,
+        commit_behind=partial(consumer.commit, is_behind=True) if declared.commit_behind else None,
         rest=consumer.rest,
         send_dead_letter=dead_letters.send,
         marks=CrashMarks(session, layout.attempts, max_records=declared.max_records),
@@ -346,18 +367,6 @@ def _require_outputs(environment: Environment) -> None:
         )
 
 
-def _consumer_class(client: ClientLibrary) -> ConsumerFactory:
-    if client is ClientLibrary.KAFKA_PYTHON:
-        return transport.new_consumer
-    # an extra, loaded only where it is asked for
-    from leaderq.kafka.clients.confluent_connection import require
-
-    require()
-    from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
-
-    return ConfluentConsumer
-
-
 def consumer_settings(environment: Environment, in_group: bool) -> ConsumerSettings:
     declared = environment.declared
     return ConsumerSettings(
@@ -372,17 +381,3 @@ def consumer_settings(environment: Environment, in_group: bool) -> ConsumerSetti
 def transactional_id(career: str, group: str, root: str) -> str:
     """The cluster-wide name by which producers of this career, group and root fence each other."""
     return f"leaderq-{career}:{group}:{root}"
-
-
-def _producer(environment: Environment) -> TransactionalProducer:
-    declared = environment.declared
-    settings = ProducerSettings(
-        transactional_id=transactional_id(declared.name, declared.group, environment.settings.root),
-        max_message_bytes=max(MAX_LETTER_BYTES, declared.max_message_bytes),
-        **environment.connection,
-    )
-    if declared.client is ClientLibrary.KAFKA_PYTHON:
-        return transport.new_producer(settings)
-    from leaderq.kafka.clients.confluent_producer import ConfluentProducer
-
-    return ConfluentProducer(settings)

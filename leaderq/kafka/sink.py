@@ -42,15 +42,16 @@ from leaderq.errors import (
     UnknownTopic,
     with_cause,
 )
+from leaderq.kafka.clients import transport
 from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.clients.producer import (
     MAX_MESSAGE_BYTES,
     Message,
     MessageInvalid,
-    MessageSender,
+    ProducerClient,
+    ProducerFactory,
     ProducerSettings,
-    SenderFactory,
     checked,
     partition_of,
 )
@@ -114,7 +115,7 @@ class KafkaSink:
             options=options,
         )
         self._make = _sender_of(client, options)
-        self._client: MessageSender | None = None
+        self._client: ProducerClient | None = None
         self._batches = itertools.count()
         self._kept: dict[int, list[_Kept]] = {}  # by the record's id; what the client still holds
         self._stuck: set[tuple[str, int]] = set()
@@ -143,7 +144,7 @@ class KafkaSink:
     def close(self, timeout_s: float) -> None:
         self._drop()
 
-    def _connected(self, timeout_s: float) -> MessageSender:
+    def _connected(self, timeout_s: float) -> ProducerClient:
         if self._client is None:
             client = self._make(self._settings)
             try:
@@ -164,7 +165,7 @@ class KafkaSink:
 
     # ---- handing over ----------------------------------------------------------------------------
 
-    def _hand_over(self, client: MessageSender, sending: _Sending) -> None:
+    def _hand_over(self, client: ProducerClient, sending: _Sending) -> None:
         limit, number = self._settings.max_message_bytes, next(self._batches)
         counts: dict[str, int] = {}
         unsendable: dict[str, LeaderqError] = {}
@@ -237,7 +238,7 @@ class KafkaSink:
 
     # ---- hearing of them -------------------------------------------------------------------------
 
-    def _wait(self, client: MessageSender, sending: _Sending, deadline: float) -> None:
+    def _wait(self, client: ProducerClient, sending: _Sending, deadline: float) -> None:
         """Wait for all; for those of stuck partitions beside others not at all."""
         undone = [one for one in sending.receipts if one is not None]
         if self._stuck:
@@ -256,7 +257,7 @@ class KafkaSink:
                 return
             client.wait(undone[-1], min(until_s, now + _LOOK_S))
 
-    def _outcome(self, client: MessageSender, sending: _Sending) -> BatchOutcome:
+    def _outcome(self, client: ProducerClient, sending: _Sending) -> BatchOutcome:
         undone: list[int] = []
         failed: dict[int, LeaderqError] = {}
         failure = client.failure
@@ -351,22 +352,13 @@ class _Sending:
         self.error: LeaderqError | None = None
 
 
-def _sender_of(client: str, options: Mapping[str, Any]) -> SenderFactory:
+def _sender_of(client: str, options: Mapping[str, Any]) -> ProducerFactory:
     try:
         library = ClientLibrary(client)
     except ValueError:
         raise ConfigurationError(f"client={client!r}: give 'kafka-python' or 'confluent'") from None
     require(*option_problems(library, options, "the options of a KafkaSink"))
-    if library is ClientLibrary.KAFKA_PYTHON:
-        from leaderq.kafka.clients.kafka_python_producer import KafkaPythonSender
-
-        return KafkaPythonSender
-    from leaderq.kafka.clients.confluent_connection import require as require_confluent
-
-    require_confluent()
-    from leaderq.kafka.clients.confluent_producer import ConfluentSender
-
-    return ConfluentSender
+    return transport.producers_of(library)
 
 
 def _raw(part: Any) -> Any:

@@ -28,7 +28,7 @@ from leaderq.kafka.clients.kafka_python_connection import (
     errors_translated,
     quiet_client_logs,
 )
-from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
+from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.record import Partition, Record
 
@@ -197,11 +197,12 @@ def produce(
         security=security or KafkaSecurity(),
         open_timeout_s=min(timeout_s, 30.0),
         max_message_bytes=1 << 20,  # as a topic takes them by default, or a little more
+        options={"max_block_ms": int(timeout_s * 1000)},  # how long the topic may be unknown
     )
     fields = ((value, key, more[0] if more else ()) for key, value, *more in records)
     messages = (Message(topic, *each) for each in fields)
-    with closing(IdempotentSender(settings, metadata_s=timeout_s)) as sender:
-        return sender.send(messages, timeout_s)
+    with closing(KafkaPythonProducer(settings)) as producer:
+        return producer.send_all(messages, timeout_s)
 
 
 @dataclass(frozen=True)

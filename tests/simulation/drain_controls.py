@@ -28,11 +28,10 @@ _ZOMBIES = {"zombies": 3, "faults": 1}
 
 
 def _under_way_is_done(self: OffsetCommits, *, may_wait: bool) -> Any:
-    batch = self._batch
-    if batch is None or batch.future is None:
+    if self.wanted is None or self._under_way is None:
         return None
-    batch.future = None
-    return batch.offsets
+    self._under_way = None
+    return self.wanted
 
 
 @contextmanager

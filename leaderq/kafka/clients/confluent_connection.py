@@ -17,7 +17,6 @@ from leaderq.config import KafkaSecurity
 from leaderq.errors import ConfigurationError, LeaderqError, MissingPiece
 from leaderq.kafka.clients.client_options import bootstrap_servers
 from leaderq.kafka.clients.consumer import Failure
-from leaderq.kafka.clients.producer import ProducerSettings
 
 _NAMES = {
     Failure.FENCED: "FENCED_INSTANCE_ID PRODUCER_FENCED INVALID_PRODUCER_EPOCH _FENCED",
@@ -52,8 +51,6 @@ _NAMES = {
 FAILURES = {name: failure for failure, names in _NAMES.items() for name in names.split()}
 _FORGETS_BROKERS = 0x020B00FF  # 2.11.0 of librdkafka, the first with this setting on by default
 
-
-_ROOM_BYTES = 1024  # room for the bytes that the protocol adds to the largest message
 _TELLING = {"_SSL", "_RESOLVE", "_TRANSPORT"}
 
 
@@ -121,18 +118,6 @@ def connection_options(
             "https" if security.check_hostname else "none"
         )
     return {name: value for name, value in options.items() if value is not None}
-
-
-def producer_base(settings: ProducerSettings, errors: ErrorCallback) -> dict[str, Any]:
-    return {
-        **connection_options(settings.address, settings.security, errors),
-        "client.id": settings.client_id,
-        "socket.timeout.ms": int(settings.request_timeout_s * 1000),
-        "linger.ms": 5,  # a flush does not wait for it
-        "message.max.bytes": settings.max_message_bytes + _ROOM_BYTES,
-        # how long a topic may be unknown; 30 s by default
-        "topic.metadata.propagation.max.ms": 2000,
-    }
 
 
 def translated(

@@ -1,4 +1,4 @@
-"""The producers of confluent-kafka (librdkafka), in transactions and apart from them; needs
+"""A :class:`~leaderq.kafka.clients.producer.ProducerClient` on confluent-kafka (librdkafka); needs
 ``leaderq[confluent]``.
 
 Facts of librdkafka 2 that this file leans on, besides B20 (``INTRODUCTION.md``,
@@ -26,10 +26,10 @@ from functools import partial
 from typing import Any
 
 from leaderq import clock
-from leaderq.errors import AccessRefused, KafkaError, LeaderqError, ServersUnreachable, UnknownTopic
+from leaderq.errors import AccessRefused, LeaderqError, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients.confluent_connection import (
     ErrorCallback,
-    producer_base,
+    connection_options,
     refused_options,
     require,
     translated,
@@ -44,8 +44,8 @@ from leaderq.kafka.clients.consumer import (
 from leaderq.kafka.clients.producer import (
     Message,
     MessageInvalid,
+    ProducerBase,
     ProducerSettings,
-    TransactionEnding,
     given_up,
 )
 from leaderq.kafka.record import Partition, epoch_of
@@ -55,61 +55,84 @@ log = logging.getLogger(__name__)
 
 _CLOSE_S = 1.0
 _LATE_S = 5.0
+_FLUSH_S = 0.005
+_POLL_S = 0.1
+_COUNT_KEPT_S = 300.0
+_METADATA_S = 2.0
+_PURGED = {"_PURGE_QUEUE", "_PURGE_INFLIGHT"}
+_INVALID = {"INVALID_RECORD", "INVALID_MSG", "INVALID_TIMESTAMP", "_INVALID_DIFFERENT_RECORD"}
+_ROOM_BYTES = 1024  # room for the bytes that the protocol adds to the largest message
 
 
 def producer_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        # If the client gave a message up, we would send it a second time.
+        "message.timeout.ms": 0,
+        "enable.gapless.guarantee": True,
+        # The buffer in front of it bounds memory.
+        "queue.buffering.max.messages": 10_000_000,
+        "queue.buffering.max.kbytes": 2_147_483_647,
+    }
+    if settings.transactional_id is not None:
+        options = {
+            "transactional.id": settings.transactional_id,
+            "transaction.timeout.ms": int(settings.transaction_timeout_s * 1000),
+            # a broker still writes the markers of a transaction when the next one begins
+            "retry.backoff.ms": 5,
+            "delivery.report.only.error": True,
+        }
     return {
-        **producer_base(settings, errors),
-        "transactional.id": settings.transactional_id,
-        "transaction.timeout.ms": int(settings.transaction_timeout_s * 1000),
-        # a broker still writes the markers of a transaction when the next one begins
-        "retry.backoff.ms": 5,
+        **connection_options(settings.address, settings.security, errors),
+        "client.id": settings.client_id,
+        "enable.idempotence": True,
+        "socket.timeout.ms": int(settings.request_timeout_s * 1000),
+        "linger.ms": 5,  # a flush does not wait for it
+        "message.max.bytes": settings.max_message_bytes + _ROOM_BYTES,
+        # how long a topic may be unknown; 30 s by default
+        "topic.metadata.propagation.max.ms": int(_METADATA_S * 1000),
         # the same as Java's and kafka-python's: a key keeps its partition whatever the client
         "partitioner": "murmur2_random",
-        "delivery.report.only.error": True,
+        **options,
         **settings.options,
     }
 
 
-class _Connection:
-    """A producer of librdkafka: opened, given messages, and closed."""
+class ConfluentProducer(ProducerBase):
+    """See :class:`~leaderq.kafka.clients.producer.ProducerClient`."""
 
     def __init__(self, settings: ProducerSettings) -> None:
-        self._settings = settings
+        super().__init__(settings)
         self._confluent = require()
         self._errors = ErrorCallback()
-        self._client: Any = None
-        self._began_s: float | None = None
+        self._failed: list[tuple[str, Any]] = []
+        self._offsets_sent = False
+        self._on_delivery: Any = None  # one object for all messages of a transaction
+        self._calls = SerialExecutor("leaderq-confluent-transaction")
+        self._ended: LeaderqError | None = None
+        self._counts: dict[str, tuple[int, float]] = {}
 
-    def _connect(self, options: Mapping[str, Any], wait_s: float) -> Any:
+    def open(self, timeout_s: float | None = None) -> None:
         began_s, address = clock.now_s(), self._settings.address
         try:
-            self._client = self._confluent.Producer(options)
-            return self._client.list_topics(timeout=wait_s)
+            self._client = self._confluent.Producer(producer_options(self._settings, self._errors))
+            found = self._client.list_topics(timeout=self._settings.wait_s(timeout_s))
         except self._confluent.KafkaException as exc:
-            found = self._translated(exc, "connecting")
+            error = self._translated(exc, "connecting")
             self.close()
             if (refused := refused_options(exc)) is not None:
                 raise refused from exc
-            if isinstance(found, KafkaAway):
+            if isinstance(error, KafkaAway):
                 remedy = self._errors.remedy() or "is Kafka listening there?"
-                found = ServersUnreachable(
+                error = ServersUnreachable(
                     "Kafka", address, waited_s=clock.now_s() - began_s, remedy=remedy
                 )
-            raise found from exc
-
-    def _give(self, message: Message, number: int, told: Any) -> None:
-        """Produce a message to a partition; raises ``BufferError`` and the client's own errors."""
-        topic, value, key, headers, _, timestamp_ms = message
-        if timestamp_ms is None and not headers:  # the usual message, at two thirds of the cost
-            self._producer.produce(topic, value, key, number, told)
-        else:
-            more = {"timestamp": timestamp_ms or 0, "headers": list(headers) or None}
-            self._producer.produce(topic, value, key, number, told, **more)
+            raise error from exc
+        self._learn(found)
 
     def close(self) -> None:
-        clients = [self._client]
-        self._client = None
+        self._on_delivery = None
+        self._calls.close()
+        clients, self._client = [self._client], None
         if clients[0] is None:
             return
         # librdkafka's own clean-up happens when the object goes, and may wait for a broker.
@@ -119,45 +142,7 @@ class _Connection:
         closer.start()
         closer.join(_CLOSE_S)
 
-    def _told(self, error: Any, doing: str) -> LeaderqError:
-        """Our error for a message that failed."""
-        if error.name() in _INVALID:
-            where = f"{doing} at Kafka {self._settings.address!r}"
-            return MessageInvalid(f"{where}: {error.name()}: {error.str()}")
-        return self._translated(error, doing)
-
-    def _translated(self, exc: Any, doing: str) -> LeaderqError:
-        found = translated(exc, doing, self._settings.address, self._errors)
-        return self._settings.explained(found, self._began_s)
-
-    @property
-    def _producer(self) -> Any:
-        if self._client is None:
-            raise KafkaError("this producer is not open")
-        return self._client
-
-
-def _drop(clients: list[Any]) -> None:
-    try:
-        clients[0].purge(in_queue=True, in_flight=True, blocking=False)
-        clients[0].poll(0)
-    except Exception:
-        log.debug("closing a Kafka producer failed, it is dropped", exc_info=True)
-    clients.clear()
-
-
-class ConfluentProducer(_Connection, TransactionEnding):
-    """See :class:`~leaderq.kafka.clients.producer.TransactionalProducer`."""
-
-    def __init__(self, settings: ProducerSettings) -> None:
-        super().__init__(settings)
-        self._failed: list[tuple[str, Any]] = []
-        self._offsets_sent = False
-        self._on_delivery: Any = None  # one object for all messages of a transaction
-        self._calls = SerialExecutor("leaderq-confluent-transaction")
-
-    def open(self) -> None:
-        self._connect(producer_options(self._settings, self._errors), self._settings.open_timeout_s)
+    # ---- in transactions -------------------------------------------------------------------------
 
     def fence(self, timeout_s: float) -> bool:
         work = self._calls.submit(partial(self._producer.init_transactions, timeout_s))
@@ -172,10 +157,13 @@ class ConfluentProducer(_Connection, TransactionEnding):
         return True
 
     def begin(self) -> None:
-        self._failed, self._on_delivery = [], self._delivered
+        self._forget()
         self._offsets_sent = self._commit_asked = False
         self._call("beginning a transaction", self._producer.begin_transaction)
         self._began_s = clock.now_s()
+
+    def _forget(self) -> None:
+        self._failed, self._on_delivery = [], self._delivered
 
     def produce(self, message: Message) -> None:
         deadline = None
@@ -200,6 +188,15 @@ class ConfluentProducer(_Connection, TransactionEnding):
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
             self._failed.append((message.topic(), error))
+
+    def _give(self, message: Message, number: int, told: Any) -> None:
+        """Produce a message to a partition; raises ``BufferError`` and the client's own errors."""
+        topic, value, key, headers, _, timestamp_ms = message
+        if timestamp_ms is None and not headers:  # the usual message, at two thirds of the cost
+            self._producer.produce(topic, value, key, number, told)
+        else:
+            more = {"timestamp": timestamp_ms or 0, "headers": list(headers) or None}
+            self._producer.produce(topic, value, key, number, told, **more)
 
     def _flush(self, deadline: float) -> None:
         left = self._call("producing", self._producer.flush, _left_s(deadline))
@@ -241,11 +238,6 @@ class ConfluentProducer(_Connection, TransactionEnding):
     def _give_up(self, deadline: float) -> None:
         self._call_bounded("aborting a transaction", deadline, self._producer.abort_transaction)
 
-    def close(self) -> None:
-        self._on_delivery = None
-        self._calls.close()
-        super().close()
-
     def _call(self, doing: str, function: Any, *args: Any) -> Any:
         try:
             return function(*args)
@@ -284,61 +276,7 @@ class ConfluentProducer(_Connection, TransactionEnding):
         found = self._translated(exc, doing)
         return given_up(found) if exc.args[0].txn_requires_abort() else found
 
-
-def _is_purged(failed: tuple[str, Any]) -> bool:
-    return failed[1].name() in _PURGED
-
-
-def _left_s(deadline: float) -> float:
-    return max(0.0, deadline - clock.now_s())
-
-
-_FLUSH_S = 0.005
-_POLL_S = 0.1
-_COUNT_KEPT_S = 300.0
-_METADATA_S = 2.0
-_PURGED = {"_PURGE_QUEUE", "_PURGE_INFLIGHT"}
-_INVALID = {"INVALID_RECORD", "INVALID_MSG", "INVALID_TIMESTAMP", "_INVALID_DIFFERENT_RECORD"}
-
-
-def sender_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[str, Any]:
-    return {
-        **producer_base(settings, errors),
-        "enable.idempotence": True,
-        "enable.gapless.guarantee": True,
-        # If the client gave a message up, we would send it a second time.
-        "message.timeout.ms": 0,
-        # The buffer in front of it bounds memory.
-        "queue.buffering.max.messages": 10_000_000,
-        "queue.buffering.max.kbytes": 2_147_483_647,
-        **settings.options,
-    }
-
-
-class _Receipt:
-    __slots__ = ("error", "is_done", "stored")
-
-    def __init__(self) -> None:
-        self.is_done = False
-        self.error: Any = None
-        self.stored: Any = None
-
-    def __call__(self, error: Any, message: Any) -> None:
-        self.error, self.stored = error, message
-        self.is_done = True
-
-
-class ConfluentSender(_Connection):
-    """See :class:`~leaderq.kafka.clients.producer.MessageSender`."""
-
-    def __init__(self, settings: ProducerSettings) -> None:
-        super().__init__(settings)
-        self._fatal: LeaderqError | None = None
-        self._counts: dict[str, tuple[int, float]] = {}
-
-    def open(self, timeout_s: float) -> None:
-        wait_s = max(0.1, min(timeout_s, self._settings.open_timeout_s))
-        self._learn(self._connect(sender_options(self._settings, self._errors), wait_s))
+    # ---- each message by itself ------------------------------------------------------------------
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions the topic has, as of five minutes ago."""
@@ -377,7 +315,7 @@ class ConfluentSender(_Connection):
             error = self._translated(exc, f"sending to {message.topic!r}")
             if exc.args[0].fatal() or exc.args[0].name() == "_FATAL":
                 # the end of the client, of which this message is the first to hear: not its fault
-                self._fatal = self._fatal or error
+                self._ended = self._ended or error
                 raise KafkaAway(str(error)) from exc
             raise error from exc
         except BufferError as exc:
@@ -398,10 +336,10 @@ class ConfluentSender(_Connection):
         try:
             call(timeout_s)
         except self._confluent.KafkaException as exc:
-            self._fatal = self._translated(exc, "sending")
+            self._ended = self._translated(exc, "sending")
         except SystemError as exc:  # the same, raised between two callbacks
             cause = exc.__cause__ or exc
-            self._fatal = self._translated(cause, "sending")
+            self._ended = self._translated(cause, "sending")
 
     def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
         error = receipt.error
@@ -412,7 +350,50 @@ class ConfluentSender(_Connection):
 
     def trouble(self) -> LeaderqError | None:
         """Return the fatal error, or a refusal that was told in passing."""
-        if self._fatal is not None:
-            return self._fatal
+        if self._ended is not None:
+            return self._ended
         refusal = self._errors.refusal
         return None if refusal is None else self._translated(refusal, "sending")
+
+    # ---- errors ----------------------------------------------------------------------------------
+
+    def _told(self, error: Any, doing: str) -> LeaderqError:
+        """Our error for a message that failed."""
+        if error.name() in _INVALID:
+            where = f"{doing} at Kafka {self._settings.address!r}"
+            return MessageInvalid(f"{where}: {error.name()}: {error.str()}")
+        return self._translated(error, doing)
+
+    def _translated(self, exc: Any, doing: str) -> LeaderqError:
+        found = translated(exc, doing, self._settings.address, self._errors)
+        return self._settings.explained(found, self._began_s)
+
+
+class _Receipt:
+    __slots__ = ("error", "is_done", "stored")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.error: Any = None
+        self.stored: Any = None
+
+    def __call__(self, error: Any, message: Any) -> None:
+        self.error, self.stored = error, message
+        self.is_done = True
+
+
+def _drop(clients: list[Any]) -> None:
+    try:
+        clients[0].purge(in_queue=True, in_flight=True, blocking=False)
+        clients[0].poll(0)
+    except Exception:
+        log.debug("closing a Kafka producer failed, it is dropped", exc_info=True)
+    clients.clear()
+
+
+def _is_purged(failed: tuple[str, Any]) -> bool:
+    return failed[1].name() in _PURGED
+
+
+def _left_s(deadline: float) -> float:
+    return max(0.0, deadline - clock.now_s())

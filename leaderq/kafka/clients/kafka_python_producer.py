@@ -1,6 +1,4 @@
-"""The producers of kafka-python: one for transactions, and for messages apart from them
-:class:`KafkaPythonSender` and :class:`IdempotentSender`, which the dead letters of careers use
-whose offsets are kept elsewhere.
+"""A :class:`~leaderq.kafka.clients.producer.ProducerClient` on kafka-python.
 
 Facts of kafka-python 3.0 that this file leans on, besides B6, B13, B14 and B26 (read in its source;
 the version is pinned):
@@ -18,7 +16,7 @@ the version is pinned):
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -40,9 +38,8 @@ from leaderq.kafka.clients.kafka_python_connection import (
 from leaderq.kafka.clients.producer import (
     Message,
     MessageInvalid,
+    ProducerBase,
     ProducerSettings,
-    TransactionEnding,
-    checked,
     given_up,
 )
 from leaderq.kafka.record import Partition, epoch_of
@@ -51,15 +48,21 @@ log = logging.getLogger(__name__)
 
 _ROOM_BYTES = 1024  # room for the bytes that the protocol adds to the largest message
 _METADATA_S = 2.0
+_FOR_EVER_MS = 2**31 - 1
 _CLOSE_S = 1.0
 _NAMES = "InvalidRecordError", "CorruptRecordError", "InvalidTimestampError"
 _INVALID = tuple(getattr(native, name) for name in _NAMES)
+_place = lru_cache(maxsize=4096)(TopicPartition)
 
 
-def producer_options(settings: ProducerSettings) -> dict[str, Any]:
-    address, wait_s = settings.address, settings.open_timeout_s
+def producer_options(settings: ProducerSettings, wait_s: float) -> dict[str, Any]:
     return {
-        **connection_options(address, settings.security, open_timeout_s=wait_s),
+        **connection_options(settings.address, settings.security, open_timeout_s=wait_s),
+        "transactional_id": settings.transactional_id,
+        "transaction_timeout_ms": int(settings.transaction_timeout_s * 1000),
+        "enable_idempotence": True,
+        # A message that the client gives up is one that we would send a second time.
+        "delivery_timeout_ms": _FOR_EVER_MS,
         "client_id": settings.client_id,
         "metrics_enabled": False,  # costs time at every message, and nobody reads it
         "acks": "all",
@@ -70,25 +73,94 @@ def producer_options(settings: ProducerSettings) -> dict[str, Any]:
         "max_request_size": max(1_048_576, settings.max_message_bytes + _ROOM_BYTES),
         "max_block_ms": int(_METADATA_S * 1000),
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
-        "delivery_timeout_ms": 120_000,
         "allow_auto_create_topics": False,  # an unknown topic is an error here, not a wish
         **for_client(KafkaProducer, settings.options),
     }
 
 
-class _Connection:
-    """One idempotent producer of kafka-python; its private parts are used by ``private_api``."""
+class KafkaPythonProducer(ProducerBase):
+    """See :class:`~leaderq.kafka.clients.producer.ProducerClient`. Private parts of the client are
+    used by ``private_api``.
+    """
 
     def __init__(self, settings: ProducerSettings) -> None:
-        self._settings = settings
-        self._client: Any = None
-        self._began_s: float | None = None
+        super().__init__(settings)
         self._failed: list[tuple[str, BaseException]] = []
+        self._fencing: Any = None
+        self._sending: Any = None
+        self._ending: Any = None
+        self._append: Any = None
+        self._wake: Any = None
 
-    def _connect(self, **more: Any) -> None:
+    def open(self, timeout_s: float | None = None) -> None:
         quiet_client_logs()
-        options = {**producer_options(self._settings), "enable_idempotence": True, **more}
-        self._client = private_api.mended(connected(KafkaProducer, self._settings.address, options))
+        settings = self._settings
+        if settings.transactional_id is not None:
+            private_api.require_what_the_fence_relies_on()
+        options = producer_options(settings, settings.wait_s(timeout_s))
+        self._client = private_api.mended(connected(KafkaProducer, settings.address, options))
+        self._append, self._wake = private_api.appender(self._client)
+
+    # ---- messages --------------------------------------------------------------------------------
+
+    def partitions(self, topic: str) -> int:
+        if known := private_api.partition_count(self._client, topic):
+            return known
+        asked_s = clock.now_s()
+        try:
+            return len(self._client.partitions_for(topic))
+        except native.KafkaError as exc:
+            raise self._unsendable(exc, topic, asked_s) from exc
+
+    def send(self, message: Message, partition: int) -> Any:
+        """Hand over a message: the essence of the client's ``send``, at half the cost."""
+        topic, value, key, headers, _, timestamp_ms = message
+        fields = _place(topic, partition), timestamp_ms, key, value, list(headers)
+        try:
+            receipt, is_full, is_new, _ = self._append(*fields, abort_on_new_batch=False)
+        except (native.KafkaError, ValueError, AssertionError) as exc:
+            raise self._unsendable(exc, topic, clock.now_s()) from exc
+        if is_full or is_new:
+            self._wake()
+        return receipt
+
+    def wait(self, receipt: Any, until_s: float) -> None:
+        left_s = until_s - clock.now_s()
+        if left_s > 0 and not receipt.is_done:
+            try:
+                receipt.get(timeout=left_s)
+            except Exception:  # noqa: BLE001 - see failure
+                return
+
+    def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
+        error = receipt.exception
+        return None if error is None else self._told(error, f"sending to {topic!r}")
+
+    def offset(self, receipt: Any) -> int:
+        return int(receipt.value.offset)
+
+    def trouble(self) -> LeaderqError | None:
+        return None  # the messages themselves fail
+
+    # ---- transactions ----------------------------------------------------------------------------
+
+    def fence(self, timeout_s: float) -> bool:
+        with self._errors_translated("fencing in a producer"):
+            if self._fencing is None:
+                self._fencing = private_api.started(self._producer, "initialize_transactions")
+            return self._answered(self._fencing, timeout_s)
+
+    def begin(self) -> None:
+        self._sending = self._ending = None
+        self._commit_asked = False
+        self._forget()
+        with self._errors_translated("beginning a transaction"):
+            private_api.forget_refused_offsets(self._producer)
+            self._producer.begin_transaction()
+        self._began_s = clock.now_s()
+
+    def _forget(self) -> None:
+        self._failed = []
 
     def produce(self, message: Message) -> None:
         topic, value, key, headers, partition, timestamp_ms = message
@@ -124,75 +196,6 @@ class _Connection:
             topic, exc = self._failed[0]
             # Its place in the sequence of messages is lost as well.
             raise given_up(self._told(exc, f"producing to {topic!r}")) from exc
-
-    def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            try:
-                private_api.drop(client, _CLOSE_S)
-            except Exception:
-                log.debug("closing a Kafka producer failed, it is dropped", exc_info=True)
-
-    @contextmanager
-    def _errors_translated(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except native.KafkaError as exc:
-            raise self._translated(exc, doing) from exc
-
-    def _told(self, error: BaseException, doing: str) -> LeaderqError:
-        """Our error for a message that failed."""
-        if isinstance(error, native.KafkaError):
-            return self._translated(error, doing)
-        return KafkaError(f"{doing} at Kafka {self._settings.address!r}: {error}")
-
-    def _translated(self, exc: native.KafkaError, doing: str) -> LeaderqError:
-        """Our error; the client's state may be the result of an earlier error, told instead."""
-        cause = None if self._client is None else private_api.transaction_error(self._client)
-        if not isinstance(cause, native.KafkaError) or type(exc) is not native.KafkaError:
-            cause = exc
-        if isinstance(cause, _INVALID):
-            return MessageInvalid(f"{doing} at Kafka {self._settings.address!r}: {cause}")
-        found = translated(cause, doing, self._settings.address)
-        return self._settings.explained(found, self._began_s)
-
-    @property
-    def _producer(self) -> Any:
-        if self._client is None:
-            raise KafkaError("this producer is not open")
-        return self._client
-
-
-class KafkaPythonProducer(_Connection, TransactionEnding):
-    """See :class:`~leaderq.kafka.clients.producer.TransactionalProducer`."""
-
-    def __init__(self, settings: ProducerSettings) -> None:
-        super().__init__(settings)
-        self._fencing: Any = None
-        self._sending: Any = None
-        self._ending: Any = None
-
-    def open(self) -> None:
-        private_api.require_what_the_fence_relies_on()
-        settings = self._settings
-        self._connect(
-            transactional_id=settings.transactional_id,
-            transaction_timeout_ms=int(settings.transaction_timeout_s * 1000),
-        )
-
-    def fence(self, timeout_s: float) -> bool:
-        with self._errors_translated("fencing in a producer"):
-            if self._fencing is None:
-                self._fencing = private_api.started(self._producer, "initialize_transactions")
-            return self._answered(self._fencing, timeout_s)
-
-    def begin(self) -> None:
-        self._sending = self._ending = None
-        self._failed, self._commit_asked = [], False
-        with self._errors_translated("beginning a transaction"):
-            private_api.forget_refused_offsets(self._producer)
-            self._producer.begin_transaction()
-        self._began_s = clock.now_s()
 
     def _send_offsets(
         self, offsets: Offsets, group: Any, notes: Mapping[Partition, str], deadline: float
@@ -233,96 +236,33 @@ class KafkaPythonProducer(_Connection, TransactionEnding):
     def _answered(result: Any, timeout_s: float) -> bool:
         return bool(result.wait(timeout_ms=max(0.0, timeout_s) * 1000))
 
-
-class IdempotentSender(_Connection):
-    """Sends messages and waits until they are acknowledged. One thread at a time. Connected with
-    the first message, then kept, until :meth:`close`. ``metadata_s``: how long a topic may be
-    unknown.
-
-    *Guarantees:* when :meth:`send` has returned, all its messages are stored, each once. *Not
-    guaranteed:* anything about messages of a :meth:`send` that raised.
-    """
-
-    def __init__(self, settings: ProducerSettings, metadata_s: float = _METADATA_S) -> None:
-        super().__init__(settings)
-        self._metadata_ms = int(metadata_s * 1000)
-
-    def send(self, messages: Iterable[Message], timeout_s: float) -> int:
-        """Send all, as they come, and return how many when the cluster has them all, so long after
-        the last at most; else raise, perhaps ``KafkaAway``.
-        """
-        limit, count = self._settings.max_message_bytes, 0
-        self._failed = []
-        try:
-            for message in messages:
-                wanted = checked(message, limit)
-                if self._client is None:
-                    self._connect(max_block_ms=self._metadata_ms)
-                self.produce(wanted)
-                count += 1
-            if count:
-                self._flush(clock.now_s() + timeout_s)
-            return count
-        except BaseException:
-            # messages it still holds must not be sent after the caller has seen an error
-            self.close()
-            raise
-
-
-_FOR_EVER_MS = 2**31 - 1
-_place = lru_cache(maxsize=4096)(TopicPartition)
-
-
-class KafkaPythonSender(_Connection):
-    """See :class:`~leaderq.kafka.clients.producer.MessageSender`."""
-
-    _append: Any = None
-    _wake: Any = None
-
-    def open(self, timeout_s: float) -> None:
-        wait_s = max(0.1, min(timeout_s, self._settings.open_timeout_s))
-        self._connect(
-            # A message that the client gives up is one that we would send a second time.
-            delivery_timeout_ms=_FOR_EVER_MS,
-            bootstrap_timeout_ms=int(wait_s * 1000),
-        )
-        self._append, self._wake = private_api.appender(self._client)
-
-    def partitions(self, topic: str) -> int:
-        if known := private_api.partition_count(self._client, topic):
-            return known
-        asked_s = clock.now_s()
-        try:
-            return len(self._client.partitions_for(topic))
-        except native.KafkaError as exc:
-            raise self._unsendable(exc, topic, asked_s) from exc
-
-    def send(self, message: Message, partition: int) -> Any:
-        """Hand over a message: the essence of the client's ``send``, at half the cost."""
-        topic, value, key, headers, _, timestamp_ms = message
-        fields = _place(topic, partition), timestamp_ms, key, value, list(headers)
-        try:
-            receipt, is_full, is_new, _ = self._append(*fields, abort_on_new_batch=False)
-        except (native.KafkaError, ValueError, AssertionError) as exc:
-            raise self._unsendable(exc, topic, clock.now_s()) from exc
-        if is_full or is_new:
-            self._wake()
-        return receipt
-
-    def wait(self, receipt: Any, until_s: float) -> None:
-        left_s = until_s - clock.now_s()
-        if left_s > 0 and not receipt.is_done:
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
             try:
-                receipt.get(timeout=left_s)
-            except Exception:  # noqa: BLE001 - see failure
-                return
+                private_api.drop(client, _CLOSE_S)
+            except Exception:
+                log.debug("closing a Kafka producer failed, it is dropped", exc_info=True)
 
-    def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
-        error = receipt.exception
-        return None if error is None else self._told(error, f"sending to {topic!r}")
+    @contextmanager
+    def _errors_translated(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except native.KafkaError as exc:
+            raise self._translated(exc, doing) from exc
 
-    def offset(self, receipt: Any) -> int:
-        return int(receipt.value.offset)
+    def _told(self, error: BaseException, doing: str) -> LeaderqError:
+        """Our error for a message that failed."""
+        if isinstance(error, native.KafkaError):
+            return self._translated(error, doing)
+        return KafkaError(f"{doing} at Kafka {self._settings.address!r}: {error}")
 
-    def trouble(self) -> LeaderqError | None:
-        return None  # the messages themselves fail
+    def _translated(self, exc: native.KafkaError, doing: str) -> LeaderqError:
+        """Our error; the client's state may be the result of an earlier error, told instead."""
+        cause = None if self._client is None else private_api.transaction_error(self._client)
+        if not isinstance(cause, native.KafkaError) or type(exc) is not native.KafkaError:
+            cause = exc
+        if isinstance(cause, _INVALID):
+            return MessageInvalid(f"{doing} at Kafka {self._settings.address!r}: {cause}")
+        found = translated(cause, doing, self._settings.address)
+        return self._settings.explained(found, self._began_s)

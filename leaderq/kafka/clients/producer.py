@@ -1,8 +1,9 @@
-"""The narrow faces of producers, so that another client can stand behind them, and what is sent.
+"""The narrow face of a producer, so that another client can stand behind it, and what is sent.
 
-States of a :class:`TransactionalProducer`: new, open, fenced in, in a transaction, closed. The
-broker is authoritative: it knows one *epoch* for each transactional id, that of the producer that
-was fenced in last, and refuses all others.
+A :class:`ProducerClient` sends messages in transactions, if its settings have a transactional id,
+or else each by itself. Its states: new, open, fenced in, in a transaction, closed. The broker is
+authoritative: it knows one *epoch* for each transactional id, that of the producer that was fenced
+in last, and refuses all others.
 
 Errors are those of :mod:`leaderq.kafka.clients.consumer`. After ``KafkaAway`` the *same* call may
 be repeated, and goes on where it was. After ``MembershipLost`` (the group refused the offsets) and
@@ -13,7 +14,7 @@ transaction was committed: abort it. After
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
@@ -109,6 +110,11 @@ class ProducerSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
     mark: str = ""
 
+    def wait_s(self, timeout_s: float | None) -> float:
+        """How long connecting may take, for a caller who has so much time."""
+        asked_s = self.open_timeout_s if timeout_s is None else timeout_s
+        return max(0.1, min(asked_s, self.open_timeout_s))
+
     def explained(self, error: LeaderqError, began_s: float | None) -> LeaderqError:
         """``error`` of a producer; a refusal may mean that its transaction was open too long."""
         open_s = 0.0 if began_s is None else clock.now_s() - began_s
@@ -118,11 +124,35 @@ class ProducerSettings:
         return KafkaFenced(f"{error}; or {hint}, and the broker has aborted it")
 
 
-class TransactionalProducer(Protocol):
-    """Sends messages and offsets together, or not at all. One thread, but for ``produce``."""
+class ProducerClient(Protocol):
+    """One idempotent client of a library; one thread, except for ``produce``.
 
-    def open(self) -> None:
-        """Connect, fencing nobody; raises also ``ServersUnreachable``, ``MissingPiece``."""
+    No message is given up for the time it takes; within a partition each is stored once, in order,
+    for as long as the client lives.
+    """
+
+    def open(self, timeout_s: float | None = None) -> None:
+        """Connect, fencing nobody, within the settings' time or less; raises also
+        ``ServersUnreachable``, ``MissingPiece``.
+        """
+
+    def produce(self, message: Message) -> None:
+        """Send it, in the transaction if there is one, on any thread; :meth:`commit` or
+        :meth:`send_all` raises if it fails.
+        """
+
+    def send_all(self, messages: Iterable[Message], timeout_s: float) -> int:
+        """Send all, as they come, outside transactions; connect first, if need be. Returns how many
+        when the cluster has them all, so long after the last at most; else raises, perhaps
+        ``KafkaAway``, and nothing is known about any of them.
+        """
+
+    def close(self) -> None:
+        """Free everything within about a second, and send nothing more. The next :meth:`fence`
+        settles what is open. Never raises.
+        """
+
+    # ---- in transactions -------------------------------------------------------------------------
 
     def fence(self, timeout_s: float) -> bool:
         """Take the transactional id over; returns whether that has happened yet. From then on every
@@ -131,9 +161,6 @@ class TransactionalProducer(Protocol):
 
     def begin(self) -> None:
         """Begin a transaction; costs no request."""
-
-    def produce(self, message: Message) -> None:
-        """Put a message into the transaction, on any thread; :meth:`commit` raises if it fails."""
 
     def commit(
         self, offsets: Offsets, group: Any, timeout_s: float, notes: Mapping[Partition, str] = ...
@@ -146,8 +173,32 @@ class TransactionalProducer(Protocol):
     def abort(self, timeout_s: float) -> None:
         """Drop the transaction, if there is one. If that fails, close the producer."""
 
-    def close(self) -> None:
-        """Free everything within about a second; the next :meth:`fence` settles what is open."""
+    # ---- each message by itself ------------------------------------------------------------------
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions it has, asked seldom; raises ``UnknownTopic``, ``KafkaAway``."""
+
+    def send(self, message: Message, partition: int) -> Any:
+        """Hand over a message for this partition; returns its receipt (``is_done``): done without a
+        failure, it is acknowledged by all replicas in sync.
+        """
+
+    def wait(self, receipt: Any, until_s: float) -> None:
+        """Wait until this one is done, or until ``until_s`` of ``clock.now_s``."""
+
+    def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
+        """Return why a message to ``topic`` that is done has failed; ``None``: it is acknowledged.
+
+        ``MessageTooLarge`` and :class:`MessageInvalid` may concern innocent messages beside the one
+        at fault. After any failure but ``KafkaAway`` the client's place in the sequence of its
+        messages may be lost: close it.
+        """
+
+    def offset(self, receipt: Any) -> int:
+        """Return the offset of an acknowledged message; -1 if the broker did not say."""
+
+    def trouble(self) -> LeaderqError | None:
+        """Return why messages are not acknowledged, if it is known and does not pass by itself."""
 
 
 @lru_cache(maxsize=65_536)
@@ -161,15 +212,43 @@ def given_up(error: LeaderqError) -> LeaderqError:
     return BatchLost(str(error)) if isinstance(error, KafkaAway) else error
 
 
-ProducerFactory = Callable[[ProducerSettings], TransactionalProducer]
+ProducerFactory = Callable[[ProducerSettings], ProducerClient]
 NO_NOTES: Mapping[Partition, str] = MappingProxyType({})
 
 
-class TransactionEnding(TransactionalProducer):
-    """How the producers of all libraries end a transaction; each step may be repeated."""
+class ProducerBase(ProducerClient):
+    """The common parts of all libraries' producers; each step of a commit may be repeated."""
 
-    _began_s: float | None
+    _client: Any = None
+    _began_s: float | None = None
     _commit_asked = False
+
+    def __init__(self, settings: ProducerSettings) -> None:
+        self._settings = settings
+
+    @property
+    def _producer(self) -> Any:
+        if self._client is None:
+            raise KafkaError("this producer is not open")
+        return self._client
+
+    def send_all(self, messages: Iterable[Message], timeout_s: float) -> int:
+        limit, count = self._settings.max_message_bytes, 0
+        self._forget()
+        try:
+            for message in messages:
+                wanted = checked(message, limit)
+                if self._client is None:
+                    self.open()
+                self.produce(wanted)
+                count += 1
+            if count:
+                self._flush(clock.now_s() + timeout_s)
+            return count
+        except BaseException:
+            # messages it still holds must not be sent after the caller has seen an error
+            self.close()
+            raise
 
     def commit(
         self,
@@ -203,6 +282,9 @@ class TransactionEnding(TransactionalProducer):
         self._give_up(clock.now_s() + timeout_s)
         self._began_s = None
 
+    def _forget(self) -> None:
+        """Forget the failures of messages before the next one."""
+
     def _flush(self, deadline: float) -> None:
         """Wait until every message is acknowledged; from then on nothing is in flight."""
 
@@ -221,44 +303,3 @@ class MessageInvalid(KafkaError):
 
 REFUSED_MESSAGES = MessageTooLarge, MessageInvalid, UnknownTopic
 """Why a message is refused for what it is, or for where it is to go."""
-
-
-class MessageSender(Protocol):
-    """An idempotent producer that sends and repeats by itself, on one thread: a message that is
-    done without a failure is acknowledged by all replicas in sync.
-
-    No message is given up for the time it takes; within a partition each is stored once, in order,
-    for as long as the sender lives.
-    """
-
-    def open(self, timeout_s: float) -> None:
-        """Connect; raises ``ServersUnreachable``, ``AccessRefused``, ``MissingPiece``, others."""
-
-    def partitions(self, topic: str) -> int:
-        """How many partitions it has, asked seldom; raises ``UnknownTopic``, ``KafkaAway``."""
-
-    def send(self, message: Message, partition: int) -> Any:
-        """Hand over a message for this partition; returns its receipt (``is_done``)."""
-
-    def wait(self, receipt: Any, until_s: float) -> None:
-        """Wait until this one is done, or until ``until_s`` of ``clock.now_s``."""
-
-    def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
-        """Return why a message to ``topic`` that is done has failed; ``None``: it is acknowledged.
-
-        ``MessageTooLarge`` and :class:`MessageInvalid` may concern innocent messages beside the one
-        at fault. After any failure but ``KafkaAway`` the sender's place in the sequence of its
-        messages may be lost: close it.
-        """
-
-    def offset(self, receipt: Any) -> int:
-        """Return the offset of an acknowledged message; -1 if the broker did not say."""
-
-    def trouble(self) -> LeaderqError | None:
-        """Return why messages are not acknowledged, if it is known and does not pass by itself."""
-
-    def close(self) -> None:
-        """Close within about a second, and send nothing more. Never raises."""
-
-
-SenderFactory = Callable[[ProducerSettings], MessageSender]

@@ -1,22 +1,41 @@
-"""What careers reach Kafka through where ``client="kafka-python"``, looked up late.
+"""The clients through which careers and sinks reach Kafka, looked up late.
 
-A simulation replaces the attributes of this module by clients of its own cluster; so they are used
-by attribute: ``transport.new_consumer(...)``.
+A simulation replaces ``new_consumer`` and ``new_producer`` of this module by clients of its own
+cluster; so they are used by attribute. The extra ``confluent`` is loaded only where it is asked
+for.
 """
 
 from __future__ import annotations
 
+from leaderq.kafka.clients.client_options import ClientLibrary
 from leaderq.kafka.clients.consumer import ConsumerFactory
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
-from leaderq.kafka.clients.kafka_python_producer import IdempotentSender, KafkaPythonProducer
+from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
+from leaderq.kafka.clients.producer import ProducerFactory
 
 new_consumer: ConsumerFactory = KafkaPythonConsumer
-"""Makes a consumer; see :class:`leaderq.kafka.clients.consumer.ConsumerClient`."""
+new_producer: ProducerFactory = KafkaPythonProducer
 
-new_producer = KafkaPythonProducer
-"""Makes what produces in transactions; see
-:class:`leaderq.kafka.clients.producer.TransactionalProducer`.
-"""
 
-new_idempotent_sender = IdempotentSender
-"""Makes what sends dead letters."""
+def consumers_of(library: ClientLibrary) -> ConsumerFactory:
+    """What makes a consumer of this library; raises ``MissingPiece``."""
+    if library is ClientLibrary.KAFKA_PYTHON:
+        return new_consumer
+    from leaderq.kafka.clients.confluent_connection import require
+
+    require()
+    from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
+
+    return ConfluentConsumer
+
+
+def producers_of(library: ClientLibrary) -> ProducerFactory:
+    """What makes a producer of this library; raises ``MissingPiece``."""
+    if library is ClientLibrary.KAFKA_PYTHON:
+        return new_producer
+    from leaderq.kafka.clients.confluent_connection import require
+
+    require()
+    from leaderq.kafka.clients.confluent_producer import ConfluentProducer
+
+    return ConfluentProducer

@@ -40,21 +40,10 @@ class CommitKind(Enum):
 
 @dataclass(eq=False)
 class OffsetCommit:
-    """One commit, asked for at ``asked_s``; ``future``: it is under way."""
+    """One commit that is under way."""
 
     kind: CommitKind
-    offsets: Offsets
-    asked_s: float
-    future: CommitFuture | None = None
-    is_told: bool = False
-
-    def is_done(self, wait_s: float) -> bool:
-        """Whether it is stored, within ``wait_s``. If it failed, it is not under way any more."""
-        future, self.future = self.future, None
-        if future is None or future.done(wait_s):
-            return future is not None
-        self.future = future
-        return False
+    future: CommitFuture
 
 
 class OffsetCommits:
@@ -63,20 +52,18 @@ class OffsetCommits:
     def __init__(self, store: OffsetStore, term: Term) -> None:
         self._store = store
         self._term = term
+        self.wanted: Offsets | None = None
+        """The ends of the batch in hand that are to be committed; ``None``: nobody has asked."""
         self.outcome: bool | EffectRefused | None = None
-        self._batch: OffsetCommit | None = None
-        self._other: OffsetCommit | None = None  # under way; the batch's waits for it
+        self._under_way: OffsetCommit | None = None
         self._positions: Offsets = {}
+        self._asked_s = 0.0
+        self._is_told = False
         self._silent_since_s: float | None = None
 
     @property
-    def wanted(self) -> Offsets | None:
-        """The ends of the batch in hand that are to be committed; ``None``: nobody has asked."""
-        return None if self._batch is None else self._batch.offsets
-
-    @property
     def is_busy(self) -> bool:
-        return self._batch is not None or self._other is not None
+        return self.wanted is not None or self._under_way is not None
 
     @property
     def own(self) -> tuple[Offsets, Offsets]:
@@ -92,65 +79,60 @@ class OffsetCommits:
     def request(self, ends: Offsets, *, in_hand: bool) -> None:
         """Commit these ends of the batch in hand soon; without a batch in hand, fail with that."""
         if in_hand:
-            self._batch = OffsetCommit(CommitKind.BATCH, ends, clock.now_s())
+            self.wanted, self._asked_s, self._is_told = ends, clock.now_s(), False
         self.outcome = None if in_hand else False
 
     def start(self, consumer: ConsumerClient) -> None:
         """Begin to commit the wanted ends, unless something else is under way."""
         self.has_abandoned()
-        batch = self._batch
-        if batch is not None and batch.future is None and self._other is None:
-            batch.future = self._store.commit(consumer, self._term, batch.offsets)
-            self._begun()
+        if self.wanted is not None and self._under_way is None:
+            self._begun(CommitKind.BATCH, self._store.commit(consumer, self._term, self.wanted))
 
     def finish(self, *, may_wait: bool) -> Offsets | None:
         """Return the committed ends, once they are, or raise; waits 2 ms if it may."""
-        batch = self._batch
-        if batch is None:
+        if self.wanted is None:
             return None
-        if batch.is_done(_LOOK_S if may_wait else 0.0):
-            self._silent_since_s = None
-            if batch.is_told:
+        if self._is_over(CommitKind.BATCH, _LOOK_S if may_wait else 0.0):
+            if self._is_told:
                 log.info("delayed offset commit succeeded")
-            return batch.offsets
+            return self.wanted
         # Some clients and stores wait for a server silently; an operator should know.
-        if not batch.is_told and clock.now_s() > batch.asked_s + TELL_AFTER_S:
-            batch.is_told = True
+        if not self._is_told and clock.now_s() > self._asked_s + TELL_AFTER_S:
+            self._is_told = True
             what = "offset commit is slow, the term continues and waits longer_than_s=%.0f"
             log.warning(what, TELL_AFTER_S)
         return None
 
     def settled(self, ends: Offsets) -> None:
         if self.wanted == ends:
-            self._batch, self.outcome = None, True
+            self.wanted, self.outcome = None, True
 
     def refused(self, why: EffectRefused) -> None:
         """The wanted ends cannot be committed; the batch stays in hand."""
-        self._batch, self.outcome, self._silent_since_s = None, why, None
+        self.wanted, self.outcome, self._silent_since_s = None, why, None
 
     def drop(self) -> None:
         """The batch is not in hand any more: its ends will not be committed, unless that is under
         way. Then nothing else is until it is over, because it could be stored after newer ones.
         """
-        batch, self._batch = self._batch, None
-        if batch is None:
+        if self.wanted is None:
             return
-        self.outcome = False
-        if batch.future is not None:
-            batch.kind, self._other = CommitKind.ABANDONED, batch
+        self.wanted, self.outcome = None, False
+        commit = self._under_way
+        if commit is not None and commit.kind is CommitKind.BATCH:
+            commit.kind = CommitKind.ABANDONED
 
     @property
     def is_abandoning(self) -> bool:
         """Whether the commit of an abandoned batch is under way, or was at the last look."""
-        return self._other is not None and self._other.kind is CommitKind.ABANDONED
+        return self._under_way is not None and self._under_way.kind is CommitKind.ABANDONED
 
     def has_abandoned(self) -> bool:
         """Return whether that commit is over, one way or the other; waits up to 2 ms."""
-        other = self._other
-        if other is None or other.kind is not CommitKind.ABANDONED:
+        if not self.is_abandoning:
             return True
         try:
-            return self._is_over(other)
+            return self._is_over(CommitKind.ABANDONED, _LOOK_S)
         except KafkaError as exc:
             log.debug("commit failed, nobody waits for it error=%s", exc)
             return True
@@ -159,27 +141,11 @@ class OffsetCommits:
         """Begin to commit positions while nothing else is under way."""
         self._positions = offsets
         future = self._store.commit_positions(consumer, self._term, offsets)
-        self._other = OffsetCommit(CommitKind.POSITIONS, offsets, clock.now_s(), future)
-        self._begun()
+        self._begun(CommitKind.POSITIONS, future)
 
     def finish_positions(self) -> Offsets | None:
         """Return the committed positions, once they are, or raise; waits up to 2 ms."""
-        other = self._other
-        if other is None or other.kind is not CommitKind.POSITIONS or not self._is_over(other):
-            return None
-        return other.offsets
-
-    def _is_over(self, other: OffsetCommit) -> bool:
-        self._other = None  # if it fails, nobody begins it again
-        if other.is_done(_LOOK_S):
-            self._silent_since_s = None
-            return True
-        self._other = other
-        return False
-
-    def _begun(self) -> None:
-        if self._silent_since_s is None:
-            self._silent_since_s = clock.now_s()
+        return self._positions if self._is_over(CommitKind.POSITIONS, _LOOK_S) else None
 
     def commit_positions_now(
         self, consumer: ConsumerClient, offsets: Offsets, wait_s: float
@@ -191,6 +157,21 @@ class OffsetCommits:
         """The consumer was replaced, so the old commit cannot be stored after a newer one: stop
         waiting for it, and commit the wanted ends again.
         """
-        self._other = self._silent_since_s = None
-        if self._batch is not None:
-            self._batch.future = None
+        self._under_way = self._silent_since_s = None
+
+    def _begun(self, kind: CommitKind, future: CommitFuture) -> None:
+        self._under_way = OffsetCommit(kind, future)
+        if self._silent_since_s is None:
+            self._silent_since_s = clock.now_s()
+
+    def _is_over(self, kind: CommitKind, wait_s: float) -> bool:
+        """Whether the commit of this kind is stored, within so long; raises if it has failed."""
+        commit = self._under_way
+        if commit is None or commit.kind is not kind:
+            return False
+        self._under_way = None  # if it has failed, it is not under way any more
+        if not commit.future.done(wait_s):
+            self._under_way = commit
+            return False
+        self._silent_since_s = None
+        return True

@@ -48,7 +48,6 @@ _BREAKS = 3
 
 
 class _Kind(Enum):
-    OPEN = "open"
     BEGIN = "begin"
     NEXT = "next"
     COMMIT = "commit"
@@ -58,21 +57,23 @@ class _Kind(Enum):
     CLOSE = "close"
 
 
+_PENDING = object()
+Ask = Callable[[TermConsumer], Any]
+
+
 @dataclass(frozen=True, eq=False)
 class _Request:
-    """A request of the career; ``answer`` takes one pair of a value and an error. ``is_behind``: a
-    commit that is also answered by the next batch, while it goes on.
+    """A request of the career. ``ask`` is called between rounds of the term's consumer, until it
+    raises or returns something other than ``_PENDING``; ``answer`` takes that, as one pair of a
+    value and an error. A newer request of the same kind replaces it.
     """
 
     kind: _Kind
+    ask: Ask = lambda _: None
     what: Any = None
-    is_behind: bool = False
     answer: primitives.SimpleQueue[tuple[Any, BaseException | None]] = field(
         default_factory=lambda: primitives.SimpleQueue()
     )
-
-
-_NO_ANSWER = object()
 
 
 class ConsumerThread:
@@ -82,6 +83,7 @@ class ConsumerThread:
         self._plan = plan
         self._requests: primitives.SimpleQueue[_Request] = primitives.SimpleQueue()
         self._gate: JoinGate | None = None
+        self._opening: primitives.SimpleQueue[BaseException | None] = primitives.SimpleQueue()
         self._question: _Request | None = None
         self._beat = clock.now_s()
         self.loaded: Offsets = {}
@@ -96,10 +98,9 @@ class ConsumerThread:
         return self._thread.is_alive() and clock.now_s() - self._beat < HUNG_S
 
     def start(self, timeout_s: float) -> None:
-        opening = self._asked(_Kind.OPEN)
         self._thread.start()
         try:
-            _value, error = opening.answer.get(timeout=timeout_s)
+            error = self._opening.get(timeout=timeout_s)
         except primitives.Empty:
             raise ServersUnreachable("Kafka", self._plan.address, waited_s=timeout_s) from None
         if error is not None:
@@ -109,8 +110,12 @@ class ConsumerThread:
         """Take over for ``term``; return whether the former leader was fenced within ``wait_s``."""
         self._gate = gate = JoinGate(term)
         self.loaded, self._next_batch, self._is_behind = {}, None, False
-        request = self._asked(_Kind.BEGIN, gate)
-        return self._await(request, wait_s, term.ending.is_set) is not _NO_ANSWER
+        request = self._asked(_Kind.BEGIN, self._joined, gate)
+        return self._await(request, wait_s, term.ending.is_set) is not _PENDING
+
+    def _joined(self, consumer: TermConsumer) -> Any:
+        self.loaded = consumer.loaded
+        return True if consumer.joined else _PENDING
 
     def is_consuming(self, term: Term) -> bool:
         return self._gate is not None and self._gate.term is term
@@ -122,32 +127,50 @@ class ConsumerThread:
             return batch
         question = self._question
         if question is None or question.what is not term:
-            question = self._question = self._asked(_Kind.NEXT, term)
+            ask: Ask = lambda consumer: consumer.offer() or _PENDING  # noqa: E731
+            question = self._question = self._asked(_Kind.NEXT, ask, term)
         answer = self._await(question, wait_s, term.ending.is_set)
-        if answer is _NO_ANSWER:
+        if answer is _PENDING:
             return None
         self._question = None
         return cast("Batch", answer)
 
-    def commit(self, term: Term, ends: Offsets) -> None:
+    def commit(self, term: Term, ends: Offsets, *, is_behind: bool = False) -> None:
         """Commit these ends of the batch in hand, and wait. Raises ``BatchLost`` if the batch was
         abandoned (records that the store has not as done are handed out again), ``EffectRefused``
         if what goes with the ends cannot be stored, ``Deposed`` for a newer leader.
-        """
-        self._next_batch = self._committed(term, self._asked(_Kind.COMMIT, ends))
-        self._is_behind = False
 
-    def commit_behind(self, term: Term, ends: Offsets) -> None:
-        """The same for the last ends of the batch in hand; waits only until the commit before it is
-        over, and this one is too or the next batch is there. If the batch is abandoned after all,
-        so is the next one: its commit says so.
+        ``is_behind``, for the last ends of a batch: wait only until the commit before it is over,
+        and this one is too or the next batch is there. If the batch is abandoned after all, so is
+        the next one: its commit says so.
         """
-        self._next_batch = self._committed(term, self._asked(_Kind.COMMIT, ends, is_behind=True))
-        self._is_behind = True
+        request = self._asked(_Kind.COMMIT, self._committing(ends, is_behind=is_behind))
+        self._next_batch = self._committed(term, request)
+        self._is_behind = is_behind
+
+    def _committing(self, ends: Offsets, *, is_behind: bool) -> Ask:
+        has_begun = False
+
+        def ask(consumer: TermConsumer) -> Any:
+            nonlocal has_begun
+            commits = consumer.commits
+            if has_begun and commits.outcome is not None:
+                self.loaded = consumer.loaded
+                _raise_failure(commits.outcome)
+                # The next one goes along, which spares two changes of thread; else it stays in hand
+                return None if consumer.has_in_hand else consumer.offer()
+            if not has_begun and commits.wanted is None:
+                has_begun = True
+                commits.request(ends, in_hand=consumer.has_in_hand)
+            if has_begun and is_behind and commits.outcome is None:
+                return consumer.offer_behind() or _PENDING
+            return _PENDING
+
+        return ask
 
     def _committed(self, term: Term, request: _Request) -> Any:
         last_s: float | None = None
-        while (answer := self._await(request, 0.1, lambda: False)) is _NO_ANSWER:
+        while (answer := self._await(request, 0.1, lambda: False)) is _PENDING:
             term.check()
             if term.ending.is_set():
                 last_s = last_s or clock.now_s() + _LAST_COMMIT_S
@@ -160,7 +183,7 @@ class ConsumerThread:
         """Wait for the commit for which nobody has waited yet."""
         if self._is_behind:
             self._is_behind = False
-            self._committed(term, self._asked(_Kind.SETTLE))
+            self._committed(term, self._asked(_Kind.SETTLE, _settled))
 
     def rest(self, partition: Partition, for_s: float) -> bool:
         """Hand out no more of this partition for so long, then again from the committed offset; its
@@ -170,7 +193,7 @@ class ConsumerThread:
             return False
         if self._gate is not None:
             self._settle(self._gate.term)
-        self._asked(_Kind.REST, (partition, for_s))
+        self._asked(_Kind.REST, lambda consumer: consumer.rest(partition, for_s))
         return True
 
     def finish(self, term: Term) -> None:
@@ -192,8 +215,8 @@ class ConsumerThread:
             self._thread.join(timeout_s)
         self._plan.reports.close()
 
-    def _asked(self, kind: _Kind, what: Any = None, *, is_behind: bool = False) -> _Request:
-        request = _Request(kind, what, is_behind)
+    def _asked(self, kind: _Kind, ask: Ask = lambda _: None, what: Any = None) -> _Request:
+        request = _Request(kind, ask, what)
         self._requests.put(request)
         return request
 
@@ -207,7 +230,7 @@ class ConsumerThread:
                     what = f"the consumer thread {self._state()}; the next term gets a new one"
                     raise KafkaError(what) from None
                 if stop() or clock.now_s() >= end:
-                    return _NO_ANSWER
+                    return _PENDING
                 continue
             if error is not None:
                 self._question = None
@@ -221,9 +244,13 @@ class ConsumerThread:
     # ---- the consumer thread ---------------------------------------------------------------------
 
     def _run(self) -> None:
-        consumer = self._open_first()
-        if consumer is None:
+        consumer: ConsumerClient | None
+        try:
+            consumer = self._opened()
+        except BaseException as exc:  # noqa: BLE001  (handed to the thread that waits for it)
+            self._opening.put(exc)
             return
+        self._opening.put(None)
         while True:
             request = self._next_request(KEEP_WARM_S)
             if request is None:
@@ -242,16 +269,6 @@ class ConsumerThread:
                 request.answer.put((None, KafkaError("no term is being drained")))
         if consumer is not None:
             consumer.close()
-
-    def _open_first(self) -> ConsumerClient | None:
-        opening = self._requests.get()
-        try:
-            consumer = self._opened()
-        except BaseException as exc:  # noqa: BLE001  (handed to the thread that waits for it)
-            opening.answer.put((None, exc))
-            return None
-        opening.answer.put((True, None))
-        return consumer
 
     def _opened(self) -> ConsumerClient:
         consumer = self._plan.make()
@@ -289,6 +306,19 @@ class ConsumerThread:
         return consumer
 
 
+def _settled(consumer: TermConsumer) -> Any:
+    if consumer.commits.wanted is not None:
+        return _PENDING
+    return _raise_failure(consumer.commits.outcome)
+
+
+def _raise_failure(outcome: bool | EffectRefused | None) -> None:
+    if isinstance(outcome, EffectRefused):
+        raise outcome
+    if outcome is False:
+        raise BatchLost("the batch was abandoned; what is not done of it is handed out again")
+
+
 class _TermLoop:
     """One term's loop: answers the career's requests between rounds of the term's consumer."""
 
@@ -299,7 +329,6 @@ class _TermLoop:
         self._open = {_Kind.BEGIN: begun}
         self._end: BaseException | None = None
         self._breaks = 0
-        self._has_begun = False  # the commit that is asked for: else one before it is under way
 
     def run(self) -> bool:
         """Run until the term is finished; returns whether the thread is to end."""
@@ -308,41 +337,16 @@ class _TermLoop:
             wait_s = KEEP_WARM_S if self._end else self._term_consumer.wait_s(is_asked=is_asked)
             request, term = self._owner._next_request(wait_s), self._term
             if request is not None and request.kind in (_Kind.CLOSE, _Kind.FINISH):
-                self._refuse(Deposed(term=term.number, reason=term.reason or Reason.WITHDRAWN))
+                self._end = Deposed(term=term.number, reason=term.reason or Reason.WITHDRAWN)
+                self._answer()
                 return request.kind is _Kind.CLOSE
             if request is not None:
-                self._note(request)
+                self._open[request.kind] = request
+                if request.kind in (_Kind.COMMIT, _Kind.REST):
+                    self._answer_one(request)
             if self._end is None:
                 self._round()
-            if self._end is not None:
-                self._refuse(self._end)
-            else:
-                self._answer()
-
-    def _note(self, request: _Request) -> None:
-        consumer = self._term_consumer
-        if request.kind is _Kind.REST:
-            consumer.rest(*request.what)
-        elif request.kind in (_Kind.NEXT, _Kind.COMMIT, _Kind.SETTLE):
-            self._open[request.kind] = request
-        if request.kind is _Kind.COMMIT:
-            self._has_begun = False
-            self._begin_commit()
-
-    def _begin_commit(self) -> None:
-        """Begin the commit that is asked for, unless one is under way. If the next batch is there,
-        and the career does not want to wait, it goes on with that.
-        """
-        consumer, request = self._term_consumer, self._open.get(_Kind.COMMIT)
-        if request is None:
-            return
-        if not self._has_begun and consumer.commits.wanted is None:
-            self._has_begun = True
-            consumer.commits.request(request.what, in_hand=consumer.has_in_hand)
-        if self._has_begun and request.is_behind and consumer.commits.outcome is None:
-            following = consumer.offer_behind()
-            if following is not None:
-                self._tell(_Kind.COMMIT, following)
+            self._answer()
 
     def _round(self) -> None:
         try:
@@ -365,30 +369,17 @@ class _TermLoop:
         self._term_consumer.close()
 
     def _answer(self) -> None:
-        consumer, waiting = self._term_consumer, self._open
-        if _Kind.BEGIN in waiting and consumer.joined:
-            self._owner.loaded = consumer.loaded
-            self._tell(_Kind.BEGIN, True)
-        outcome = consumer.commits.outcome
-        error: LeaderqError | None = outcome if isinstance(outcome, EffectRefused) else None
-        if outcome is False:
-            what = "the batch was abandoned; what is not done of it is handed out again"
-            error = BatchLost(what)
-        if _Kind.SETTLE in waiting and consumer.commits.wanted is None:
-            self._tell(_Kind.SETTLE, None, error)
-        if _Kind.COMMIT in waiting and self._has_begun and outcome is not None:
-            self._owner.loaded = consumer.loaded
-            # The next one goes along, which spares two changes of thread; else it stays in hand.
-            following = None if consumer.has_in_hand else consumer.offer()
-            self._tell(_Kind.COMMIT, following, error)
-        self._begin_commit()
-        is_free = _Kind.NEXT in waiting and _Kind.COMMIT not in waiting
-        if is_free and (batch := consumer.offer()) is not None:
-            self._tell(_Kind.NEXT, batch)
+        for request in list(self._open.values()):
+            if self._end or request.kind is not _Kind.NEXT or _Kind.COMMIT not in self._open:
+                self._answer_one(request)
 
-    def _tell(self, kind: _Kind, value: Any, error: BaseException | None = None) -> None:
-        self._open.pop(kind).answer.put((value, error))
-
-    def _refuse(self, error: BaseException) -> None:
-        for kind in list(self._open):
-            self._tell(kind, None, error)
+    def _answer_one(self, request: _Request) -> None:
+        value, error = None, self._end
+        if error is None:
+            try:
+                value = request.ask(self._term_consumer)
+            except LeaderqError as exc:
+                error = exc
+        if value is not _PENDING:
+            del self._open[request.kind]
+            request.answer.put((value, error))

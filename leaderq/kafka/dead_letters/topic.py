@@ -16,11 +16,11 @@ from kafka import TopicPartition
 from leaderq import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, MessageTooLarge, ServersUnreachable, UnknownTopic
-from leaderq.kafka.clients import private_api, transport
+from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.consumer import BatchLost, ConsumerSettings, KafkaAway
 from leaderq.kafka.clients.kafka_python_connection import errors_translated
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
-from leaderq.kafka.clients.producer import Message, ProducerSettings
+from leaderq.kafka.clients.producer import Message, ProducerClient
 from leaderq.kafka.dead_letters.format import NewDeadLetter, shortened
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
@@ -30,10 +30,9 @@ log = logging.getLogger(__name__)
 MAX_LETTER_BYTES = 64_000_000
 """The largest dead letter that is tried, unless a career allows larger messages."""
 
-LETTER_ROOM_BYTES = 65_536
-"""How much larger than its record a dead letter may be."""
+LETTER_ROOM_BYTES, FRAME_BYTES = 65_536, 1024
+"""How much larger than its record a dead letter may be, and what the protocol adds to it."""
 
-_FRAME_BYTES = 1024
 _SEND_S = 10.0
 _PAUSE_S = 1.0
 _POLL_S = 0.2
@@ -43,29 +42,23 @@ _SILENCE_S = 30.0
 @dataclass(eq=False)
 class DeadLetterSender:
     """Sends the dead letters of one career, on its thread; ``produce`` puts a message into the
-    batch's transaction, if any; ``topic_bytes``: the topic's ``max.message.bytes``, if known.
+    batch's transaction, if any. ``most_bytes``: of one letter.
     """
 
-    settings: ProducerSettings
+    producer: ProducerClient
     produce: Callable[[Message], None] | None
     make_topic: Callable[[], object]
-    topic_bytes: int | None = None
-
-    def __post_init__(self) -> None:
-        self._sender = transport.new_idempotent_sender(self.settings)
-        self._topic_bytes = self.settings.max_message_bytes
-        if self.topic_bytes is not None:
-            self._topic_bytes = self.topic_bytes - _FRAME_BYTES
+    most_bytes: int
 
     def send(self, term: Term, topic: str, letter: NewDeadLetter) -> None:
         """Send the letter, durable on return or in the transaction; shortened, if too large."""
         whole = _message(topic, letter)
         try:
             # In a transaction the broker's refusal would come too late: with the commit.
-            if whole.size <= self._topic_bytes:
+            if whole.size <= self.most_bytes:
                 self._send(term, whole)
                 return
-            why = f"it has {whole.size} bytes, and topic {topic!r} takes {self._topic_bytes}"
+            why = f"it has {whole.size} bytes, and topic {topic!r} takes {self.most_bytes}"
         except MessageTooLarge as exc:
             why = str(exc)
         log.warning("dead letter sent without the text of its error reason=%s", why)
@@ -79,7 +72,7 @@ class DeadLetterSender:
         while True:
             term.check()
             try:
-                self._sender.send([message], _SEND_S)
+                self.producer.send_all([message], _SEND_S)
                 return
             except UnknownTopic:
                 if was_made:
@@ -93,7 +86,7 @@ class DeadLetterSender:
                     raise BatchLost(f"{what}; its record is handed out again") from exc
 
     def close(self) -> None:
-        self._sender.close()
+        self.producer.close()
 
 
 def _message(topic: str, letter: NewDeadLetter) -> Message:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
-from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, TransactionalProducer
+from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, ProducerClient
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.administration import OffsetAdmin
 from leaderq.term import Term
@@ -48,7 +48,7 @@ class StoreContext:
     folder: str = ""
     session: Session | None = None
     load_offsets: LoadOffsets | None = None
-    make_producer: Callable[[], TransactionalProducer] | None = None
+    make_producer: Callable[[], ProducerClient] | None = None
     max_message_bytes: int = MAX_MESSAGE_BYTES
 
 

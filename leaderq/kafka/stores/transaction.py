@@ -40,7 +40,7 @@ from leaderq.kafka.clients.producer import (
     REFUSED_MESSAGES,
     TRANSACTION_TIMEOUT_S,
     Message,
-    TransactionalProducer,
+    ProducerClient,
 )
 
 log = logging.getLogger(__name__)
@@ -127,11 +127,11 @@ class Transaction:
 class TransactionThread:
     """Fences, commits and closes on a thread of its own; its methods only begin that."""
 
-    def __init__(self, make: Callable[[], TransactionalProducer]) -> None:
+    def __init__(self, make: Callable[[], ProducerClient]) -> None:
         self._make = make
         self._background = SerialExecutor("leaderq-transactions")
         self._allowed: Callable[[], None] = _never
-        self._producer: TransactionalProducer | None = None
+        self._producer: ProducerClient | None = None
         self._is_fenced = False
         self._current: Transaction | None = None  # open, asked, or in doubt
 
@@ -169,7 +169,7 @@ class TransactionThread:
             self._discard()
         self._fenced()
 
-    def _fenced(self) -> TransactionalProducer:
+    def _fenced(self) -> ProducerClient:
         if self._is_fenced and self._producer is not None:
             return self._producer
         if self._producer is None:
@@ -212,7 +212,7 @@ class TransactionThread:
             raise
         self._step(TransactionEvent.COMMITTED)
 
-    def _fill(self, producer: TransactionalProducer, transaction: Transaction) -> None:
+    def _fill(self, producer: ProducerClient, transaction: Transaction) -> None:
         self._current, transaction.began_s = transaction, clock.now_s()
         self._step(TransactionEvent.BEGUN)
         try:

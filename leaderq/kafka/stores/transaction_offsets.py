@@ -24,7 +24,7 @@ from leaderq.kafka.clients.consumer import (
 from leaderq.kafka.clients.producer import (
     MAX_MESSAGE_BYTES,
     Message,
-    TransactionalProducer,
+    ProducerClient,
     checked,
 )
 from leaderq.kafka.record import Partition
@@ -74,7 +74,7 @@ class TransactionOffsets(OffsetStore):
 
     def __init__(
         self,
-        make: Callable[[], TransactionalProducer],
+        make: Callable[[], ProducerClient],
         *,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:

@@ -1,4 +1,4 @@
-"""What every ``TransactionalProducer`` must do on a real broker; inherit it, give ``factory``, a
+"""What every ``ProducerClient`` must do on a real broker; inherit it, give ``factory``, a
 member of a group, and the causes.
 """
 
@@ -14,19 +14,26 @@ import pytest
 from surroundings import RealKafka
 
 from leaderq.errors import KafkaError, KafkaFenced, ServersUnreachable, UnknownTopic
-from leaderq.kafka.clients.consumer import EffectRefused, KafkaAway, MembershipLost
+from leaderq.kafka.clients.consumer import BatchLost, EffectRefused, KafkaAway, MembershipLost
 from leaderq.kafka.clients.producer import (
     Message,
+    ProducerClient,
     ProducerFactory,
     ProducerSettings,
-    TransactionalProducer,
 )
 from leaderq.kafka.record import Partition
 from leaderq.testing import eventually
 from leaderq.testing.ports import lease_port
 
-Make = Callable[..., TransactionalProducer]
+Make = Callable[..., ProducerClient]
 WAIT_S = 30.0
+
+
+def _sent(producer: ProducerClient, messages: list[Message]) -> bool:
+    try:
+        return producer.send_all(messages, 15.0) == len(messages)
+    except ServersUnreachable:
+        return False
 
 
 class Member(ABC):
@@ -90,7 +97,7 @@ class Stage:
         self.topic = output.topic.removesuffix("-out")
         self.where = Partition(self.topic, 0)
 
-    def commit(self, producer: TransactionalProducer, offset: int) -> None:
+    def commit(self, producer: ProducerClient, offset: int) -> None:
         """Commit, as often as Kafka wants to be asked."""
         for _ in range(20):
             try:
@@ -100,13 +107,13 @@ class Stage:
             return
         raise AssertionError("the commit did not come to an end")
 
-    def transact(self, producer: TransactionalProducer, value: bytes, offset: int) -> None:
+    def transact(self, producer: ProducerClient, value: bytes, offset: int) -> None:
         """One message and its offset."""
         producer.begin()
         producer.produce(Message(self.output.topic, value))
         self.commit(producer, offset)
 
-    def begun(self, value: bytes, **changes: Any) -> TransactionalProducer:
+    def begun(self, value: bytes, **changes: Any) -> ProducerClient:
         """A producer whose transaction is open, and of which the broker has a message."""
         producer = self.make(**changes)
         producer.begin()
@@ -139,9 +146,9 @@ class ProducerContract:
     @pytest.fixture
     def make_producer(self, kafka_broker: Any, topic_name: str) -> Iterator[Make]:
         """Open a producer of the test's own transactional id; all are closed afterwards."""
-        made: list[TransactionalProducer] = []
+        made: list[ProducerClient] = []
 
-        def make(*, fenced: bool = True, **changes: Any) -> TransactionalProducer:
+        def make(*, fenced: bool = True, **changes: Any) -> ProducerClient:
             words = {"address": kafka_broker.address, "transactional_id": topic_name, **changes}
             producer = type(self).factory(ProducerSettings(**words))
             made.append(producer)
@@ -377,6 +384,19 @@ class ProducerContract:
         kafka_broker.start()
         stage.commit(producer, 2)
         stage.shows([b"first", b"second"], 2)
+
+    def test_what_is_sent_apart_from_a_transaction_waits_for_the_broker_or_says_so(
+        self, make_producer: Make, output: Output, kafka_broker: Any
+    ) -> None:
+        producer = make_producer(transactional_id=None, fenced=False)
+        assert producer.send_all([Message(output.topic, b"before")], 15.0) == 1
+        kafka_broker.kill()
+        with pytest.raises((KafkaAway, BatchLost)):
+            producer.send_all([Message(output.topic, b"meanwhile")], 1.0)
+        kafka_broker.start()
+        after = [Message(output.topic, b"after")]
+        eventually(lambda: _sent(producer, after), timeout_s=60)
+        output.shows([b"before", b"after"])
 
     def test_closing_needs_no_broker(
         self, make_producer: Make, output: Output, kafka_broker: Any

@@ -88,11 +88,11 @@ class TestKafkaSink:
     def test_the_end_of_a_client_is_no_message_s_fault_and_another_client_sends_it(self) -> None:
         from confluent_kafka import KafkaError, KafkaException
 
-        from leaderq.kafka.clients.confluent_producer import ConfluentSender
+        from leaderq.kafka.clients.confluent_producer import ConfluentProducer
         from leaderq.kafka.sink import KafkaSink
 
-        class Ending(ConfluentSender):
-            def open(self, timeout_s: float) -> None:
+        class Ending(ConfluentProducer):
+            def open(self, timeout_s: float | None = None) -> None:
                 self._counts["t"] = (1, clock.now_s())
 
             def _give(self, *_: Any) -> None:

@@ -17,7 +17,7 @@ from leaderq.kafka.groups import GroupView
 from leaderq.testing.simulation.kafka.cluster import BrokerState, ClusterSettings
 from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
 from leaderq.testing.simulation.kafka.network import Passage, SimulatedKafka
-from leaderq.testing.simulation.kafka.producer import SimulatedIdempotentSender, SimulatedProducer
+from leaderq.testing.simulation.kafka.producer import SimulatedProducer
 from leaderq.testing.simulation.scheduler import World
 
 _LEAST_S, _MOST_S = 0.0003, 0.003
@@ -77,11 +77,6 @@ def kafka_installed(kafka: SimulatedKafka) -> Iterator[SimulatedKafka]:
 
     put(transport, "new_consumer", partial(SimulatedConsumer, kafka))
     put(transport, "new_producer", partial(SimulatedProducer, kafka))
-    put(
-        transport,
-        "new_idempotent_sender",
-        lambda settings, **_: SimulatedIdempotentSender(kafka, settings),
-    )
     for name, made in _administration(kafka).items():
         put(assembly, name, made)
     put(consumer_thread, "_SLICE_S", _SLICE_S)

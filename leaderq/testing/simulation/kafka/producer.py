@@ -1,5 +1,4 @@
-"""Producers on a simulated cluster: one for transactions, one whose messages are confirmed one by
-one, and one that sends and waits, as dead letters need it.
+"""A producer on a simulated cluster, for transactions, and for dead letters.
 
 Messages go out while they are produced, one request for each partition at a time; what comes
 meanwhile goes with the next. A request whose answer was lost is sent again, under the same number
@@ -9,7 +8,7 @@ the owner produces, commits or waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -24,9 +23,8 @@ from leaderq.errors import (
 from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.clients.producer import (
     Message,
+    ProducerBase,
     ProducerSettings,
-    TransactionEnding,
-    checked,
     given_up,
     partition_of,
 )
@@ -68,23 +66,26 @@ class _Outgoing:
         self.sequence = 0
 
 
-class _ProducerConnection:
-    """An idempotent producer: opened, given messages, and closed."""
+class SimulatedProducer(ProducerBase):
+    """See :class:`~leaderq.kafka.clients.producer.ProducerClient`."""
+
+    _client: BrokerLink | None
+    _over: KafkaFenced | None = None
+    _has_begun = False
 
     def __init__(self, kafka: SimulatedKafka, settings: ProducerSettings) -> None:
+        super().__init__(settings)
         self._kafka = kafka
-        self._settings = settings
-        self._client: BrokerLink | None = None
         self._lock = primitives.Lock()
         self._counts: dict[str, int] = {}
         self._identity: ProducerIdentity | None = None
         self._outgoing: dict[Partition, _Outgoing] = {}
         self._failed: LeaderqError | None = None
-        self._began_s: float | None = None
         self._turn = 0
 
-    def _connect(self, wait_s: float) -> None:
+    def open(self, timeout_s: float | None = None) -> None:
         settings, began_s = self._settings, clock.now_s()
+        wait_s = settings.wait_s(timeout_s)
         link = BrokerLink(self._kafka, settings.client_id, settings.request_timeout_s)
         try:
             link.require_address(settings.address, wait_s)
@@ -103,6 +104,8 @@ class _ProducerConnection:
     def close(self) -> None:
         self._client = None
         self._outgoing = {}
+        if self._settings.transactional_id is None:
+            self._identity = None
 
     # ---- topics ----------------------------------------------------------------------------------
 
@@ -244,27 +247,21 @@ class _ProducerConnection:
     def _has_unacknowledged(self) -> bool:
         return any(each.part is not None or each.rows for each in self._outgoing.values())
 
-    def _flush(self, deadline: float) -> None:
-        link = self._link
-        self._settle(deadline, lambda: self._failed is not None or not self._has_unacknowledged)
-        if self._failed is not None:
-            raise given_up(self._failed)
-        if self._has_unacknowledged:
-            raise KafkaAway(f"{link.told('producing')}: not all messages are acknowledged yet")
+    def send(self, message: Message, partition: int) -> SentMessage:
+        self._identified(clock.now_s() + _METADATA_S)
+        return self._hand_over(message, Partition(message.topic, partition))
 
+    def wait(self, receipt: SentMessage, until_s: float) -> None:
+        self._settle(until_s, lambda: receipt.is_done)
 
-def _produce(cluster: Any, leader: int, part: ProducedPart, _request: BrokerRequest) -> Any:
-    return cluster.produce(leader, part)
+    def failure(self, receipt: SentMessage, topic: str) -> LeaderqError | None:
+        return receipt.error
 
+    def offset(self, receipt: SentMessage) -> int:
+        return receipt.offset
 
-class SimulatedProducer(_ProducerConnection, TransactionEnding):
-    """See :class:`~leaderq.kafka.clients.producer.TransactionalProducer`."""
-
-    _over: KafkaFenced | None = None
-    _has_begun = False
-
-    def open(self) -> None:
-        self._connect(self._settings.open_timeout_s)
+    def trouble(self) -> LeaderqError | None:
+        return None  # the messages themselves fail
 
     def fence(self, timeout_s: float) -> bool:
         settings, link = self._settings, self._link
@@ -288,12 +285,18 @@ class SimulatedProducer(_ProducerConnection, TransactionEnding):
             raise KafkaError("this producer was not fenced in")
         if self._began_s is not None:
             raise KafkaError("a transaction is open already")
-        self._failed, self._commit_asked, self._has_begun = None, False, False
+        self._forget()
+        self._commit_asked = self._has_begun = False
         self._began_s = clock.now_s()
+
+    def _forget(self) -> None:
+        self._failed = None
 
     def produce(self, message: Message) -> None:
         self._require_life()
-        if self._began_s is None:
+        if self._settings.transactional_id is None:
+            self._identified(clock.now_s() + self._settings.open_timeout_s)
+        elif self._began_s is None:
             raise KafkaError("no transaction is open")
         if isinstance(self._failed, KafkaFenced):
             raise self._failed
@@ -308,11 +311,14 @@ class SimulatedProducer(_ProducerConnection, TransactionEnding):
 
     def _flush(self, deadline: float) -> None:
         self._require_life()
-        try:
-            super()._flush(deadline)
-        except KafkaFenced as exc:
-            self._over = exc
-            raise
+        link = self._link
+        self._settle(deadline, lambda: self._failed is not None or not self._has_unacknowledged)
+        if self._failed is not None:
+            if isinstance(self._failed, KafkaFenced):
+                self._over = self._failed
+            raise given_up(self._failed)
+        if self._has_unacknowledged:
+            raise KafkaAway(f"{link.told('producing')}: not all messages are acknowledged yet")
 
     def _send_offsets(
         self, offsets: Offsets, group: Any, notes: Mapping[Partition, str], deadline: float
@@ -369,53 +375,5 @@ class SimulatedProducer(_ProducerConnection, TransactionEnding):
             raise found from exc
 
 
-class SimulatedSender(_ProducerConnection):
-    """See :class:`~leaderq.kafka.clients.producer.MessageSender`."""
-
-    def open(self, timeout_s: float) -> None:
-        wait_s = max(0.1, min(timeout_s, self._settings.open_timeout_s))
-        self._connect(wait_s)
-
-    def send(self, message: Message, partition: int) -> SentMessage:
-        self._identified(clock.now_s() + _METADATA_S)
-        return self._hand_over(message, Partition(message.topic, partition))
-
-    def wait(self, receipt: SentMessage, until_s: float) -> None:
-        self._settle(until_s, lambda: receipt.is_done)
-
-    def failure(self, receipt: SentMessage, topic: str) -> LeaderqError | None:
-        return receipt.error
-
-    def offset(self, receipt: SentMessage) -> int:
-        return receipt.offset
-
-    def trouble(self) -> LeaderqError | None:
-        return None  # the messages themselves fail
-
-
-class SimulatedIdempotentSender(_ProducerConnection):
-    """As :class:`~leaderq.kafka.clients.kafka_python_producer.IdempotentSender`."""
-
-    def send(self, messages: Iterable[Message], timeout_s: float) -> int:
-        """Send all, and return how many when the cluster has them all; else raise."""
-        limit, count = self._settings.max_message_bytes, 0
-        self._failed = None
-        try:
-            for message in messages:
-                wanted = checked(message, limit)
-                if self._client is None:
-                    self._connect(self._settings.open_timeout_s)
-                self._identified(clock.now_s() + timeout_s)
-                self._hand_over(wanted, self._place_of(wanted))
-                count += 1
-            if count:
-                self._flush(clock.now_s() + timeout_s)
-            return count
-        except BaseException:
-            # messages it still holds must not be sent after the caller has seen an error
-            self.close()
-            raise
-
-    def close(self) -> None:
-        super().close()
-        self._identity = None
+def _produce(cluster: Any, leader: int, part: ProducedPart, _request: BrokerRequest) -> Any:
+    return cluster.produce(leader, part)

@@ -16,7 +16,7 @@ from simulated_surroundings import BROKERS, SimulatedBroker, SimulatedSurroundin
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.testing.simulation.kafka.cluster import ClusterSettings
 from leaderq.testing.simulation.kafka.network import SimulatedKafka
-from leaderq.testing.simulation.kafka.producer import SimulatedIdempotentSender
+from leaderq.testing.simulation.kafka.producer import SimulatedProducer
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def feed(kafka_broker: SimulatedBroker, four_partitions: str) -> Callable[[int, 
         keys = (b"k%d" % (int(value) % 16) for value in values)
         messages = map(Message, [four_partitions] * len(values), values, keys)
         settings = ProducerSettings(kafka_broker.address)
-        SimulatedIdempotentSender(kafka_broker.kafka, settings).send(messages, 10.0)
+        SimulatedProducer(kafka_broker.kafka, settings).send_all(messages, 10.0)
         return values
 
     return put

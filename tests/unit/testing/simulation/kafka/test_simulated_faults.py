@@ -16,10 +16,7 @@ from leaderq.kafka.record import Offset
 from leaderq.testing.simulation.kafka.cluster import ClusterSettings
 from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
 from leaderq.testing.simulation.kafka.network import Passage, SimulatedKafka
-from leaderq.testing.simulation.kafka.producer import (
-    SimulatedIdempotentSender,
-    SimulatedProducer,
-)
+from leaderq.testing.simulation.kafka.producer import SimulatedProducer
 
 WHERE = Partition("t", 0)
 NEVER_ARRIVES, NO_ANSWER = Passage(there_s=inf), Passage(back_s=inf)
@@ -56,8 +53,8 @@ class Scene:
         return made
 
     def feed(self, *values: bytes) -> None:
-        sender = SimulatedIdempotentSender(self.kafka, ProducerSettings(self.kafka.address))
-        sender.send([Message("t", value) for value in values], 10.0)
+        sender = SimulatedProducer(self.kafka, ProducerSettings(self.kafka.address))
+        sender.send_all([Message("t", value) for value in values], 10.0)
 
     @property
     def stored(self) -> int | None:
