@@ -107,11 +107,7 @@ def largest_batches(
 
 def end_offsets(address: str, topic: str, **access: Unpack[Access]) -> dict[int, int]:
     """For each partition of ``topic`` the offset after its last stable record."""
-    wait_ms, stable = access.get("timeout_s", 10.0) * 1000, {"isolation_level": "read_committed"}
-    with opened(KafkaConsumer, address, "asking for offsets", stable, **access) as consumer:
-        where = _partitions(consumer, topic, address)
-        ends = consumer.end_offsets(where, timeout_ms=wait_ms)
-    return {partition.partition: offset for partition, offset in ends.items()}
+    return {where.number: end for where, (_, end) in bounds(address, [topic], **access).items()}
 
 
 def bounds(

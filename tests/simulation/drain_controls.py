@@ -9,6 +9,7 @@ from typing import Any
 from unittest import mock
 
 from leaderq.election.tenure import Tenure
+from leaderq.fencing import sql
 from leaderq.kafka import career
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.term_consumer import TermConsumer
@@ -99,10 +100,16 @@ def _unknown_is_committed(self: TermConsumer, stored: Any, held: Any) -> None:
 
 
 _resume = TermConsumer._resume
-_ANY_TERM = database_offsets.PUT_ROW.partition(" WHERE")[0]
+_upsert = sql.upsert
+
+
+def _any_term(*given: Any, **more: Any) -> str:
+    return _upsert(*given, **more).partition(" WHERE")[0]
+
+
 _NO_OFFSET = f"{database_offsets.ONE_OFFSET} AND 1 = 0"
 _LINES_OF_DATABASES = together(
-    patched(database_offsets, "PUT_ROW", _ANY_TERM),
+    patched(sql, "upsert", _any_term),
     patched(database_offsets, "ONE_OFFSET", _NO_OFFSET),
 )
 

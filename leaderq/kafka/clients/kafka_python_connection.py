@@ -41,7 +41,6 @@ from leaderq.kafka.clients.consumer import Failure, KafkaAway, LogTruncated
 from leaderq.kafka.record import Partition
 
 DIRECT = "leaderq://direct"
-_AGAIN = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError)
 REFUSALS = (
     native.AuthorizationError,
     native.SaslAuthenticationFailedError,
@@ -117,10 +116,35 @@ def quiet_client_logs() -> None:
         logger.setLevel(logging.CRITICAL)
 
 
-class _Socket(sockets.socket):
-    """Reports its end after its data, not with them; closed when nothing refers to it any more."""
+_AGAIN = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError)
+
+
+class _EndAfterData:
+    """A socket that reports its end, or how it broke, after its data, not with them."""
 
     _has_given = False
+
+    def recv(self, bufsize: int = 1024, flags: int = 0) -> bytes:
+        given_before, self._has_given = self._has_given, False
+        try:
+            data: bytes = super().recv(bufsize, flags)  # type: ignore[misc]
+        except _AGAIN:
+            raise
+        except OSError as exc:
+            if given_before:
+                raise self._later("the error comes after the data") from exc
+            raise
+        if not data and given_before:
+            raise self._later("the end comes after the data")
+        self._has_given = bool(data)
+        return data
+
+    def _later(self, why: str) -> OSError:
+        return BlockingIOError(errno.EAGAIN, why)
+
+
+class _Socket(_EndAfterData, sockets.socket):
+    """Closed when nothing refers to it any more."""
 
     def __del__(self) -> None:
         # A client that is closed while it connects forgets the socket: the task that would close it
@@ -128,17 +152,19 @@ class _Socket(sockets.socket):
         with suppress(OSError):
             self.close()
 
-    def recv(self, bufsize: int, flags: int = 0) -> bytes:
+
+class _TlsSocket(_EndAfterData, ssl.SSLSocket):
+    def do_handshake(self, block: bool = False) -> None:
         try:
-            data = super().recv(bufsize, flags)
-        except BlockingIOError:
-            self._has_given = False
+            super().do_handshake(block)
+        except _AGAIN:
             raise
-        if not data and self._has_given:
-            self._has_given = False
-            raise BlockingIOError(errno.EAGAIN, "the end comes after the data")
-        self._has_given = bool(data)
-        return data
+        except BaseException:
+            self.close()
+            raise
+
+    def _later(self, why: str) -> OSError:
+        return ssl.SSLWantReadError(why)
 
 
 class _Direct(KafkaNetSocket):
@@ -248,34 +274,6 @@ def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
             "name PEM files that belong together, and give the key's password if it has one"
         ) from exc
     return context
-
-
-class _TlsSocket(ssl.SSLSocket):
-    _has_given = False
-
-    def do_handshake(self, block: bool = False) -> None:
-        try:
-            super().do_handshake(block)
-        except _AGAIN:
-            raise
-        except BaseException:
-            self.close()
-            raise
-
-    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        given_before, self._has_given = self._has_given, False
-        try:
-            data = super().recv(buflen, flags)
-        except _AGAIN:
-            raise
-        except OSError as exc:
-            if given_before:
-                raise ssl.SSLWantReadError("the error comes after the data") from exc
-            raise
-        if not data and given_before:
-            raise ssl.SSLWantReadError("the end comes after the data")
-        self._has_given = bool(data)
-        return data
 
 
 def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError:

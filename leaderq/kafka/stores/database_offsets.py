@@ -35,9 +35,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
-from leaderq.fencing import FencingToken, ParamStyle
-from leaderq.fencing.fencing_token import judge
-from leaderq.fencing.sql import checked_table, is_in_transaction, is_sqlite, upsert, written
+from leaderq.fencing import FencedRows, ParamStyle
+from leaderq.fencing.sql import checked_table, is_in_transaction, is_sqlite, written
 from leaderq.kafka.record import Offset, Partition, Record, after, epoch_of
 from leaderq.term import Term
 from leaderq.threads import primitives
@@ -49,9 +48,6 @@ CREATE_TABLE = (
     " partition INTEGER NOT NULL, next_offset BIGINT NOT NULL, leader_epoch INTEGER NOT NULL,"
     " term BIGINT NOT NULL, PRIMARY KEY (career, topic, partition))"
 )
-PUT_ROW = upsert(
-    "{table}", key=["career", "topic", "partition"], values=["next_offset", "leader_epoch"]
-)
 ALL_OFFSETS = (
     "SELECT topic, partition, next_offset, leader_epoch FROM {table} WHERE career = :career"
     " AND partition >= 0"
@@ -60,7 +56,6 @@ ONE_OFFSET = (
     "SELECT next_offset FROM {table} WHERE career = :career AND topic = :topic AND partition ="
     " :partition"
 )
-ONE_TERM = ONE_OFFSET.replace("next_offset", "term")
 _TERM_ROW = Partition("", -1)
 
 
@@ -91,6 +86,7 @@ class DatabaseOffsets:
         self._database = Database(connect)
         self._career = career
         self._table = checked_table(table)
+        self._rows = FencedRows(table, key=("career", "topic", "partition"))
         # Else workers would wait for each other in the database, whose patience has limits.
         self._turn = primitives.RLock()
 
@@ -155,13 +151,9 @@ class DatabaseOffsets:
             self._execute(open_one, CREATE_TABLE)
 
     def _put(self, open_one: DatabaseTransaction, term: Term, where: Partition, at: int) -> None:
-        place = {"topic": where.topic, "partition": where.number}
-        row = {"next_offset": int(at), "leader_epoch": epoch_of(at), "term": term.number}
-        if self._execute(open_one, PUT_ROW, **place, **row).rowcount > 0:
-            return
-        # No row is changed: a newer term's. -1: the driver cannot tell; the row itself does.
-        (newest,) = self._execute(open_one, ONE_TERM, **place).fetchone()
-        judge(term, FencingToken(term.career, int(newest)), f"table {self._table}")
+        place = {"career": self._career, "topic": where.topic, "partition": where.number}
+        row = {"next_offset": int(at), "leader_epoch": epoch_of(at)}
+        self._rows.put(open_one.connection, term, {**place, **row})
 
     def _execute(
         self, open_one: DatabaseTransaction, statement: str, **values: Any
