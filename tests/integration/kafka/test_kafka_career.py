@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from driving import Driver
 
-from leaderq.errors import OffsetOutOfRange, ServersUnreachable
+from leaderq.errors import OffsetOutOfRange
 from leaderq.kafka import Record
 from leaderq.kafka.topics import end_offsets
 from leaderq.running import UnitAbandoned
@@ -74,16 +74,6 @@ def test_a_unit_may_be_abandoned_at_any_instant_of_the_hand_over(
     leader.begin()
     leader.run_until(lambda: set(leader.career.values()) == set(values))
     assert len(leader.career.seen) <= 200 + 5
-
-
-def test_an_unreachable_broker_is_told_before_standing(drive: Drive) -> None:
-    threads = threading.active_count()
-    with pytest.raises(ServersUnreachable, match=r"127\.0\.0\.1:1"):
-        drive(address="127.0.0.1:1", connect_timeout_s=1.0)
-    eventually(
-        lambda: threading.active_count() <= threads,
-        message="a client that failed leaves no thread behind",
-    )
 
 
 def test_an_offset_that_is_gone_stops_the_leader_instead_of_skipping(

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -20,7 +17,7 @@ from typing import Any
 
 import pytest
 from driving import Driver, Recorder
-from guarded_broker import KEY_PASSWORD, PASSWORD, TOKENS, USER, Guarded
+from guarded_broker import KEY_PASSWORD, PASSWORD, TOKENS, Guarded
 
 from leaderq.config import KafkaSecurity, Settings
 from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError, ServersUnreachable
@@ -32,7 +29,6 @@ from leaderq.kafka.topics import check_reachable, committed, create_topics, end_
 from leaderq.term import Term
 from leaderq.testing import eventually
 from leaderq.testing.candidate_process import CandidateProcess
-from leaderq.testing.waiting import patience
 
 WRONG = "wrong-secret"
 every_client = pytest.mark.parametrize("client", ["kafka-python", "confluent"])
@@ -311,45 +307,3 @@ def test_from_the_command_line_a_career_drains_there_and_no_secret_is_logged_or_
         assert process.wait(60) == 0
     seen += [json.dumps(line) for line in process.lines]
     assert not any(secret in text for text in seen for secret in (PASSWORD, KEY_PASSWORD))
-
-
-@pytest.mark.parametrize(
-    ("listener", "shown", "code", "verdict", "word"),
-    [
-        ("SCRAM", {}, 0, "ok", "answers"),
-        ("ELSEWHERE", {}, 3, "failed", "certificate"),
-        ("SCRAM", {"password": WRONG}, 2, "failed", "check user, password"),
-    ],
-)
-def test_doctor_says_whether_these_settings_are_let_in(
-    guarded: Guarded,
-    zookeeper_server: Any,
-    znode_root: str,
-    listener: str,
-    shown: dict[str, str],
-    code: int,
-    verdict: str,
-    word: str,
-) -> None:
-    command = ["leaderq", "doctor", "--json", "--connect-timeout-s", "8", "--root"]
-    done = subprocess.run(
-        [sys.executable, "-m", *command, znode_root],
-        env={
-            **os.environ,
-            **variables(replace(guarded.way_in(listener), **shown)),
-            "LEADERQ_ZOOKEEPER": zookeeper_server.address,
-            "LEADERQ_KAFKA": guarded.address_of(listener),
-        },
-        capture_output=True,
-        text=True,
-        timeout=90 * patience(),
-    )
-    (found,) = [
-        each for each in map(json.loads, done.stdout.splitlines()) if each["check"] == "kafka"
-    ]
-    assert (done.returncode, found["verdict"]) == (code, verdict), found
-    assert word in found["detail"]
-    assert not any(
-        secret in done.stdout + done.stderr for secret in (PASSWORD, KEY_PASSWORD, WRONG)
-    )
-    assert USER not in done.stderr

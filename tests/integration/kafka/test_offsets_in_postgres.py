@@ -4,14 +4,12 @@ isolation level.
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from database_workers import check_once_each, write_with_workers
-from driving import Driver, Recorder
 from fake_career import FakeCareer, a_handler
 from postgres import Database
 from terms import open_term
@@ -20,8 +18,7 @@ from leaderq.errors import Deposed
 from leaderq.kafka.handling.on_error import dead_letter, retry
 from leaderq.kafka.record import Partition, Record, batch_of
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
-from leaderq.kafka.topics import end_offsets
-from leaderq.term import OpenTerm, Reason, Term
+from leaderq.term import OpenTerm, Reason
 from leaderq.testing import eventually
 
 
@@ -122,38 +119,6 @@ def test_a_successor_waits_for_the_transaction_under_way_and_sees_how_it_ended(
         write(zombie, records(2, 3), old)
 
 
-def test_a_zombie_that_waited_for_its_successors_load_is_refused(
-    a_store, postgres, results
-) -> None:
-    """The zombie waits for the row; READ COMMITTED looks at the row again when it is
-    free.
-    """
-    zombie, old = a_store(), open_term(1)
-    zombie.load(old)
-    refused: list[BaseException] = []
-
-    def attempt() -> None:
-        try:
-            write(zombie, records(0, 2), old)
-        except Deposed as exc:
-            refused.append(exc)
-
-    thread = threading.Thread(target=attempt)
-    with postgres.connect() as successor:
-        successor.execute(
-            "UPDATE leaderq_offsets SET term = 2 WHERE career = 'c' AND partition = -1"
-        )
-        thread.start()
-        eventually(
-            lambda: waiting(postgres) == 1,
-            timeout_s=20,
-            message="the zombie waits for the row's lock",
-        )
-    thread.join(20)
-    assert [type(exc) for exc in refused] == [Deposed]
-    assert results() == []
-
-
 def test_a_leader_frozen_in_mid_transaction_is_ended_by_the_server_and_deposed_when_it_thaws(
     a_store, results
 ) -> None:
@@ -227,58 +192,3 @@ def waiting(postgres: Database) -> int:
             " wait_event_type = 'Lock'"
         ).fetchone()
     return row[0]
-
-
-class Billing(Recorder):
-    """Every seventh call of handle fails after half of its rows are written."""
-
-    offsets = "external"
-    workers = 4
-    max_records = 40
-    on_error = retry(5, backoff_s=0.05)
-    database: Database
-
-    def prepare(self) -> None:
-        self.calls = itertools.count(1)
-        self.store = DatabaseOffsets(lambda: self.database.connect(), career="billing")
-        self.store.create_table()
-        super().prepare()
-
-    def load_offsets(self, term: Term) -> dict[Partition, int]:
-        return self.store.load(term)
-
-    def handle(self, records: Sequence[Record], term: Term) -> None:
-        fails = next(self.calls) % 7 == 0
-        with self.store.transaction(records, term) as cursor:
-            for at, record in enumerate(records):
-                if fails and at >= len(records) // 2:
-                    raise ValueError("a test wants it")
-                cursor.execute("INSERT INTO bills VALUES (%s)", (int(record.value),))
-
-    def retire(self) -> None:
-        super().retire()
-        self.store.close()
-
-
-def test_a_career_with_workers_whose_calls_fail_now_and_then_bills_each_record_once(
-    drive: Callable[..., Driver],
-    feed: Callable[[int, int], list[bytes]],
-    kafka_broker: Any,
-    four_partitions: str,
-    postgres: Database,
-) -> None:
-    with postgres.connect(autocommit=True) as connection:
-        connection.execute("CREATE TABLE bills (number BIGINT)")
-    feed(0, 1000)
-    ends = end_offsets(kafka_broker.address, four_partitions)
-    leader = drive(Billing, database=postgres).begin()
-
-    def stored() -> bool:
-        loaded = leader.career._assembly.consumer.loaded
-        return {where.number: at for where, at in loaded.items()} == ends
-
-    leader.run_until(stored)
-    with postgres.connect() as connection:
-        rows = [row[0] for row in connection.execute("SELECT number FROM bills")]
-    assert sorted(rows) == list(range(1000))
-    assert next(leader.career.calls) > 14

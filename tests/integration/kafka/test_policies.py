@@ -16,7 +16,7 @@ from leaderq.kafka.dead_letters.format import DeadLetter, read_dead_letter
 from leaderq.kafka.topics import create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, Session
+from leaderq.zookeeper import Create
 
 Drive = Callable[..., Driver]
 Feed = Callable[[int, int], list[bytes]]
@@ -162,24 +162,3 @@ def test_messages_that_the_broker_refuses_are_their_records_fault(
     }
     produced = [one.value for one in read_all(address, names["out"], isolation="read_committed")]
     assert sorted(produced) == sorted(set(values) - bad.keys())
-
-
-def test_operations_that_zookeeper_refuses_are_their_records_fault(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str, session: Session
-) -> None:
-    dead, out = f"{four_partitions}-dead", f"/{four_partitions}-effects"
-    create_topics(kafka_broker.address, {dead: 1})
-    session.ensure_path(out)
-    bad = {
-        b"13": Create(out),
-        b"57": Create(f"{out}/no/parent"),
-        b"58": Create(f"{out}/large", b"x" * 2_000_000),
-    }
-    values = feed(0, 200)
-    more = {"bad": bad, "out": out, "on_error": dead_letter(dead)}
-    leader = drive(Adding, offsets="zookeeper", **more).begin()
-    eventually_done(leader, end_offsets(kafka_broker.address, four_partitions))
-    letters = letters_on(kafka_broker.address, dead, 3)
-    assert {letter.record.value for letter in letters} == bad.keys()
-    kept = [session.get(f"{out}/{name}")[0] for name in session.children(out)]
-    assert sorted(kept) == sorted(set(values) - bad.keys())

@@ -152,43 +152,6 @@ def test_a_plain_consumer_that_joins_amid_a_batch_and_leaves_again_costs_and_dou
     assert "Kafka client failed" not in caplog.text
 
 
-def test_of_two_careers_in_one_group_each_record_has_one_result(
-    drive: Drive,
-    feed: Feed,
-    has_caught_up: Callable[[], bool],
-    session: Session,
-    kafka_broker: Any,
-    four_partitions: str,
-    topic_name: str,
-    znode_root: str,
-) -> None:
-    def lead_the_other() -> None:
-        other.begin().run_until(is_over.is_set, within_s=120)
-
-    def join() -> None:
-        thread.start()
-        consumer = other.career._assembly.consumer
-        eventually(lambda: bool(consumer.loaded), timeout_s=60, message="the other has partitions")
-
-    output = Output(kafka_broker.address, f"{topic_name}-out")
-    names, is_over = (four_partitions, f"{four_partitions}-other"), threading.Event()
-    for name in names:  # else one would take the other for its own former name
-        session.ensure_path(f"{znode_root}/{name}/candidates/_c_x-latch-0000000001")
-    declared = {"offsets": "transaction", "output": output}
-    leader, other = (drive(Producing, name=name, **declared) for name in names)
-    thread = threading.Thread(target=lead_the_other)
-    leader.career.during_batch = join
-    values = feed(0, 200)
-    leader.begin().run_until(lambda: thread.is_alive() and has_caught_up(), within_s=90)
-    values += feed(200, 400)
-    leader.run_until(has_caught_up, within_s=90)
-    is_over.set()
-    thread.join(60)
-    assert leader.career.seen
-    assert other.career.seen
-    assert sorted(output.read(), key=int) == values
-
-
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 def test_b1_members_with_another_assignor_are_named_by_the_error_and_by_doctor(
     drive: Drive,

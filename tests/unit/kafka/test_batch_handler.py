@@ -69,12 +69,6 @@ CASES: dict[str, Case] = {
          "handle A1", "handle A1", "dead letter A1 on billing-dead after 4: A1",
          "commit A=2", "handle A2 A3", "commit A=4"],
     ),
-    "so it is where effects are undone": (
-        {"fails": {(A, 1): ALWAYS}, "undoes": True}, LETTERS, {}, {"A": [0, 1, 2, 3]},
-        ["handle A0 A1 A2 A3", "undo", "handle A0 A1 A2 A3", "undo", "handle A0", "commit A=1",
-         "handle A1", "undo", "handle A1", "undo", "dead letter A1 on billing-dead after 4: A1",
-         "commit A=2", "handle A2 A3", "commit A=4"],
-    ),
     "a record that only fails in company of an outage is not set aside": (
         {"fails": {(A, 0): 3}}, LETTERS, {}, {"A": [0, 1]},
         ["handle A0 A1", "handle A0 A1", "handle A0", "handle A0", "commit A=1",
@@ -92,16 +86,8 @@ CASES: dict[str, Case] = {
          "mark A1", "handle A1", "commit A=2", "unmark A1",
          "handle A2 A3", "handle B5", "commit A=4 B=6"],
     ),
-    "no workers run while a partition is careful": (
-        {}, skip(), {"careful": {B: 6}, "workers": 3}, {"A": [0, 1], "B": [5]},
-        ["handle A0 A1", "commit A=2", "mark B5", "handle B5", "commit B=6", "unmark B5"],
-    ),
     "marks are not used where errors are raised": (
         {}, "raise", {"careful": {A: 9}}, {"A": [0, 1]}, ["handle A0 A1", "commit A=2"],
-    ),
-    "nor at most once": (
-        {}, "skip", {"careful": {A: 9}, "delivery": "at_most_once"}, {"A": [0, 1]},
-        ["commit A=2", "handle A0 A1"],
     ),
     "with workers only the rest of the partition that failed is handled again": (
         {"fails": {(B, 6): 2}, "names": True}, retry(2, backoff_s=0), {"workers": 3},
@@ -122,29 +108,12 @@ CASES: dict[str, Case] = {
         ["handle A0 A1", "handle B5 B6", "commit A=2", "undo", "handle B5", "commit B=6",
          "handle B6", "undo", "dead letter B6 on billing-dead after 2: B6", "commit B=7"],
     ),
-    "nor is a part that returned before another one of its batch failed": (
-        {"fails": {(B, 5): 1}, "undoes": True, "names": True}, retry(1, backoff_s=0),
-        {"batches": BY_PARTITION, "handle_stores": True}, {"A": [0, 1], "B": [5]},
-        ["handle A0 A1", "handle B5", "commit A=2", "undo", "handle B5", "commit B=6"],
-    ),
     "a record whose effect the commit refuses is found by halves, and judged": (
         {"refused": frozenset({(A, 1)}), "undoes": True}, dead_letter(), {}, {"A": [0, 1, 2, 3]},
         ["handle A0 A1 A2 A3", "refuse A=4", "undo", "handle A0 A1", "refuse A=2", "undo",
          "handle A0", "commit A=1", "handle A1", "refuse A=2", "undo",
          "dead letter A1 on billing-dead after 1: refused", "commit A=2",
          "handle A2 A3", "commit A=4"],
-    ),
-    "it is tried as often as the policy says": (
-        {"refused": frozenset({(A, 0)}), "undoes": True}, retry(1, backoff_s=0, then=skip()), {},
-        {"A": [0], "B": [5]},
-        ["handle A0 B5", "refuse A=1 B=6", "undo", "handle A0", "refuse A=1", "undo",
-         "handle A0", "refuse A=1", "undo", "commit A=1", "handle B5", "commit B=6"],
-    ),
-    "with workers the effects of each partition are tried by themselves": (
-        {"refused": frozenset({(B, 5)}), "undoes": True}, skip(), {"workers": 3},
-        {"A": [0, 1], "B": [5]},
-        ["handle A0 A1", "handle B5", "refuse A=2 B=6", "undo", "handle A0 A1", "commit A=2",
-         "handle B5", "refuse B=6", "undo", "commit B=6"],
     ),
     "a marked record whose effect is refused is unmarked once it is passed over": (
         {"refused": frozenset({(A, 0)}), "undoes": True}, skip(), {"careful": {A: 1}},
@@ -283,15 +252,6 @@ def test_if_a_letter_cannot_be_set_aside_nothing_is_committed_past_its_record() 
     with pytest.raises(KafkaError, match="too large"):
         a_handler(career, dead_letter()).work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.committed == {A: 1}
-
-
-def test_a_deposed_leader_buries_nothing() -> None:
-    career = FakeCareer(fails={(A, 0): ALWAYS})
-    term = open_term(7)
-    career.before_handle = lambda _handed: term.wind_up(Reason.FENCED)
-    with pytest.raises(Deposed):
-        a_handler(career, dead_letter()).work(a_batch(A=[0]), term)
-    assert career.log == ["handle A0"]
 
 
 def test_a_record_that_took_too_many_processes_is_passed_over_unhandled() -> None:
@@ -475,14 +435,6 @@ def test_tasks_run_at_the_same_time_and_never_on_more_threads_than_asked_for() -
     workers.close()
 
 
-def test_no_task_begins_once_it_may_not_even_if_it_might_again() -> None:
-    workers = PartitionWorkers(1, "test")
-    answers = iter([True, True, False, True])
-    outcomes = workers.run([lambda: 1] * 4, lambda: next(answers))
-    workers.close()
-    assert [outcome.began for outcome in outcomes] == [True, True, False, False]
-
-
 def test_threads_end_when_closed_and_are_made_again_when_needed() -> None:
     workers = PartitionWorkers(2, "test-closing")
     for _ in range(2):
@@ -532,21 +484,6 @@ def a_parallel(career: FakeCareer, on_error: object = "raise", **more: object) -
     return a_handler(career, on_error, workers=3, **more)  # type: ignore[arg-type]
 
 
-def test_partitions_are_handled_at_the_same_time_and_committed_once() -> None:
-    career = FakeCareer()
-    barrier = threading.Barrier(3)
-    career.before_handle = lambda _handed: barrier.wait(WAIT_S) and None
-    handler = a_parallel(career)
-    assert handler.work(a_batch(A=[0, 1], B=[5], C=[2, 3]), open_term(7))
-    handler.close()
-    assert sorted_until_committed(career.log) == [
-        "handle A0 A1",
-        "handle B5",
-        "handle C2 C3",
-        "commit A=2 B=6 C=4",
-    ]
-
-
 def test_finished_records_are_committed_once_then_the_first_error_in_order_is_raised(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -574,3 +511,10 @@ def test_at_most_once_commits_all_partitions_at_once_and_handles_all_though_the_
     handler.close()
     assert career.log[0] == "commit A=1 B=1 C=1"
     assert sorted(career.log[1:]) == ["handle A0", "handle B0", "handle C0"]
+
+
+def test_what_is_handled_and_committed_is_counted() -> None:
+    handler = a_handler(FakeCareer(fails={(A, 1): ALWAYS}, names=True), skip())
+    assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
+    figures = handler.context.figures
+    assert (figures.records, figures.batches, figures.commits) == (2, 1, 3)

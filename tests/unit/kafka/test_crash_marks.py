@@ -20,7 +20,6 @@ from leaderq.errors import (
     SessionExpired,
 )
 from leaderq.kafka.handling.crash_marks import (
-    CAREFUL_FROM,
     MAX_KILLERS,
     MAX_POSITIONS,
     CrashCounts,
@@ -92,10 +91,6 @@ class Term:
 
 def marks(servers: Servers, most: int = 3) -> Any:
     return CrashMarks(SimpleNamespace(get=servers.get), PATH, max_records=most)  # type: ignore[arg-type]
-
-
-def test_the_measures_are_as_documented() -> None:
-    assert (CAREFUL_FROM, MAX_POSITIONS, MAX_KILLERS) == (2, 10_000, 1_000)
 
 
 def test_after_a_first_unclean_end_the_offsets_are_noted_and_nothing_is_careful() -> None:
@@ -175,17 +170,6 @@ def test_a_partition_is_careful_for_as_many_records_as_the_largest_batch(
     assert not kept.is_careful(A)
 
 
-def test_up_to_five_places_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    for count, named in ((5, "t-4@4"), (6, "t-4@4, ...")):
-        caplog.clear()
-        positions = {Partition("t", number): (number, 1) for number in range(count)}
-        servers = Servers(encode(CrashCounts(positions)))
-        at = {where: offset for where, (offset, _) in positions.items()}
-        marks(servers).begin(Term(servers), at)
-        (said,) = [one.getMessage() for one in caplog.records]
-        assert said.endswith(f"after=t-0@0, t-1@1, t-2@2, t-3@3, {named}")
-
-
 @pytest.mark.parametrize("error", [ConnectionLost("x"), NodeExists("x")])
 def test_while_the_connection_breaks_it_is_asked_again_until_the_lease_ends(
     error: Exception,
@@ -221,16 +205,6 @@ def test_a_term_that_is_over_asks_nothing() -> None:
 
 
 # -- the judgement ---------------------------------------------------------------------------------
-
-
-def test_deaths_are_counted_in_a_row_and_at_one_offset() -> None:
-    known = CrashCounts({A: (5, 3), B: (5, 3)}, {place(4): 9, place(6): 1}, frozenset({place(5)}))
-    counts, where = assess(known, {A: 5, B: 6}, True)
-    assert counts.positions == {A: (5, 4), B: (6, 1)}
-    assert counts.killers == {place(5): 1, place(6): 1}
-    assert (counts.in_hand, where) == (frozenset(), {A})
-    assert assess(known, {A: 5}, False) == (CrashCounts(), frozenset())
-    assert assess(CrashCounts(), {A: 5}, True)[0].positions == {A: (5, 1)}
 
 
 def test_where_a_record_has_killed_its_partition_is_careful_though_the_offset_moved() -> None:
@@ -345,10 +319,3 @@ def test_what_is_written_stays_far_below_a_megabyte():
     judged, _ = assess(CrashCounts(many, killers), dict.fromkeys(many, 2**40), unclean=True)
     assert (len(judged.positions), len(judged.killers)) == (MAX_POSITIONS, MAX_KILLERS)
     assert len(encode(judged)) < 700_000
-
-
-def test_before_the_first_term_nothing_is_careful_and_nobody_has_died() -> None:
-    servers = Servers()
-    kept = marks(servers)
-    assert not kept.is_careful(A)
-    assert kept.before(Term(servers), record(5)) == 0

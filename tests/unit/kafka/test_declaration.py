@@ -8,7 +8,6 @@ import math
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -27,13 +26,9 @@ from leaderq.kafka.clients.client_options import (
     bootstrap_servers,
     option_problems,
 )
-from leaderq.kafka.clients.confluent_record import Message, MessageRecords
 from leaderq.kafka.clients.consumer import ConsumerSettings, TopicPattern
 from leaderq.kafka.clients.kafka_python_connection import connection_options
-from leaderq.kafka.clients.kafka_python_consumer import consumer_options
-from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
 from leaderq.kafka.declaration import delivery_of
-from leaderq.kafka.record import Partition, size_of
 from leaderq.kafka.stores.offset_store import DeliveryPromise
 from leaderq.running.supervision import watch_health
 from leaderq.term import Reason, Term
@@ -96,11 +91,6 @@ def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
     assert all("Wrong" in problem or "no spaces" in problem for problem in refused.value.problems)
 
 
-@pytest.mark.parametrize("offsets", ["kafka", "zookeeper", "transaction"])
-def test_a_plain_declaration_is_sound_with_every_store(offsets: str) -> None:
-    assert dressed(type("Sound", (Sums,), {"offsets": offsets}))._declared().offsets.word == offsets
-
-
 def test_a_client_that_is_not_installed_is_told_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -112,16 +102,6 @@ def test_a_client_that_is_not_installed_is_told_with_the_command_that_installs_i
     career = dressed(type("Fast", (Sums,), {"client": "confluent"}))
     with pytest.raises(MissingPiece, match=r"leaderq\[confluent\]"):
         career.prepare()
-
-
-def test_the_consumer_never_commits_or_jumps_by_itself() -> None:
-    options = consumer_options(
-        ConsumerSettings(address="a:1", topics=("t",), group="g", member="m")
-    )
-    assert options["enable_auto_commit"] is False
-    assert options["auto_offset_reset"] == "none"
-    assert options["isolation_level"] == "read_committed"
-    assert options["group_instance_id"] == "m"
 
 
 def test_security_is_passed_through_and_secrets_stay_out_of_sight() -> None:
@@ -298,71 +278,17 @@ def test_a_contradiction_is_refused_with_its_remedy(
 
 # -- A batch is bounded in bytes, too, unless a career says otherwise; sizes cost next to nothing
 
-A = Partition("t", 0)
-
-
-def plain(keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Sequence[Record]:
-    return [
-        Record("t", 0, at, 0, key, value)
-        for at, (key, value) in enumerate(zip(keys, values, strict=True))
-    ]
-
-
-def messages(keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Sequence[Record]:
-    pairs = zip(keys, values, strict=True)
-    return MessageRecords(
-        [
-            Message(topic="t", partition=0, offset=at, key=key, value=value)
-            for at, (key, value) in enumerate(pairs)
-        ]
-    )
-
-
-Make = Callable[[Sequence[bytes | None], Sequence[bytes | None]], Sequence[Record]]
-
-
-@pytest.mark.parametrize("make", [plain, messages])
-def test_by_default_a_batch_is_bounded_in_bytes(make: Make) -> None:
-    declared = dressed(Sums)._declared()
-    ahead = ReadAhead(BatchLimits(max_records=declared.max_records, max_bytes=declared.max_bytes))
-    value = b"x" * 900_000
-    ahead.add({A: make([None] * 200, [value] * 200)}, 0.0)
-    sizes = []
-    while (batch := ahead.take(0.0)) is not None:
-        sizes.append(size_of(batch.merged()))
-    assert sum(sizes) == 200 * 900_000
-    assert max(sizes) <= 32_000_000
-
 
 # -- which options of a client library a user may set, and what is said of the others
 
 PYTHON, CONFLUENT = ClientLibrary
 PROMISES = {
-    PYTHON: (
-        "group_id group_instance_id enable_auto_commit isolation_level auto_offset_reset check_crcs"
-        " max_poll_records max_poll_interval_ms partition_assignment_strategy transactional_id"
-        " transaction_timeout_ms acks enable_idempotence retries"
-        " max_in_flight_requests_per_connection partitioner bootstrap_servers sasl_plain_password"
-        " ssl_context"
-    ),
-    CONFLUENT: (
-        "group.id group.instance.id group.protocol enable.auto.commit isolation.level"
-        " auto.offset.reset check.crcs max.poll.interval.ms partition.assignment.strategy"
-        " transactional.id acks request.required.acks enable.idempotence retries max.in.flight"
-        " max.in.flight.requests.per.connection partitioner bootstrap.servers sasl.password"
-        " error_cb ssl.ca.location default.topic.config"
-    ),
+    PYTHON: "group_instance_id isolation_level transactional_id acks sasl_plain_password",
+    CONFLUENT: "enable.auto.commit request.required.acks max.in.flight ssl.ca.location error_cb",
 }
 FREE = {
-    PYTHON: (
-        "client_rack compression_type fetch_max_bytes max_partition_fetch_bytes fetch_min_bytes"
-        " client_id linger_ms sasl_oauth_token_provider metadata_max_age_ms session_timeout_ms"
-    ),
-    CONFLUENT: (
-        "client.rack compression.type compression.codec fetch.max.bytes fetch.message.max.bytes"
-        " oauth_cb sasl.oauthbearer.method queued.max.messages.kbytes linger.ms"
-        " statistics.interval.ms stats_cb session.timeout.ms"
-    ),
+    PYTHON: "client_rack compression_type linger_ms sasl_oauth_token_provider",
+    CONFLUENT: "client.rack compression.type sasl.oauthbearer.method stats_cb",
 }
 
 

@@ -6,7 +6,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
-from functools import partial
 from typing import Any
 
 import pytest
@@ -35,11 +34,10 @@ from leaderq.kafka import (
     retry,
     skip,
 )
-from leaderq.kafka.consuming.positions import Positions
 from leaderq.kafka.handling import batch_handler
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.on_error import OnError
-from leaderq.kafka.record import Batch, Partition, batch_of
+from leaderq.kafka.record import Partition, batch_of
 
 OUTAGES = [ConnectionRefusedError("no"), DependencyUnavailable("the ledger")]
 POLICIES = [skip(), dead_letter(), retry(1, 0.0, then=dead_letter()), retry(2, 0.0)]
@@ -229,18 +227,6 @@ def test_all_wait_where_the_partition_cannot_rest_alone(
     assert (A, 0) in career.effects
 
 
-def test_a_resting_partition_has_nothing_in_hand_and_is_read_from_its_committed_offset() -> None:
-    positions = Positions({A: 3, B: 0})
-    positions.hand(Batch({A: records(A, 3, 4), B: records(B, 0)}, {A: 5, B: 1}))
-    positions.settle({A: 4})
-    positions.release((A,))
-    assert positions.handed == {A: 4, B: 1}
-    assert positions.in_hand is not None
-    assert positions.in_hand.ends == {B: 1}
-    positions.release((B,))
-    assert positions.in_hand is None
-
-
 # -- handlers that do nothing when called are refused when the career is checked, or fail their
 
 
@@ -263,17 +249,6 @@ def test_no_method_of_a_career_may_leave_its_work_undone_when_called(
 ) -> None:
     kind = type("Wrong", (Sums,), {method: written})
     with pytest.raises(ConfigurationError, match=f"{method} of Wrong is .*plain function"):
-        dressed(kind)._declared()
-
-
-@pytest.mark.parametrize("name", ["key_deserializer", "value_deserializer"])
-@pytest.mark.parametrize(
-    "written",
-    [coroutine, generator, both, staticmethod(partial(coroutine, 1)), staticmethod(coroutine)],
-)
-def test_nor_may_a_deserialiser(name: str, written: Any) -> None:
-    kind = type("Wrong", (Sums,), {name: written})
-    with pytest.raises(ConfigurationError, match=f"{name} of Wrong is .*plain function"):
         dressed(kind)._declared()
 
 

@@ -18,10 +18,6 @@ from leaderq.kafka.consuming.term_consumer import JoinGate
 from leaderq.term import Reason
 
 
-def test_the_gate_is_open_while_the_term_lasts() -> None:
-    JoinGate(open_term(7))()
-
-
 def test_a_gate_that_is_shut_refuses_although_the_lease_lasts() -> None:
     gate = JoinGate(open_term(7))
     gate.is_shut = True
@@ -96,13 +92,6 @@ def test_at_the_end_of_the_time_the_last_refusal_is_raised_with_its_cause() -> N
     with pytest.raises(KafkaAway, match="asking for offsets at Kafka 'somewhere:9092'") as raised:
         once_it_answers(broker.ask, timeout_s=0.2)
     assert raised.value.__cause__ is broker.error
-
-
-def test_it_is_asked_once_even_without_any_time() -> None:
-    assert (
-        once_it_answers(Broker(native.NotCoordinatorError(), times=0).ask, timeout_s=0.0)
-        == "answer"
-    )
 
 
 def test_a_refusal_that_asking_again_cannot_change_is_raised_at_once() -> None:

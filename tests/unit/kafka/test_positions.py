@@ -15,7 +15,6 @@ from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.positions import (
     Positions,
     forgotten,
-    may_reset,
     recreated,
     resets,
     rest_of,
@@ -76,11 +75,6 @@ def test_a_position_is_gone_that_lies_before_the_log_or_past_its_end(
         assert resets(policy, positions, (), (), FIRST, LAST) == ({A: to} if is_gone else {})
 
 
-def test_where_the_first_is_newer_than_the_last_that_was_read_it_counts_as_both() -> None:
-    assert resets("earliest", {A: 30}, (), (), {A: 30}, {A: 20}) == {}
-    assert resets("earliest", {A: 31}, (), (), {A: 30}, {A: 20}) == {A: 30}
-
-
 def test_a_topic_made_again_and_a_log_cut_off_reset_what_lies_within() -> None:
     positions = {A: 10, B: 10, C: 10}
     assert resets("earliest", positions, ["t"], (), FIRST, LAST) == {A: 3, B: 4}
@@ -90,13 +84,6 @@ def test_a_topic_made_again_and_a_log_cut_off_reset_what_lies_within() -> None:
 def test_topics_whose_ids_changed_were_made_again() -> None:
     assert recreated({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "9"}) == {"b"}
     assert recreated({}, {"a": "1"}) == frozenset()
-
-
-@pytest.mark.parametrize(
-    ("policy", "may"), [("earliest", True), ("latest", True), ("none", False), (None, False)]
-)
-def test_only_a_policy_with_a_place_may_reset(policy: str | None, may: bool) -> None:
-    assert may_reset(policy) is may
 
 
 def test_an_offset_that_was_reached_is_gone_only_if_it_lies_behind_the_first() -> None:
@@ -226,14 +213,6 @@ def test_positions_of_others_are_not_taken_over_and_new_ones_are_added() -> None
     assert (positions.committed, positions.in_hand) == ({A: 6, B: 3}, None)
 
 
-def test_what_was_moved_is_told_and_what_is_not_held_is_forgotten() -> None:
-    positions = Positions({A: 1, B: 2, C: 3})
-    assert positions.resume({A: 1, B: 7}, {A, B}, {A: 5}, {B: 7}) == frozenset()
-    assert positions.committed == {A: 1, B: 2}
-    assert positions.resume({A: 1, B: 8}, {A, B}, {A: 5}) == {B}
-    assert positions.committed == positions.handed == {A: 1, B: 8}
-
-
 # -- what a consumer does with the batch in hand when the store was asked again, and with
 
 CLICKS = Partition("t", 0)
@@ -292,14 +271,6 @@ def test_without_lost_effects_a_batch_stays_in_hand() -> None:
     TermConsumer._resume(one, {CLICKS: 5}, frozenset({CLICKS}))
     assert one._positions.in_hand is not None
     assert one.commits.wanted == {CLICKS: 8}
-
-
-def test_a_batch_that_nobody_asked_to_commit_is_handed_out_again_when_its_effects_are_lost() -> (
-    None
-):
-    one = consumer_of(effects_lost=True)
-    TermConsumer._resume(one, {CLICKS: 5}, frozenset({CLICKS}))
-    assert (one._positions.in_hand, one._positions.handed) == (None, {CLICKS: 5})
 
 
 def test_positions_are_not_reset_in_the_middle_of_a_batch() -> None:

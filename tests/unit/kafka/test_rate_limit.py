@@ -56,15 +56,6 @@ def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each(cloc
     ]
 
 
-@pytest.mark.parametrize(("rate", "first", "wait_s"), [(0.5, 1, 2.0), (1.0, 1, 1.0), (2.0, 2, 0.5)])
-def test_at_a_slow_rate_records_go_one_by_one(
-    clock: Clock, rate: float, first: int, wait_s: float
-) -> None:
-    limiter = RateLimiter(records_per_s=rate, now=clock)
-    expected = [(0.0, first), (wait_s, 1), (wait_s, 1)]
-    assert played(limiter, clock, rows(*[None] * (first + 2))) == expected
-
-
 def test_a_record_larger_than_a_second_goes_out_of_a_full_bucket_and_is_paid_off(
     clock: Clock,
 ) -> None:
@@ -137,15 +128,6 @@ def test_the_limits_count_from_when_a_part_was_handed_out(clock: Clock) -> None:
     left.close()
     clock.at += 10
     limiter.handed_out()
-    assert played(limiter, clock, rows(None)) == [(1.0, 1)]
-
-
-def test_after_a_batch_nothing_is_left_to_be_handed_out(clock: Clock) -> None:
-    limiter = RateLimiter(records_per_s=1, now=clock)
-    assert limiter._pending == ()
-    played(limiter, clock, rows(None))
-    assert limiter._pending == ()
-    clock.at = -50.0  # a clock that goes back gives nothing and takes nothing
     assert played(limiter, clock, rows(None)) == [(1.0, 1)]
 
 
@@ -225,20 +207,6 @@ def test_over_any_stream_and_any_window_the_limits_hold_and_nothing_is_lost_or_r
             assert all(later - sooner >= interval_s - 1e-3 for sooner, later in pairwise(times))
 
 
-def test_what_is_there_is_not_waited_for(clock: Clock) -> None:
-    limiter = RateLimiter(bytes_per_s=100, now=clock)
-    assert next(limiter.parts(rows(None, size=100)))[0] == 0.0
-    limiter = RateLimiter(records_per_s=20, now=clock)
-    assert played(limiter, clock, rows(*[None] * 20)) == [(0.0, 20)]
-    clock.at += 0.5
-    assert played(limiter, clock, rows(None, None)) == [(0.0, 2)]
-
-
-def test_a_record_without_a_key_is_free(clock: Clock) -> None:
-    limiter = RateLimiter(key_interval_s=1.0, now=clock)
-    assert played(limiter, clock, rows(None, "a", None)) == [(0.0, 3)]
-
-
 def test_a_tenth_of_a_second_is_at_least_a_byte_and_what_weighs_nothing_waits_for_debts(
     clock: Clock,
 ) -> None:
@@ -249,23 +217,8 @@ def test_a_tenth_of_a_second_is_at_least_a_byte_and_what_weighs_nothing_waits_fo
     assert played(quick, clock, [*rows(None, size=10), *sizes[1:]]) == [(0.0, 1), (1.2, 2)]
 
 
-def test_a_single_token_that_is_there_is_used_at_once(clock: Clock) -> None:
-    limiter = RateLimiter(records_per_s=100, now=clock)
-    assert played(limiter, clock, rows(*[None] * 99)) == [(0.0, 99)]
-    assert played(limiter, clock, rows(*[None] * 9))[:2] == [(0.0, 1), (0.08, 8)]
-
-
 def test_a_part_has_a_record_however_times_are_rounded(clock: Clock) -> None:
     limiter, clock.at = RateLimiter(key_interval_s=1.167, now=clock), 0.342
     assert played(limiter, clock, rows("a")) == [(0.0, 1)]
     clock.at = 0.348  # and 0.348 + (0.342 + 1.167 - 0.348) is less than 0.342 + 1.167
     assert [len(part) for _, part in islice(limiter.parts(rows("a")), 2)] == [1]
-
-
-def test_a_part_that_was_given_up_is_not_counted_after_the_next_ones(clock: Clock) -> None:
-    limiter = RateLimiter(records_per_s=1, now=clock)
-    given_up = limiter.parts(rows(None))
-    next(given_up)
-    assert list(limiter.parts([])) == []
-    limiter.handed_out()
-    assert played(limiter, clock, rows(None)) == [(0.0, 1)]

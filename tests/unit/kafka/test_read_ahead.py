@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.kafka.consuming import read_ahead as module
 from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead, shares
 from leaderq.kafka.record import Partition, Record
 
@@ -22,11 +21,6 @@ def rows(where: Partition, *sizes: int, first: int = 0) -> list[Record]:
 
 def ahead(**limits: object) -> ReadAhead:
     return ReadAhead(BatchLimits(**limits))  # type: ignore[arg-type]
-
-
-def test_by_default_a_batch_has_a_thousand_records_and_does_not_wait() -> None:
-    assert BatchLimits() == BatchLimits(1000, None, 0.0, 1)
-    assert (module.SPREAD_RECORDS, module.MOST_SPREAD_RECORDS) == (10_000, 100_000)
 
 
 @given(
@@ -140,19 +134,6 @@ def test_no_more_is_polled_for_than_will_fit() -> None:
     tiny = ahead(max_records=500, max_bytes=100)
     tiny.add({A: rows(A, 0)}, 0.0)
     assert tiny.room == 100
-
-
-def test_what_is_dropped_leaves_room_for_all_of_it() -> None:
-    buffer = ahead(max_records=10, max_bytes=50)
-    buffer.add({A: rows(A, 30, 30)}, 0.0)
-    assert buffer.room == 0
-    buffer.clear()
-    assert (buffer.is_empty, buffer._bytes, buffer.take(9.0)) == (True, 0, None)
-    assert buffer.room == 1
-    buffer.add({A: rows(A, 50)}, 0.0)
-    batch = buffer.take(0.0)
-    assert batch is not None
-    assert len(batch) == 1
 
 
 def test_a_part_that_just_fits_is_not_cut() -> None:

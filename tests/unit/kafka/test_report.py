@@ -54,12 +54,6 @@ def steady(rate: int, arriving: int, *, lag: int, looks: int = 20) -> Looks:
     ]
 
 
-def test_lag_is_what_lies_between_committed_and_end_for_each_partition_and_together() -> None:
-    report = after([(0, {A: 5, B: 7}, {A: 9, B: 7})])
-    assert report.partitions == {"t-0": PartitionLag(5, 9, 4), "t-1": PartitionLag(7, 7, 0)}
-    assert report.lag == 4
-
-
 def test_what_a_transaction_holds_back_is_part_of_the_lag_and_told_beside_it() -> None:
     estimator = LagEstimator()
     estimator.see(0.0, {A: 5, B: 7}, {A: 9, B: 7})
@@ -198,12 +192,6 @@ def test_a_position_that_stands_while_the_end_moves_has_stalled() -> None:
 
 def test_a_partition_read_to_its_end_has_not_stalled() -> None:
     assert looks((0, 9, 9, 0, 0), (50, 9, 9, 250, 250), (100, 9, 9, 500, 500)) == []
-
-
-def test_time_counts_from_when_records_began_to_wait() -> None:
-    assert looks(
-        (0, 9, 9, 0, 0), (60, 9, 9, 300, 300), (65, 9, 12, 325, 325), (70, 9, 13, 350, 350)
-    ) == [70]
 
 
 def test_a_partition_starved_of_fetches_while_others_flow_is_found_after_many_polls() -> None:

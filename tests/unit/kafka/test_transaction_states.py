@@ -15,7 +15,6 @@ from leaderq.kafka.clients.consumer import BatchLost, EffectRefused, KafkaAway, 
 from leaderq.kafka.clients.producer import TRANSACTION_TIMEOUT_S, Message, MessageInvalid
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores import transaction as module
-from leaderq.kafka.stores.transaction import TransactionEvent, TransactionState, after
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 
 A = Partition("t", 0)
@@ -251,29 +250,6 @@ def message(value: bytes = b"v") -> Message:
     return Message("out", value=value)
 
 
-def test_every_state_and_event_leads_to_one_state_or_is_an_error() -> None:
-    state, event = TransactionState, TransactionEvent
-    possible = {
-        (state.UNSENT, event.BEGUN): state.OPEN,
-        (state.OPEN, event.COMMIT_ASKED): state.ASKED,
-        (state.OPEN, event.ABORTED): state.UNSENT,
-        (state.OPEN, event.PRODUCER_GONE): state.UNSENT,
-        (state.ASKED, event.COMMIT_ASKED): state.ASKED,
-        (state.ASKED, event.COMMITTED): state.COMMITTED,
-        (state.ASKED, event.REFUSED): state.OPEN,
-        (state.ASKED, event.PRODUCER_GONE): state.IN_DOUBT,
-        (state.IN_DOUBT, event.PRODUCER_GONE): state.IN_DOUBT,
-        (state.IN_DOUBT, event.FENCED): state.ENDED,
-        (state.ENDED, event.NOT_STORED): state.UNSENT,
-    }
-    for pair in product(state, event):
-        if pair in possible:
-            assert after(*pair) is possible[pair]
-        else:
-            with pytest.raises(KafkaError, match="cannot be"):
-                after(*pair)
-
-
 # ---- all orders ----------------------------------------------------------------------------------
 
 
@@ -354,12 +330,6 @@ def test_a_transaction_that_is_committed_is_not_committed_again_though_nobody_ha
     leader.begin_commit()  # and its answer is never looked at
     leader.commit()
     assert (leader.broker.results, leader.broker.asked) == ([b"v"], 1)
-
-
-def test_without_an_answer_the_same_transaction_is_continued(leader: Leader) -> None:
-    leader.fails(Answer.UNHEARD)
-    leader.commit()
-    assert (leader.broker.made, leader.broker.results) == (1, [b"v"])
 
 
 def test_a_doubt_is_not_forgotten_by_loading_without_a_fence_and_is_settled_by_one(
