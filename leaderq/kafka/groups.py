@@ -125,11 +125,7 @@ class GroupView:
 def describe_group(address: str, group: str, **access: Unpack[Access]) -> GroupView:
     """The group as it is now; one that does not exist is empty."""
     with opened(KafkaAdminClient, address, "asking for members", **access) as admin:
-        found = admin.describe_groups([group])[group]
-    return _view(group, found)
-
-
-def _view(group: str, found: dict[str, Any]) -> GroupView:
+        found: dict[str, Any] = admin.describe_groups([group])[group]
     members = tuple(
         GroupMember(
             member.get("group_instance_id") or None,

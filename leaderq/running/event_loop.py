@@ -178,7 +178,15 @@ class EventLoop:
 
     def close(self, scope: Scope) -> None:
         """End ``scope`` and the loop; what hangs is left to the end of the process."""
-        ended = asyncio.run_coroutine_threadsafe(self._wind_up(scope), self._loop)
+        ended: primitives.Future[None] = primitives.Future()
+
+        def begin() -> None:
+            # On the loop: nothing is made for one that is gone with its process.
+            self._loop.create_task(self._wind_up(scope)).add_done_callback(
+                lambda _: ended.set_result(None)
+            )
+
+        self._loop.call_soon_threadsafe(begin)
         try:
             ended.result(_CLOSE_S)
         except primitives.FutureTimeout:

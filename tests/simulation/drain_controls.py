@@ -89,6 +89,13 @@ def _may_have_failed(self: ZooKeeperOffsets, term: Any, new: Any) -> bool:
     return False
 
 
+def _with_the_next(self: TermConsumer) -> Any:
+    following = _offer_behind(self)
+    if following is not None:
+        self.commits.wanted = {**(self.commits.wanted or {}), **following.ends}
+    return following
+
+
 def _unfenced(self: Tenure, term: Any, operations: Any) -> Any:
     return self._session.multi(list(operations), timeout_s=5.0)
 
@@ -99,7 +106,7 @@ def _unknown_is_committed(self: TermConsumer, stored: Any, held: Any) -> None:
     _resume(self, stored, held)
 
 
-_resume = TermConsumer._resume
+_resume, _offer_behind = TermConsumer._resume, TermConsumer.offer_behind
 _upsert = sql.upsert
 
 
@@ -119,6 +126,12 @@ DRAIN_CONTROLS = (
         patched(DonePrefix, "grown", _over_gaps),
         0,
         life=_BY_KEY,
+    ),
+    _of(
+        "the next batch is committed with the one before it",
+        patched(TermConsumer, "offer_behind", _with_the_next),
+        9,
+        life={**_KAFKA, "commit_behind": True},
     ),
     _of("keys are not kept in order", patched(key_order, "chains_of", _shuffled), 0, life=_BY_KEY),
     _of(

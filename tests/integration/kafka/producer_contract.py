@@ -1,11 +1,10 @@
-"""What every ``ProducerClient`` must do on a real broker; inherit it, give ``factory``, a
-member of a group, and the causes.
+"""What every ``ProducerClient`` must do on a real broker; inherit it, give ``factory``, that of
+consumers of the same library, and the causes.
 """
 
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +13,14 @@ import pytest
 from surroundings import RealKafka
 
 from leaderq.errors import KafkaError, KafkaFenced, ServersUnreachable, UnknownTopic
-from leaderq.kafka.clients.consumer import BatchLost, EffectRefused, KafkaAway, MembershipLost
+from leaderq.kafka.clients.consumer import (
+    BatchLost,
+    ConsumerFactory,
+    ConsumerSettings,
+    EffectRefused,
+    KafkaAway,
+    MembershipLost,
+)
 from leaderq.kafka.clients.producer import (
     Message,
     ProducerClient,
@@ -36,24 +42,36 @@ def _sent(producer: ProducerClient, messages: list[Message]) -> bool:
         return False
 
 
-class Member(ABC):
-    """A static member of the group named like the topic, made with the client library of the
-    producer.
-    """
+class Member:
+    """The career's member of the group named like the topic, on a consumer of the same library."""
 
-    @abstractmethod
-    def __init__(self, address: str, topic: str) -> None: ...
+    def __init__(self, factory: ConsumerFactory, address: str, topic: str) -> None:
+        settings = ConsumerSettings(address=address, topics=(topic,), group=topic, member="leader")
+        self._consumer = factory(settings)
+        self._consumer.open()
+        eventually(
+            lambda: self._consumer.join(lambda: None, 1.0),
+            timeout_s=WAIT_S,
+            message="the consumer is a member",
+        )
 
-    @abstractmethod
     def metadata(self) -> Any:
         """The membership as it is now."""
+        return self._consumer.group_metadata()
 
-    @abstractmethod
     def join_again(self) -> None:
         """Let the group come to another generation."""
+        consumer = self._consumer
+        joins = consumer.joins
+        consumer.rejoin()
+        eventually(
+            lambda: (consumer.attend(1.0), consumer.joins > joins)[1],
+            timeout_s=WAIT_S,
+            message="the group has another generation",
+        )
 
-    @abstractmethod
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self._consumer.close()
 
 
 class Output:
@@ -136,7 +154,7 @@ class ProducerContract:
     """One contract class for the port; each client inherits it."""
 
     factory: ProducerFactory
-    member: type[Member]
+    consumers: ConsumerFactory
     kafka: type[RealKafka] = RealKafka
     fenced_causes: tuple[str, ...]
     """What the broker's error is called by the library, for a producer that was fenced."""
@@ -179,7 +197,7 @@ class ProducerContract:
     @classmethod
     @contextmanager
     def joined(cls, address: str, topic: str) -> Iterator[Member]:
-        member = cls.member(address, topic)
+        member = Member(cls.consumers, address, topic)
         try:
             yield member
         finally:

@@ -1,4 +1,4 @@
-"""The transactional producer on confluent-kafka."""
+"""The producer on confluent-kafka."""
 
 from __future__ import annotations
 
@@ -7,69 +7,21 @@ from typing import Any
 
 import pytest
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
-from producer_contract import Make, Member, Output, ProducerContract, Stage
+from producer_contract import Make, Output, ProducerContract, Stage
 
 from leaderq.errors import KafkaFenced, MissingPiece
 from leaderq.kafka.clients import confluent_connection
+from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
 from leaderq.kafka.clients.confluent_producer import ConfluentProducer
 from leaderq.kafka.clients.producer import Message
-from leaderq.kafka.topics import create_topics
 from leaderq.testing import eventually
-
-confluent_kafka = pytest.importorskip("confluent_kafka", reason="pip install 'leaderq[confluent]'")
-
-
-class ConfluentMember(Member):
-    """On librdkafka's consumer, whose own thread keeps the membership."""
-
-    def __init__(self, address: str, topic: str) -> None:
-        self.consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": address,
-                "group.id": topic,
-                "group.instance.id": "leader",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "log_level": 0,
-                "error_cb": lambda _error: None,
-            }
-        )
-        self.address, self.topics = address, [topic]
-        self.joins = 0
-        self._join()
-
-    def _join(self) -> None:
-        before = self.joins
-
-        def assigned(_consumer: Any, _partitions: Any) -> None:
-            self.joins += 1
-
-        self.consumer.subscribe(self.topics, on_assign=assigned)
-
-        def joined() -> bool:
-            self.consumer.poll(0.1)
-            return self.joins > before
-
-        eventually(joined, timeout_s=30, message="the consumer is a member")
-
-    def metadata(self) -> Any:
-        return self.consumer.consumer_group_metadata()
-
-    def join_again(self) -> None:
-        more = f"{self.topics[0]}-more"
-        create_topics(self.address, {more: 1})
-        self.topics.append(more)
-        self._join()
-
-    def close(self) -> None:
-        self.consumer.close()
 
 
 class TestConfluentProducer(ProducerContract):
     """The contract, with confluent-kafka."""
 
     factory = ConfluentProducer
-    member = ConfluentMember
+    consumers = ConfluentConsumer
     fenced_causes = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED")
 
     def test_even_a_fatal_error_prints_nothing(

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 from consumer_contract import ConsumerContract
-from producer_contract import Member, ProducerContract
+from producer_contract import ProducerContract
 from simulated_surroundings import SimulatedSurroundings, kafka_at
 
 from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.producer import ProducerSettings
-from leaderq.testing import eventually
 from leaderq.testing.simulation.kafka.cluster import BrokerCluster
 from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
 from leaderq.testing.simulation.kafka.consumer_group import ConsumerGroup
@@ -60,31 +59,10 @@ class TestSimulatedConsumer(ConsumerContract):
         return {}, lambda _consumer: Counter(counts)
 
 
-class SimulatedMember(Member):
-    """On a simulated consumer, which lives while it is called."""
-
-    def __init__(self, address: str, topic: str) -> None:
-        settings = ConsumerSettings(address=address, topics=(topic,), group=topic, member="leader")
-        self.consumer = simulated_consumer(settings)
-        self.consumer.open()
-        assert self.consumer.join(lambda: None, 5.0)
-
-    def metadata(self) -> Any:
-        return self.consumer.group_metadata()
-
-    def join_again(self) -> None:
-        joins = self.consumer.joins
-        self.consumer.rejoin()
-        eventually(lambda: (self.consumer.attend(1.0), self.consumer.joins > joins)[1])
-
-    def close(self) -> None:
-        self.consumer.close()
-
-
 class TestSimulatedProducer(ProducerContract):
     """The contract, on a simulated cluster."""
 
     factory = staticmethod(simulated_producer)
-    member = SimulatedMember
+    consumers = staticmethod(simulated_consumer)
     kafka = SimulatedSurroundings
     fenced_causes = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
