@@ -26,7 +26,6 @@ from leaderq.errors import (
     BadVersion,
     ConfigurationError,
     LeaderqError,
-    NodeExists,
     NoNode,
     NoPermission,
     QueueClosed,
@@ -251,10 +250,6 @@ class QueueNodes:
         for name, answer in SizedReader(self.session, path).read_all(names):
             if isinstance(answer, tuple):
                 yield name, answer[0]
-
-
-OVERTAKEN = (BadVersion, NoNode, NodeExists)
-"""What the servers say of a transition from a state that is not that of the message any more."""
 
 
 def apply_all(

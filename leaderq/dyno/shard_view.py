@@ -19,9 +19,10 @@ from leaderq import clock
 from leaderq.dyno.index import LONGEST_S, ShardIndex
 from leaderq.dyno.layout import NO_GROUP, ShardPaths, rest_name
 from leaderq.dyno.message import DeliveryState
-from leaderq.errors import BadVersion, LeaderqError, NodeExists, NoNode, QueueClosed
+from leaderq.errors import LeaderqError, NoNode, QueueClosed
 from leaderq.reading import SizedReader
 from leaderq.threads import primitives
+from leaderq.writing.outcomes import OVERTAKEN
 from leaderq.zookeeper import GetData, Session, Subscription, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
 
@@ -241,7 +242,7 @@ class ShardView:
                 self.index.deleted(name)
             else:
                 self.index.lost(name, clock.now_s())
-        return error is None or isinstance(error, NoNode | NodeExists | BadVersion)
+        return error is None or isinstance(error, OVERTAKEN)
 
     def release(self, names: Sequence[str]) -> None:
         with self.lock:
