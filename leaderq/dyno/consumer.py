@@ -84,8 +84,7 @@ class DynoConsumer:
         self._changes = 0
         self.views: dict[str, ShardView] = {}
         """Of the shards that are there, in their order; replaced when others are."""
-        self._are_shards_stale, self._viewing = True, primitives.Lock()
-        nodes.changed = self._shards_changed
+        nodes.changed, nodes.serve = self._notify, self._serve
         self._entering = primitives.Lock()
         self._membership: Membership | None = None
         self._members = Members(
@@ -111,7 +110,7 @@ class DynoConsumer:
                 former.writer.close(0.0)
                 self._membership = None
                 for view in self.views.values():
-                    view.invalidate()
+                    view.is_stale = True
             self._nodes.open()
             before_ms = self._now_ms()
             entered = self._members.enter()
@@ -135,29 +134,14 @@ class DynoConsumer:
             self.views = {**self.views, shard: known}
         return known
 
-    def refresh_views(self) -> None:
-        """Know all shards that are there, and no others. Raises what the session raises."""
-        with self._viewing:
-            if self._are_shards_stale:
-                self._are_shards_stale = False
-                try:
-                    self._nodes.open()
-                    self._serve(self._nodes.shards(), self._nodes.ageing_s)
-                except BaseException:
-                    self._are_shards_stale = True
-                    raise
-
-    def _serve(self, shards: Sequence[str], ageing_s: float | None) -> None:
+    def _serve(self, shards: Sequence[str]) -> None:
+        """Know these shards, and no others."""
         former, self.views = self.views, {shard: self.view(shard) for shard in shards}
         for shard, view in former.items():
             if shard not in self.views:
                 view.close()
             else:
-                view.age_by(ageing_s)
-
-    def _shards_changed(self) -> None:
-        self._are_shards_stale = True
-        self._notify()
+                view.age_by(self._nodes.ageing_s)
 
     def close(self, timeout_s: float) -> bool:
         """Leave, releasing unsettled messages; returns whether all was written in time."""
@@ -255,7 +239,7 @@ class DynoConsumer:
         of the chosen messages are another's, or dead: then the next choice differs.
         """
         membership, is_changed = self.membership(), False
-        self.refresh_views()
+        self._nodes.open()
         if self._nodes.settings().is_paused:
             return False
         lease_s = self._nodes.lease_s if lease_s is None else lease_s
@@ -292,7 +276,7 @@ class DynoConsumer:
     def in_order(self, may_match: MayMatch | None = None) -> Iterator[tuple[str, str]]:
         """The shards and names of the messages that may be delivered now, the best first."""
         membership = self.membership()
-        self.refresh_views()
+        self._nodes.open()
         views = self._in_order(membership)
         for view in views:
             view.refresh()
@@ -622,7 +606,7 @@ class DynoConsumer:
     def look_at_leases(self) -> int:
         """Find the leases that are over, in all shards; returns their number."""
         with self._looking:
-            self.refresh_views()
+            self._nodes.open()
             try:
                 former = set(self._members.names)
                 self._members.refresh()

@@ -9,12 +9,13 @@ makes another.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from leaderq import chance
+from leaderq.errors import QueueClosed
 from leaderq.reading import children_of
 from leaderq.threads import primitives
 from leaderq.writing import SequencedWriter
@@ -48,41 +49,62 @@ class Membership:
 
 
 class ReadAfterNews(ABC):
-    """Reads again what may have changed at ``path``, one thread at a time; news comes on the
-    session's. All who watch one path of a session must do so in one way (Z21).
+    """Reads again what may have changed at the znodes ``watched``, or with ``is_tree`` below them.
+    For any thread; ``notify`` is called on the thread of watches. All who watch one path of a
+    session must do so in one way (Z21).
     """
 
-    def __init__(self, session: Session, path: str, notify: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        watched: Sequence[str],
+        notify: Callable[[], object],
+        *,
+        is_tree: bool = False,
+    ) -> None:
         self._session = session
-        self._path = path
+        self._watched = watched
+        self._watch = session.watch_tree if is_tree else session.watch_node
         self._notify = notify
-        self._subscription: Subscription | None = None
-        self.is_stale = True
+        self._subscriptions: list[Subscription] = []
         self._reading = primitives.Lock()
+        self.is_stale = True
+        """Whether there may be news."""
+        self.is_closed = False
 
     def refresh(self) -> None:
-        """Read, if there may be news. Raises what the session raises."""
-        if not self.is_stale:
-            return
+        """Read, if there may be news; wait for whoever reads. Raises what the session raises.
+
+        :raises QueueClosed: it was closed.
+        """
         with self._reading:
-            self.is_stale = False  # before reading: later news makes it stale again
-            try:
-                if self._subscription is None:
-                    self._subscription = self._session.watch_node(self._path, self._changed)
-                self._read()
-            except BaseException:
-                self.is_stale = True
-                raise
+            if self.is_stale:
+                self.is_stale = False  # before reading: later news makes it stale again
+                try:
+                    self._read()
+                except BaseException:
+                    self.is_stale = True
+                    raise
 
     def close(self) -> None:
-        if self._subscription is not None:
-            self._subscription.close()
-            self._subscription = None
+        self.is_closed = self.is_stale = True
+        closed, self._subscriptions = self._subscriptions, []
+        for one in closed:
+            one.close()
+
+    def _listen(self) -> None:
+        """For :meth:`_read`: hear of what comes from now on."""
+        if not self.is_closed:
+            for path in self._watched[len(self._subscriptions) :]:
+                self._subscriptions.append(self._watch(path, self._heard))
+        if self.is_closed:
+            self.close()
+            raise QueueClosed(f"what is at {self._watched[0]} is not read any more")
 
     @abstractmethod
     def _read(self) -> None: ...
 
-    def _changed(self, _event: WatchEvent) -> None:
+    def _heard(self, _event: WatchEvent) -> None:
         self.is_stale = True
         self._notify()
 
@@ -98,7 +120,7 @@ class Members(ReadAfterNews):
         notify: Callable[[], object],
         window: int = WINDOW,
     ) -> None:
-        super().__init__(session, paths.members, notify)
+        super().__init__(session, (paths.members,), notify)
         self._paths = paths
         self._name = name.encode()
         self._window = window
@@ -120,7 +142,7 @@ class Members(ReadAfterNews):
         session_id = self._session.id
         if self._mark is None or self._mark[0] != session_id:
             self._mark = (session_id, chance.uuid4().hex)
-        return join(self._path, self._mark[1]), session_id
+        return join(self._paths.members, self._mark[1]), session_id
 
     def is_standing(self, membership: Membership) -> bool:
         """Whether it still is a member, as far as is known: not from the moment on when it hears of
@@ -130,4 +152,5 @@ class Members(ReadAfterNews):
         return membership.session_id == self._session.id and not is_over
 
     def _read(self) -> None:
-        self.names = sorted(children_of(self._session, self._path))
+        self._listen()
+        self.names = sorted(children_of(self._session, self._paths.members))

@@ -58,10 +58,8 @@ class TakenZnode:
         self.lock = primitives.RLock()
         self.open = dict(enumerate(raw))
         self.left: dict[int, bytes] = {}
-        self.error: BaseException | None = None
-        """The number of a value whose work failed."""
-        self.delay_s: float | None = None
-        """The number of a value that is to be requeued."""
+        self.error: BaseException | None = None  # of the work on one of them
+        self.delay_s: float | None = None  # if one of them is to be requeued
         self.is_lost = False
         """Whether the engine was told that it is another's."""
 

@@ -30,7 +30,7 @@ from typing import Any
 
 from leaderq import chance, clock, host
 from leaderq.engine.members import Membership
-from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
+from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.observability.figures import QueueFigures
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import settling
@@ -268,7 +268,7 @@ class Engine:
         while not self.is_closing.is_set():
             try:
                 self._round()
-            except ConnectionLost as exc:
+            except (ConnectionLost, QueueClosed) as exc:
                 log.debug("round of a consumer cut short queue=%s error=%s", self.path, exc)
                 self._listing.invalidate()
                 service.wait(_AFTER_LOSS_S)

@@ -218,8 +218,8 @@ class PauseSwitch(ReadAfterNews):
     """
 
     def __init__(self, session: Session, paths: QueuePaths, notify: Callable[[], object]) -> None:
-        super().__init__(session, paths.control, notify)
-        self._queue = paths.path
+        super().__init__(session, (paths.control,), notify)
+        self._paths = paths
         self._by_operator = False
         self.by_user = False
 
@@ -232,13 +232,14 @@ class PauseSwitch(ReadAfterNews):
         self._notify()
 
     def _read(self) -> None:
+        self._listen()
         try:
-            paused = wants_pause(self._session.get(self._path)[0])
+            paused = wants_pause(self._session.get(self._paths.control)[0])
         except NoNode:
             paused = False
         if paused is not self._by_operator:
             done = "paused" if paused else "resumed"
-            log.info("operator's pause noticed queue=%s state=%s", self._queue, done)
+            log.info("operator's pause noticed queue=%s state=%s", self._paths.path, done)
             self._by_operator = paused
             self._notify()
 
@@ -248,7 +249,7 @@ class ConsumerDeathWatcher(ReadAfterNews):
 
     def __init__(self, session: Session, paths: QueuePaths, kind: QueueKind) -> None:
         self._service = Service.repeating("leaderq-queue-deaths", self._step)
-        super().__init__(session, paths.members, self._service.wake)
+        super().__init__(session, (paths.members,), self._service.wake)
         self._paths = paths
         self._kind = kind
         self._members: set[str] = set()
@@ -275,7 +276,8 @@ class ConsumerDeathWatcher(ReadAfterNews):
         return None
 
     def _read(self) -> None:
-        members = set(children_of(self._session, self._path))
+        self._listen()
+        members = set(children_of(self._session, self._paths.members))
         lost = (join(self._paths.claims, name) for name in self._members - members)
         has_died = any(self._session.exists(path) is not None for path in lost)
         if has_died and self._service.pause(_MOMENT_S + chance.random() * _MOMENT_S):
