@@ -19,9 +19,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
-from leaderq import chance, clock
+from leaderq import clock
 from leaderq.arguments import Seconds, in_seconds
 from leaderq.dyno import transitions
 from leaderq.dyno.delivery import Delivery, Known, LeaseKeeper, Receipt, StaleLease
@@ -30,9 +29,10 @@ from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
 from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, Unique, frame_of
-from leaderq.dyno.nodes import OVERTAKEN, MayMatch, QueueNodes, apply_all, within
+from leaderq.dyno.nodes import MayMatch, QueueNodes, apply_all, within
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
 from leaderq.dyno.transitions import DeadMessage, Operations
+from leaderq.engine.members import Members, Membership
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -49,7 +49,8 @@ from leaderq.threads import Service, primitives
 from leaderq.timeouts import Deadline
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import batched
-from leaderq.zookeeper import Delete, SessionState, SetData, Subscription, WatchEvent
+from leaderq.writing.outcomes import OVERTAKEN
+from leaderq.zookeeper import Delete, SessionState, SetData
 from leaderq.zookeeper.paths import name_of
 
 log = logging.getLogger(__name__)
@@ -69,14 +70,6 @@ LOOK_S, LEAST_S = 1.0, 0.5
 """How often the minder looks at least and at most; a wait relies on watches alone so long."""
 
 
-class DynoMembership(NamedTuple):
-    """This consumer, as long as its session lasts: its member and its writer."""
-
-    mark: str
-    session_id: int | None
-    writer: SequencedWriter
-
-
 class DynoConsumer:
     """The shards of a queue as one process knows them, and the messages that it has claimed."""
 
@@ -91,58 +84,45 @@ class DynoConsumer:
         self._changes = 0
         self.views: dict[str, ShardView] = {}
         """Of the shards that are there, in their order; replaced when others are."""
-        self._are_shards_stale, self._viewing = True, primitives.Lock()
-        nodes.changed = self._shards_changed
+        nodes.changed, nodes.serve = self._notify, self._serve
         self._entering = primitives.Lock()
-        self._membership: DynoMembership | None = None
-        self._members: frozenset[str] = frozenset()
-        self._members_stale = True
+        self._membership: Membership | None = None
+        self._members = Members(
+            nodes.session, nodes.paths, nodes.name, self._look_soon, nodes.window
+        )
         self._has_lost_member = True
-        self._watch: Subscription | None = None
         self._held: dict[Delivery, None] = {}
         nodes.held = self._held.__len__
         self._minder = Service.repeating(f"leaderq-dyno-{nodes.name}", self._mind)
         self.keeper = LeaseKeeper(self.extend_all, self._minder.wake)
 
-    def membership(self) -> DynoMembership:
+    def membership(self) -> Membership:
         """Stand among the consumers. Raises what the session raises."""
         self._nodes.check_open()
         with self._entering:
             self._nodes.check_open()
-            session, paths, former = self._session, self._paths, self._membership
-            if former and not former.writer.is_over and former.session_id == session.id:
+            former = self._membership
+            if former is not None and self._members.is_standing(former):
                 return former
             if former is not None:
                 said = "session over, leases may pass to others queue=%s member=%s"
-                log.warning(said, paths.root, former.mark)
+                log.warning(said, self._paths.root, former.mark)
                 former.writer.close(0.0)
                 self._membership = None
                 for view in self.views.values():
-                    view.invalidate()
+                    view.is_stale = True
             self._nodes.open()
-            session.ensure_path(paths.members)
-            if self._watch is None:
-                # Not the levels below: each member is the guard of a writer, and changes with every
-                # write.
-                self._watch = session.watch_node(paths.members, self._member_changed)
-            mark, session_id = chance.uuid4().hex, session.id
-            writer = SequencedWriter(
-                session,
-                f"{paths.members}/{mark}",
-                ephemeral=True,
-                data=self._nodes.name.encode(),
-                window=self._nodes.window,
-            )
             before_ms = self._now_ms()
-            writer.open()
+            entered = self._members.enter()
+            writer = entered.writer
             ahead_ms = max(before_ms - writer.made_ms, 0) + min(self._now_ms() - writer.made_ms, 0)
             if abs(ahead_ms) > SKEW_MS:
                 said = "calendar differs from the servers', times of delays are off queue=%s s=%.1f"
-                log.warning(said, paths.root, ahead_ms / 1000)
-            self._membership = DynoMembership(mark, session_id, writer)
-            self._member_changed()
+                log.warning(said, self._paths.root, ahead_ms / 1000)
+            self._membership = entered
+            self._look_soon()
             self._minder.start()
-            return self._membership
+            return entered
 
     def view(self, shard: str) -> ShardView:
         """A shard as it is known here; whoever only looks has none before."""
@@ -154,35 +134,20 @@ class DynoConsumer:
             self.views = {**self.views, shard: known}
         return known
 
-    def refresh_views(self) -> None:
-        """Know all shards that are there, and no others. Raises what the session raises."""
-        with self._viewing:
-            if self._are_shards_stale:
-                self._are_shards_stale = False
-                try:
-                    self._nodes.open()
-                    self._serve(self._nodes.shards(), self._nodes.ageing_s)
-                except BaseException:
-                    self._are_shards_stale = True
-                    raise
-
-    def _serve(self, shards: Sequence[str], ageing_s: float | None) -> None:
+    def _serve(self, shards: Sequence[str]) -> None:
+        """Know these shards, and no others."""
         former, self.views = self.views, {shard: self.view(shard) for shard in shards}
         for shard, view in former.items():
             if shard not in self.views:
                 view.close()
             else:
-                view.age_by(ageing_s)
-
-    def _shards_changed(self) -> None:
-        self._are_shards_stale = True
-        self._notify()
+                view.age_by(self._nodes.ageing_s)
 
     def close(self, timeout_s: float) -> bool:
         """Leave, releasing unsettled messages; returns whether all was written in time."""
         with self._entering:
             self._nodes.is_closed = True
-            membership, watch = self._membership, self._watch
+            membership = self._membership
         self._minder.stop(timeout_s)
         self._notify()
         if membership is not None:
@@ -190,8 +155,7 @@ class DynoConsumer:
             self._release(held, membership.writer)
         for view in self.views.values():
             view.close()
-        if watch is not None:
-            watch.close()
+        self._members.close()
         return membership is None or membership.writer.close(timeout_s)
 
     def _release(self, deliveries: Iterable[Delivery], writer: SequencedWriter) -> None:
@@ -275,7 +239,7 @@ class DynoConsumer:
         of the chosen messages are another's, or dead: then the next choice differs.
         """
         membership, is_changed = self.membership(), False
-        self.refresh_views()
+        self._nodes.open()
         if self._nodes.settings().is_paused:
             return False
         lease_s = self._nodes.lease_s if lease_s is None else lease_s
@@ -312,7 +276,7 @@ class DynoConsumer:
     def in_order(self, may_match: MayMatch | None = None) -> Iterator[tuple[str, str]]:
         """The shards and names of the messages that may be delivered now, the best first."""
         membership = self.membership()
-        self.refresh_views()
+        self._nodes.open()
         views = self._in_order(membership)
         for view in views:
             view.refresh()
@@ -336,11 +300,11 @@ class DynoConsumer:
                     yield shard, name
             most *= 4
 
-    def _in_order(self, membership: DynoMembership) -> list[ShardView]:
+    def _in_order(self, membership: Membership) -> list[ShardView]:
         views, own = list(self.views.items()), self._nodes.current
         shards = [shard for shard, _ in views]
         if own not in shards:
-            members = sorted(self._members)
+            members = self._members.names
             rank = members.index(membership.mark) if membership.mark in members else 0
             own = shards[rank % len(shards)]
         at = shards.index(own)
@@ -363,7 +327,7 @@ class DynoConsumer:
             self._changed.notify_all()
 
     def _claim(
-        self, membership: DynoMembership, view: ShardView, choices: Sequence[Choice], lease_s: float
+        self, membership: Membership, view: ShardView, choices: Sequence[Choice], lease_s: float
     ) -> tuple[list[Delivery], bool]:
         names = [choice.name for choice in choices]
         try:
@@ -642,13 +606,12 @@ class DynoConsumer:
     def look_at_leases(self) -> int:
         """Find the leases that are over, in all shards; returns their number."""
         with self._looking:
-            self.refresh_views()
+            self._nodes.open()
             try:
-                if self._members_stale:
-                    self._members_stale = False
-                    names = frozenset(self._session.children(self._paths.members))
-                    self._has_lost_member = self._has_lost_member or not self._members <= names
-                    self._members = names
+                former = set(self._members.names)
+                self._members.refresh()
+                gone = former.difference(self._members.names)
+                self._has_lost_member = self._has_lost_member or bool(gone)
                 has_lost = self._has_lost_member
                 listed = partial(self._session.children, self._paths.members)
                 over = [
@@ -656,7 +619,7 @@ class DynoConsumer:
                     for view in self.views.values()
                 ]
             except BaseException:
-                self._members_stale = True
+                self._members.is_stale = True
                 raise
             self._has_lost_member = False
             return sum(over)
@@ -674,9 +637,8 @@ class DynoConsumer:
                 soonest_s = min(looks_s, default=now_s + LOOK_S)
                 self._next_look_s = min(now_s + LOOK_S, max(now_s + LEAST_S, soonest_s))
                 next_s = min(next_s, self._next_look_s - now_s)
-                if clock.now_s() >= self._next_sweep_s and member.mark == min(
-                    self._members, default=""
-                ):
+                is_first = self._members.names[:1] == [member.mark]
+                if is_first and clock.now_s() >= self._next_sweep_s:
                     self._next_sweep_s = clock.now_s() + SWEEP_S
                     self._ids.sweep_windows(self._now_ms(), member.writer)
                     self._sweep_shards(member.writer)
@@ -710,6 +672,6 @@ class DynoConsumer:
         is_change = isinstance(error, SessionClosed) and not is_closed
         return is_change or isinstance(error, ConnectionLost | SessionExpired)
 
-    def _member_changed(self, _event: WatchEvent | None = None) -> None:
-        self._members_stale, self._next_look_s = True, 0.0
+    def _look_soon(self) -> None:
+        self._next_look_s = 0.0
         self._minder.wake()

@@ -9,11 +9,12 @@ from leaderq import clock
 from leaderq.arguments import is_number, require, unless
 from leaderq.dyno.layout import group_of, name_prefix, parsed_name
 from leaderq.dyno.message import Frame, frame_of, wrong_id
-from leaderq.dyno.nodes import OVERTAKEN, QueueNodes, apply_all
+from leaderq.dyno.nodes import QueueNodes, apply_all
 from leaderq.dyno.transitions import DeadMessage, Operations
 from leaderq.errors import CorruptItem, NodeExists
 from leaderq.reading import SizedReader, children_of
 from leaderq.writing.groups import batched
+from leaderq.writing.outcomes import OVERTAKEN
 from leaderq.zookeeper import Create, Delete
 
 log = logging.getLogger(__name__)

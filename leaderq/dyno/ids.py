@@ -14,13 +14,13 @@ from leaderq import chance, clock
 from leaderq.dyno import transitions
 from leaderq.dyno.layout import kept_until_ms, parsed_name
 from leaderq.dyno.message import Frame, frame_of
-from leaderq.dyno.nodes import OVERTAKEN, QueueNodes, apply_all
+from leaderq.dyno.nodes import QueueNodes, apply_all
 from leaderq.dyno.shard_view import read_claims
 from leaderq.dyno.transitions import Operations
 from leaderq.errors import ConnectionLost, NodeExists, NoNode
 from leaderq.reading import children_of
 from leaderq.writing import SequencedWriter
-from leaderq.writing.outcomes import outcomes
+from leaderq.writing.outcomes import OVERTAKEN, outcomes
 from leaderq.zookeeper import Check, Create, Delete, GetData, SetData
 from leaderq.zookeeper.paths import name_of
 

@@ -22,11 +22,11 @@ from leaderq.dyno.layout import (
 from leaderq.dyno.settings import LEASE_S, QueueSettings
 from leaderq.dyno.shard_view import read_claims
 from leaderq.dyno.transitions import Operations, absence, without_missing
+from leaderq.engine.members import ReadAfterNews
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
     LeaderqError,
-    NodeExists,
     NoNode,
     NoPermission,
     QueueClosed,
@@ -38,7 +38,7 @@ from leaderq.retrying import retry_until_connected
 from leaderq.threads import Retry, primitives
 from leaderq.writing import SequencedWriter
 from leaderq.writing.outcomes import outcomes
-from leaderq.zookeeper import Check, Delete, Session, Subscription, WatchEvent
+from leaderq.zookeeper import Check, Delete, Session
 
 log = logging.getLogger(__name__)
 MayMatch = Callable[[str, MessageName], bool]
@@ -46,7 +46,7 @@ Named = tuple[str, bytes]
 
 
 @dataclass(slots=True)
-class QueueNodes:
+class QueueNodes(ReadAfterNews):
     """One queue, as this process uses it: see :class:`DynoQueue`."""
 
     session: Session
@@ -65,18 +65,19 @@ class QueueNodes:
     given_ageing_s: float | None
     changed: Callable[[], object] = lambda: None
     """Called on the thread of watches when the settings or the shards have changed."""
+    serve: Callable[[Sequence[str]], object] = lambda _: None
+    """Called with all shards that are there, and to be, when that may have changed."""
     held: Callable[[], int] = lambda: 0
     """How many messages this process has in hand."""
-    is_closed: bool = False
     figures: QueueFigures = field(init=False)
     _settings: QueueSettings | None = None
-    _are_settings_stale: bool = True
-    _watches: list[Subscription] = field(default_factory=list)
     _pid: int = field(default_factory=lambda: host.pid())
     _opening: primitives.Lock = field(default_factory=lambda: primitives.Lock())
     _writer: SequencedWriter | None = None
 
     def __post_init__(self) -> None:
+        watched = self.paths.root, self.paths.shards
+        ReadAfterNews.__init__(self, self.session, watched, lambda: self.changed())
         self.figures = QueueFigures(self.paths.root, self._live)
 
     def _live(self, _counts: object) -> dict[str, float]:
@@ -137,37 +138,28 @@ class QueueNodes:
 
         :raises ConfigurationError: these are the items of another kind of queue.
         """
-        known = self._settings
-        if known is not None and not self._are_settings_stale:
-            return known
-        self._are_settings_stale = False
-        try:
-            found = self._opened()
-        except BaseException:
-            self._are_settings_stale = True
-            raise
-        if found != known:
-            self._settings = found
-            self._compare(found)
-        return found
+        self.refresh()
+        return self.settings()
 
-    def _opened(self) -> QueueSettings:
-        session, paths = self.session, self.paths
+    def _read(self) -> None:
+        session, paths, known = self.session, self.paths, self._settings
         session.ensure_path(paths.shards)
-        if not self._watches:
-            for path in (paths.root, paths.shards):
-                self._watches.append(session.watch_node(path, self._heard))
+        self._listen()
         found, version = self._found()
         if version is not None:
             self._refuse_others()
             try:
                 session.set(paths.root, found.packed(), version)
             except BadVersion:
-                return self._opened()
+                self._read()
+                return
             except NoPermission as exc:  # all shards are served nevertheless
                 said = "settings cannot be written, others do not know them queue=%s error=%s"
                 log.warning(said, paths.root, exc)
-        return found
+        if found != known:
+            self._settings = found
+            self._compare(found)
+        self.serve(self.shards())
 
     def _compare(self, found: QueueSettings) -> None:
         for name, mine, queues in (
@@ -197,17 +189,13 @@ class QueueNodes:
                 self.session.set(self.paths.root, wanted.packed(), stat.version)
             except BadVersion:
                 continue
-            self._are_settings_stale = True
+            self.is_stale = True
             return self.open()
 
     def make(self, shards: Iterable[str]) -> None:
         for shard in shards:
             for parent in self.paths.shard(shard).parents:
                 self.session.ensure_path(parent)
-
-    def _heard(self, _event: WatchEvent) -> None:
-        self._are_settings_stale = True
-        self.changed()
 
     def writer(self) -> SequencedWriter:
         """The writer of anything but a consumer's writes: its guard outlives the session.
@@ -232,8 +220,7 @@ class QueueNodes:
 
     def close_writer(self, timeout_s: float) -> bool:
         with self._opening:
-            for one in self._watches:
-                one.close()
+            self.close()
             return self._writer is None or self._writer.close(timeout_s)
 
     def apply(self, operations: Operations) -> LeaderqError | None:
@@ -251,10 +238,6 @@ class QueueNodes:
         for name, answer in SizedReader(self.session, path).read_all(names):
             if isinstance(answer, tuple):
                 yield name, answer[0]
-
-
-OVERTAKEN = (BadVersion, NoNode, NodeExists)
-"""What the servers say of a transition from a state that is not that of the message any more."""
 
 
 def apply_all(

@@ -29,7 +29,7 @@ from leaderq.dyno.layout import (
     parsed_name,
 )
 from leaderq.dyno.message import DeliveryState, DynoMessage, Fields, Frame, frame_of
-from leaderq.dyno.nodes import OVERTAKEN, Leftover, QueueNodes, apply_all, leftovers
+from leaderq.dyno.nodes import Leftover, QueueNodes, apply_all, leftovers
 from leaderq.dyno.settings import QueueSettings
 from leaderq.dyno.shard_view import ClaimRead, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
@@ -48,7 +48,7 @@ from leaderq.reading import SizedReader
 from leaderq.retrying import ITEM_RETRY
 from leaderq.threads import Retry
 from leaderq.writing.groups import batched
-from leaderq.writing.outcomes import Outcome, outcomes
+from leaderq.writing.outcomes import OVERTAKEN, Outcome, outcomes
 from leaderq.writing.writer import WINDOW
 from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SessionState, as_session
 from leaderq.zookeeper.paths import name_of, own_path
@@ -128,7 +128,7 @@ class DynoQueue:
             window=window,
             given_shards=() if supplier is None else tuple(supplier.shards()),
             current=None if supplier is None else supplier.current_shard(),
-            given_lease_s=None if lease_s is None else _lease_s(lease_s),
+            given_lease_s=_lease_s(lease_s),
             given_ageing_s=None if ageing_s is None else in_seconds("ageing_s", ageing_s),
         )
         self._counted_s, self._left = -_COUNT_S, 0
@@ -170,14 +170,14 @@ class DynoQueue:
         *Guarantees:* a queue that grows keeps the order in its groups. *Not guaranteed:* that order
         across the change, if shards are taken away.
         """
-        supplier = _supplied(shards)
+        supplier, lease = _supplied(shards), _lease_s(lease_s)
         require(at_least("max_messages", max_messages, 0, or_none=""))
 
         def change(former: QueueSettings) -> QueueSettings:
             if supplier is not None:
                 former = former.with_shards(supplier.shards())
-            if lease_s is not None:
-                former = replace(former, lease_s=_lease_s(lease_s))
+            if lease is not None:
+                former = replace(former, lease_s=lease)
             if ageing_s is not None:
                 former = replace(former, ageing_s=in_seconds("ageing_s", ageing_s) or None)
             if max_messages is not None:
@@ -379,14 +379,12 @@ class DynoQueue:
             instance("least", least, int) or at_least("least", least, 1),
         )
         wait_s = None if timeout_s is None else in_seconds("timeout_s", timeout_s)
-        lease = None if lease_s is None else _lease_s(lease_s)
-        return self._consumer.pop(most, wait_s, min(most, least), lease)
+        return self._consumer.pop(most, wait_s, min(most, least), _lease_s(lease_s))
 
     def pop_id(self, id: str, *, lease_s: Seconds | None = None) -> Delivery | None:
         """This message, if it is due and nobody has it."""
         place = self._ids.place(id)
-        lease = None if lease_s is None else _lease_s(lease_s)
-        return None if place is None else self._consumer.claim_one(*place, lease)
+        return None if place is None else self._consumer.claim_one(*place, _lease_s(lease_s))
 
     def redeem(self, receipt: Receipt | str) -> Delivery:
         """The delivery of a receipt, to be settled or extended from here; its former owner cannot
@@ -593,7 +591,7 @@ class DynoQueue:
         """The best message that is due, that nobody has, and that is ``wanted``; of equals the one
         that was pushed first. Reads those before it.
         """
-        lease = None if lease_s is None else _lease_s(lease_s)
+        lease = _lease_s(lease_s)
         may_match = wanted.may_match if isinstance(wanted, Fields) else None
         for names in batched(self._consumer.in_order(may_match), _AT_A_TIME):
             paths = [f"{escaped(shard)}/{MESSAGES}/{name}" for shard, name in names]
@@ -681,7 +679,9 @@ def _supplied(shards: ShardSupplier | Sequence[str] | None) -> ShardSupplier | N
     return FixedShards(*((shards,) if isinstance(shards, str) else shards))
 
 
-def _lease_s(seconds: Seconds) -> float:
+def _lease_s(seconds: Seconds | None) -> float | None:
+    if seconds is None:
+        return None
     lease_s = in_seconds("lease_s", seconds)
     require(at_least("lease_s", lease_s, LEAST_LEASE_S, "seconds"))
     return lease_s

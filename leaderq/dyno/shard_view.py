@@ -19,10 +19,12 @@ from leaderq import clock
 from leaderq.dyno.index import LONGEST_S, ShardIndex
 from leaderq.dyno.layout import NO_GROUP, ShardPaths, rest_name
 from leaderq.dyno.message import DeliveryState
-from leaderq.errors import BadVersion, LeaderqError, NodeExists, NoNode, QueueClosed
+from leaderq.engine.members import ReadAfterNews
+from leaderq.errors import LeaderqError, NoNode
 from leaderq.reading import SizedReader
 from leaderq.threads import primitives
-from leaderq.zookeeper import GetData, Session, Subscription, WatchEvent, WatchKind
+from leaderq.writing.outcomes import OVERTAKEN
+from leaderq.zookeeper import GetData, Session, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
 
 _READ_AT_A_TIME = 250
@@ -54,7 +56,7 @@ class ClaimRead:
         return None if state.member else rest_name(state.until_ms, self.version, self.name)
 
 
-class ShardView:
+class ShardView(ReadAfterNews):
     """May be used from any thread. ``changed`` is called, under no lock, when there may be more to
     deliver than before."""
 
@@ -70,39 +72,21 @@ class ShardView:
         self.index = ShardIndex(ageing_s)
         self.lock = primitives.Lock()
         """Held for every use of the index, and for nothing that waits."""
-        self._session = session
-        self._changed = changed
+        super().__init__(session, (paths.messages, paths.rests), changed, is_tree=True)
         self._now_ms = now_ms
         self.reader = SizedReader(session, paths.messages)
-        self._listing = primitives.Lock()
-        self._is_stale = True
-        self._is_closed = False
         self._news: list[WatchEvent] | None = None
-        self._subscriptions: list[Subscription] = []
         self._next_listing_s = 0.0
         self._ahead: tuple[list[str], primitives.Future[list[Any]]] | None = None
         self._paused = 0
 
-    def refresh(self) -> None:
-        """List the shard, if its known state may be wrong. Raises what the session raises."""
-        if not self._is_stale:
-            return
-        with self._listing:
-            if self._is_closed:
-                raise QueueClosed(f"the queue of {self.paths.base} was closed")
-            if self._is_stale:
-                self._list()
-        self._changed()
-
-    def _list(self) -> None:
-        for parent in self.paths.parents:
+    def _read(self) -> None:
+        """List the shard."""
+        for parent in () if self.is_closed else self.paths.parents:
             self._session.ensure_path(parent)
-        watched = self.paths.messages, self.paths.rests
-        for parent in watched[len(self._subscriptions) :]:  # names that no earlier call could watch
-            self._subscriptions.append(self._session.watch_tree(parent, self._heard))
+        self._listen()
         with self.lock:
             self._news = []
-            self._is_stale = False
         try:
             names = self._session.children(self.paths.messages)
             claims = self._session.children(self.paths.claims)
@@ -110,7 +94,7 @@ class ShardView:
             markers = self._session.children(self.paths.rests)
         except BaseException:
             with self.lock:
-                self._news, self._is_stale = None, True
+                self._news = None
             raise
         with self.lock:
             self.index.replace(names, markers, self._now_ms())
@@ -119,24 +103,25 @@ class ShardView:
                 self._apply(event.kind, parent_of(event.path), name_of(event.path))
             self._news = None
             self.index.claims_listed(claims, clock.now_s())
+        self._notify()
 
     def _heard(self, event: WatchEvent) -> None:
         """On the thread of watches."""
         parent, _, name = event.path.rpartition("/")
-        is_child = parent in (self.paths.messages, self.paths.rests)
+        is_child = parent in self._watched
         # Nobody who waits need hear of done messages, unless the next of a group may go now.
         is_done = is_child and event.kind is WatchKind.DELETED and _NO_GROUP in name
         with self.lock:
             if event.kind is WatchKind.SESSION or (
                 not is_child and event.kind is not WatchKind.CHILDREN
             ):
-                self._is_stale = True
+                self.is_stale = True
             elif is_child:
                 if self._news is not None:
                     self._news.append(event)
                 self._apply(event.kind, parent, name)
         if not is_done:
-            self._changed()
+            self._notify()
 
     def _apply(self, kind: WatchKind, parent: str, name: str) -> None:
         is_message = parent == self.paths.messages
@@ -150,20 +135,7 @@ class ShardView:
     def age_by(self, ageing_s: float | None) -> None:
         with self.lock:
             if self.index.age_by(ageing_s):
-                self._is_stale = True  # a new listing orders all again
-
-    def invalidate(self) -> None:
-        """The known state may be wrong: list the shard again before it is used."""
-        with self.lock:
-            self._is_stale = True
-
-    def close(self) -> None:
-        with self._listing:
-            for one in self._subscriptions:
-                one.close()
-            self._subscriptions = []
-            self._is_stale = self._is_closed = True
-            self._ahead = None
+                self.is_stale = True  # a new listing orders all again
 
     def read(self, names: Sequence[str]) -> list[Any]:
         """As :meth:`SizedReader.read_now`, except those read ahead: a message never changes."""
@@ -208,7 +180,7 @@ class ShardView:
             try:
                 names = self._session.children(self.paths.claims)
             except NoNode:  # deleted by hand
-                self.invalidate()
+                self.is_stale = True
                 return 0
             self._next_listing_s = now_s + min(LONGEST_S, len(names) / 20_000)
         now_s = clock.now_s()
@@ -227,7 +199,7 @@ class ShardView:
                     lease_s = one.lease_s if one.state.member in there else 0.0
                     over += self.index.observed(one.name, one.version, lease_s, now_s)
         if found:
-            self._changed()
+            self._notify()
         return over
 
     def next_look_s(self) -> float:
@@ -241,12 +213,12 @@ class ShardView:
                 self.index.deleted(name)
             else:
                 self.index.lost(name, clock.now_s())
-        return error is None or isinstance(error, NoNode | NodeExists | BadVersion)
+        return error is None or isinstance(error, OVERTAKEN)
 
     def release(self, names: Sequence[str]) -> None:
         with self.lock:
             self.index.release(names)
-        self._changed()
+        self._notify()
 
 
 def read_claims(session: Session, paths: ShardPaths, names: Sequence[str]) -> list[ClaimRead]:

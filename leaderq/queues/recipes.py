@@ -14,11 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 from leaderq import clock
 from leaderq.arguments import at_least, require, unless
 from leaderq.errors import (
-    BadVersion,
     ConfigurationError,
     LeaderqError,
-    NodeExists,
-    NoNode,
     QueueClosed,
 )
 from leaderq.queues.admin import Browsed, DeadLetters, Purged, QueueAdmin
@@ -31,6 +28,7 @@ from leaderq.queues.wire.names import QueueKind, fixed_id, id_of, is_item, prefi
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
 from leaderq.retrying import ITEM_RETRY
 from leaderq.threads import Retry, primitives
+from leaderq.writing.outcomes import OVERTAKEN
 from leaderq.zookeeper import AnyClient, Session, as_session
 
 log = logging.getLogger(__name__)
@@ -253,8 +251,7 @@ class QueueRecipe(Generic[T]):
         self._putter.opened()
         errors = [one.exception() for one in self._putter.writer.submit_all(removals)]
         for error in errors:
-            # these: somebody was first
-            if error is not None and not isinstance(error, NodeExists | NoNode | BadVersion):
+            if error is not None and not isinstance(error, OVERTAKEN):  # somebody was first
                 raise error
         return errors.count(None)
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from leaderq.errors import ConnectionLost, LeaderqError, NotConnected
+from leaderq.errors import (
+    BadVersion,
+    ConnectionLost,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    NotConnected,
+)
 from leaderq.threads import primitives
 from leaderq.writing.groups import OperationGroup, estimated_bytes, validated
 from leaderq.writing.writer import SequencedWriter
@@ -13,6 +20,8 @@ from leaderq.zookeeper import Operation
 
 ANSWER_S = 30.0
 """Seconds to wait for an answer, as long as none comes."""
+OVERTAKEN = (BadVersion, NoNode, NodeExists)
+"""What the servers say of a transition from a state that is not that of the znode any more."""
 Outcome = tuple[list[Any] | None, LeaderqError | None]
 """The results (``None`` if the answer was lost), or why it was not applied."""
 

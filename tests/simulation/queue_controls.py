@@ -36,7 +36,7 @@ def _only_the_item(claim: Claim) -> Any:
 
 def _persistent_lock(self: Claim) -> Any:
     paths = self.membership.paths
-    lock = Create(paths.lock(self.name), self.membership.mark)
+    lock = Create(paths.lock(self.name), self.membership.mark.encode())
     return lock, Check(paths.item(self.name), self.version)
 
 

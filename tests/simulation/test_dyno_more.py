@@ -12,8 +12,8 @@ from leaderq.dyno import Message
 from leaderq.errors import ConfigurationError, NodeExists, QueueFull
 from leaderq.queues import DistributedQueue
 from leaderq.zookeeper import Create
-from simulation.scenarios import Guest, Scene, scene
-from simulation.test_dyno_defects import Side, left, sides, texts
+from simulation.scenarios import Guest, Scene, is_multi, scene
+from simulation.test_dyno_defects import D, Side, left, sides, texts
 
 
 @scene(5)
@@ -125,3 +125,13 @@ def test_bulk_work_keeps_to_its_window(window: int) -> None:
         other.do(queue.close)
 
     test_window()
+
+
+@scene(5)
+def test_an_entry_whose_answer_is_lost_leaves_no_member_that_nobody_owns(s: Scene) -> None:
+    (a,) = sides(s, "a")
+    lost = s.lose(a.who, lambda one: is_multi(one) and f"{D}/members/".encode() in one.serialize())
+    a.push(Message(payload=b"1"))
+    assert texts(a.pop(1, 30.0)) == ["1"]
+    assert lost
+    assert len([one for one in s.cluster.znodes() if one.startswith(f"{D}/members/")]) == 1

@@ -9,11 +9,9 @@ from functools import partial
 
 from leaderq import chance
 from leaderq.errors import (
-    BadVersion,
     ConfigurationError,
     CorruptItem,
     LeaderqError,
-    NodeExists,
     NoNode,
     NotEmpty,
 )
@@ -32,6 +30,7 @@ from leaderq.reading import SizedReader
 from leaderq.retrying import retry_until_connected
 from leaderq.writing import POLITE_WINDOW, SequencedWriter, await_outcomes
 from leaderq.writing.groups import batched
+from leaderq.writing.outcomes import OVERTAKEN
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
@@ -41,7 +40,7 @@ _LIST_S = 60.0  # a million names take some seconds to come
 _TREE_ROUNDS = 5
 _UNDER_WAY = 1000
 _CLOSE_S = 2.0
-_OTHERS = (NoNode, BadVersion, NodeExists, NotEmpty)
+_OTHERS = (*OVERTAKEN, NotEmpty)
 
 
 @dataclass(frozen=True, slots=True)

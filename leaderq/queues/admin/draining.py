@@ -20,7 +20,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from leaderq import chance, clock, host, retrying
 from leaderq.errors import (
-    BadVersion,
     ConnectionLost,
     LeaderqError,
     NodeExists,
@@ -36,6 +35,7 @@ from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import retry_until_connected
 from leaderq.threads import primitives
 from leaderq.writing import POLITE_WINDOW, SequencedWriter, await_outcomes
+from leaderq.writing.outcomes import OVERTAKEN
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
@@ -44,7 +44,6 @@ log = logging.getLogger(__name__)
 _LOOK_S = 0.5
 _LOOK_AGAIN_S = 1.0
 _CLOSE_S = 5.0
-_THEIRS = (NoNode, BadVersion, NodeExists)
 _LEFT = (NotEmpty, TooLarge)
 """Errors about items that have children, or leave no room in a request for our own operations."""
 
@@ -181,7 +180,7 @@ class QueueDrain:
                 del self._open[one.name]
                 if isinstance(error, _LEFT):
                     self.left += 1
-                elif not isinstance(error, _THEIRS):
+                elif not isinstance(error, OVERTAKEN):
                     raise error
         return list(self._open.values())
 

@@ -16,12 +16,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from leaderq import clock
+from leaderq.engine.members import Membership
 from leaderq.errors import (
-    BadVersion,
     ConnectionLost,
     CorruptItem,
     NodeExists,
@@ -30,12 +29,10 @@ from leaderq.errors import (
 )
 from leaderq.queues.wire.names import SIMPLE_PREFIX
 from leaderq.queues.wire.payload import Note, decode
-from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.reading import SizedReader
 from leaderq.threads import primitives
-from leaderq.writing import SequencedWriter
+from leaderq.writing.outcomes import OVERTAKEN
 from leaderq.zookeeper import Check, Create, Delete, Operation, Session
-from leaderq.zookeeper.paths import name_of
 
 log = logging.getLogger(__name__)
 
@@ -45,31 +42,6 @@ _NO_NOTE = Note()
 TROUBLE_S = 5.0
 """So long an item rests that the servers do not let us have, or settle, though nobody else has it:
 otherwise it would be tried again at once, and before all its neighbours."""
-
-
-@dataclass(frozen=True, eq=False)
-class Membership:
-    """One consumer, as long as the session of this id lasts.
-
-    ``member``: its ephemeral znode, which others see. With a lock path that znode is the writer
-    itself, so that nothing can be claimed or acknowledged once the session is over; without one,
-    the writer outlives the session.
-    """
-
-    paths: QueuePaths
-    writer: SequencedWriter
-    member: str
-    session_id: int | None
-
-    @cached_property
-    def is_locking(self) -> bool:
-        """Whether items are locked during the work and deleted after it, not deleted first."""
-        return self.paths.lock_path is not None
-
-    @cached_property
-    def mark(self) -> bytes:
-        """What its locks hold: the name of its znode."""
-        return name_of(self.member).encode()
 
 
 @dataclass(slots=True, eq=False)
@@ -111,7 +83,7 @@ class Claim:
         item = membership.paths.item(self.name)
         if not membership.is_locking:
             return (Delete(item, self.version),)
-        lock = Create(membership.paths.lock(self.name), membership.mark, ephemeral=True)
+        lock = Create(membership.paths.lock(self.name), membership.mark.encode(), ephemeral=True)
         return lock, Check(item, self.version)
 
     @property
@@ -263,7 +235,7 @@ class ClaimAttempt:
             self._record = ()
             return True
         culprit = self._wanted[error.index // per_item].name
-        if not isinstance(error, NoNode | NodeExists | BadVersion):
+        if not isinstance(error, OVERTAKEN):
             self._rest(culprit, error)
             self._wanted = [claim for claim in self._wanted if claim.name != culprit]
             return True

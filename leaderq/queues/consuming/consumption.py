@@ -58,10 +58,8 @@ class TakenZnode:
         self.lock = primitives.RLock()
         self.open = dict(enumerate(raw))
         self.left: dict[int, bytes] = {}
-        self.error: BaseException | None = None
-        """The number of a value whose work failed."""
-        self.delay_s: float | None = None
-        """The number of a value that is to be requeued."""
+        self.error: BaseException | None = None  # of the work on one of them
+        self.delay_s: float | None = None  # if one of them is to be requeued
         self.is_lost = False
         """Whether the engine was told that it is another's."""
 
@@ -73,8 +71,8 @@ class TakenZnode:
 
 
 class Item(Generic[T]):
-    """One value, until it is acknowledged or released; a context manager that does the former at
-    a clean end, the latter on an error.
+    """One value, until it is acknowledged or released; a context manager that acknowledges it at
+    a clean end. If the block raises it has failed; an interrupt, or a cancelled task, releases it.
 
     ``value``: what was put. ``name``: of its znode, which several values share that were put by one
     ``put_multi``. ``attempt``: 1 the first time. ``enqueued``: when it was first put, by the clock
@@ -168,10 +166,14 @@ class Item(Generic[T]):
         error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        if error is None and not self.is_settled:
+        if self.is_settled:
+            return
+        if error is None:
             self.ack()
-        elif error is not None and not self.is_settled:
+        elif isinstance(error, Exception):
             self.fail(error)
+        else:  # the process is being ended, or the task: that is not the item's fault
+            self.give_back()
 
     def __repr__(self) -> str:
         state = ", settled" if self.is_settled else ""

@@ -29,13 +29,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from leaderq import chance, clock, host
-from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
+from leaderq.engine.members import Membership
+from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.observability.figures import QueueFigures
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import settling
-from leaderq.queues.consuming.claims import TROUBLE_S, Claim, ClaimAttempt, Membership
+from leaderq.queues.consuming.claims import TROUBLE_S, Claim, ClaimAttempt
 from leaderq.queues.consuming.listing import SCAN_S, QueueListing
-from leaderq.queues.consuming.members import Members, PauseSwitch
+from leaderq.queues.consuming.members import PauseSwitch, QueueMembers
 from leaderq.queues.consuming.pending import PendingNames, Share
 from leaderq.queues.consuming.prefetch import Prefetch
 from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement
@@ -127,7 +128,7 @@ class Engine:
             notify=wake,
             created=self.ready.has_come,
         )
-        self._members = Members(session, paths, name, wake)
+        self._members = QueueMembers(session, paths, name, wake)
         self.pause_switch = PauseSwitch(session, paths, self.notify)
         self._membership: Membership | None = None
         self._under_way: deque[ClaimAttempt] = deque()
@@ -267,7 +268,7 @@ class Engine:
         while not self.is_closing.is_set():
             try:
                 self._round()
-            except ConnectionLost as exc:
+            except (ConnectionLost, QueueClosed) as exc:
                 log.debug("round of a consumer cut short queue=%s error=%s", self.path, exc)
                 self._listing.invalidate()
                 service.wait(_AFTER_LOSS_S)
@@ -292,7 +293,7 @@ class Engine:
         if membership is None or not self._members.is_standing(membership):
             membership = self._enter()
         if self._is_shared_out or membership.is_locking:
-            self._members.refresh(membership)
+            self._members.refresh()
         self.pause_switch.refresh()
         if self.figures.is_asked(clock.now_s()):
             self.figures.note(clock.now_s(), self._depths())

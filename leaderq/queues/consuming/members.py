@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 from leaderq import chance, clock
+from leaderq.engine.members import Members, Membership, ReadAfterNews
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
-from leaderq.queues.consuming.claims import Membership
 from leaderq.queues.consuming.pending import Share
 from leaderq.queues.wire.names import QueueKind, due_ms_of, is_item
 from leaderq.queues.wire.znodes import QueuePaths, wants_pause
@@ -33,8 +33,6 @@ from leaderq.zookeeper import (
     Session,
     SessionState,
     SetData,
-    Subscription,
-    WatchEvent,
 )
 from leaderq.zookeeper.paths import join, name_of
 
@@ -160,101 +158,45 @@ def _names(data: bytes) -> set[str]:
     return {name for name in said if isinstance(name, str)} if isinstance(said, list) else set()
 
 
-class ReadAfterNews:
-    """Reads again what may have changed at ``path``, on the engine's thread; news comes on the
-    session's. All who watch one path of a session must do so in one way (Z21).
-    """
-
-    def __init__(
-        self, session: Session, paths: QueuePaths, path: str, notify: Callable[[], object]
-    ) -> None:
-        self._session = session
-        self._paths = paths
-        self._path = path
-        self._notify = notify
-        self._subscription: Subscription | None = None
-        self._is_stale = True
-
-    def close(self) -> None:
-        if self._subscription is not None:
-            self._subscription.close()
-            self._subscription = None
-
-    def _read_if_stale(self, read: Callable[[], object]) -> None:
-        if not self._is_stale:
-            return
-        self._is_stale = False  # before reading: later news makes it stale again
-        try:
-            if self._subscription is None:
-                self._subscription = self._session.watch_node(self._path, self._changed)
-            read()
-        except BaseException:
-            self._is_stale = True
-            raise
-
-    def _changed(self, _event: WatchEvent) -> None:
-        self._is_stale = True
-        self._notify()
-
-
-class Members(ReadAfterNews):
-    """Makes this consumer a member, and knows how many there are."""
+class QueueMembers(Members):
+    """With what each of them takes first, and over what others have died."""
 
     def __init__(
         self, session: Session, paths: QueuePaths, name: str, notify: Callable[[], object]
     ) -> None:
-        super().__init__(session, paths, paths.members, notify)
-        self._name = name
+        super().__init__(session, paths, name, notify)
         self._writer: SequencedWriter | None = None
-        self._mark: tuple[int | None, str] | None = None
         self.share: Share | None = None
         self.deaths = DeathRecords(session, paths)
 
     def enter(self) -> Membership:
-        """Stand among the consumers, and be able to claim. Raises what the session raises."""
-        paths, session_id = self._paths, self._session.id
-        if self._mark is None or self._mark[0] != session_id:
-            # The same name in all tries within one session: a lost answer must not leave a member
-            # that nobody owns.
-            self._mark = (session_id, chance.uuid4().hex)
-        mark = self._mark[1]
-        member = f"{paths.members}/{mark}"
+        """Without a lock path the writer outlives the session."""
+        paths: QueuePaths = self._paths
         if paths.lock_path is not None:
-            writer = SequencedWriter(
-                self._session, member, ephemeral=True, data=self._name.encode()
-            )
-            writer.open()
+            membership = super().enter()
             self._session.ensure_path(paths.lock_path)
-            self.deaths.open(member)
-        else:
-            if self._writer is None:
-                writer = SequencedWriter(self._session, f"{paths.tallies}/{mark}")
-                writer.open()
-                self._writer = writer
-            writer = self._writer
-            self._session.ensure_path(paths.members)
-            with suppress(NodeExists):  # by an earlier try whose answer was lost
-                self._session.create(member, self._name.encode(), ephemeral=True)
-        self._is_stale = True
-        return Membership(paths, writer, member, session_id)
+            self.deaths.open(membership.member)
+            return membership
+        member, session_id = self._own()
+        if self._writer is None:
+            writer = SequencedWriter(self._session, f"{paths.tallies}/{name_of(member)}")
+            writer.open()
+            self._writer = writer
+        self._session.ensure_path(paths.members)
+        with suppress(NodeExists):  # by an earlier try whose answer was lost
+            self._session.create(member, self._name, ephemeral=True)
+        self.is_stale = True
+        return Membership(paths, self._writer, member, session_id)
 
-    def is_standing(self, membership: Membership) -> bool:
-        """Whether it still is a member, as far as is known: not from the moment on when it hears of
-        the end of its session.
-        """
-        is_over = membership.is_locking and membership.writer.is_over
-        return membership.session_id == self._session.id and not is_over
-
-    def refresh(self, membership: Membership) -> None:
-        self._read_if_stale(lambda: self._count(membership))
-
-    def _count(self, membership: Membership) -> None:
-        if membership.is_locking:
+    def _read(self) -> None:
+        is_locking = self._paths.lock_path is not None
+        if is_locking:
             self.deaths.listed()
-        names = sorted(children_of(self._session, self._paths.members))
-        if membership.is_locking:
+        super()._read()
+        names = self.names
+        if is_locking:
             self.deaths.refresh(names)
-        own = name_of(membership.member)
+        own = name_of(self._own()[0])
         is_alone = own not in names or len(names) == 1
         self.share = None if is_alone else Share(names.index(own), len(names))
 
@@ -276,7 +218,8 @@ class PauseSwitch(ReadAfterNews):
     """
 
     def __init__(self, session: Session, paths: QueuePaths, notify: Callable[[], object]) -> None:
-        super().__init__(session, paths, paths.control, notify)
+        super().__init__(session, (paths.control,), notify)
+        self._paths = paths
         self._by_operator = False
         self.by_user = False
 
@@ -288,11 +231,8 @@ class PauseSwitch(ReadAfterNews):
         self.by_user = paused
         self._notify()
 
-    def refresh(self) -> None:
-        """Read the operator's wish, if it may have changed. Raises what the session raises."""
-        self._read_if_stale(self._read)
-
     def _read(self) -> None:
+        self._listen()
         try:
             paused = wants_pause(self._session.get(self._paths.control)[0])
         except NoNode:
@@ -304,16 +244,15 @@ class PauseSwitch(ReadAfterNews):
             self._notify()
 
 
-class ConsumerDeathWatcher:
+class ConsumerDeathWatcher(ReadAfterNews):
     """One thread, asleep unless a member vanishes. For queues with a lock path only."""
 
     def __init__(self, session: Session, paths: QueuePaths, kind: QueueKind) -> None:
-        self._session = session
+        self._service = Service.repeating("leaderq-queue-deaths", self._step)
+        super().__init__(session, (paths.members,), self._service.wake)
         self._paths = paths
         self._kind = kind
-        self._service = Service.repeating("leaderq-queue-deaths", self._step)
         self._members: set[str] = set()
-        self._subscription: Subscription | None = None
         self.wake_ups = 0
 
     def start(self) -> None:
@@ -321,13 +260,14 @@ class ConsumerDeathWatcher:
 
     def close(self) -> None:
         self._service.stop(0.0)
-        if self._subscription is not None:
-            self._subscription.close()
-            self._subscription = None
+        super().close()
 
     def _step(self) -> float | None:
+        if self._session.state is SessionState.CLOSED:
+            self._service.stop(0.0)
+            return None
         try:
-            self._look()
+            self.refresh()
         except ConnectionLost:
             return _AGAIN_S
         except LeaderqError as exc:
@@ -335,12 +275,8 @@ class ConsumerDeathWatcher:
             return _AGAIN_S * 10
         return None
 
-    def _look(self) -> None:
-        if self._session.state is SessionState.CLOSED:
-            self._service.stop(0.0)
-            return
-        if self._subscription is None:
-            self._subscription = self._session.watch_node(self._paths.members, self._changed)
+    def _read(self) -> None:
+        self._listen()
         members = set(children_of(self._session, self._paths.members))
         lost = (join(self._paths.claims, name) for name in self._members - members)
         has_died = any(self._session.exists(path) is not None for path in lost)
@@ -365,6 +301,3 @@ class ConsumerDeathWatcher:
             poke = self._paths.item(POKE)
             self._session.multi([Create(poke), Delete(poke)])
             self.wake_ups += 1
-
-    def _changed(self, _event: WatchEvent) -> None:
-        self._service.wake()

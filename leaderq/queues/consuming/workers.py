@@ -21,7 +21,8 @@ from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.engine import Engine
 from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement
-from leaderq.threads import primitives
+from leaderq.threads import Service, primitives
+from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
 
@@ -79,23 +80,20 @@ class ItemWorkers:
 
     def __init__(self, name: str, engine: Engine) -> None:
         self._engine = engine
-        self.threads = [
-            primitives.Thread(target=self._run, name=f"leaderq-queue-{name}-{number}", daemon=True)
+        self._services = [
+            Service(f"leaderq-queue-{name}-{number}", self._run)
             for number in range(engine.options.workers)
         ]
 
     def start(self) -> None:
-        for thread in self.threads:
-            thread.start()
+        for one in self._services:
+            one.start()
 
     def join(self, timeout_s: float) -> bool:
-        deadline = clock.now_s() + timeout_s
-        others = [thread for thread in self.threads if thread is not primitives.current_thread()]
-        for thread in others:
-            thread.join(max(0.0, deadline - clock.now_s()))
-        return not any(thread.is_alive() for thread in others)
+        deadline = Deadline(timeout_s)
+        return all(one.is_current or one.stop(deadline.remaining_s) for one in self._services)
 
-    def _run(self) -> None:
+    def _run(self, _service: Service) -> None:
         engine, options = self._engine, self._engine.options
         is_batch = options.consume_batch is not None
         most = options.batch_items if is_batch else 1

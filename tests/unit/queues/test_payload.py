@@ -12,9 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from leaderq.engine.members import Membership
 from leaderq.errors import ConfigurationError, CorruptItem, NoPermission
 from leaderq.queues.consumers import ErrorMode, QueueOptions
-from leaderq.queues.consuming.claims import Claim, Membership
+from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.members import DeathRecords
 from leaderq.queues.consuming.settling import ItemOutcome
 from leaderq.queues.consuming.workers import ItemWorkers
@@ -354,7 +355,7 @@ def test_a_death_that_the_note_of_a_kept_item_tells_of_is_not_counted_again() ->
         options=QueueOptions(consumer=print, error_mode=ErrorMode.KEEP), path="/q"
     )
     workers = ItemWorkers("q", engine)  # type: ignore[arg-type]
-    writer = SimpleNamespace(limit=1000, chroot_bytes=0)
+    writer = SimpleNamespace(limit=1000, chroot_bytes=0, is_ephemeral=True)
     membership = Membership(QueuePaths("/q", "/locks"), writer, "/members/one", 1)  # type: ignore[arg-type]
     claim = Claim("queue-0000000000", encode([b"a"]), 0, 0, membership)
     claim.deaths = 1

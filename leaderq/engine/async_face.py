@@ -1,0 +1,132 @@
+"""Queues in the hands of a program on asyncio. The queue itself does the work, on threads, so that
+the loop is never kept waiting. What happens when a task is cancelled while it waits:
+
+* **a take**: what has come meanwhile is released, and no attempt is counted;
+* **a put**: it is not sent, or it is stored once; nobody is told which;
+* **a settlement** (an acknowledgement, a failure): it is carried out all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from leaderq.arguments import Seconds, in_seconds
+from leaderq.errors import QueueClosed
+from leaderq.threads import primitives
+from leaderq.timeouts import Deadline
+
+_SLICE_S = 0.2
+"""How soon a cancelled take is over on its thread."""
+
+
+class Taken(Protocol):
+    """What a queue hands out; leaving its ``with`` block settles it."""
+
+    @property
+    def is_settled(self) -> bool: ...
+
+    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> object: ...
+
+
+R = TypeVar("R")
+H = TypeVar("H", bound=Taken)
+A = TypeVar("A", bound="AsyncTaken[Any]")
+
+
+class AsyncTaken(Generic[H]):
+    """What was taken, settled by awaiting. ``async with`` acknowledges it at the end of the block;
+    it has failed if the block raises, and is released if the task is cancelled."""
+
+    def __init__(self, taken: H, start: Callable[..., primitives.Future[Any]]) -> None:
+        self._taken = taken
+        self._start = start
+        self._settling: primitives.Future[Any] | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it was settled, or will be although the task was cancelled."""
+        is_settling = self._settling is not None and not self._settling.done()
+        return is_settling or self._taken.is_settled
+
+    async def _settle(self, how: Callable[..., R], *args: Any, **options: Any) -> R:
+        self._settling = settling = self._start(partial(how, *args, **options))
+        return await outcome_of(settling)
+
+    async def __aenter__(self: A) -> A:
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        if not self.is_settled:
+            await self._settle(self._taken.__exit__, *raised)
+
+    def __repr__(self) -> str:
+        return f"Async{self._taken!r}"
+
+
+class AsyncFace:
+    """The two pools of threads on which the queue works, ``takers`` of them for those who wait."""
+
+    queue: Any
+
+    def __init__(self, kind: str, takers: int) -> None:
+        self._takes = primitives.ThreadPoolExecutor(takers, f"leaderq-{kind}-take")
+        self._writes = primitives.ThreadPoolExecutor(8, f"leaderq-{kind}-write")
+        self._is_closed = False
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> bool:
+        """Close the queue; returns whether all was written in time. May be called again."""
+        if self._is_closed:
+            return True
+        try:
+            return await outcome_of(self._closing()) is not False
+        finally:
+            self._takes.shutdown(wait=False)
+
+    def _closing(self) -> primitives.Future[Any]:
+        closing = self._start(self.queue.close)
+        self._is_closed = True
+        self._writes.shutdown(wait=False)
+        return closing
+
+    async def _taken(self, take: Callable[[float], list[H]], timeout_s: Seconds | None) -> list[H]:
+        """What ``take(seconds)`` returns, as soon as there is anything."""
+        deadline = Deadline(None if timeout_s is None else in_seconds("timeout_s", timeout_s))
+        while True:
+            self._check_open()
+            taking = self._takes.submit(take, deadline.left_s(_SLICE_S))
+            try:
+                found = await asyncio.wrap_future(taking)
+            except asyncio.CancelledError:
+                taking.add_done_callback(_release)
+                raise
+            if found or deadline.is_over:
+                return found
+
+    def _start(self, job: Callable[[], R]) -> primitives.Future[R]:
+        self._check_open()
+        return self._writes.submit(job)
+
+    async def _write(self, job: Callable[..., R], *args: Any, **options: Any) -> R:
+        return await outcome_of(self._start(partial(job, *args, **options)))
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise QueueClosed("the queue was closed")
+
+
+async def outcome_of(job: primitives.Future[R]) -> R:
+    """What it returns; it goes on if the task is cancelled."""
+    return await asyncio.shield(asyncio.wrap_future(job))
+
+
+def _release(taking: primitives.Future[list[Any]]) -> None:
+    """Nobody waits for these any more."""
+    if not taking.cancelled() and taking.exception() is None:
+        for one in taking.result():
+            one.__exit__(asyncio.CancelledError, asyncio.CancelledError(), None)
