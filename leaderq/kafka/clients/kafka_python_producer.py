@@ -55,7 +55,8 @@ _INVALID = tuple(getattr(native, name) for name in _NAMES)
 _place = lru_cache(maxsize=4096)(TopicPartition)
 
 
-def producer_options(settings: ProducerSettings, wait_s: float) -> dict[str, Any]:
+def producer_options(settings: ProducerSettings, timeout_s: float | None = None) -> dict[str, Any]:
+    wait_s = settings.wait_s(timeout_s)
     return {
         **connection_options(settings.address, settings.security, open_timeout_s=wait_s),
         "transactional_id": settings.transactional_id,
@@ -97,7 +98,7 @@ class KafkaPythonProducer(ProducerBase):
         settings = self._settings
         if settings.transactional_id is not None:
             private_api.require_what_the_fence_relies_on()
-        options = producer_options(settings, settings.wait_s(timeout_s))
+        options = producer_options(settings, timeout_s)
         self._client = private_api.mended(connected(KafkaProducer, settings.address, options))
         self._append, self._wake = private_api.appender(self._client)
 
