@@ -90,9 +90,9 @@ losses: $(READY)  ## 10,000 power cuts and 1,000 kills of a journal
 rude: $(READY)  ## 100 changes of each kind: CHANGES=100 KINDS=freeze
 	@LEADERQ_TEST_CHANGES=$(CHANGES) LEADERQ_TEST_KINDS="$(KINDS)" $(BIN)/python -m pytest tests/acceptance/running/test_rude_careers.py -k "not some"
 
-# Schedules of real processes whose leaders are killed and frozen: TICKS ticks with on_crash again and
-# skip, and a command that five hosts run once, 100 times.
-ticks: $(READY)  ## 1,000 ticks under kills and freezes: TICKS=1000
+# Schedules of real processes whose leaders are killed, frozen and cut off: TICKS ticks with on_crash
+# again and skip, and a command that five hosts run once, 100 times.
+ticks: $(READY)  ## 1,000 ticks under kills, freezes and black holes: TICKS=1000
 	@LEADERQ_TEST_TICKS=$(TICKS) LEADERQ_TEST_ONCE=100 $(BIN)/python -m pytest \
 	  tests/acceptance/running/test_schedules.py
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,10 +11,12 @@ from typing import Any
 
 from drain_bare import CALL_S, CALLS_AT_ONCE, WAIT_S, Job, Stopwatch, collecting_seldom
 
+from leaderq import AsyncTerm
 from leaderq.clock import now_s
 from leaderq.config import Settings
 from leaderq.events import EventBus
-from leaderq.kafka import KafkaLeaderCareer, Record
+from leaderq.kafka import AsyncKafkaLeaderCareer, KafkaLeaderCareer, Record
+from leaderq.kafka.career import KafkaCareer
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Session
 
@@ -66,7 +69,16 @@ class Waiting(Reading):
             super().handle(records, term)
 
 
-class Calling(Reading):
+class CountedBySelf(KafkaCareer):
+    """Counts the records by the career's own figures."""
+
+    def execute(self, term: Term) -> None:
+        before = self._running().handler.context.figures.records
+        super().execute(term)
+        self.handled = self._running().handler.context.figures.records - before
+
+
+class Calling(CountedBySelf, Reading):  # type: ignore[misc]
     """Calls a service for each record; on many threads."""
 
     order = "key"
@@ -76,10 +88,19 @@ class Calling(Reading):
         self.watch.batch_came()
         time.sleep(len(records) * CALL_S)
 
-    def execute(self, term: Term) -> None:
-        before = self._running().handler.context.figures.records
-        super().execute(term)
-        self.handled = self._running().handler.context.figures.records - before
+
+class Awaiting(CountedBySelf, AsyncKafkaLeaderCareer):  # type: ignore[misc]
+    """As :class:`Calling`, with coroutines."""
+
+    auto_offset_reset = "earliest"
+    order = "key"
+    concurrency = CALLS_AT_ONCE
+    watch: Stopwatch
+    handled = 0
+
+    async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+        self.watch.batch_came()
+        await asyncio.sleep(CALL_S)
 
 
 @contextmanager
@@ -100,7 +121,8 @@ def leading(career: Any, job: Job, session: Session) -> Iterator[OpenTerm]:
         term.wind_up(Reason.STEP_DOWN)
         career._finish(term)
         term.close()
-        career.retire()
+        career._perform(career.retire)
+        career._close()
 
 
 def prepared(kind: type[Reading], job: Job, session: Session, **declared: Any) -> Any:
@@ -110,7 +132,7 @@ def prepared(kind: type[Reading], job: Job, session: Session, **declared: Any) -
     career.session, career.events, career.candidate_id = session, EventBus(), "candidate"
     career.watch = Stopwatch(job.count)
     session.ensure_path(f"/leaderq/{job.name}")  # as the election does
-    career.prepare()
+    career._perform(career.prepare)
     return career
 
 

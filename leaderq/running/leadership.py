@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from leaderq import clock, host
 from leaderq.async_term import AsyncTerm
@@ -29,13 +29,13 @@ from leaderq.running.installed import software_of
 from leaderq.running.supervision import CoolOff, after_term
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads import Retry, primitives
-from leaderq.threads.event_loops import runs_event_loop, started
+from leaderq.threads.event_loops import awaited, runs_event_loop, started
 from leaderq.zookeeper import Session
 
 _PAUSED_LOOK_S = 0.02
 _RELEASE_S = 5.0
 _LEAVE_S = 1.0
-T = TypeVar("T")
+_THREAD = "leaderq-leadership"
 
 
 class Leadership:
@@ -68,16 +68,18 @@ class Leadership:
 
     async def __aenter__(self) -> AsyncTerm:
         standing = self._begin()
-        entering = _started(lambda: self._lead(standing))
-        try:
-            return AsyncTerm(await asyncio.wrap_future(entering))
-        except asyncio.CancelledError:
-            standing.give_up()
-            entering.add_done_callback(self._leave_if_won)
-            raise
+        return AsyncTerm(
+            await awaited(
+                lambda: self._lead(standing),
+                _THREAD,
+                give_up=standing.give_up,
+                # won in the moment in which the task was cancelled
+                put_back=lambda _: started(lambda: self.__exit__(None, None, None), _THREAD),
+            )
+        )
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        await asyncio.wrap_future(_started(lambda: self.__exit__(None, error, None)))
+        await awaited(lambda: self.__exit__(None, error, None), _THREAD)
 
     def _begin(self) -> _Standing:
         if not self._entered.acquire(blocking=False):
@@ -96,10 +98,6 @@ class Leadership:
         except BaseException:
             self._end().close()
             raise
-
-    def _leave_if_won(self, entering: primitives.Future[Term]) -> None:
-        if entering.exception() is None:  # in the moment in which the task was cancelled
-            _started(lambda: self.__exit__(None, None, None))
 
     def _end(self) -> _Standing:
         standing, self._standing = self._standing, None
@@ -272,7 +270,3 @@ def _task() -> object:
 def _refuse_event_loop(what: str, instead: str) -> None:
     if runs_event_loop():
         raise WouldDeadlock(f"{what} would stop this event loop while it waits; write {instead}")
-
-
-def _started(call: Callable[[], T]) -> primitives.Future[T]:
-    return started(call, "leaderq-leadership")

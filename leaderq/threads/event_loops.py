@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, TypeVar
 
 from leaderq.threads import primitives
@@ -40,11 +41,33 @@ def started(call: Callable[[], T], name: str) -> primitives.Future[T]:
     return outcome
 
 
-async def awaited(call: Callable[[], T], name: str) -> T:
-    """What ``call()`` returns, on a thread of its own."""
-    from asyncio import wrap_future
+async def awaited(
+    call: Callable[[], T],
+    name: str,
+    *,
+    pool: primitives.ThreadPoolExecutor | None = None,
+    give_up: Callable[[], object] = lambda: None,
+    put_back: Callable[[T], object] = lambda _: None,
+) -> T:
+    """What ``call()`` returns or raises, on a thread of its own, named ``name``, or of ``pool``.
 
-    outcome = started(call, name)
+    A task that is cancelled meanwhile abandons the call: ``give_up()`` asks it to end soon, and
+    what it returns all the same is given to ``put_back``. Both return at once; the second is called
+    on any thread. A call that no thread of ``pool`` has begun is not made.
+    """
+    from asyncio import CancelledError, wrap_future
+
+    outcome = started(call, name) if pool is None else pool.submit(call)
     if (tell := calls_told.get()) is not None:
         tell(outcome)
-    return await wrap_future(outcome)
+    try:
+        return await wrap_future(outcome)
+    except CancelledError:
+        give_up()
+        outcome.add_done_callback(partial(_abandoned, put_back))
+        raise
+
+
+def _abandoned(put_back: Callable[[T], object], outcome: primitives.Future[T]) -> None:
+    if not outcome.cancelled() and outcome.exception() is None:
+        put_back(outcome.result())

@@ -1,4 +1,4 @@
-"""Ticks of real processes that are killed and frozen; and commands run by the clock."""
+"""Ticks of real processes that are killed, frozen and cut off; and commands run by the clock."""
 
 from __future__ import annotations
 
@@ -19,13 +19,34 @@ from simulation.schedules import unaccounted
 from leaderq.election import Observer
 from leaderq.errors import NoNode
 from leaderq.schedules.record import ScheduleRecord, TickGap, TickOutcome, TickRun, decode
-from leaderq.testing import eventually
+from leaderq.testing import FaultProxy, eventually
+from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.waiting import patience
 
 TICKS = int(os.environ.get("LEADERQ_TEST_TICKS", "30"))
 HOSTS = int(os.environ.get("LEADERQ_TEST_ONCE", "1"))
 """How many times five hosts run a command once."""
 EVERY_S = 0.25
+
+Contender = tuple[CandidateProcess, FaultProxy]
+
+
+def kill(contender: Contender) -> None:
+    contender[0].signal_worker(signal.SIGKILL)
+
+
+def freeze(contender: Contender) -> None:
+    contender[0].signal_worker(signal.SIGSTOP)
+
+
+def black_hole(contender: Contender) -> None:
+    contender[1].black_hole()
+
+
+def mend(contender: Contender) -> None:
+    if contender[0].alive:
+        contender[0].signal_worker(signal.SIGCONT)
+    contender[1].heal()
 
 
 class Entries:
@@ -53,35 +74,43 @@ class Entries:
 
 @pytest.mark.timeout(240 + 4 * TICKS)
 @pytest.mark.parametrize("on_crash", ["again", "skip"])
-def test_every_tick_is_recorded_once_while_leaders_are_killed_and_frozen(
-    start: Any, zookeeper: Any, history: Any, znode_root: str, on_crash: str
+def test_every_tick_is_recorded_once_while_leaders_are_killed_frozen_and_cut_off(
+    start: Any,
+    zookeeper: Any,
+    zookeeper_server: Any,
+    fault_proxy: Any,
+    history: Any,
+    znode_root: str,
+    on_crash: str,
 ) -> None:
-    environment = {"EVERY_S": str(EVERY_S), "ON_CRASH": on_crash}
-    options = {"environment": environment, "session_timeout_s": 4}
-    running = {one: start("clockwork:Clockwork", id=one, **options) for one in ("a", "b", "c")}
+    def begun(one: str, proxy: FaultProxy) -> Contender:
+        environment = {"EVERY_S": str(EVERY_S), "ON_CRASH": on_crash}
+        options = {"zookeeper": proxy.address, "session_timeout_s": 4}
+        return start("clockwork:Clockwork", id=one, environment=environment, **options), proxy
+
+    running = {one: begun(one, fault_proxy(zookeeper_server.address)) for one in ("a", "b", "c")}
     observer = Observer(zookeeper, "clockwork", root=znode_root)
     entries = Entries(zookeeper, f"{znode_root}/clockwork/schedules/tidy")
-    faults, frozen = itertools.cycle([signal.SIGKILL, signal.SIGSTOP]), None
+    faults, fault, hurt = itertools.cycle([kill, freeze, black_hole]), kill, None
+    survived = set()
     eventually(lambda: (record := entries.look()) and record.history)
-    while len(history.lines("done")) < TICKS:
+    while len(history.lines("done")) < TICKS or len(survived) < 3:
         entries.look()
         time.sleep(1.0)  # the pace of the faults
-        for one, candidate in running.items():
+        for one, (candidate, proxy) in running.items():
             if not candidate.alive:
-                running[one] = start("clockwork:Clockwork", id=one, **options)
-        view = observer.view()
-        if view.leader is None or frozen is not None:
-            if frozen is not None and view.leader not in (None, frozen):
-                running[frozen].signal_worker(signal.SIGCONT)
-                frozen = None
+                running[one] = begun(one, proxy)
+        leader = observer.view().leader
+        if leader is None or leader == hurt:
             continue
-        number = next(faults)
-        running[view.leader].signal_worker(number)
-        frozen = view.leader if number is signal.SIGSTOP else None
-    if frozen is not None:
-        running[frozen].signal_worker(signal.SIGCONT)
-    for candidate in running.values():
-        candidate.stop()
+        if hurt is not None:  # another leads
+            mend(running[hurt])
+            survived.add(fault)
+        fault, hurt = next(faults), leader
+        fault(running[leader])
+    for contender in running.values():
+        mend(contender)
+        contender[0].stop()
     record = entries.look()
     assert record is not None and entries.first is not None
     _judge(record, entries, history, on_crash)

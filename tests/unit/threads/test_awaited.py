@@ -1,0 +1,109 @@
+"""The one bridge from a call that blocks to a task that awaits it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from leaderq.testing import eventually
+from leaderq.threads.event_loops import awaited, calls_told
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """What the calls of a test wait for; opened at its end."""
+    opened = threading.Event()
+    yield opened
+    opened.set()
+
+
+async def abandoned(call: Any, begun: threading.Event, **how: Any) -> None:
+    """Await ``call``, and be cancelled once it has begun."""
+    task = asyncio.create_task(awaited(call, "call", **how))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_it_returns_and_raises_what_the_call_does_on_a_thread_of_its_own() -> None:
+    async def main() -> None:
+        assert await awaited(lambda: threading.current_thread().name, "errand") == "errand"
+        with pytest.raises(ZeroDivisionError):
+            await awaited(lambda: 1 // 0, "errand")
+
+    asyncio.run(main())
+
+
+def test_a_call_that_is_abandoned_is_asked_to_end_and_what_it_returns_is_put_back(
+    gate: threading.Event,
+) -> None:
+    begun, back = threading.Event(), []
+
+    def take() -> str:
+        begun.set()
+        gate.wait()
+        return "item"
+
+    asyncio.run(abandoned(take, begun, give_up=gate.set, put_back=back.append))
+    eventually(lambda: back == ["item"])
+
+
+def test_what_an_abandoned_call_raises_puts_nothing_back(gate: threading.Event) -> None:
+    begun, back, ended = threading.Event(), [], []
+
+    def fail() -> None:
+        begun.set()
+        gate.wait()
+        raise ValueError
+
+    async def main() -> None:
+        calls_told.set(lambda call: call.add_done_callback(ended.append))
+        await abandoned(fail, begun, give_up=gate.set, put_back=back.append)
+
+    asyncio.run(main())
+    eventually(lambda: ended)
+    assert back == []
+
+
+def test_what_came_in_the_moment_of_the_cancellation_is_put_back() -> None:
+    back: list[str] = []
+    told: list[Future[Any]] = []
+
+    async def main() -> None:
+        calls_told.set(told.append)
+        task = asyncio.create_task(awaited(lambda: "item", "call", put_back=back.append))
+        await asyncio.sleep(0)
+        told[0].result()  # it has come, and the loop does not know it yet
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert back == ["item"]
+
+
+def test_an_abandoned_call_that_no_thread_of_the_pool_has_begun_is_never_made(
+    gate: threading.Event,
+) -> None:
+    made: list[str] = []
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(gate.wait)
+
+        async def main() -> None:
+            task = asyncio.create_task(
+                awaited(lambda: made.append("made"), "call", pool=pool, put_back=made.append)
+            )
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(main())
+        gate.set()
+    assert made == []
