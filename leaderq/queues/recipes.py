@@ -249,7 +249,8 @@ class QueueRecipe(Generic[T]):
     def _removed(self, names: Iterable[str]) -> int:
         removals = [removal(self._paths, name) for name in names]
         self._putter.opened()
-        errors = [one.exception() for one in self._putter.writer.submit_all(removals)]
+        writer = self._putter.writer
+        errors = [one.exception() for one in list(map(writer.submit, removals))]
         for error in errors:
             if error is not None and not isinstance(error, OVERTAKEN):  # somebody was first
                 raise error

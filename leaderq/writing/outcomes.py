@@ -13,13 +13,12 @@ from leaderq.errors import (
     NoNode,
     NotConnected,
 )
+from leaderq.retrying import PATIENCE_S
 from leaderq.threads import primitives
 from leaderq.writing.groups import OperationGroup, estimated_bytes, validated
 from leaderq.writing.writer import SequencedWriter
 from leaderq.zookeeper import Operation
 
-ANSWER_S = 30.0
-"""Seconds to wait for an answer, as long as none comes."""
 OVERTAKEN = (BadVersion, NoNode, NodeExists)
 """What the servers say of a transition from a state that is not that of the znode any more."""
 Outcome = tuple[list[Any] | None, LeaderqError | None]
@@ -47,7 +46,7 @@ def outcomes(
     writer: SequencedWriter,
     groups: Sequence[Sequence[Operation]],
     path: str,
-    timeout_s: float = ANSWER_S,
+    timeout_s: float = PATIENCE_S,
 ) -> list[Outcome]:
     """Write these, each all or nothing.
 

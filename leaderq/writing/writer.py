@@ -235,25 +235,16 @@ class SequencedWriter:
 
         :raises ConfigurationError: a path that ZooKeeper cannot use.
         """
-        return self.submit_all([operations], are_valid=are_valid)[0]
-
-    def submit_all(
-        self, groups: Iterable[Sequence[Operation]], *, are_valid: bool = False
-    ) -> list[primitives.Future[list[Any] | None]]:
-        """As :meth:`submit` for each, better packed."""
-        made = [
-            FutureGroup(
-                one if are_valid else validated(one), estimated_bytes(one, self.chroot_bytes)
-            )
-            for one in map(tuple, groups)
-        ]
-        self.send(made)
-        for group in made:
-            group.future.add_done_callback(partial(self._on_done, group))
-        return [group.future for group in made]
+        one = tuple(operations)
+        group = FutureGroup(
+            one if are_valid else validated(one), estimated_bytes(one, self.chroot_bytes)
+        )
+        self.send([group])
+        group.future.add_done_callback(partial(self._on_done, group))
+        return group.future
 
     def send(self, groups: Sequence[OperationGroup]) -> None:
-        """As :meth:`submit_all`, for groups that the caller made, with paths known to be valid;
+        """As :meth:`submit`, for groups that the caller made, with paths known to be valid;
         each hears of its outcome by itself.
         """
         limit = self.limit

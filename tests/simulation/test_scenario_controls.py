@@ -82,9 +82,9 @@ def test_a_writer_notices_that_another_one_uses_its_guard(s: Scene) -> None:
     mine, other = (SequencedWriter(one.session, TALLY, max_ops=1) for one in (a, b))
     a.do(mine.open)
     b.do(other.open)
-    b.do(lambda: other.submit_all(creates(2, 1))[0].result(10))
+    b.do(lambda: other.submit(creates(2, 1)[0]).result(10))
     s.lose(a, nth(2, is_multi), "held")
-    futures = a.do(lambda: mine.submit_all(creates(0, 2)))
+    futures = a.do(lambda: [mine.submit(one) for one in creates(0, 2)])
     s.run(0.1)  # the first is refused
     s.network.cut("host-a", there=False)
     s.until(lambda: 1 in lying(s))

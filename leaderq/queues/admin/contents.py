@@ -30,7 +30,7 @@ from leaderq.reading import SizedReader
 from leaderq.retrying import retry_until_connected
 from leaderq.writing import POLITE_WINDOW, SequencedWriter, await_outcomes
 from leaderq.writing.groups import batched
-from leaderq.writing.outcomes import OVERTAKEN
+from leaderq.writing.outcomes import OVERTAKEN, outcomes
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
@@ -254,7 +254,7 @@ def written(
     retry_until_connected(session, writer.open)
     try:
         for some in batched(groups, _UNDER_WAY):
-            for error in await_outcomes(writer.submit_all(some)):
+            for _, error in outcomes(writer, some, paths.path):
                 if error is not None and not isinstance(error, _OTHERS):
                     raise error
                 yield error

@@ -34,8 +34,8 @@ from leaderq.queues.wire.names import QueueKind, prefix_of
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import retry_until_connected
 from leaderq.threads import primitives
-from leaderq.writing import POLITE_WINDOW, SequencedWriter, await_outcomes
-from leaderq.writing.outcomes import OVERTAKEN
+from leaderq.writing import POLITE_WINDOW, SequencedWriter
+from leaderq.writing.outcomes import OVERTAKEN, outcomes
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
@@ -215,7 +215,8 @@ class QueueDrain:
                 raise error
 
     def _errors(self, groups: Iterable[Sequence[Operation]]) -> list[LeaderqError | None]:
-        errors = await_outcomes(self._writer.submit_all(groups))
+        found = outcomes(self._writer, list(groups), self._paths.path)
+        errors = [error for _, error in found]
         for error in errors:
             if isinstance(error, SessionExpired):
                 raise error
