@@ -20,6 +20,7 @@ class LossReason(str, Enum):
     SKIPPED = "skipped by the process step"
     CLOSED = "closed before it was sent"
     CORRUPT = "corrupt in the journal"
+    UNDECODABLE = "kept in the journal, cannot be decoded"
     JOURNAL = "not written to the journal"
     PROCESS = "the process step failed"
     REFUSED = "refused by the sink"

@@ -282,17 +282,16 @@ class RequestBuffer:
         """This was read from the journal, where ``stored`` requests lay unread; nothing: lost."""
         backlog = self.backlog
         backlog.up_to = max(backlog.up_to, piece.up_to)
-        for number in piece.undecodable:
-            backlog.acks.append(number)
-            self._lose(number)
+        for number in piece.undecodable:  # not acknowledged: another codec may know it
+            self._lose(number, LossReason.UNDECODABLE)
         if not piece.requests and not piece.undecodable:
             for _ in range(min(stored, backlog.count)):
-                self._lose(None)
+                self._lose(None, LossReason.CORRUPT)
         return [backlog.take_out(one) for one in piece.requests]
 
-    def _lose(self, number: int | None) -> None:
+    def _lose(self, number: int | None, reason: LossReason) -> None:
         lost = BufferedRequest(None, None, 0, 0.0, journal_id=number)
-        self.give_up(self.backlog.take_out(lost), LossReason.CORRUPT, None)
+        self.give_up(self.backlog.take_out(lost), reason, None)
 
     def close_entry(self) -> None:
         with self._lock:

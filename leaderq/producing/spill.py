@@ -41,6 +41,7 @@ from leaderq.errors import (
 from leaderq.producing.codec import Codec
 from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, Policy
 from leaderq.producing.journal.journal import WAIT_S
+from leaderq.producing.journal.records import JournalRecord
 from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestPlace, require_hash
 from leaderq.producing.options import KeyOf
 from leaderq.threads import Waker, primitives
@@ -51,6 +52,7 @@ _SYNC_S = 1.0
 _WRITTEN_S = 10.0
 _AGAIN_S = 0.25
 _PIECE = 500
+_IN_A_ROW = 10
 _EXTRA_BYTES = 256  # the journal's overhead for a record, or for a segment
 
 OnDurable = Callable[["BaseException | None"], object]
@@ -98,6 +100,7 @@ class Spill:
                 "both the same, or the journal as a path"
             )
         self.journal, self._codec, self._key = journal, codec, key
+        self._check_codec()
         self.is_write_ahead = persistence is not None
         self.waits_for_disk = persistence == EVERY_ITEM
         self.news: deque[Written] = deque()
@@ -180,19 +183,16 @@ class Spill:
         that expired too."""
         requests: list[BufferedRequest] = []
         undecodable: list[int] = []
-        key: Hashable = None
+        why: Exception | None = None
         now, wall = clock.now_s(), clock.calendar_s()
         for record in self.journal.read(after_id, max_items=max_items, max_bytes=max_bytes):
             if record.id > last_id:
                 break
             after_id = record.id
-            try:
-                request = self._codec.deserialize(record.payload)
-                if self._key is not None:
-                    require_hash(key := self._key(request))
-            except Exception as exc:  # noqa: BLE001 - the user's codec or key: it costs this request, which is told, and no other
-                log.error("journal record is not a request id=%d error=%s", record.id, told(exc))  # noqa: TRY400
+            request, key, error = self._decoded(record)
+            if error is not None:
                 undecodable.append(record.id)
+                why = error
                 continue
             deadline = None if record.expires_at is None else now + record.expires_at - wall
             since_s = now - max(0.0, wall - record.appended_at)
@@ -200,7 +200,35 @@ class Spill:
             one.journal_id, one.copy = record.id, JournalCopy.STORED
             one.place = RequestPlace.JOURNAL
             requests.append(one)
+        if why is not None:
+            what = "journal records are not requests, they are kept first=%d count=%d error=%s"
+            log.error(what, undecodable[0], len(undecodable), told(why))
         return Piece(requests, undecodable, after_id)
+
+    def _decoded(self, record: JournalRecord) -> tuple[Any, Hashable, Exception | None]:
+        """The request and its key, or what the user's codec or ``key`` raised."""
+        try:
+            request = self._codec.deserialize(record.payload)
+            key = None if self._key is None else self._key(request)
+            require_hash(key)
+        except Exception as exc:  # noqa: BLE001 - it costs this request, which is told, and no other
+            return None, None, exc
+        return request, key, None
+
+    def _check_codec(self) -> None:
+        """Refuse a journal of which nothing can be decoded that is to be sent first: it was written
+        with another codec, or for another ``key``."""
+        first = self.journal.read(max_items=_IN_A_ROW)
+        errors = [error for record in first if (error := self._decoded(record)[2]) is not None]
+        if len(errors) == _IN_A_ROW:
+            if self._is_owned:
+                self.journal.close()
+            codec = getattr(self._codec, "name", type(self._codec).__qualname__)
+            raise ConfigurationError(
+                f"none of the first {_IN_A_ROW} requests in journal {str(self.journal.directory)!r}"
+                f" can be decoded with the codec {codec} and this 'key': {told(errors[0])}; give"
+                " the codec and key that they were written with, or see leaderq journal inspect"
+            ) from errors[0]
 
     def ack(self, ids: Iterable[int]) -> None:
         """Acknowledge these. If that cannot be noted, they are sent again after a restart."""

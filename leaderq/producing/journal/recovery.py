@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from leaderq.errors import JournalFailed
 from leaderq.producing.journal.cursor import (
     CursorState,
     Known,
@@ -72,6 +73,7 @@ class Recovered:
 def recovered(disk: Disk, directory: Path) -> Recovered:
     """Repair a directory, which must be locked.
 
+    :raises JournalFailed: a later version of leaderq wrote a segment.
     :raises OSError: the file system failed.
     """
     began = time.perf_counter()
@@ -116,6 +118,13 @@ class _Recovery:
 
     def run(self) -> None:
         for file in self.found.files:
+            if file.header is not None and file.is_foreign:
+                raise JournalFailed(
+                    f"segment {file.path.name!r} has version {file.header.version}, and this"
+                    f" leaderq knows {VERSION}: a later one wrote it. Open the journal with that"
+                    " one, or have it send what is there first; nothing was changed"
+                )
+        for file in self.found.files:
             self._take_in(file)
         self.damages += self.found.missing()
         self.next_id = max(self.next_id, self._first_free_id())
@@ -132,8 +141,6 @@ class _Recovery:
 
     def _take_in(self, file: SegmentFile) -> None:
         known = self.found.known(file.first_id)
-        if file.is_foreign:
-            return self._refuse(file)
         if self.found.is_finished(file):
             return self.disk.remove(file.path)
         if file.is_stub and known is None:
@@ -154,12 +161,6 @@ class _Recovery:
         if held.is_open_ended and file.size > held.size and not segment.damaged:
             segment.damaged = not self._cut(file, held.size, held.torn)
         return self._keep(segment)
-
-    def _refuse(self, file: SegmentFile) -> None:
-        self.damages.append(foreign := self.found.foreign(file))
-        records = foreign.lost or file.size // HEAD_BYTES + 1
-        self.next_id = max(self.next_id, file.first_id + records)
-        set_aside(self.disk, file.path)
 
     def _cut(self, file: SegmentFile, end: int, torn: int) -> bool:
         """Cut off a torn tail. A killed process never leaves a whole record with a wrong checksum,
@@ -254,7 +255,7 @@ class SegmentFile:
     @property
     def is_foreign(self) -> bool:
         """Whether a later version of leaderq wrote it."""
-        return self.header is not None and self.header.version != VERSION
+        return self.header is not None and self.header.version > VERSION
 
     @property
     def is_stub(self) -> bool:

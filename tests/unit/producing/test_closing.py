@@ -105,7 +105,7 @@ REASONS = {
     LossReason.OLDEST: ([is_away], {"max_items": 1, "when_full": WhenFull.DROP_OLDEST}),
     LossReason.EXPIRED: ([takes], {"ttl_s": 0.0}),
     LossReason.CLOSED: ([is_away], {}),
-    LossReason.CORRUPT: ([takes], {"journal": "spoilt"}),
+    LossReason.UNDECODABLE: ([takes], {"journal": "spoilt"}),
     LossReason.JOURNAL: ([is_away], {"journal": "full"}),
     LossReason.PROCESS: ([takes], {"process": _refuse}),
     LossReason.REFUSED: ([refuses(*range(9))], {}),
@@ -113,7 +113,7 @@ REASONS = {
 }
 
 
-@pytest.mark.parametrize("reason", [one for one in LossReason if one is not LossReason.SKIPPED])
+@pytest.mark.parametrize("reason", list(REASONS))
 def test_a_request_lost_for_any_reason_is_logged_and_counted(
     producer: Make,
     sink: ScriptedSink,
