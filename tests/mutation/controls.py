@@ -326,12 +326,21 @@ REVIEWED = (
         tests=("tests/unit/producing/journal/test_journal_corruption.py",),
     ),
     Control(
-        "ids of a newer version's file are given again",
+        "a segment of a later version is taken in",
         "leaderq/producing/journal/recovery.py",
-        "        self.next_id = max(self.next_id, file.first_id + records)\n        set_aside",
-        "        set_aside",
-        promise="no id is given twice",
+        "if file.header is not None and file.is_foreign:",
+        "if file.header is None and file.is_foreign:",
+        promise="a roll back loses nothing",
         tests=("tests/unit/producing/journal/test_journal_corruption.py",),
+    ),
+    Control(
+        "what cannot be decoded is acknowledged",
+        "leaderq/producing/buffer.py",
+        "            self._lose(number, LossReason.UNDECODABLE)",
+        "            backlog.acks.append(number)\n"
+        "            self._lose(number, LossReason.UNDECODABLE)",
+        promise="what cannot be decoded stays in the journal",
+        tests=("tests/unit/producing/test_spilling.py",),
     ),
     Control(
         "stuck keys may hold all of the memory",
