@@ -26,6 +26,7 @@ import os
 import selectors
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from typing import Any
 
@@ -94,7 +95,8 @@ class Scope:
             self.cancel(why)
             until_s = clock.now_s() + _AGAIN_S
             while (self.tasks or self.calls) and (left_s := until_s - clock.now_s()) > 0:
-                await waker.wait(left_s)
+                with suppress(asyncio.CancelledError):  # of all tasks of the loop
+                    await waker.wait(left_s)
         self._has_ended = True
 
     def _left(self, ended: Any) -> None:
@@ -286,6 +288,14 @@ class _Call:
 
     def start(self) -> None:
         self._serving = self._loop.create_task(self._serve())
+        self._serving.add_done_callback(self._ended)
+
+    def _ended(self, _serving: asyncio.Task[None]) -> None:
+        if self._task is None:  # somebody cancelled all tasks of the loop before its first step
+            self.start()
+            return
+        self.is_done = True
+        self.waker.wake()
 
     def cancel(self, why: str) -> None:
         if self._task is not None and not self._task.done():
@@ -297,19 +307,17 @@ class _Call:
         return await self._make()
 
     async def _serve(self) -> None:
-        try:
-            context = copy_context()
-            context.run(_scope.set, self._scope)
-            context.run(calls_told.set, self._scope.add_call)
-            self._task = context.run(asyncio.Task, self._run(), loop=self._loop)
-            self._task.set_name(self._scope.what)
-            await asyncio.wait([self._task])
-            if self._ends_scope:
-                why = self._why or f"{self._scope.what} is over"
-                await self._scope.end(why, expected=self._why is not None)
-        finally:
-            self.is_done = True
-            self.waker.wake()
+        context = copy_context()
+        context.run(_scope.set, self._scope)
+        context.run(calls_told.set, self._scope.add_call)
+        self._task = context.run(asyncio.Task, self._run(), loop=self._loop)
+        self._task.set_name(self._scope.what)
+        while not self._task.done():
+            with suppress(asyncio.CancelledError):  # of all tasks of the loop
+                await asyncio.wait([self._task])
+        if self._ends_scope:
+            why = self._why or f"{self._scope.what} is over"
+            await self._scope.end(why, expected=self._why is not None)
 
     def outcome(self, term: Term | None) -> object:
         """What the coroutine returned; raise what it raised, ``UnitAbandoned`` if its term has

@@ -331,6 +331,51 @@ def test_tasks_that_a_unit_leaves_behind_are_cancelled_and_named(caplog):
     assert "Leaking.leak" in told
 
 
+def test_a_unit_that_cancels_all_tasks_of_the_loop_is_over_only_when_it_has_cleaned_up():
+    class Clearing(Diary):
+        async def unit(self, term: AsyncTerm) -> None:
+            self.left = asyncio.create_task(self.clean_up("a task"))
+            await asyncio.sleep(0)
+            for task in asyncio.all_tasks():
+                task.cancel()
+            await self.clean_up("the unit")
+
+        async def clean_up(self, who: str) -> None:
+            try:
+                await asyncio.sleep(BUDGET_S)
+            except asyncio.CancelledError:
+                for _ in range(20):
+                    await asyncio.sleep(0.005)
+                self.note(f"{who} is clean")
+                raise
+
+    driven = drive(career := Clearing(), may_fail=True)
+    assert isinstance(driven.error, asyncio.CancelledError)
+    assert sorted(career.calls[3:5]) == ["a task is clean", "the unit is clean"]
+    assert career.calls[5:] == ["hand over: Reason.FAILED", "retire"]
+
+
+def test_a_call_that_is_cancelled_with_all_tasks_before_its_first_step_is_made_all_the_same():
+    class Clearing(Diary):
+        async def inaugurate(self, term: AsyncTerm) -> None:
+            self.clearing = asyncio.create_task(self.clear())
+
+        async def clear(self) -> None:
+            """As soon as a task is new on the loop, and before it has taken a step."""
+            known = asyncio.all_tasks()
+            while not (new := asyncio.all_tasks() - known):
+                await asyncio.sleep(0)
+            for task in new:
+                task.cancel()
+
+        async def unit(self, term: AsyncTerm) -> None:
+            await asyncio.sleep(0.01)
+
+    driven = drive(career := Clearing(), units=2)
+    assert driven.error is None
+    assert career.calls.count("execute") == 2
+
+
 def test_what_was_begun_earlier_lives_as_long_as_what_began_it(caplog):
     log: list[str] = []
 
