@@ -7,7 +7,7 @@ An attempt may run on one of several worker threads (:class:`PartitionWorkers`);
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -171,7 +171,7 @@ def by_partition(records: Sequence[Record]) -> dict[Partition, list[Record]]:
 
 Decode = Callable[[Record], Record]
 Handle = Callable[[Sequence[Record], Term], None]
-HandleAwaited = Callable[[Sequence[Record], AsyncTerm], Awaitable[object]]
+HandleAwaited = Callable[[Sequence[Record], AsyncTerm], Coroutine[Any, Any, object]]
 
 
 def attempt(
@@ -189,15 +189,17 @@ def attempt(
 async def attempt_awaited(
     decode: Decode | None, handle: HandleAwaited, records: Sequence[Record], term: AsyncTerm
 ) -> PartFailure | None:
-    """As :func:`attempt`. Raises CancelledError if it is cancelled because the term ends."""
-    from asyncio import CancelledError
+    """As :func:`attempt`, in a task of its own: what the handler does to its task, or sets in its
+    context, is not the next one's. Raises CancelledError if it is cancelled because the term ends.
+    """
+    from asyncio import CancelledError, create_task
 
     handed = _decoded(decode, records)
     if isinstance(handed, PartFailure):
         return handed
     error: BaseException | None = None
     try:
-        require_finished(await handle(handed, term), "handle")
+        require_finished(await create_task(handle(handed, term)), "handle")
     except CancelledError as exc:
         if term.is_ending:
             raise
@@ -425,7 +427,14 @@ class CoroutineWorkers:
                     outcome.error = exc
 
         async def side_by_side(term: AsyncTerm) -> None:
-            await asyncio.gather(*(work(term) for _ in range(min(self._count, len(tasks)))))
+            workers = [asyncio.create_task(work(term)) for _ in range(min(self._count, len(tasks)))]
+            while not all(worker.done() for worker in workers):
+                try:
+                    await asyncio.wait(workers)
+                except asyncio.CancelledError:
+                    if term.is_ending:
+                        raise
+                    # a handler cancelled all tasks of the loop, and each record is judged for that
 
         self._on_loop(side_by_side, term)
 

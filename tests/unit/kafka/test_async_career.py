@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -241,7 +242,7 @@ def test_an_atomic_career_is_cancelled_and_what_is_done_is_committed(swallows):
                     raise
 
     driven = drive(Sleeping(), given(*"abcd"))
-    assert numbers(driven.committed) == ([0, 1, 2] if swallows else [0, 1])
+    assert numbers(driven.committed) == ([0, 1, 2, 3] if swallows else [0, 1])
 
 
 def test_a_deposed_leader_begins_nothing_more_and_commits_nothing():
@@ -278,6 +279,13 @@ async def cancels_itself(_record: Record) -> None:
     raise asyncio.CancelledError
 
 
+async def cancels_its_task(_record: Record) -> None:
+    """And returns before it would notice."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
 async def exits(_record: Record) -> None:
     raise SystemExit(3)
 
@@ -296,6 +304,7 @@ RUDE: dict[Callable[[Record], Any], bool] = {
     leaks: True,
     returns_a_coroutine: False,
     cancels_itself: False,
+    cancels_its_task: False,
     exits: False,
     raises_what_cannot_be_shown: False,
 }
@@ -323,6 +332,40 @@ def test_a_rude_handler_costs_its_own_record_and_no_other(rude):
     assert all(times == 1 for offset, times in repeated.items() if offset != 1)
     assert repeated.total() == 6 + (repeated[1] - 1)
     assert all(task.done() for task in leaked)
+
+
+def test_a_handler_that_cancels_all_tasks_of_the_loop_fails_what_is_in_hand_and_no_term():
+    class Clearing(Counting):
+        on_error = retry(3, backoff_s=0.0, then=skip())
+        concurrency = 3
+        has_cleared = False
+
+        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+            if record.offset == 1 and not self.has_cleared:
+                self.has_cleared = True
+                for task in asyncio.all_tasks():
+                    task.cancel()
+            await asyncio.sleep(0)
+            self.seen[record.key].append(record.offset)
+
+    driven = drive(career := Clearing(), given(*"abcdefabc"))
+    assert (driven.left, driven.skipped, driven.error) == ([], [], None)
+    assert career.seen[b"a"] == [0, 6] and career.seen[b"b"] == [1, 7]
+
+
+def test_what_a_handler_sets_in_its_context_is_not_seen_by_the_next_one():
+    mark: ContextVar[int | None] = ContextVar("mark", default=None)
+    seen: list[int | None] = []
+
+    class Marking(Reading):
+        concurrency = 1
+
+        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+            seen.append(mark.get())
+            mark.set(record.offset)
+
+    drive(Marking(), given(*"aab"))
+    assert seen == [None] * 3
 
 
 def test_one_that_is_a_hundred_times_slower_holds_up_its_own_key_only():
