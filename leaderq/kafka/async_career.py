@@ -67,7 +67,7 @@ class AsyncKafkaLeaderCareer(KafkaCareer, AsyncLeaderCareer):  # type: ignore[mi
             try:
                 returned: object = await self.handle_record(record, term)  # type: ignore[func-returns-value]
                 require_finished(returned, "handle_record")
-            except PoisonRecord:
+            except (PoisonRecord, GeneratorExit):  # the latter: this coroutine is thrown away
                 raise
             except BaseException as exc:
                 if not is_about_records(exc):

@@ -204,6 +204,8 @@ async def attempt_awaited(
         if term.is_ending:
             raise
         error = exc  # of its own making
+    except GeneratorExit:  # this coroutine is thrown away
+        raise
     except BaseException as exc:  # noqa: BLE001
         error = exc
     return _judged(records, error)
@@ -421,7 +423,7 @@ class CoroutineWorkers:
                 outcome.began = True
                 try:
                     outcome.value = await task(term)
-                except asyncio.CancelledError:
+                except (asyncio.CancelledError, GeneratorExit):
                     raise
                 except BaseException as exc:  # noqa: BLE001  (for the thread that waits for it)
                     outcome.error = exc

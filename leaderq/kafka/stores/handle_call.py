@@ -9,7 +9,7 @@ threads. Anywhere else it would be committed with the offsets of another batch, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 
 from leaderq.errors import ConfigurationError
@@ -33,7 +33,8 @@ class HandleCall:
     def __exit__(self, *_: object) -> None:
         self.is_over = True
         if self._token is not None:
-            _current.reset(self._token)
+            with suppress(ValueError):  # a coroutine that is thrown away, in another context
+                _current.reset(self._token)
 
 
 _current: ContextVar[HandleCall | None] = ContextVar("leaderq_handle_call", default=None)
@@ -50,7 +51,8 @@ def effects_kept() -> Iterator[list[Effect]]:
     try:
         yield kept
     finally:
-        _kept.reset(token)
+        with suppress(ValueError):  # likewise
+            _kept.reset(token)
 
 
 def take_effect(effect: Effect, *, at_once: bool = False) -> None:
