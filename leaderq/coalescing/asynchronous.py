@@ -65,10 +65,7 @@ class AsyncQueueCoordinator(Generic[Key]):
         self._keys = self.coordinator._keys
         self._cover_function = cover
         self._loop: asyncio.AbstractEventLoop | None = None
-        # asyncio itself keeps no task alive; a closed loop would be kept with its task for ever
-        self._covering: dict[
-            primitives.Future[None], tuple[asyncio.AbstractEventLoop, Token[Key]]
-        ] = {}
+        self._covering: set[primitives.Future[None]] = set()  # asyncio keeps no task alive
         if cover is not None:
             self._keys.cover = self._cover
 
@@ -165,9 +162,6 @@ class AsyncQueueCoordinator(Generic[Key]):
 
     async def _ask_and_wait(self, token: Token[Key], deadline: Deadline) -> None:
         keys, self._loop = self._keys, asyncio.get_running_loop()
-        for covering, (its_loop, covered) in list(self._covering.items()):
-            if its_loop.is_closed():
-                self._release(covered, covering)
         try:
             if keys.start(token):
                 return
@@ -212,16 +206,14 @@ class AsyncQueueCoordinator(Generic[Key]):
         ends before that is done, the next request covers it.
         """
         work = self._repeating(function, token)
-        # for a loop that ends before the task is there
-        weakref.finalize(work, self._release, token).atexit = False
         try:
             covering = asyncio.run_coroutine_threadsafe(work, loop)
         except RuntimeError:  # the loop is closed
             work.close()
+            self._keys.drop(token)
             return
-        self._covering[covering] = loop, token
-        # A task that is cancelled before it begins runs nothing of this.
-        covering.add_done_callback(partial(self._release, token))
+        self._covering.add(covering)
+        covering.add_done_callback(partial(self._covered, token))
 
     async def _repeating(self, function: Callable[[], Awaitable[Any]], token: Token[Key]) -> None:
         token.owner = _this_task()
@@ -229,10 +221,9 @@ class AsyncQueueCoordinator(Generic[Key]):
         if result is not None and result.error is not None:
             log.error("covering a key failed key=%r", token.key, exc_info=result.error)
 
-    def _release(self, token: Token[Key], covering: primitives.Future[None] | None = None) -> None:
-        if covering is not None:
-            self._covering.pop(covering, None)
-        if token:
+    def _covered(self, token: Token[Key], covering: primitives.Future[None]) -> None:
+        self._covering.discard(covering)
+        if token:  # a task that is cancelled before it begins runs nothing
             self._keys.drop(token)
 
 

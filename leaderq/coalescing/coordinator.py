@@ -74,15 +74,10 @@ class QueueCoordinator(Generic[Key]):
     :param cover: does the work of a key; called with the key held, by the thread that dequeued it,
         for requests whose waiter gave up. What it raises is logged.
     :param safe_timeout_s: a head that has not dequeued after so long is evicted when somebody waits
-        or comes, or at a ``sweep``. Off by default.
-    :param on_evicted: called with the token of an evicted head, by whichever thread noticed;
-        ``token.on_evicted`` is for its owner.
+        or comes. Off by default.
+    :param on_evicted: called with the token of an evicted head, by whichever thread noticed.
     :param debounce: let requests to a key stop coming before its work begins. Then nobody is
         accepted at once.
-    :param clock: seconds, never going back; for safe time-out and debounce. Waits are timed by the
-        machine's own.
-    :param background: whether a thread may evict and end debounce windows by itself; if not,
-        ``sweep`` does it (in tests with a clock of their own).
     :param name: of its figures in Prometheus.
     :raises ConfigurationError: these do not fit together, or a function is not a plain function.
 
@@ -98,18 +93,12 @@ class QueueCoordinator(Generic[Key]):
         safe_timeout_s: float | None = None,
         on_evicted: Callable[[Token[Key]], object] | None = None,
         debounce: Debounce | None = None,
-        clock: Callable[[], float] | None = None,
-        background: bool = True,
         name: str = "coordinator",
     ) -> None:
-        rules = Rules(
-            waiters, timeout_s, cover, safe_timeout_s, on_evicted, debounce, clock, background, name
-        )
+        rules = Rules(waiters, timeout_s, cover, safe_timeout_s, on_evicted, debounce, name)
         self._keys: KeyTable[Key] = KeyTable(rules)
         if cover is not None:
             self._keys.cover = lambda token: self._repeat(partial(cover, token.key), token)
-        if not background:
-            self._keys.timer.stop()
         _all.add(self)
         offer_figures(FigureSource.COALESCING, name, self, _figures)
 
@@ -130,17 +119,10 @@ class QueueCoordinator(Generic[Key]):
         self._ask_and_wait(token, self._keys.rules.deadline(timeout_s))
         return token
 
-    def dequeue(self, token: Token[Key] | Key) -> bool:
+    def dequeue(self, token: Token[Key]) -> bool:
         """The work is done, or given up: the next one runs. Return whether the token was current;
         if not (evicted, dequeued before), nothing happens.
-
-        Given a key instead of its token, what is meant is the request of this thread that runs.
         """
-        if not isinstance(token, Token):
-            head, _ = self._keys.line(token)
-            if head is None or head.owner != primitives.get_ident():
-                return False
-            token = head
         return self._keys.leave(token)
 
     def try_enqueue(self, key: Key, *, owner: object = THIS_THREAD) -> Token[Key]:
@@ -233,10 +215,6 @@ class QueueCoordinator(Generic[Key]):
         """The counts since the beginning, and the work in hand now."""
         return self._keys.stats()
 
-    def sweep(self) -> None:
-        """Evict overdue heads, end debounce windows that are over."""
-        self._keys.sweep()
-
     def drain(self, timeout_s: float | None = 30.0) -> tuple[Token[Key], ...]:
         """Take no further request, let all who run and wait finish, and return the tokens that
         still run after ``timeout_s``: mostly none. Those who still wait then are told
@@ -246,9 +224,7 @@ class QueueCoordinator(Generic[Key]):
         require(timeout("timeout_s", timeout_s))
         self._keys.close()
         self._keys.emptied.wait(None if timeout_s is None else bounded_s(timeout_s))
-        left = self._keys.abandon_all()
-        self._keys.timer.stop()
-        return left
+        return self._keys.abandon_all()
 
     def __enter__(self) -> QueueCoordinator[Key]:
         return self

@@ -5,6 +5,10 @@ The lock is held for about a microsecond, never during a wait or a call of the u
 called after it is released. ``docs/design/coalescing.md`` says what becomes of declined requests
 whose waiter gives up (a *debt*), and how debouncing works.
 
+A thread looks at keys when something is due on them although nobody comes: an overdue head, the end
+of a debounce window. It exists only while something is awaited, so a coordinator that was dropped
+without being closed is not kept alive by it for long.
+
 On each failure: an exception in a call is logged, and its token leaves; an owner that never
 dequeues is evicted after the safe time-out, if there is one; an interrupt after a change and before
 the calls leaves them to the next event. A scope that the garbage collector closes may find its own
@@ -13,7 +17,9 @@ thread holding the lock: then it only leaves a note.
 
 from __future__ import annotations
 
+import heapq
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,10 +30,9 @@ from typing import Any, Generic
 from leaderq import clock
 from leaderq.coalescing.automaton import NOBODY, EnqueueOutcome, Refusal, TrafficAutomaton
 from leaderq.coalescing.rules import CoordinatorStats, Rules
-from leaderq.coalescing.timer import KeyTimer
 from leaderq.coalescing.token import Key, Token, TokenStage, require_done
 from leaderq.errors import CoordinatorClosed, WaitTimedOut, WouldDeadlock
-from leaderq.threads import PerThread, primitives
+from leaderq.threads import PerThread, Service, primitives
 from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
@@ -54,13 +59,12 @@ class Debt:
     count: int
     repeat: Wake | None
     is_tried: bool
-    is_logged: bool = False
 
 
 class KeyState(TrafficAutomaton[AnyToken]):
     """The automaton of one key, with its debt and its debounce window."""
 
-    __slots__ = ("debt", "due_s", "first_s", "is_watched")
+    __slots__ = ("debt", "due_s", "first_s", "look_s")
 
     def __init__(self, waiters: int) -> None:
         self.line = NOBODY
@@ -70,20 +74,21 @@ class KeyState(TrafficAutomaton[AnyToken]):
         """When the first request since the last run began came, if the key is debounced."""
         self.due_s = 0.0
         """When the one that waits may begin at the earliest."""
-        self.is_watched = False
+        self.look_s = math.inf
+        """When the timer will look at it."""
 
     @property
     def owed(self) -> int:
         """How many declined requests nobody has covered."""
         return 0 if self.debt is None else self.debt.count
 
-    def look_s(self, safe_timeout_s: float | None) -> float | None:
+    def wanted_look_s(self, safe_timeout_s: float | None) -> float:
         """When something must be done about this key although nobody comes."""
         head, waiter = self.line
         if head is None:
-            return None if waiter is None else self.due_s
+            return math.inf if waiter is None else self.due_s
         is_wanted = waiter is not None or head.followers or self.debt is not None
-        return head.began_s + safe_timeout_s if safe_timeout_s and is_wanted else None
+        return head.began_s + safe_timeout_s if safe_timeout_s and is_wanted else math.inf
 
 
 class KeyTable(Generic[Key]):
@@ -94,8 +99,6 @@ class KeyTable(Generic[Key]):
         self.cover: Wake | None = None
         self.emptied = primitives.Event()
         """Set once it is closed and nobody works on a key."""
-        self._clock = clock.now_s if rules.clock is None else rules.clock
-        self.timer = KeyTimer(self._clock, self.tend)
         self._is_debounced = rules.debounce is not None
         self._is_timed = rules.safe_timeout_s is not None or self._is_debounced
         self._is_closed = False
@@ -104,6 +107,10 @@ class KeyTable(Generic[Key]):
         self._lock = primitives.Lock()
         self._calls: list[Call] = []
         self._dropped: deque[AnyToken] = deque()
+        self._looks: list[tuple[float, int, Key]] = []
+        """A heap of when to look at which key; void if the key's ``look_s`` is another."""
+        self._looks_noted = 0
+        self._timer: Service | None = None
 
     def start(self, token: Token[Key]) -> bool:
         with self._lock:
@@ -173,27 +180,37 @@ class KeyTable(Generic[Key]):
             self._lock.release()
             self._deliver()
 
-    def tend(self, key: Key) -> None:
-        """Evict an overdue head, end a debounce window."""
+    def tend_due(self) -> float | None:
+        """Evict overdue heads, end debounce windows; return the seconds until the next is due,
+        ``None`` if nothing is awaited: then the timer ends.
+        """
+        wait_s = None
         with self._lock:
-            state = self._keys.get(key)
-            if state is not None:
-                state.is_watched = False
+            now_s = clock.now_s()
+            while self._looks and wait_s is None:
+                look_s, _, key = look = self._looks[0]
+                state = self._awaited(look)
+                if state is not None and look_s > now_s:
+                    wait_s = look_s - now_s
+                    continue
+                heapq.heappop(self._looks)
+                if state is not None:
+                    state.look_s = math.inf
+                    self._advance(state, key)
+            if wait_s is None:
+                self._timer = None
+            calls = self._noted()
+        self._deliver(calls)
+        return wait_s
+
+    def close(self) -> None:
+        """Let nobody in any more; debounce windows end."""
+        with self._lock:
+            self._is_closed = True
+            for key, state in list(self._keys.items()):
                 self._advance(state, key)
             calls = self._noted()
         self._deliver(calls)
-
-    def sweep(self) -> None:
-        with self._lock:
-            keys = list(self._keys)
-        for key in keys:
-            self.tend(key)
-
-    def close(self) -> None:
-        with self._lock:
-            self._is_closed = True
-        self.sweep()
-        self._deliver()
 
     def abandon_all(self) -> tuple[AnyToken, ...]:
         """Tell all who wait that they will not run, log the declined requests that nobody will
@@ -204,7 +221,6 @@ class KeyTable(Generic[Key]):
                 if waiter is not None:
                     owed += waiter.covers - len(waiter.followers or ())
                     self._dismiss_followers(waiter, TokenStage.ABANDONED)
-                    self._stats.abandoned += 1
                     waiter.stage = TokenStage.ABANDONED
                     state.dequeue(waiter)
                     self._note(waiter.wake, waiter)
@@ -215,6 +231,8 @@ class KeyTable(Generic[Key]):
                 state.debt = None
                 self._advance(state, key)
             heads = tuple(state.head for state in self._keys.values() if state.head is not None)
+            if self._timer is not None:
+                self._timer.wake()  # it ends, mostly
             calls = self._noted()
         self._deliver(calls)
         return heads
@@ -223,7 +241,7 @@ class KeyTable(Generic[Key]):
         """In a forked child: all who ran or waited do so in the parent, and so do the threads."""
         self._lock = primitives.Lock()
         self.emptied = primitives.Event()
-        self.timer.begin_again()
+        self._looks, self._timer = [], None
         for state in self._keys.values():
             for token in state.line:
                 if token is not None:
@@ -270,7 +288,7 @@ class KeyTable(Generic[Key]):
         """The token is the head from now on."""
         self._stats.runs = token.number = self._stats.runs + 1
         if self._is_timed:
-            token.began_s = self._clock()
+            token.began_s = clock.now_s()
             state.first_s = None
         token.stage = _RUNNING
         if state.debt is not None:
@@ -285,7 +303,7 @@ class KeyTable(Generic[Key]):
             return
         self._refuse_to_wait_for_oneself(state, token)
         if self.rules.debounce is not None:
-            now, debounce = self._clock(), self.rules.debounce
+            now, debounce = clock.now_s(), self.rules.debounce
             state.first_s = now if state.first_s is None else state.first_s
             state.due_s = min(now + debounce.delay_s, state.first_s + debounce.max_delay_s)
         outcome = state.enqueue(token, at_once=not self._is_debounced)
@@ -312,9 +330,9 @@ class KeyTable(Generic[Key]):
         # A run may have begun the task that asks now, and wait for it.
         if would_wait and (token.owner == head.owner or head in runs_here.get()):
             raise WouldDeadlock(
-                f"key {token.key!r}: its owner asks again while it runs, or a task that it began "
-                "does, and would wait for itself; offer() does not wait, owner=None says that "
-                "another will dequeue, and a task with a context of its own is not part of the run"
+                f"key {token.key!r}: its owner, or a task that it began, would wait for itself; "
+                "offer() does not wait, owner=None says that another will dequeue, and a task with "
+                "a context of its own is not part of the run"
             )
 
     def _decline(
@@ -385,19 +403,16 @@ class KeyTable(Generic[Key]):
                 continue
             follower.result = token.result
             follower.stage = stage if token.result is None else TokenStage.SHARED
-            self._stats.shared += token.result is not None
-            self._stats.orphaned += follower.stage is TokenStage.ORPHANED
             self._note(follower.wake, follower)
         token.followers = None
 
     def _advance(self, state: KeyState, key: Key, *, retires: bool = True) -> None:
         """Do all that is due on this key: nothing, mostly."""
-        now = self._clock() if self._is_timed else 0.0
+        now = clock.now_s() if self._is_timed else 0.0
         head, waiter = state.line
         safe_timeout_s = self.rules.safe_timeout_s
         if head is not None and safe_timeout_s and now >= head.began_s + safe_timeout_s:
             self._stats.evicted += 1
-            self._note(head.on_evicted, head)
             self._note(self.rules.on_evicted, head)
             head.stage = TokenStage.EVICTED
             self._depart(state, head, gives_up=False)
@@ -412,9 +427,6 @@ class KeyTable(Generic[Key]):
                 self._pay(state, key, state.debt)
             if state.line == NOBODY and (self._is_closed or state.debt is None):
                 self._keys.pop(key, None)
-                if self._is_timed:
-                    state.is_watched = False
-                    self.timer.forget(key)
                 return
         self._watch(state, key)
 
@@ -428,19 +440,42 @@ class KeyTable(Generic[Key]):
             self._stats.repeated += 1
             self._begin(state, token)
             self._note(cover, token)
-        elif not debt.is_logged:
-            debt.is_logged = True
+        else:
             log.warning("requests not covered yet key=%r count=%d", key, debt.count)
 
     def _watch(self, state: KeyState, key: Key) -> None:
-        if not self._is_timed or state.is_watched:
+        """Have the timer look at the key in time."""
+        if not self._is_timed:
             return
-        look_s = state.look_s(self.rules.safe_timeout_s)
-        if look_s is not None:
-            self.timer.watch(look_s, key)
-            state.is_watched = True
+        look_s = state.wanted_look_s(self.rules.safe_timeout_s)
+        if look_s >= state.look_s:
+            return
+        state.look_s = look_s
+        if len(self._looks) > 2 * len(self._keys) + 64:
+            self._looks = [one for one in self._looks if self._awaited(one)]
+            heapq.heapify(self._looks)
+        self._looks_noted += 1
+        heapq.heappush(self._looks, (look_s, self._looks_noted, key))
+        if self._timer is None:
+            self._timer = Service("leaderq-coalescing-timer", self._tend)
+            self._timer.start()
+        elif self._looks[0][1] == self._looks_noted:
+            self._timer.wake()
+
+    def _awaited(self, look: tuple[float, int, Key]) -> KeyState | None:
+        """The key that is to be looked at, unless that is void."""
+        state = self._keys.get(look[2])
+        return None if state is None or state.look_s != look[0] else state
 
     # -- without the lock ----------------------------------------------------------------------
+
+    def _tend(self, timer: Service) -> None:
+        wait_s: float | None = 0.0
+        while wait_s is not None and timer.wait(wait_s):
+            try:
+                wait_s = self.tend_due()
+            except BaseException:  # a user's function raised it, and other keys are waited for
+                log.exception("calls about overdue keys failed")
 
     def _deliver(self, calls: Sequence[Call] = ()) -> None:
         """Make the calls; those that they lead to after them, in a loop, because the stack is

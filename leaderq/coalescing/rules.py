@@ -44,8 +44,6 @@ class Rules:
     safe_timeout_s: float | None
     on_evicted: Callable[[Any], object] | None
     debounce: Debounce | None
-    clock: Callable[[], float] | None
-    background: bool
     name: str
 
     def __post_init__(self) -> None:
@@ -61,8 +59,6 @@ class Rules:
                 self.waiters != 0 or self.debounce is None,
                 "with waiters=0 nobody can wait for a debounce window to end",
             ),
-            plain_function("clock", self.clock, or_none=True),
-            instance("background", self.background, bool),
             instance("name", self.name, str),
         )
 
@@ -93,12 +89,6 @@ class CoordinatorStats:
     """Runs for requests whose waiter gave up: by whoever ran already, or by ``cover``."""
     evicted: int = 0
     """Runs that outlived the safe time-out."""
-    shared: int = 0
-    """Requests that received the result of another's run."""
-    orphaned: int = 0
-    """Requests that hoped for such a result, and asked again because there was none."""
-    abandoned: int = 0
-    """Requests that still waited when the coordinator was closed."""
     running: int = 0
     """Keys that somebody works on now."""
     waiting: int = 0

@@ -128,14 +128,11 @@ class Token(Generic[Key]):
     covers: int = 0
     """How many requests were declined because this one waited: it runs for them too."""
     began_s: float = 0.0
-    """When the run began, on the coordinator's clock; kept with a safe time-out only."""
+    """When the run began; kept with a safe time-out only."""
     follows: bool = False
     """Whether it wants, if declined, the result of the run that covers it."""
     followers: list[Token[Key]] | None = None
     result: RunResult | None = None
-    on_evicted: Callable[[Token[Key]], object] | None = None
-    """Set it to be called, with the token, if the run outlives the safe time-out; by whichever
-    thread notices. Look at the token afterwards: it may have been evicted before."""
 
     def __init__(self, key: Key, owner: object) -> None:
         self.key = key

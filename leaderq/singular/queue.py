@@ -88,11 +88,11 @@ class SingularUpdateQueue(Generic[R, S]):
     is dropped, and when the interpreter exits, for ten seconds at most. :meth:`post` may be called
     by a finalizer or a signal handler. What handler, listener or callbacks raise ends the queue
     only if it is a handler's ``SystemExit`` or ``KeyboardInterrupt``.
-    *Not guaranteed:* anything after the death of the process: nothing is on disk. Two kinds of
-    requests get in beyond ``capacity``, because nobody else could make room: a handler's to its own
-    queue, and those of a signal handler or finalizer that interrupted a post of its thread. (A
-    closed queue takes no more of these either, or closing might never end.) Two handlers that wait
-    for each other's queues wait for ever.
+    *Not guaranteed:* anything after the death of the process: nothing is on disk. A handler's own
+    requests to its queue get in beyond ``capacity``, because nobody else could make room. (A closed
+    queue takes no more of these either, or closing might never end.) A signal handler or finalizer
+    that interrupts its own thread while that looks for room gets ``WouldDeadlock``. Two handlers
+    that wait for each other's queues wait for ever.
 
     Callbacks of other systems (a client library, a timer) must not touch what the handler owns,
     because they run on other threads: let them submit the outcome back, as :meth:`post_back` does.
@@ -152,10 +152,10 @@ class SingularUpdateQueue(Generic[R, S]):
         self._writer = (
             Writer(*parts) if max_batch is None else BatchWriter(*parts, max_batch=max_batch)
         )
-        self._mailbox = self._writer.mailbox
-        self._put_now = self._mailbox.put_now
+        self._inbox = self._writer.inbox
+        self._put_now = self._inbox.put_now
         self._next: SingularUpdateQueue[Any, Any] | None = None
-        dropped = weakref.finalize(self, self._mailbox.close, self._writer._closed)
+        dropped = weakref.finalize(self, self._inbox.close, self._writer._closed)
         dropped.atexit = False  # the writer drains it then
         offer_figures(FigureSource.SINGULAR, name or "singular", self, _figures)
 
@@ -186,7 +186,7 @@ class SingularUpdateQueue(Generic[R, S]):
             item = self._submitted(request, deadline_s)
         if not self._put_now(item):
             self._put(item, wait_s)
-        elif self._mailbox.has_ended:
+        elif self._inbox.has_ended:
             self._writer.sweep(_LATE)
 
     async def apost(
@@ -261,7 +261,7 @@ class SingularUpdateQueue(Generic[R, S]):
                 f"queue {self.name!r}: then({other.name!r}) would make a ring, which fills up and"
                 " stands still"
             )
-        if self._writer.is_started or self._next is not None:
+        if self._writer.pid or self._next is not None:
             raise ConfigurationError(
                 f"queue {self.name!r}: call then() once, and before the first request"
             )
@@ -296,7 +296,7 @@ class SingularUpdateQueue(Generic[R, S]):
 
     @property
     def is_closed(self) -> bool:
-        return self._mailbox.is_closed
+        return self._inbox.is_closed
 
     @property
     def failure(self) -> BaseException | None:
@@ -305,13 +305,13 @@ class SingularUpdateQueue(Generic[R, S]):
 
     @property
     def depth(self) -> int:
-        return self._mailbox.depth
+        return self._inbox.depth
 
     def stats(self) -> Stats:
         return self._writer.stats()
 
     def __repr__(self) -> str:
-        state = "closed" if self.is_closed else "working" if self._writer.is_started else "new"
+        state = "closed" if self.is_closed else "working" if self._writer.pid else "new"
         return f"<{type(self).__name__} {self.name!r}, {state}, {self.depth} waiting>"
 
     def _submitted(self, request: R, deadline_s: float | None) -> TrackedRequest:
@@ -320,20 +320,18 @@ class SingularUpdateQueue(Generic[R, S]):
             require(timeout("deadline_s", deadline_s))
             in_s = deadline_s
         expiry_s = None if in_s is None else clock.now_s() + in_s
-        return TrackedRequest(request, RequestFuture(self._writer.home, expiry_s))
+        return TrackedRequest(request, RequestFuture(self._inbox, expiry_s))
 
     def _put(self, item: Any, wait_s: float | None) -> None:
         if not self._put_now(item):
-            self._writer.start()
-            self._mailbox.put(item, wait_s)
-        elif self._mailbox.has_ended:
+            self._inbox.put(item, wait_s)
+        elif self._inbox.has_ended:
             self._writer.sweep(_LATE)
 
     async def _aput(self, item: Any, wait_s: float | None) -> None:
         if not self._put_now(item):
-            self._writer.start()
-            await self._mailbox.put_async(item, wait_s)
-        elif self._mailbox.has_ended:
+            await self._inbox.put_async(item, wait_s)
+        elif self._inbox.has_ended:
             self._writer.sweep(_LATE)
 
     def _receiver(
@@ -346,7 +344,7 @@ class SingularUpdateQueue(Generic[R, S]):
             if entry is None:
                 self.post(request, timeout_s=None)
                 return
-            entry.future.home = self._writer.home
+            entry.future.inbox = self._inbox
             self._put(TrackedRequest(request, entry.future, is_begun=True), None)
 
         return receive

@@ -6,45 +6,15 @@ deadline over. ``concurrent.futures.Future`` decides between that and ``cancel()
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator
 from typing import Any, TypeVar
 
 from leaderq import clock
-from leaderq.errors import DeadlineExceeded, QueueClosed, WouldDeadlock
-from leaderq.threads import primitives
+from leaderq.errors import DeadlineExceeded, WouldDeadlock
+from leaderq.threads import Inbox, primitives
 from leaderq.threads.waker import bounded_s
 
-log = logging.getLogger(__name__)
-
 S = TypeVar("S")
-
-
-class Home:
-    """The queue that a request is in: its name, and the thread and process that apply it."""
-
-    __slots__ = ("is_foreign", "name", "pid", "thread")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.thread = 0
-        self.pid = 0
-        self.is_foreign = False
-        """Whether this process is a fork of the one that applies them."""
-
-    @property
-    def is_mine(self) -> bool:
-        return self.thread == primitives.get_ident()
-
-    def check_wait(self) -> None:
-        """Refuse a wait of the calling thread that would never end."""
-        if self.is_foreign:
-            raise QueueClosed(f"queue {self.name!r} belongs to process {self.pid}, a fork's parent")
-        if self.is_mine:
-            raise WouldDeadlock(
-                f"a handler of queue {self.name!r} would wait for its own queue; "
-                "submit the outcome back as a request instead (post_back)"
-            )
 
 
 class RequestFuture(primitives.Future[S]):
@@ -59,9 +29,10 @@ class RequestFuture(primitives.Future[S]):
     _expiry_s: float | None = None
     _unclaimed: primitives.Lock | None = None
 
-    def __init__(self, home: Home, expiry_s: float | None = None) -> None:
+    def __init__(self, inbox: Inbox[Any], expiry_s: float | None = None) -> None:
         super().__init__()
-        self.home = home
+        self.inbox = inbox
+        """Where the request is: that of the next queue, once it is passed on in a chain."""
         if expiry_s is not None:
             self._expiry_s = expiry_s
             self._unclaimed = primitives.Lock()
@@ -98,23 +69,17 @@ class RequestFuture(primitives.Future[S]):
         """Return whether the caller is to apply the request: not cancelled, nor claimed."""
         if self._unclaimed is not None and not self._unclaimed.acquire(blocking=False):
             return False
-        try:
-            return self.set_running_or_notify_cancel()
-        except RuntimeError:  # somebody else has set its outcome
-            return False
+        return self.set_running_or_notify_cancel()
 
     def settle(self, outcome: Any, error: BaseException | None = None) -> None:
-        """Set the outcome, unless somebody else has: only the writer should."""
+        """Set the outcome of a request that was begun."""
         if isinstance(error, StopIteration):  # nobody could await it, see PEP 479
             stop, error = error, RuntimeError("the handler raised StopIteration")
             error.__cause__ = stop
-        try:
-            if error is None:
-                self.set_result(outcome)
-            else:
-                self.set_exception(error)
-        except primitives.InvalidStateError:
-            log.warning("outcome set by somebody else name=%s", self.home.name)
+        if error is None:
+            self.set_result(outcome)
+        else:
+            self.set_exception(error)
 
     def expire_if_due(self) -> bool:
         """End the request if its deadline has passed before it was begun; return whether it has."""
@@ -122,7 +87,7 @@ class RequestFuture(primitives.Future[S]):
             return False
         if not self.begin():
             return self.expired is not None
-        self.settle(None, DeadlineExceeded(self.home.name, late_s=late_s))
+        self.settle(None, DeadlineExceeded(self.inbox.name, late_s=late_s))
         return True
 
     @property
@@ -133,10 +98,17 @@ class RequestFuture(primitives.Future[S]):
 
     def _waited(self, timeout: float | None) -> float | None:
         """Wait until the deadline, if that comes first; return the rest of ``timeout``."""
-        home = self.home
-        if (home.thread == primitives.get_ident() or home.is_foreign) and not self.done():
-            home.check_wait()
-        if self._expiry_s is None or self.running() or self.done():
+        inbox = self.inbox
+        if self.done():
+            return timeout
+        if inbox.is_foreign:
+            raise inbox.refusal()
+        if inbox.is_taken_here:
+            raise WouldDeadlock(
+                f"a handler of queue {inbox.name!r} would wait for its own queue; "
+                "submit the outcome back as a request instead (post_back)"
+            )
+        if self._expiry_s is None or self.running():
             return timeout
         began_s = clock.now_s()
         left_s = max(0.0, self._expiry_s - began_s)
@@ -152,7 +124,7 @@ class RequestFuture(primitives.Future[S]):
 
 
 class TrackedRequest:
-    """A request in the mailbox that has a future. Others stand there bare."""
+    """A request in the inbox that has a future. Others stand there bare."""
 
     __slots__ = ("future", "is_begun", "request")
 

@@ -29,9 +29,9 @@ from typing import Any
 
 from leaderq import clock, host
 from leaderq.errors import LeaderqError, QueueClosed, RequestCancelled
-from leaderq.singular.mailbox import STOP, Mailbox
-from leaderq.singular.request import Home, TrackedRequest
-from leaderq.threads import Service, primitives
+from leaderq.singular.request import TrackedRequest
+from leaderq.threads import Inbox, Service, primitives
+from leaderq.threads.inbox import STOP
 from leaderq.threads.waker import bounded_s
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Stats:
 
 
 class Writer:
-    """Applies what comes into ``mailbox``, until that is closed and empty.
+    """Applies what comes into ``inbox``, until that is closed and empty.
 
     ``pass_on(outcome, entry)``, if set, hands each outcome to the next queue of a chain. The
     thread starts with the first request, and knows the writer only: a queue that is dropped
@@ -83,8 +83,9 @@ class Writer:
     def __init__(
         self, name: str, handler: Callable[[Any], Any], on_error: OnError, capacity: int | None
     ) -> None:
-        self.home = Home(name)
-        self.mailbox = Mailbox(self.home, capacity)
+        self.inbox: Inbox[Any] = Inbox(name, capacity, start=self.start)
+        self.pid = 0
+        """The process in which the thread runs, once it was started."""
         self.pass_on: PassOn | None = None
         self.failure: BaseException | None = None
         """The error that made the writer give up, if it did."""
@@ -97,23 +98,19 @@ class Writer:
         self._begun = self._done = self._failed = self._expired = self._cancelled = 0
         self._swept_count = 0
 
-    @property
-    def is_started(self) -> bool:
-        return self.home.pid != 0
-
     def start(self) -> None:
-        if self.home.pid or self.mailbox.is_closed:
+        if self.pid or self.inbox.is_closed:
             return
         if self._service.start():
-            self.home.pid = host.pid()
+            self.pid = host.pid()
             _running.add(self)
-        self.mailbox.open()
+        self.inbox.open()
 
     def close(self, *, drain: bool, timeout_s: float | None) -> bool:
-        if self.home.is_foreign:
+        if self.inbox.is_foreign:
             return False
-        self.mailbox.close(self._closed)
-        if not self.home.pid:
+        self.inbox.close(self._closed)
+        if not self.pid:
             return True
         if not drain:
             self.sweep("the queue was closed")
@@ -126,53 +123,47 @@ class Writer:
 
     def renounce(self) -> None:
         """In a forked child: the thread, and all requests, are the parent's."""
-        self.home.is_foreign = True
-        pid, name = self.home.pid, self.home.name
-        why = f"queue {name!r} belongs to process {pid}, a fork's parent; make a queue here"
-        self.mailbox.renounce(lambda: QueueClosed(why))
+        why = f"queue {self.inbox.name!r} belongs to process {self.pid}, a fork's parent"
+        self.inbox.renounce(lambda: QueueClosed(f"{why}; make a queue here"))
 
     def stats(self) -> Stats:
-        mailbox, done = self.mailbox, self._done
-        begun, depth, swept = self._begun, mailbox.depth, self._swept_count
+        inbox, done = self.inbox, self._done
+        begun, depth, swept = self._begun, inbox.depth, self._swept_count
         return Stats(
             depth=depth,
             in_hand=begun - done,
-            waiting=len(mailbox.waiting),
+            waiting=len(inbox.waiting),
             accepted=begun + depth + swept,
             applied=done - self._failed - self._expired - self._cancelled,
             failed=self._failed,
             expired=self._expired,
             cancelled=self._cancelled + swept,
-            refused=mailbox.refused,
+            refused=inbox.refused,
         )
 
     def _run(self) -> None:
-        self.home.thread = primitives.get_ident()
+        inbox = self.inbox
+        inbox.taker = primitives.get_ident()
         try:
             self._apply_all()
         finally:
-            if self.failure is not None:
-                log.critical(
-                    "queue gave up name=%s error=%r",
-                    self.home.name,
-                    self.failure,
-                    exc_info=self.failure,
-                )
-            self.mailbox.close(self._closed)
-            self.mailbox.has_ended = True
-            self.sweep("its handler gave up" if self.failure else "the queue was closed")
-            self.home.thread = 0
+            if (error := self.failure) is not None:
+                log.critical("queue gave up name=%s error=%r", inbox.name, error, exc_info=error)
+            inbox.close(self._closed)
+            inbox.has_ended = True
+            self.sweep("its handler gave up" if error else "the queue was closed")
+            inbox.taker = 0
             _running.discard(self)
             self._ended.set()
 
     def _apply_all(self) -> None:
         item: Any = STOP
-        mailbox, handler, pass_on = self.mailbox, self._handler, self.pass_on
-        release_permit, beyond, waiting = mailbox.release_permit, mailbox.beyond, mailbox.waiting
+        inbox, handler, pass_on = self.inbox, self._handler, self.pass_on
+        release_permit, waiting = inbox.release_permit, inbox.waiting
         try:
-            for item in starmap(mailbox.take, repeat(())):
-                if waiting or beyond:
-                    mailbox.release(1)
+            for item in starmap(inbox.take, repeat(())):
+                if waiting or inbox.beyond:
+                    inbox.release(1)
                 else:
                     release_permit(None)
                 if item is STOP:
@@ -233,7 +224,7 @@ class Writer:
         self._done += 1
         if isinstance(error, FATAL):  # before anybody hears of it, and posts more
             self.failure = error
-            self.mailbox.close(self._closed)
+            self.inbox.close(self._closed)
         self.tell(request, error)
         if entry is not None:
             entry.future.settle(None, error)
@@ -244,26 +235,25 @@ class Writer:
         for item in items:
             if type(item) is not TrackedRequest:
                 self._fail(item, error)
-            elif not item.future.done():
-                item.begin()
+            elif not item.future.done() and (item.future.running() or item.begin()):
                 self._fail(item.request, error, item)
 
     def tell(self, request: Any, error: BaseException) -> None:
         try:
             self._on_error(request, error)
         except BaseException as failure:  # the queue must outlive its listener
-            if isinstance(failure, KeyboardInterrupt) and not self.home.is_mine:
+            if isinstance(failure, KeyboardInterrupt) and not self.inbox.is_taken_here:
                 raise  # Ctrl-C, in a thread that closes the queue
-            log.exception("listener of a queue failed name=%s", self.home.name)
+            log.exception("listener of a queue failed name=%s", self.inbox.name)
 
     def _closed(self) -> LeaderqError:
-        error = QueueClosed(f"queue {self.home.name!r} is closed; the request was not accepted")
+        error = QueueClosed(f"queue {self.inbox.name!r} is closed; the request was not accepted")
         error.__cause__ = self.failure
         return error
 
     def sweep(self, why: str) -> None:
         """Cancel all requests not begun. After an interrupt, the next sweep cancels the rest."""
-        self.mailbox.sweep(self._swept)
+        self.inbox.empty(self._swept)
         count = 0
         while self._swept:
             try:
@@ -272,9 +262,9 @@ class Writer:
                 break  # another thread sweeps too
             self._swept_count += 1
             count += 1
-            self._cancel(item, f"queue {self.home.name!r}: not begun: {why}")
+            self._cancel(item, f"queue {self.inbox.name!r}: not begun: {why}")
         if count:
-            log.warning("requests cancelled name=%s count=%d why=%r", self.home.name, count, why)
+            log.warning("requests cancelled name=%s count=%d why=%r", self.inbox.name, count, why)
 
     def _cancel(self, item: Any, why: str) -> None:
         error = RequestCancelled(why)
@@ -305,16 +295,16 @@ class BatchWriter(Writer):
 
     def _apply_all(self) -> None:
         items: list[Any] = []
-        mailbox = self.mailbox
+        inbox = self.inbox
         try:
             while self.failure is None:
-                items = [mailbox.take()]
+                items = [inbox.take()]
                 try:
                     while items[-1] is not STOP and len(items) < self._max_batch:
-                        items.append(mailbox.take_at_once())
+                        items.append(inbox.take_at_once())
                 except primitives.Empty:
                     pass
-                mailbox.release(len(items))
+                inbox.release(len(items))
                 if is_last := items[-1] is STOP:
                     items.pop()
                 self._begun += len(items)
@@ -377,7 +367,7 @@ def _close_all() -> None:
         is_drained = writer.close(drain=True, timeout_s=max(0.0, until_s - clock.now_s()))
         if not is_drained and writer.failure is None:
             log.error(
-                "queue not closed at exit name=%s lost=%d", writer.home.name, writer.mailbox.depth
+                "queue not closed at exit name=%s lost=%d", writer.inbox.name, writer.inbox.depth
             )
 
 

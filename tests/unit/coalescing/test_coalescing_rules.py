@@ -54,12 +54,11 @@ async def never_run(*_: Any) -> Any: ...
         ({"cover": never_run}, ["cover is never_run, a coroutine function"]),
         ({"on_evicted": 5}, ["on_evicted is 5"]),
         ({"debounce": 2.0}, ["debounce=2.0: give "]),
-        ({"clock": 7}, ["clock is 7"]),
-        ({"background": "no"}, ["background='no': give bool"]),
+        ({"name": 7}, ["name=7: give str"]),
         ({"waiters": 0, "debounce": Debounce(1, 2)}, ["debounce window"]),
         (
-            {"waiters": 3, "timeout_s": -1, "clock": 7, "safe_timeout_s": "x"},
-            ["waiters=3", "timeout_s=-1", "clock is 7", "safe_timeout_s='x'"],
+            {"waiters": 3, "timeout_s": -1, "cover": 7, "safe_timeout_s": "x"},
+            ["waiters=3", "timeout_s=-1", "cover is 7", "safe_timeout_s='x'"],
         ),
     ],
 )
@@ -78,7 +77,7 @@ def test_keywords_that_cannot_be_used_are_refused_all_at_once(
         {"waiters": 0},
         {"waiters": 0, "timeout_s": None},
         {"debounce": Debounce(1, 1)},
-        {"safe_timeout_s": 0.5, "timeout_s": 0, "background": False, "name": "pages"},
+        {"safe_timeout_s": 0.5, "timeout_s": 0, "name": "pages"},
     ],
 )
 def test_keywords_that_agree_are_taken_and_a_new_coordinator_has_counted_nothing(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
@@ -20,6 +21,7 @@ from leaderq.coalescing import (
     TokenStage,
     TrafficState,
 )
+from leaderq.threads import Service
 
 KEYS = st.sampled_from("ab")
 STATES = {
@@ -53,6 +55,8 @@ class AnyEvents(RuleBasedStateMachine):
     )
     def begin(self, waiters, safe_timeout_s, debounce) -> None:
         self.now = 0.0
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr("leaderq.clock.now_s", lambda: self.now)
         self.waiters = waiters
         self.safe_timeout_s = safe_timeout_s
         self.debounce = debounce if waiters else None
@@ -71,9 +75,9 @@ class AnyEvents(RuleBasedStateMachine):
             safe_timeout_s=safe_timeout_s,
             on_evicted=self.evicted.append,
             debounce=self.debounce,
-            clock=lambda: self.now,
-            background=False,
         )
+        # the test looks in place of the timer
+        self.coordinator._keys._timer = Service("never started", print)
 
     # --- what the model does by itself ---
 
@@ -175,11 +179,17 @@ class AnyEvents(RuleBasedStateMachine):
         self.now += seconds
 
     @rule()
-    def a_sweep(self) -> None:
+    def the_timer_looks(self) -> None:
         self.steps += 1
-        self.coordinator.sweep()
+        self.look()
         for key in self.model.values():
-            self.settle(key)
+            if key.waiter is not None or key.owed:
+                self.settle(key)
+
+    def look(self) -> None:
+        left_s = self.coordinator._keys.tend_due()
+        assert left_s is None or left_s > 0
+        self.coordinator._keys._timer = Service("never started", print)
 
     # --- what always holds ---
 
@@ -215,13 +225,14 @@ class AnyEvents(RuleBasedStateMachine):
             return
         self.now += 100.0 if self.debounce else 0.0
         for name in [*"ab"] * 6:
-            self.a_sweep()
+            self.the_timer_looks()
             self.whoever_runs_is_done(name)
         assert self.coordinator.stats().running == self.coordinator.stats().waiting == 0
         for declined, covering in self.covered_by.items():
             gave_up = covering.stage is TokenStage.WITHDRAWN
             assert gave_up or self.began[covering] >= self.came[declined], (declined, covering)
         assert self.coordinator.drain(0) == ()
+        self.patch.undo()
 
 
 TestAnyEvents = AnyEvents.TestCase
