@@ -656,9 +656,10 @@ class Engine:
         """Wait for news, or for the time at which something is due."""
         wait_s = SCAN_S
         if wanted > 0 or self.ready.takers:
+            # Not 0: what is due, and another's for now, would be looked for round and round.
             due = self._waiting.next_ms()
             if due is not None:
-                wait_s = min(wait_s, max(0.0, (due - clock.now_ms()) / 1000))
+                wait_s = min(wait_s, max(0.001, (due - clock.now_ms()) / 1000))
             overdue = self._waiting.overdue_ms(clock.now_ms())
             if overdue is not None:
                 wait_s = min(wait_s, max(0.001, (overdue - clock.now_ms()) / 1000))
