@@ -372,5 +372,5 @@ class KafkaLeaderCareer(KafkaCareer, LeaderCareer):
 
 
 def is_ours(method: Any) -> bool:
-    """Whether it is leaderq's own, and not one that a user has written."""
-    return str(getattr(method, "__module__", "")).startswith("leaderq.")
+    """Whether it is that of these classes, and not one that a career's author has written."""
+    return str(getattr(method, "__module__", "")).startswith("leaderq.kafka.")
