@@ -33,7 +33,7 @@ STORES += ["drains in transactions", "drains into a database"]
 WAYS_TO_DRAIN = [kind for kind in KINDS if kind.startswith("drains") and kind not in STORES]
 LIVES = [
     *(in_chunks(kind, 500, more=100, at_once=100) for kind in ELECTIONS),
-    *(in_chunks(kind, 252, at_once=42) for kind in STORES),
+    *(in_chunks(kind, 210, more=42, at_once=42) for kind in STORES),
     *(in_chunks(kind, 42, more=210, at_once=42) for kind in WAYS_TO_DRAIN),
     *(in_chunks(kind, 50, more=100, at_once=50) for kind in SCHEDULES),
     in_chunks("rude careers of coroutines", 100, more=200, at_once=100),
