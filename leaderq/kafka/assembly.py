@@ -50,7 +50,6 @@ from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.record import Record
 from leaderq.kafka.serialization import decoder, encoder
 from leaderq.kafka.stores import opened
-from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.kafka.stores.offset_store import LoadOffsets, OffsetStore, StoreContext
 from leaderq.kafka.topics import (
     Access,
@@ -183,9 +182,10 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     topic_bytes = None if topic is None else _require_topic(environment, topic)
     session, who = environment.session, (declared.name, environment.candidate, declared.group)
     reports = ProgressReports(session, environment.events, layout.progress, *who, topic)
-    # In order of keys, more partitions in a batch are more keys.
-    is_by_partition = environment.coroutines is None and declared.order is RecordOrder.PARTITION
-    sharers = declared.workers if is_by_partition else 2
+    # Side by side in order of keys, more partitions in a batch are more keys.
+    sharers = declared.workers if environment.coroutines is None else 2
+    if declared.order is not RecordOrder.PARTITION:
+        sharers = min(sharers, 2)
     limits = declared.max_records, declared.max_bytes, declared.max_wait_s, sharers
     ahead = 2 if declared.commit_behind else 1
     consumer = ConsumerThread(
@@ -208,9 +208,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     letter_bytes = environment.letter_bytes
     dead_letters = DeadLetterSender(
         environment.producer(),
-        (lambda letter: take_effect(partial(store.produce, letter, max_bytes=letter_bytes)))
-        if store.sends_messages
-        else None,
+        partial(store.produce, max_bytes=letter_bytes) if store.sends_messages else None,
         make_topic=lambda: topic and _require_topic(environment, topic),
         most_bytes=letter_bytes if topic_bytes is None else topic_bytes - FRAME_BYTES,
     )
@@ -238,8 +236,8 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
         on_held_up=held_up,
         figures=figures,
     )
-    parts = declared, store, consumer, handler_for(context), dead_letters, environment.calls
-    return Assembly(*parts)
+    handler = handler_for(context)
+    return Assembly(declared, store, consumer, handler, dead_letters, environment.calls)
 
 
 def handling_context(

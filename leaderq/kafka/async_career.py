@@ -33,8 +33,9 @@ class AsyncKafkaLeaderCareer(KafkaCareer, AsyncLeaderCareer):  # type: ignore[mi
     * ``order``: which records wait for each other: ``"partition"`` (default: as many at a time as
       there are partitions in the batch), ``"key"`` (those of one key, in one partition), or
       ``"none"``. With ``order = "partition"`` a :meth:`handle` of your own is given whole batches,
-      and what it does side by side is its own affair; so it is with a store that ``handle`` writes
-      to (``"external"``, a database) and with *at most once*, where records go one after the other.
+      and what it does side by side is its own affair. Records go one after the other with *at most
+      once*, with a store that ``handle`` writes to (``"external"``, a database), and with one of
+      your own that undoes effects and does not keep those of each call apart.
 
     With ``offsets = "zookeeper"`` and ``"transaction"`` what a call writes or produces is kept with
     its record, and stored in the order of the batch.
@@ -114,7 +115,7 @@ class AsyncKafkaLeaderCareer(KafkaCareer, AsyncLeaderCareer):  # type: ignore[mi
 
     def _coroutines(self, declared: Declaration, calls: HandleCalls) -> CoroutineWorkers | None:
         has_batches = declared.order is RecordOrder.PARTITION and not is_ours(type(self).handle)
-        if has_batches or declared.commits_first or declared.offsets.handle_stores:
+        if has_batches or declared.commits_first or not declared.may_be_side_by_side:
             return None
         return CoroutineWorkers(declared.concurrency, calls.awaited, self._on_loop)
 

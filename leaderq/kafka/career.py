@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from leaderq.arguments import require_finished
@@ -16,13 +15,13 @@ from leaderq.config import Settings
 from leaderq.errors import ConfigurationError, Deposed, KafkaFenced, UnknownTopic
 from leaderq.kafka.assembly import Assembly, Environment, assembled
 from leaderq.kafka.clients.consumer import BatchLost
-from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, checked
+from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message
 from leaderq.kafka.declaration import Declaration, check, declaration_of
 from leaderq.kafka.handling.on_error import ErrorOption, PoisonRecord, is_about_records
 from leaderq.kafka.handling.parts import CoroutineWorkers, HandleCalls
 from leaderq.kafka.record import Record
 from leaderq.kafka.stores import chosen
-from leaderq.kafka.stores.handle_call import require_handle_call, take_effect
+from leaderq.kafka.stores.handle_call import require_handle_call
 from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Operation
@@ -117,11 +116,7 @@ class KafkaCareer(Career):
                 f" {', '.join(map(repr, known))}; correct the name, or add it there"
             )
         message = Message(topic, value, key, headers, partition, timestamp_ms)
-        message = message if assembly.encode is None else assembly.encode(message)
-        is_offered = type(assembly.store).produce is not OffsetStore.produce
-        if is_offered:
-            checked(message, assembly.declared.max_message_bytes)
-        take_effect(partial(assembly.store.produce, message), at_once=not is_offered)
+        assembly.store.produce(message if assembly.encode is None else assembly.encode(message))
 
     def write_with_offsets(self, *operations: Operation) -> None:
         """With ``offsets="zookeeper"``: carry these out in the multi that commits the batch.
@@ -134,8 +129,7 @@ class KafkaCareer(Career):
                 " committed before handle is called; use term.write(...), or leave delivery out"
             )
         require_handle_call("write_with_offsets()")
-        store = self._running().store
-        take_effect(partial(store.add, operations), at_once=type(store).add is OffsetStore.add)
+        self._running().store.add(operations)
 
     def healthy(self) -> bool:
         """Return whether to go on leading: not while a call of handle is over its budget."""

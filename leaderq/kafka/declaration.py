@@ -88,6 +88,15 @@ class Declaration:
         return bool(getattr(self.offsets, "sends_messages", True))  # else it is not a store
 
     @property
+    def may_be_side_by_side(self) -> bool:
+        """Whether several records may be handled at a time, and be committed as their order says:
+        nothing is committed before them, and the store tells their effects apart.
+        """
+        undoes = getattr(self.offsets, "undoes", False)
+        keeps = not undoes or getattr(self.offsets, "keeps_calls_apart", False)
+        return keeps and self.delivery is not DeliveryPromise.AT_MOST_ONCE
+
+    @property
     def commits_first(self) -> bool:
         return delivery_of(self.delivery, self.offsets, self.where) is DeliveryPromise.AT_MOST_ONCE
 
@@ -199,10 +208,7 @@ def _problems_of_order(declared: Declaration) -> Iterator[str]:
     where = declared.where
     if not isinstance(order := cast("object", declared.order), RecordOrder):
         yield _unknown("order", order, where, RecordOrder)
-    elif order is not RecordOrder.PARTITION and (
-        getattr(declared.offsets, "handle_stores", False)
-        or declared.delivery is DeliveryPromise.AT_MOST_ONCE
-    ):
+    elif order is not RecordOrder.PARTITION and not declared.may_be_side_by_side:
         yield (
             f"order={order.value!r} of {where} contradicts its offsets or delivery: records behind"
             " one that is not done are handled before it, and what handle stores by itself, or what"

@@ -10,13 +10,12 @@ from unittest import mock
 
 from leaderq.election.tenure import Tenure
 from leaderq.fencing import sql
-from leaderq.kafka import career
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.term_consumer import TermConsumer
 from leaderq.kafka.handling import key_order
 from leaderq.kafka.handling.context import RecordOrder
 from leaderq.kafka.handling.key_order import DonePrefix
-from leaderq.kafka.stores import database_offsets
+from leaderq.kafka.stores import database_offsets, transaction_offsets
 from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from simulation.control import NegativeControl, patched, together
@@ -76,7 +75,7 @@ def _shuffled(records: Any, _order: Any) -> Any:
     return _chains_of(records, RecordOrder.NONE)
 
 
-def _given_at_once(effect: Any, *, at_once: bool = False) -> None:
+def _given_at_once(effect: Any) -> None:
     effect()
 
 
@@ -136,7 +135,7 @@ DRAIN_CONTROLS = (
     _of("keys are not kept in order", patched(key_order, "chains_of", _shuffled), 0, life=_BY_KEY),
     _of(
         "effects of records side by side are stored as they come",
-        patched(career, "take_effect", _given_at_once),
+        patched(transaction_offsets, "take_effect", _given_at_once),
         0,
         life={**_TRANSACTION, "by_key": True, "in_coroutines": True},
     ),

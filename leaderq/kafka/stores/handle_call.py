@@ -15,7 +15,7 @@ from contextvars import ContextVar, Token
 from leaderq.errors import ConfigurationError
 
 Effect = Callable[[], object]
-"""Gives the store one effect of one call of ``handle``."""
+"""Puts one effect of one call of ``handle`` among those that a store commits next."""
 
 
 class HandleCall:
@@ -55,10 +55,10 @@ def effects_kept() -> Iterator[list[Effect]]:
             _kept.reset(token)
 
 
-def take_effect(effect: Effect, *, at_once: bool = False) -> None:
-    """Give this one to the store in its turn, or now."""
+def take_effect(effect: Effect) -> None:
+    """For a store: put this one among its effects, now or in the turn of its call."""
     kept = _kept.get()
-    if kept is None or at_once:
+    if kept is None:
         effect()
     else:
         kept.append(effect)

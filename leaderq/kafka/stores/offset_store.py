@@ -72,6 +72,8 @@ class OffsetStore(ABC):
         partitions). ``undoes``: effects that go through the store vanish when their batch is not
         committed, so a batch that failed is done again from its beginning. ``handle_stores``: what
         ``handle`` returned from is stored, with its effects; only a call that failed is undone.
+        ``keeps_calls_apart``: its methods for ``handle`` use ``take_effect``, so calls may be under
+        way side by side; a store that ``undoes`` needs it for that.
         ``is_silent``: a leader that only reads is not told that a newer one has fenced it, so from
         time to time it commits its positions again. ``sends_messages``: :meth:`produce` is offered,
         and dead letters go that way too.
@@ -88,6 +90,7 @@ class OffsetStore(ABC):
     in_group: ClassVar[bool] = False
     undoes: ClassVar[bool] = False
     handle_stores: ClassVar[bool] = False
+    keeps_calls_apart: ClassVar[bool] = False
     is_silent: ClassVar[bool] = False
     sends_messages: ClassVar[bool] = False
     used_by: str | None = None  # the career that has it open

@@ -28,6 +28,7 @@ from leaderq.kafka.clients.producer import (
     checked,
 )
 from leaderq.kafka.record import Partition
+from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.kafka.stores.kafka_offsets import GROUP_REMEDY
 from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore, StoreContext
 from leaderq.kafka.stores.transaction import (
@@ -64,6 +65,7 @@ class TransactionOffsets(OffsetStore):
     remedy = GROUP_REMEDY
     in_group = True
     undoes = True
+    keeps_calls_apart = True
     is_silent = True
     sends_messages = True
 
@@ -94,7 +96,8 @@ class TransactionOffsets(OffsetStore):
 
         Takes no lock, so it may be interrupted anywhere. Messages of one thread keep their order.
         """
-        self._messages.append(checked(message, max_bytes or self._max_message_bytes))
+        message = checked(message, max_bytes or self._max_message_bytes)
+        take_effect(lambda: self._messages.append(message))
 
     def take_effects(self) -> list[Message]:
         taken, self._messages = self._messages, []

@@ -43,6 +43,7 @@ from leaderq.kafka.clients.consumer import (
 )
 from leaderq.kafka.record import Offset, Partition, epoch_of
 from leaderq.kafka.stores.administration import OffsetAdmin
+from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore, StoreAway, StoreContext
 from leaderq.term import Term
 from leaderq.threads import primitives
@@ -99,6 +100,7 @@ class ZooKeeperOffsets(OffsetStore):
         " 'offsets' of the career, from a backup"
     )
     undoes = True
+    keeps_calls_apart = True
 
     @classmethod
     def made(cls, context: StoreContext) -> ZooKeeperOffsets:
@@ -116,8 +118,13 @@ class ZooKeeperOffsets(OffsetStore):
 
     def add(self, operations: Iterable[Operation]) -> None:
         """Add operations to the offsets of the batch in hand. For user code, on any thread."""
-        with self._lock:
-            self._waiting.extend(operations)
+        added = tuple(operations)
+
+        def add() -> None:
+            with self._lock:
+                self._waiting.extend(added)
+
+        take_effect(add)
 
     def take_effects(self) -> list[Operation]:
         with self._lock:

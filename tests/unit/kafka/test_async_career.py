@@ -7,13 +7,21 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from leaderq import AsyncKafkaLeaderCareer, AsyncTerm, KafkaLeaderCareer
 from leaderq.errors import ConfigurationError, Reason
-from leaderq.kafka import Record, dead_letter, retry, skip
+from leaderq.kafka import (
+    DoneAtOnce,
+    OffsetStore,
+    Record,
+    dead_letter,
+    require_handle_call,
+    retry,
+    skip,
+)
 from leaderq.testing import drive, records
 from leaderq.zookeeper import SetData
 
@@ -201,6 +209,54 @@ def test_an_effect_is_refused_after_its_call_has_returned():
     driven = drive(Waiting(), given(*"ab"))
     assert driven.produced == []
     assert "after its call of handle had returned" in told[0]
+
+
+class Noting(OffsetStore):
+    """A store of a user's own, as its contract asks for it: a failed batch's effects are undone."""
+
+    word = "noting"
+    undoes = True
+
+    def __init__(self) -> None:
+        self.noted: list[int] = []
+
+    def note(self, number: int) -> None:
+        require_handle_call("note()")
+        self.noted.append(number)
+
+    def take_effects(self) -> list[int]:
+        taken, self.noted = self.noted, []
+        return taken
+
+    def undo(self) -> None:
+        self.noted = []
+
+    def load(self, *_: Any) -> Any:
+        return {}
+
+    def commit(self, *_: Any) -> Any:
+        return DoneAtOnce()
+
+
+def test_a_store_that_does_not_keep_calls_apart_is_given_records_one_after_the_other():
+    """Else what a failed attempt has added would be stored with its neighbours."""
+
+    class Own(AsyncKafkaLeaderCareer):
+        topics = "t"
+        offsets = store = Noting()
+        on_error = retry(1, backoff_s=0.0)
+        failed: ClassVar[list[int]] = []
+
+        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
+            self.store.note(10 * record.partition + record.offset)
+            await asyncio.sleep(0)
+            if record.partition == record.offset == 1 and not self.failed:
+                self.failed.append(1)
+                raise ValueError
+
+    driven = drive(Own(), [*given(*"abc"), *given(*"abc", partition=1)])
+    assert sorted(driven.written) == [0, 1, 2, 10, 11, 12]
+    assert "contradicts its offsets" in problems_of(order="key", offsets=Noting())
 
 
 # -- the end of a term -----------------------------------------------------------------------------
