@@ -80,6 +80,12 @@ class ShardView(ReadAfterNews):
         self._ahead: tuple[list[str], primitives.Future[list[Any]]] | None = None
         self._paused = 0
 
+    def refresh(self) -> bool:
+        was_read = super().refresh()
+        if was_read:
+            self._notify()  # under no lock
+        return was_read
+
     def _read(self) -> None:
         """List the shard."""
         for parent in () if self.is_closed else self.paths.parents:
@@ -103,7 +109,6 @@ class ShardView(ReadAfterNews):
                 self._apply(event.kind, parent_of(event.path), name_of(event.path))
             self._news = None
             self.index.claims_listed(claims, clock.now_s())
-        self._notify()
 
     def _heard(self, event: WatchEvent) -> None:
         """On the thread of watches."""

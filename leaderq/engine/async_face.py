@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from leaderq.arguments import Seconds, in_seconds
 from leaderq.errors import QueueClosed
 from leaderq.threads import primitives
+from leaderq.threads.event_loops import awaited
 from leaderq.timeouts import Deadline
 
 _SLICE_S = 0.2
@@ -99,12 +100,8 @@ class AsyncFace:
         deadline = Deadline(None if timeout_s is None else in_seconds("timeout_s", timeout_s))
         while True:
             self._check_open()
-            taking = self._takes.submit(take, deadline.left_s(_SLICE_S))
-            try:
-                found = await asyncio.wrap_future(taking)
-            except asyncio.CancelledError:
-                taking.add_done_callback(_release)
-                raise
+            one_slice = partial(take, deadline.left_s(_SLICE_S))
+            found = await awaited(one_slice, pool=self._takes, put_back=_release)
             if found or deadline.is_over:
                 return found
 
@@ -125,8 +122,7 @@ async def outcome_of(job: primitives.Future[R]) -> R:
     return await asyncio.shield(asyncio.wrap_future(job))
 
 
-def _release(taking: primitives.Future[list[Any]]) -> None:
+def _release(taken: list[Any]) -> None:
     """Nobody waits for these any more."""
-    if not taking.cancelled() and taking.exception() is None:
-        for one in taking.result():
-            one.__exit__(asyncio.CancelledError, asyncio.CancelledError(), None)
+    for one in taken:
+        one.__exit__(asyncio.CancelledError, asyncio.CancelledError(), None)

@@ -72,19 +72,22 @@ class ReadAfterNews(ABC):
         """Whether there may be news."""
         self.is_closed = False
 
-    def refresh(self) -> None:
-        """Read, if there may be news; wait for whoever reads. Raises what the session raises.
+    def refresh(self) -> bool:
+        """Read, if there may be news, and return whether there might; wait for whoever reads.
+        Raises what the session raises.
 
         :raises QueueClosed: it was closed.
         """
         with self._reading:
-            if self.is_stale:
-                self.is_stale = False  # before reading: later news makes it stale again
-                try:
-                    self._read()
-                except BaseException:
-                    self.is_stale = True
-                    raise
+            if not self.is_stale:
+                return False
+            self.is_stale = False  # before reading: later news makes it stale again
+            try:
+                self._read()
+            except BaseException:
+                self.is_stale = True
+                raise
+            return True
 
     def close(self) -> None:
         self.is_closed = self.is_stale = True

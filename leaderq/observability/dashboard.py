@@ -132,14 +132,6 @@ def dashboard() -> str:
     return json.dumps(whole, indent=1) + "\n"
 
 
-def queries() -> list[str]:
-    """Every query of the dashboard, for all jobs, as Grafana sends it."""
-    found = (
-        expr for part in SECTIONS.values() for panel in part for expr in panel.queries.values()
-    )
-    return [expr.replace("$__rate_interval", "5m") for expr in found]
-
-
 def _plot(panel: Panel) -> dict[str, Any]:
     targets = [
         {

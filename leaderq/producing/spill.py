@@ -218,8 +218,12 @@ class Spill:
     def _check_codec(self) -> None:
         """Refuse a journal of which nothing can be decoded that is to be sent first: it was written
         with another codec, or for another ``key``."""
-        first = self.journal.read(max_items=_IN_A_ROW)
-        errors = [error for record in first if (error := self._decoded(record)[2]) is not None]
+        errors: list[Exception] = []
+        for record in self.journal.read(max_items=_IN_A_ROW):
+            error = self._decoded(record)[2]
+            if error is None:
+                return
+            errors.append(error)
         if len(errors) == _IN_A_ROW:
             if self._is_owned:
                 self.journal.close()

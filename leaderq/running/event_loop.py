@@ -184,9 +184,11 @@ class EventLoop:
 
         def begin() -> None:
             # On the loop: nothing is made for one that is gone with its process.
-            self._loop.create_task(self._wind_up(scope)).add_done_callback(
-                lambda _: ended.set_result(None)
-            )
+            self._loop.create_task(self._wind_up(scope)).add_done_callback(tell)
+
+        def tell(task: asyncio.Task[None]) -> None:
+            error = None if task.cancelled() else task.exception()
+            ended.set_exception(error) if error else ended.set_result(None)
 
         self._loop.call_soon_threadsafe(begin)
         try:

@@ -43,7 +43,7 @@ def started(call: Callable[[], T], name: str) -> primitives.Future[T]:
 
 async def awaited(
     call: Callable[[], T],
-    name: str,
+    name: str = "",
     *,
     pool: primitives.ThreadPoolExecutor | None = None,
     give_up: Callable[[], object] = lambda: None,

@@ -171,14 +171,15 @@ class SideBySideWork(BatchWork):
     def _follow_once(self, chains: Sequence[Chain]) -> None:
         """Follow each to its end or its first failure; these are then in ``_failed``."""
         before = [chain.done for chain in chains]
-        outcomes = [TaskOutcome() for _ in chains]
         try:
-            self._run(chains, outcomes)
+            outcomes = self._run(chains)
         finally:  # also where coroutines were cancelled: what is done is done
+            count = 0
             for chain, was in zip(chains, before, strict=True):
                 for at in range(was, chain.done):
                     self._prefix.add(chain.records[at], chain.effects[at])
-            if count := sum(chain.done for chain in chains) - sum(before):
+                    count += 1
+            if count:
                 self._handled(count)
         self._failed = []
         for chain, outcome in zip(chains, outcomes, strict=True):
@@ -190,15 +191,13 @@ class SideBySideWork(BatchWork):
                 self._failed.append(chain)
                 self._count(chain, outcome.value)
 
-    def _run(self, chains: Sequence[Chain], outcomes: list[TaskOutcome]) -> None:
+    def _run(self, chains: Sequence[Chain]) -> list[TaskOutcome]:
         coroutines = self._context.coroutines
-        if coroutines is None:
-            assert self._workers is not None
-            follow = [partial(self._follow, chain) for chain in chains]
-            outcomes[:] = self._workers.run(follow, lambda: True)
-            return
-        awaited = [partial(self._follow_awaited, chain, coroutines) for chain in chains]
-        coroutines.run(awaited, outcomes, self._term)
+        if coroutines is not None:
+            awaited = [partial(self._follow_awaited, chain, coroutines) for chain in chains]
+            return coroutines.run(awaited, self._term)
+        assert self._workers is not None
+        return self._workers.run([partial(self._follow, each) for each in chains], lambda: True)
 
     def _next(self, chain: Chain) -> Sequence[Record]:
         """The record to handle now, if there is one; noted as begun."""
@@ -234,8 +233,7 @@ class SideBySideWork(BatchWork):
         """On the event loop."""
         while one := self._next(chain):
             with effects_kept() as effects:
-                handle = coroutines.handle
-                failure = await attempt_awaited(self._context.decode, handle, one, term)
+                failure = await attempt_awaited(self._context.decode, coroutines.handle, one, term)
             if failure is not None:
                 return failure
             chain.advance(effects)

@@ -409,13 +409,11 @@ class CoroutineWorkers:
         self._on_loop = on_loop
 
     def run(
-        self,
-        tasks: Sequence[Callable[[AsyncTerm], Awaitable[Any]]],
-        outcomes: Sequence[TaskOutcome],
-        term: Term,
-    ) -> None:
+        self, tasks: Sequence[Callable[[AsyncTerm], Awaitable[Any]]], term: Term
+    ) -> list[TaskOutcome]:
         import asyncio
 
+        outcomes = [TaskOutcome() for _ in tasks]
         todo = iter(zip(tasks, outcomes, strict=True))
 
         async def work(term: AsyncTerm) -> None:
@@ -439,6 +437,7 @@ class CoroutineWorkers:
                     # a handler cancelled all tasks of the loop, and each record is judged for that
 
         self._on_loop(side_by_side, term)
+        return outcomes
 
 
 def _wait_for(begun: Sequence[SubmittedWork]) -> None:

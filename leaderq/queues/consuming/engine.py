@@ -656,16 +656,14 @@ class Engine:
         """Wait for news, or for the time at which something is due."""
         wait_s = SCAN_S
         if wanted > 0 or self.ready.takers:
-            # Not 0: what is due, and another's for now, would be looked for round and round.
-            due = self._waiting.next_ms()
-            if due is not None:
-                wait_s = min(wait_s, max(0.001, (due - clock.now_ms()) / 1000))
-            overdue = self._waiting.overdue_ms(clock.now_ms())
-            if overdue is not None:
-                wait_s = min(wait_s, max(0.001, (overdue - clock.now_ms()) / 1000))
+            now_ms = clock.now_ms()
+            for at_ms in (self._waiting.next_ms(), self._waiting.overdue_ms(now_ms)):
+                if at_ms is not None:
+                    # Not 0: what is another's for now would be looked for round and round.
+                    wait_s = min(wait_s, max(0.001, (at_ms - now_ms) / 1000))
         if (self.ready or self._has_taken) and not self.ready.takers:
             wait_s = min(wait_s, HANGS_S)
         if self._postponed_s is not None:
             wait_s = min(wait_s, HANGS_S)
-        if wait_s > 0 and not self._finished and not self._listing.has_news:
+        if not self._finished and not self._listing.has_news:
             self._service.wait(wait_s)
