@@ -57,7 +57,7 @@ def test_an_item_whose_acknowledgement_was_refused_comes_again_to_the_only_consu
 
 
 def test_known_a_late_acknowledgement_of_a_value_that_is_not_the_last_is_not_refused() -> None:
-    """As it is until issue 31: nothing is written for it, so nobody finds out. Seed 870 shows it."""
+    """As it is until issue 31: nothing is written for it, so nobody finds out (seed 870)."""
     for seed in range(800, 1400):
         life = QueueLife(seed, is_locking=True, kinds=(Kind.FREEZE_WORKER,), faults=12)
         lines = lead(life).history
