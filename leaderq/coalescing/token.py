@@ -131,7 +131,7 @@ class Token(Generic[Key]):
     """When the run began; kept with a safe time-out only."""
     follows: bool = False
     """Whether it wants, if declined, the result of the run that covers it."""
-    followers: list[Token[Key]] | None = None
+    followers: tuple[Token[Key], ...] = ()
     result: RunResult | None = None
 
     def __init__(self, key: Key, owner: object) -> None:

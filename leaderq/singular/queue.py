@@ -323,15 +323,13 @@ class SingularUpdateQueue(Generic[R, S]):
         return TrackedRequest(request, RequestFuture(self._inbox, expiry_s))
 
     def _put(self, item: Any, wait_s: float | None) -> None:
-        if not self._put_now(item):
-            self._inbox.put(item, wait_s)
-        elif self._inbox.has_ended:
+        self._inbox.put(item, wait_s)
+        if self._inbox.has_ended:
             self._writer.sweep(_LATE)
 
     async def _aput(self, item: Any, wait_s: float | None) -> None:
-        if not self._put_now(item):
-            await self._inbox.put_async(item, wait_s)
-        elif self._inbox.has_ended:
+        await self._inbox.put_async(item, wait_s)
+        if self._inbox.has_ended:
             self._writer.sweep(_LATE)
 
     def _receiver(

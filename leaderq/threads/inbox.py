@@ -33,8 +33,8 @@ STOP: Any = object()
 class Inbox(Generic[M]):
     """A line of items to one taker; ``start`` is called before the first is put.
 
-    ``take()`` waits for an item, ``take_at_once()`` raises ``primitives.Empty`` if there is none.
-    Neither returns its place: ``release`` does.
+    ``take()`` waits for an item, and :meth:`take_all` for all that wait. Neither returns the places
+    of the items: ``release`` does. The last item is ``STOP``.
 
     Guarantees: never more than ``capacity`` items wait (``None``: any number), except those that
     the taker puts itself, because nobody else could make room. Who waits for room gets it in the
@@ -66,8 +66,7 @@ class Inbox(Generic[M]):
         self.waiting = self._line.waiters
         self._closed: Callable[[], LeaderqError] | None = None
         # Bound once: a look-up for each item would cost as much as the call.
-        self.take: Callable[[], Any] = self._items.get
-        self.take_at_once: Callable[[], Any] = self._items.get_nowait
+        self.take: Callable[..., Any] = self._items.get
         self._put = self._items.put
         self._permit: Callable[[], None] = _no_permit
         is_bounded = capacity is not None
@@ -101,10 +100,14 @@ class Inbox(Generic[M]):
     def put(self, item: M, timeout_s: float | None) -> None:
         """Put ``item``; wait for room at most ``timeout_s`` seconds, ``None`` for ever.
 
+        A thread that found room just before the inbox was closed is not refused: see ``has_ended``.
+
         :raises QueueFull: there was none in time.
         :raises WouldDeadlock: the caller interrupts its own thread while that looks for room.
         :raises LeaderqError: the inbox is closed, or was meanwhile.
         """
+        if self.put_now(item):
+            return
         waker = Waker()
         with self._arriving(item, waker.wake, timeout_s) as is_in:
             if not is_in:
@@ -112,16 +115,12 @@ class Inbox(Generic[M]):
 
     async def put_async(self, item: M, timeout_s: float | None) -> None:
         """As :meth:`put`, for a task; the event loop goes on meanwhile."""
+        if self.put_now(item):
+            return
         waker = TaskWaker()
         with self._arriving(item, waker.wake, timeout_s) as is_in:
             if not is_in:
                 await waker.wait(timeout_s)
-
-    def open(self) -> None:
-        """Let items in, if it is not closed and nobody waits."""
-        with self._lock:
-            if self._closed is None and not self.waiting:
-                self._permit = self._open_permit
 
     def close(self, error: Callable[[], LeaderqError]) -> None:
         """Let nothing more in: waiting and later producers get the error that ``error()`` makes.
@@ -143,6 +142,17 @@ class Inbox(Generic[M]):
         self._closed = error
         self._permit = _no_permit
 
+    def take_all(self, into: list[Any], most: float = 1, timeout_s: float | None = None) -> None:
+        """Wait for an item, for ``timeout_s`` seconds; move it, and what waits behind it, into a
+        list: at most so many, and nothing behind ``STOP``.
+        """
+        try:
+            into.append(self.take(True, timeout_s))
+            while len(into) < most and into[-1] is not STOP:
+                into.append(self._items.get_nowait())
+        except primitives.Empty:
+            pass
+
     def release(self, count: int) -> None:
         """Return the room of ``count`` items that were taken out, and admit waiting producers."""
         for _ in range(count):
@@ -152,15 +162,14 @@ class Inbox(Generic[M]):
                 self.release_permit(None)
         if self.waiting:
             with self._lock:
-                self._line.admit()
-                self.open()
+                self._admit()
 
     def empty(self, into: deque[Any]) -> None:
         """Move all items of a closed inbox out of it, in their order; on any thread."""
         with self._lock:
             try:
                 while True:
-                    item = self.take_at_once()
+                    item = self._items.get_nowait()
                     if item is not STOP:
                         into.append(item)
             except primitives.Empty:
@@ -192,7 +201,7 @@ class Inbox(Generic[M]):
                 if not arrival.is_decided:
                     self._line.leave(arrival)
                     self.refused += 1
-                    self.open()
+                    self._admit()
         if arrival.refusal is not None:
             raise arrival.refusal
         if not arrival.is_admitted:
@@ -212,9 +221,14 @@ class Inbox(Generic[M]):
                 return None
             self._permit = _no_permit  # nobody overtakes from now on
             arrival = self._line.join(item, wake)
-            self._line.admit()
-            self.open()
+            self._admit()
             return None if arrival.is_admitted else arrival
+
+    def _admit(self) -> None:
+        """Put the items of waiting producers as far as there is room; under the lock."""
+        self._line.admit()
+        if self._closed is None and not self.waiting:
+            self._permit = self._open_permit
 
     def _take_permit(self, _item: M) -> bool:
         try:

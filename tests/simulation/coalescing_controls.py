@@ -40,6 +40,10 @@ def _forgotten(self: SlotKeeper, release: Release, answer: Any) -> None:
     release.settle(answer.exception() is None)
 
 
+def _owing_nothing(self: Coverage, token: str, is_gone: bool) -> None:
+    self._forget(token)
+
+
 def _first_slot_first(token: str, first: Any, second: Any, again: Any) -> Any:
     found, slot = slots.judge(token, first, second, again)
     is_mine = found in (SlotStanding.HEAD, SlotStanding.WAITS)
@@ -101,7 +105,7 @@ COALESCING_CONTROLS = (
     _of("a lost release is not repeated", patched(SlotKeeper, "_answered", _forgotten), 5),
     _of("a request whose answer was lost asks as another", _asks_anew, 6),
     _of("nobody covers who was declined", patched(Coverage, "rely_on", lambda *_: None), 13),
-    _of("a dead waiter owes nothing", patched(Coverage, "_note_owed", Coverage._forget), 56),
+    _of("a dead waiter owes nothing", patched(Coverage, "_hear", _owing_nothing), 56),
     _of("one that has begun is taken for one that waits", _waits_until_released, 3),
     _of("whoever has slot 0 is the head", patched(request, "judge", _first_slot_first), 0),
     _of("a release says that the token stood", patched(SlotKeeper, "_send", _always_true), 6),

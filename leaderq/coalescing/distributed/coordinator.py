@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -169,14 +168,6 @@ class DistributedQueueCoordinator:
         except primitives.FutureTimeout:
             self._keeper.wake()
             return False
-
-    @contextmanager
-    def hold(
-        self, key: str | bytes, timeout_s: float | None = AS_SET
-    ) -> Iterator[DistributedToken]:
-        """``with coordinator.hold(key) as token: if token: ...``: dequeued at the end."""
-        with self.enqueue(key, timeout_s) as token:
-            yield token
 
     def look(self, key: str | bytes) -> KeyView:
         """The head of a key, and its waiter, as of a moment ago.
