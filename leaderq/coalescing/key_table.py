@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from leaderq import clock
-from leaderq.coalescing.automaton import NOBODY, EnqueueOutcome, Refusal, TrafficAutomaton
+from leaderq.coalescing.automaton import NOBODY, EnqueueOutcome, TrafficAutomaton, TrafficState
 from leaderq.coalescing.rules import CoordinatorStats, Rules
 from leaderq.coalescing.token import Key, Token, TokenStage, require_done
 from leaderq.errors import CoordinatorClosed, WaitTimedOut, WouldDeadlock
@@ -126,10 +126,9 @@ class KeyTable(Generic[Key]):
             self._begin(state, token)
             return True
 
-    def ask(self, token: Token[Key], wake: Wake | None) -> None:
+    def ask(self, token: Token[Key], wake: Wake) -> None:
         """Let the request run, wait, follow or be declined: its stage says which. ``wake`` is
-        called if the request waited and is pending no more; without it, the request is declined
-        rather than wait.
+        called if the request waited and is pending no more.
         """
         try:
             self._deliver()
@@ -254,11 +253,9 @@ class KeyTable(Generic[Key]):
                     token.stage = TokenStage.ABANDONED
         self._keys, self._calls, self._dropped = {}, [], deque()
 
-    def line(self, key: Key) -> tuple[AnyToken | None, AnyToken | None]:
-        """The head of a key, and the one that waits."""
-        with self._lock:
-            state = self._keys.get(key)
-            return NOBODY if state is None else state.line
+    def state(self, key: Key) -> TrafficState:
+        state = self._keys.get(key)
+        return TrafficState.INIT if state is None else state.state
 
     def stats(self) -> CoordinatorStats:
         with self._lock:
@@ -297,16 +294,12 @@ class KeyTable(Generic[Key]):
             token.began_s = clock.now_s()
             state.first_s = None
         token.stage = _RUNNING
-        state.cover_debt(token)
+        if state.debt is not None:
+            state.cover_debt(token)
 
-    def _contend(self, state: KeyState, token: Token[Key], wake: Wake | None) -> None:
+    def _contend(self, state: KeyState, token: Token[Key], wake: Wake) -> None:
         """A request to a key that somebody works on, or that is debounced."""
         self._advance(state, token.key, retires=False)
-        if wake is None and (state.line != NOBODY or self._is_debounced):
-            token.refusal, token.stage = Refusal.BUSY, TokenStage.DECLINED
-            self._stats.busy += 1
-            self._advance(state, token.key)
-            return
         self._refuse_to_wait_for_oneself(state, token)
         if (debounce := self.rules.debounce) is not None:
             now_s = clock.now_s()
@@ -322,7 +315,7 @@ class KeyTable(Generic[Key]):
             self._stats.blocked += 1
             state.cover_debt(token)
         else:
-            token.refusal, token.stage = Refusal.FULL, TokenStage.DECLINED
+            token.is_declined, token.stage = True, TokenStage.DECLINED
             self._stats.declined += 1
             covering = state.line[state.waiters]  # a token that waits is false
             assert covering is not None
@@ -350,7 +343,7 @@ class KeyTable(Generic[Key]):
         if state is None:
             return False
         was_current = token is state.line[0]
-        gives_up = token.stage is _WAITING or (was_current and not has_run)
+        gives_up = not has_run if was_current else token.stage is _WAITING
         if was_current:
             token.stage = _ENDED
             if has_run and state.debt is not None:
@@ -363,9 +356,10 @@ class KeyTable(Generic[Key]):
         return was_current
 
     def _depart(self, state: KeyState, token: AnyToken, *, gives_up: bool) -> None:
-        for one in state.line:
-            if one is not None and token.follows and token in one.followers:
-                one.followers = tuple(other for other in one.followers if other is not token)
+        if token.follows and token.is_declined:
+            for one in state.line:
+                if one is not None and token in one.followers:
+                    one.followers = tuple(other for other in one.followers if other is not token)
         state.dequeue(token)
         # its followers ask again by themselves
         if gives_up and (count := token.covers - len(token.followers)) > 0:
@@ -374,7 +368,8 @@ class KeyTable(Generic[Key]):
             else:
                 repeat = token.repeat or (state.debt.repeat if state.debt else None)
                 state.debt = Debt(state.owed + count, repeat, token.is_cover)
-        self._dismiss_followers(token)
+        if token.followers:
+            self._dismiss_followers(token)
 
     def _dismiss_followers(self, token: AnyToken, stage: TokenStage = TokenStage.ORPHANED) -> None:
         for follower in token.followers:

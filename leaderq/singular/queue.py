@@ -185,7 +185,7 @@ class SingularUpdateQueue(Generic[R, S]):
         if deadline_s is not AS_SET or self._deadline_s is not None:
             item = self._submitted(request, deadline_s)
         if not self._put_now(item):
-            self._put(item, wait_s)
+            self._inbox.put(item, wait_s)
         elif self._inbox.has_ended:
             self._writer.sweep(_LATE)
 
@@ -323,13 +323,15 @@ class SingularUpdateQueue(Generic[R, S]):
         return TrackedRequest(request, RequestFuture(self._inbox, expiry_s))
 
     def _put(self, item: Any, wait_s: float | None) -> None:
-        self._inbox.put(item, wait_s)
-        if self._inbox.has_ended:
+        if not self._put_now(item):
+            self._inbox.put(item, wait_s)
+        elif self._inbox.has_ended:
             self._writer.sweep(_LATE)
 
     async def _aput(self, item: Any, wait_s: float | None) -> None:
-        await self._inbox.put_async(item, wait_s)
-        if self._inbox.has_ended:
+        if not self._put_now(item):
+            await self._inbox.put_async(item, wait_s)
+        elif self._inbox.has_ended:
             self._writer.sweep(_LATE)
 
     def _receiver(

@@ -89,7 +89,9 @@ class Inbox(Generic[M]):
         return max(0, self._items.qsize() - self.is_closed)  # STOP is in it, too
 
     def put_now(self, item: M) -> bool:
-        """Put ``item`` if there is room and nobody waits; return whether that was so."""
+        """Put ``item`` if there is room and nobody waits; return whether that was so: then, look
+        whether the inbox ``has_ended`` meanwhile.
+        """
         try:
             self._permit()
         except IndexError:
@@ -100,14 +102,10 @@ class Inbox(Generic[M]):
     def put(self, item: M, timeout_s: float | None) -> None:
         """Put ``item``; wait for room at most ``timeout_s`` seconds, ``None`` for ever.
 
-        A thread that found room just before the inbox was closed is not refused: see ``has_ended``.
-
         :raises QueueFull: there was none in time.
         :raises WouldDeadlock: the caller interrupts its own thread while that looks for room.
         :raises LeaderqError: the inbox is closed, or was meanwhile.
         """
-        if self.put_now(item):
-            return
         waker = Waker()
         with self._arriving(item, waker.wake, timeout_s) as is_in:
             if not is_in:
@@ -115,8 +113,6 @@ class Inbox(Generic[M]):
 
     async def put_async(self, item: M, timeout_s: float | None) -> None:
         """As :meth:`put`, for a task; the event loop goes on meanwhile."""
-        if self.put_now(item):
-            return
         waker = TaskWaker()
         with self._arriving(item, waker.wake, timeout_s) as is_in:
             if not is_in:

@@ -31,7 +31,6 @@ from leaderq.zookeeper import Check, Delete, Session, SessionState, WatchEvent, 
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 200
-_LOOK_S = 0.5
 _LEAST_S = 0.05
 _AGAIN = Retry(first_s=0.1, most_s=5.0)
 
@@ -77,15 +76,14 @@ class SlotKeeper:
     and refuses those left over from a connection that the session has given up.
 
     What happens on each failure: no answer: sent again when connected. The token is gone: done, by
-    a former try, by the end of the session or by an eviction; if it was deleted by hand and its
-    slot still names it, the slot is deleted too. Closed: left to the end of the session.
+    a former try, by the end of the session or by an eviction. Closed: left to the end of the
+    session.
     """
 
     def __init__(self, session: Session, held: Callable[[], Sequence[Renewed]]) -> None:
         self._session, self._held = session, held
         self._unanswered: deque[Release] = deque()
         self._service = Service.repeating("leaderq-coalescing", self._step)
-        self._due_s = 0.0
         self._is_ticking = False  # it will look by itself, so it need not be woken for each token
 
     @property
@@ -118,19 +116,13 @@ class SlotKeeper:
 
     def _step(self) -> float | None:
         self._is_ticking = False  # before looking: later news wakes us
-        if not self._held() and not self._unanswered:
-            self._due_s = 0.0
+        held = self._held()
+        if not held and not self._unanswered:
             return None
         self._is_ticking = True
         self.send_again()
-        now = clock.now_s()
-        look_s = max(_LEAST_S, self._session.shares.beat_s)
-        self._due_s = self._due_s or now + look_s
-        if now >= self._due_s:
-            self._due_s = now + look_s
-            self._renew(self._held())
-        left_s = max(0.0, self._due_s - clock.now_s())
-        return min(_LOOK_S, left_s) if self._unanswered else left_s
+        self._renew(held)
+        return max(_LEAST_S, self._session.shares.beat_s)
 
     def _renew(self, held: Sequence[Renewed]) -> None:
         for begin in range(0, len(held), _AT_ONCE):
@@ -168,26 +160,11 @@ class SlotKeeper:
         elif isinstance(error, ConnectionLost):
             release.is_doubtful = True
             self._unanswered.append(release)
-        elif isinstance(error, NoNode) and error.index == 0:
-            self._session.get_async(release.slot).add_done_callback(partial(self._looked, release))
+        elif isinstance(error, NoNode) and error.index == 0:  # the token is gone: see the class
             release.settle(release.is_doubtful)
-        elif isinstance(error, NoNode):  # the slot was deleted by hand
-            self._session.delete_async(release.token).add_done_callback(_deleted)
-            release.settle(False)
         else:
             log.error("slot not released token=%s error=%s", release.token, error)
             release.settle(False)
-
-    def _looked(self, release: Release, answer: primitives.Future[Any]) -> None:
-        """The token is gone; its slot must be too."""
-        if answer.exception() is None and answer.result()[0] == release.holder.token.encode():
-            self._session.delete_async(release.slot).add_done_callback(_deleted)
-
-
-def _deleted(answer: primitives.Future[None]) -> None:
-    error = answer.exception()
-    if error is not None and not isinstance(error, (NoNode, ConnectionLost)):
-        log.error("slot of a deleted token not deleted error=%s", error)
 
 
 class Coverage:

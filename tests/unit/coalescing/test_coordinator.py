@@ -102,7 +102,6 @@ class TestAskingForWhatOneHolds:
         coordinator: QueueCoordinator[str] = QueueCoordinator()
         with coordinator.hold("k"), coordinator.hold("other") as token:
             assert token
-            assert not coordinator.try_enqueue("k")
             later = coordinator.offer("k", print)
         assert later
 
@@ -116,7 +115,7 @@ class TestDraining:
 
         def is_closed() -> bool:
             try:
-                coordinator.dequeue(coordinator.try_enqueue("other"))
+                coordinator.dequeue(coordinator.offer("other", print))
             except CoordinatorClosed:
                 return True
             return False
@@ -157,7 +156,7 @@ class TestFinalizers:
         with coordinator._keys._lock:
             del generator
         assert coordinator.state("k") is TrafficState.PROCESS
-        assert coordinator.try_enqueue("k")
+        assert coordinator.offer("k", print)
 
 
 def test_a_thread_interrupted_while_it_waits_leaves_the_line():

@@ -23,7 +23,6 @@ from leaderq.coalescing import (
     Debounce,
     EnqueueOutcome,
     QueueCoordinator,
-    Refusal,
     TokenStage,
     TrafficState,
 )
@@ -165,7 +164,7 @@ def test_a_loop_that_is_closed_while_its_task_waits_holds_up_nobody(caplog):
     task._log_destroy_pending = False
     assert coordinator.dequeue(head)
     assert "event loop closed while a task waited" in caplog.text
-    assert coordinator.try_enqueue("k")
+    assert coordinator.offer("k", print)
 
 
 # -- A declined request is always covered: if the waiter that stood for it gives up, somebody else
@@ -195,7 +194,7 @@ def given_up(coordinator: QueueCoordinator[str], origin: Origin) -> None:
     waiter = coordinator.offer("k", lambda token: None)
     assert waiter.outcome is EnqueueOutcome.BLOCK
     origin.version += 1
-    assert coordinator.offer("k", print).refusal is Refusal.FULL
+    assert coordinator.offer("k", print).is_declined
     coordinator.dequeue(waiter)
 
 
