@@ -51,16 +51,6 @@ def test_one_runs_one_waits_and_the_rest_are_declined(coordinator_of, session):
     assert three.look("k").state is TrafficState.INIT
 
 
-def test_a_waiter_whose_time_is_up_leaves_its_place(coordinator_of):
-    one, two = coordinator_of(), coordinator_of()
-    with one.enqueue("k"):
-        with pytest.raises(WaitTimedOut, match="'k'"):
-            two.enqueue("k", timeout_s=0.1)
-        eventually(lambda: one.look("k").waiter is None)
-    with two.enqueue("k") as token:
-        assert token.outcome is EnqueueOutcome.ACCEPT
-
-
 def test_a_fenced_write_passes_while_the_token_is_current_and_not_after(coordinator_of, session):
     one = coordinator_of()
     session.create("/data", b"")
@@ -132,7 +122,9 @@ def test_a_closed_coordinator_tells_those_who_wait_and_ends_what_is_held(coordin
     eventually(lambda: session.children(ROOT) == [])
 
 
-@pytest.mark.parametrize("where", ["seek", "wait", "fence"])
+@pytest.mark.parametrize(
+    "where", [(slot_request, "judge"), (slot_request.SlotRequest, "_is_head")], ids=["seek", "wait"]
+)
 def test_an_interrupt_gives_the_place_back(coordinator_of, session, monkeypatch, where):
     one, two = coordinator_of(), coordinator_of()
 
@@ -140,12 +132,7 @@ def test_an_interrupt_gives_the_place_back(coordinator_of, session, monkeypatch,
         raise KeyboardInterrupt
 
     with one.enqueue("k"), monkeypatch.context() as patch:
-        if where == "fence":  # while it waits
-            patch.setattr(slot_request.SlotRequest, "_is_head", interrupted)
-        elif where == "seek":  # after the place was taken
-            patch.setattr(slot_request, "judge", interrupted)
-        else:
-            patch.setattr(slot_request.SlotRequest, "wait", interrupted)
+        patch.setattr(*where, interrupted)
         with pytest.raises(KeyboardInterrupt):
             two.enqueue("k")
         eventually(lambda: one.look("k").waiter is None)
