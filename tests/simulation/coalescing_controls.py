@@ -100,7 +100,7 @@ def _always_true(self: SlotKeeper, release: Release) -> None:
 
 COALESCING_CONTROLS = (
     _of("a token does not look at the clock", patched(Pulse, "holds", _holds), 2, life=_FROZEN),
-    _of("a token's lease lasts for 2T", patched(Shares, "trusted_s", property(_for_two)), 86),
+    _of("F7: a token's lease lasts for 2T", patched(Shares, "trusted_s", property(_for_two)), 86),
     _of("a token's write is not fenced", patched(DistributedToken, "write", _write), 22),
     _of("a lost release is not repeated", patched(SlotKeeper, "_answered", _forgotten), 5),
     _of("a request whose answer was lost asks as another", _asks_anew, 6),

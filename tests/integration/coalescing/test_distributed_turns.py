@@ -51,6 +51,29 @@ def test_one_runs_one_waits_and_the_rest_are_declined(coordinator_of, session):
     assert three.look("k").state is TrafficState.INIT
 
 
+def test_f8_a_waiter_is_told_of_its_turn_by_one_event_and_asks_nothing_more(
+    coordinator_of, opened, monkeypatch
+):
+    one, session = coordinator_of(), opened()
+    two, asked = coordinator_of(session), []
+    for name in ("get_async", "multi_read_async"):
+        real = getattr(session, name)
+        monkeypatch.setattr(
+            session,
+            name,
+            lambda *a, real=real, name=name, **k: (asked.append(name), real(*a, **k))[1],
+        )
+    with ThreadPoolExecutor(1) as pool, one.enqueue("k"):
+        waiting = pool.submit(two.enqueue, "k")
+        eventually(lambda: asked == ["multi_read_async"] * 2 + ["get_async"] * 2)
+        session.get("/coalescing")  # answered after them
+        asked.clear()
+        one.dequeue(next(iter(one._held.values())))
+        with waiting.result(30) as token:
+            assert token.outcome is EnqueueOutcome.BLOCK
+        assert asked == []
+
+
 def test_a_fenced_write_passes_while_the_token_is_current_and_not_after(coordinator_of, session):
     one = coordinator_of()
     session.create("/data", b"")

@@ -126,7 +126,7 @@ def test_draining_lets_in_nobody_and_lets_those_who_wait_run_for_so_long(pool):
     assert coordinator.drain(0) == ()
 
 
-def test_a_scope_that_is_dropped_under_the_lock_releases_its_key_with_the_next_event():
+def test_f11_a_scope_that_is_dropped_under_the_lock_releases_its_key_with_the_next_event():
     """The garbage collector may close a generator at any moment."""
     coordinator: QueueCoordinator[str] = QueueCoordinator()
 
@@ -142,7 +142,7 @@ def test_a_scope_that_is_dropped_under_the_lock_releases_its_key_with_the_next_e
     assert coordinator.offer("k", print)
 
 
-def test_a_thread_interrupted_while_it_waits_leaves_the_line():
+def test_f12_a_thread_interrupted_while_it_waits_leaves_the_line():
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     head = coordinator.enqueue("k", owner=None)
 

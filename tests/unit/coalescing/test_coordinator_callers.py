@@ -49,7 +49,7 @@ def test_a_task_cancelled_just_when_its_turn_has_come_gives_it_to_the_next():
 
 
 @pytest.mark.parametrize("form", ["itself", "task", "gather", "thread", "task of a task"])
-def test_a_run_that_would_wait_for_itself_is_told(form: str) -> None:
+def test_h8_a_run_that_would_wait_for_itself_is_told(form: str) -> None:
     async def main() -> None:
         coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(timeout_s=None)
 
