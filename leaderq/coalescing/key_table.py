@@ -429,8 +429,9 @@ class KeyTable(Generic[Key]):
         self._looks_noted += 1
         heapq.heappush(self._looks, (look_s, self._looks_noted, key))
         if self._timer is None:
-            self._timer = Service("leaderq-coalescing-timer", self._tend)
-            self._timer.start()
+            timer = Service("leaderq-coalescing-timer", self._tend)
+            timer.start()
+            self._timer = timer
         elif self._looks[0][1] == self._looks_noted:
             self._timer.wake()
 
@@ -448,6 +449,7 @@ class KeyTable(Generic[Key]):
                 wait_s = self.tend_due()
             except BaseException:  # a user's function raised it, and other keys are waited for
                 log.exception("calls about overdue keys failed")
+                wait_s = 0.0
 
     def _deliver(self, calls: Sequence[Call] = ()) -> None:
         """Make the calls; those that they lead to after them, in a loop, because the stack is
