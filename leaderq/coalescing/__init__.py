@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from leaderq.coalescing.asynchronous import AsyncQueueCoordinator as AsyncQueueCoordinator
     from leaderq.coalescing.automaton import Departure as Departure
     from leaderq.coalescing.automaton import EnqueueOutcome as EnqueueOutcome
-    from leaderq.coalescing.automaton import Refusal as Refusal
     from leaderq.coalescing.automaton import TrafficAutomaton as TrafficAutomaton
     from leaderq.coalescing.automaton import TrafficState as TrafficState
     from leaderq.coalescing.coordinator import QueueCoordinator as QueueCoordinator
@@ -37,7 +36,7 @@ __getattr__, __all__ = exported(
     __name__,
     {
         "asynchronous": "AsyncQueueCoordinator",
-        "automaton": "Departure EnqueueOutcome Refusal TrafficAutomaton TrafficState",
+        "automaton": "Departure EnqueueOutcome TrafficAutomaton TrafficState",
         "coordinator": "QueueCoordinator",
         "distributed": "DistributedQueueCoordinator",
         "rules": "CoordinatorStats Debounce",

@@ -61,7 +61,7 @@ class AsyncQueueCoordinator(Generic[Key]):
         self.coordinator: QueueCoordinator[Key] = (
             QueueCoordinator(**rules) if coordinator is None else coordinator
         )
-        """For methods that do not wait: ``try_enqueue``, ``offer``, ``state``, ``stats``..."""
+        """For methods that do not wait: ``offer``, ``state``, ``stats``..."""
         self._keys = self.coordinator._keys
         self._cover_function = cover
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -155,7 +155,7 @@ class AsyncQueueCoordinator(Generic[Key]):
             token.follows = follows
             token.repeat = partial(self._repeat, asyncio.get_running_loop(), function)
             await self._ask_and_wait(token, deadline)
-            if token.refusal is not None and not follows:
+            if token.is_declined and not follows:
                 return None
             if (result := token.result or await self._run_as(token, function)) is not None:
                 return result

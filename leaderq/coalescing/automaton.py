@@ -37,21 +37,10 @@ class EnqueueOutcome(Enum):
     ACCEPT = "accept"
     """Nobody works on the key: run now."""
     BLOCK = "block"
-    """Somebody works on the key: wait, then run. The run begins after the request, so it sees all
-    that the request wanted seen."""
+    """Somebody works on the key: wait, then run."""
     DECLINE = "decline"
-    """Do not run. See :class:`Refusal` for what makes that safe."""
-
-
-class Refusal(Enum):
-    """Why a request was declined, and by whom it is covered."""
-
-    FULL = "full"
-    """Somebody waits, begins after this request came, and does its work. With ``waiters=0``:
-    somebody ran when this request came, and began before.
-    """
-    BUSY = "busy"
-    """It asked not to wait, and would have had to. Nobody covers it unless somebody waits."""
+    """Do not run: somebody waits, begins after this request came, and does its work. (With
+    ``waiters=0``: somebody ran when it came, and began before.)"""
 
 
 class TrafficState(Enum):

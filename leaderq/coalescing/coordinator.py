@@ -14,7 +14,7 @@ from functools import partial, wraps
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from leaderq.arguments import instance, plain_function, require, timeout
-from leaderq.coalescing.automaton import TrafficState, state_of
+from leaderq.coalescing.automaton import TrafficState
 from leaderq.coalescing.key_table import KeyTable
 from leaderq.coalescing.rules import CoordinatorStats, Debounce, Rules
 from leaderq.coalescing.token import Key, RunResult, Token
@@ -47,7 +47,7 @@ class QueueCoordinator(Generic[Key]):
       covers them;
     * ``with coordinator.hold(key) as token: if token: ...``;
     * ``token = enqueue(key)`` ... ``dequeue(token)``: may be different threads;
-    * ``try_enqueue`` never waits; ``offer`` calls back when the turn comes;
+    * ``offer`` does not wait, but calls back when the turn comes;
     * :class:`~leaderq.coalescing.asynchronous.AsyncQueueCoordinator` for tasks.
 
     *Guarantees:* at most one token of a key is current (``bool(token)``); at most one request
@@ -57,7 +57,7 @@ class QueueCoordinator(Generic[Key]):
     nobody comes before the head is done, the thread that dequeued runs for it: ``cover(key)``, else
     the function again that ran by ``run`` or ``coalesced``, else that of the one that gave up.
     Without any of these it is logged, counted as ``stats().owed``, and covered by the next request.
-    *Not guaranteed:* that an evicted owner stops: it is told; whatever it writes should carry
+    *Not guaranteed:* that an evicted owner stops: its token is false; what it writes should carry
     ``token.number``. That a run which began succeeds; but one that an interrupt or a cancellation
     ended does not count.
 
@@ -108,8 +108,7 @@ class QueueCoordinator(Generic[Key]):
         """Ask to work on ``key``; wait for the turn, if that is the answer. True if it may run now,
         and then ``dequeue`` must follow.
 
-        ``token.outcome`` says ACCEPT, BLOCK (it has waited, and runs), or DECLINE, with
-        ``token.refusal`` saying why.
+        ``token.outcome`` says ACCEPT, BLOCK (it has waited, and runs), or DECLINE.
 
         :raises WaitTimedOut: its turn did not come within ``timeout_s``; it does not wait any more.
         :raises WouldDeadlock: the caller works on the key itself.
@@ -124,15 +123,6 @@ class QueueCoordinator(Generic[Key]):
         if not (evicted, dequeued before), nothing happens.
         """
         return self._keys.leave(token)
-
-    def try_enqueue(self, key: Key, *, owner: object = THIS_THREAD) -> Token[Key]:
-        """Ask without waiting: the token is true, or declined as BUSY.
-
-        :raises CoordinatorClosed: nothing runs any more.
-        """
-        token = Token(key, primitives.get_ident() if owner is THIS_THREAD else owner)
-        self._keys.ask(token, None)
-        return token
 
     def offer(self, key: Key, on_turn: Callable[[Token[Key]], object]) -> Token[Key]:
         """Ask without waiting here: ACCEPT (runs now), DECLINE, or BLOCK: then ``on_turn(token)``
@@ -209,7 +199,7 @@ class QueueCoordinator(Generic[Key]):
 
     def state(self, key: Key) -> TrafficState:
         """Init, Open (in a debounce window), Process or Block."""
-        return state_of(*self._keys.line(key))
+        return self._keys.state(key)
 
     def stats(self) -> CoordinatorStats:
         """The counts since the beginning, and the work in hand now."""
@@ -242,7 +232,7 @@ class QueueCoordinator(Generic[Key]):
             token.follows = follows
             token.repeat = partial(self._repeat, function)
             self._ask_and_wait(token, deadline)
-            if token.refusal is not None and not follows:
+            if token.is_declined and not follows:
                 return None
             if (result := token.result or self._run_as(token, function)) is not None:
                 return result

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from leaderq import clock
-from leaderq.coalescing.automaton import NOBODY, EnqueueOutcome, Refusal, TrafficAutomaton
+from leaderq.coalescing.automaton import NOBODY, EnqueueOutcome, TrafficAutomaton, TrafficState
 from leaderq.coalescing.rules import CoordinatorStats, Rules
 from leaderq.coalescing.token import Key, Token, TokenStage, require_done
 from leaderq.errors import CoordinatorClosed, WaitTimedOut, WouldDeadlock
@@ -82,6 +82,11 @@ class KeyState(TrafficAutomaton[AnyToken]):
         """How many declined requests nobody has covered."""
         return 0 if self.debt is None else self.debt.count
 
+    def cover_debt(self, token: AnyToken) -> None:
+        """The token's run covers all that is owed."""
+        if self.debt is not None:
+            token.covers, self.debt = token.covers + self.debt.count, None
+
     def wanted_look_s(self, safe_timeout_s: float | None) -> float:
         """When something must be done about this key although nobody comes."""
         head, waiter = self.line
@@ -121,10 +126,9 @@ class KeyTable(Generic[Key]):
             self._begin(state, token)
             return True
 
-    def ask(self, token: Token[Key], wake: Wake | None) -> None:
+    def ask(self, token: Token[Key], wake: Wake) -> None:
         """Let the request run, wait, follow or be declined: its stage says which. ``wake`` is
-        called if the request waited and is pending no more; without it, the request is declined
-        rather than wait.
+        called if the request waited and is pending no more.
         """
         try:
             self._deliver()
@@ -196,7 +200,8 @@ class KeyTable(Generic[Key]):
                 heapq.heappop(self._looks)
                 if state is not None:
                     state.look_s = math.inf
-                    self._advance(state, key)
+                    is_due = state.wanted_look_s(self.rules.safe_timeout_s) <= now_s
+                    (self._advance if is_due else self._watch)(state, key)
             if wait_s is None:
                 self._timer = None
             calls = self._noted()
@@ -217,15 +222,15 @@ class KeyTable(Generic[Key]):
         cover; return those who run."""
         with self._lock:
             for key, state in list(self._keys.items()):
-                owed, (head, waiter) = state.owed, state.line
+                owed, (_, waiter) = state.owed, state.line
                 if waiter is not None:
-                    owed += waiter.covers - len(waiter.followers or ())
-                    self._dismiss_followers(waiter, TokenStage.ABANDONED)
+                    owed += waiter.covers - len(waiter.followers)
                     waiter.stage = TokenStage.ABANDONED
                     state.dequeue(waiter)
                     self._note(waiter.wake, waiter)
-                if head is not None:
-                    self._dismiss_followers(head, TokenStage.ABANDONED)
+                for one in waiter, state.head:
+                    if one is not None:
+                        self._dismiss_followers(one, TokenStage.ABANDONED)
                 if owed:
                     log.warning("closed, requests not covered key=%r count=%d", key, owed)
                 state.debt = None
@@ -248,11 +253,9 @@ class KeyTable(Generic[Key]):
                     token.stage = TokenStage.ABANDONED
         self._keys, self._calls, self._dropped = {}, [], deque()
 
-    def line(self, key: Key) -> tuple[AnyToken | None, AnyToken | None]:
-        """The head of a key, and the one that waits."""
-        with self._lock:
-            state = self._keys.get(key)
-            return NOBODY if state is None else state.line
+    def state(self, key: Key) -> TrafficState:
+        state = self._keys.get(key)
+        return TrafficState.INIT if state is None else state.state
 
     def stats(self) -> CoordinatorStats:
         with self._lock:
@@ -292,34 +295,34 @@ class KeyTable(Generic[Key]):
             state.first_s = None
         token.stage = _RUNNING
         if state.debt is not None:
-            token.covers, state.debt = token.covers + state.owed, None
+            state.cover_debt(token)
 
-    def _contend(self, state: KeyState, token: Token[Key], wake: Wake | None) -> None:
+    def _contend(self, state: KeyState, token: Token[Key], wake: Wake) -> None:
         """A request to a key that somebody works on, or that is debounced."""
         self._advance(state, token.key, retires=False)
-        if wake is None and (state.line != NOBODY or self._is_debounced):
-            self._decline(state, token, Refusal.BUSY)
-            self._advance(state, token.key)
-            return
         self._refuse_to_wait_for_oneself(state, token)
-        if self.rules.debounce is not None:
-            now, debounce = clock.now_s(), self.rules.debounce
-            state.first_s = now if state.first_s is None else state.first_s
-            state.due_s = min(now + debounce.delay_s, state.first_s + debounce.max_delay_s)
-        outcome = state.enqueue(token, at_once=not self._is_debounced)
+        if (debounce := self.rules.debounce) is not None:
+            now_s = clock.now_s()
+            state.first_s = now_s if state.first_s is None else state.first_s
+            state.due_s = min(now_s + debounce.delay_s, state.first_s + debounce.max_delay_s)
+        outcome = state.enqueue(token, at_once=debounce is None)
         if outcome is EnqueueOutcome.ACCEPT:
             self._begin(state, token)
             return
+        token.wake = wake
         if outcome is EnqueueOutcome.BLOCK:
-            token.wake = wake
-            token.has_waited = True
-            token.stage = _WAITING
+            token.has_waited, token.stage = True, _WAITING
             self._stats.blocked += 1
-            if state.debt is not None:
-                token.covers, state.debt = token.covers + state.owed, None
+            state.cover_debt(token)
         else:
+            token.is_declined, token.stage = True, TokenStage.DECLINED
+            self._stats.declined += 1
             covering = state.line[state.waiters]  # a token that waits is false
-            self._decline(state, token, Refusal.FULL, covering, wake)
+            assert covering is not None
+            covering.covers += bool(state.waiters)
+            if token.follows:
+                token.stage = TokenStage.FOLLOWING
+                covering.followers = (*covering.followers, token)
         self._watch(state, token.key)
 
     def _refuse_to_wait_for_oneself(self, state: KeyState, token: AnyToken) -> None:
@@ -335,45 +338,16 @@ class KeyTable(Generic[Key]):
                 "a context of its own is not part of the run"
             )
 
-    def _decline(
-        self,
-        state: KeyState,
-        token: AnyToken,
-        refusal: Refusal,
-        covering: AnyToken | None = None,
-        wake: Wake | None = None,
-    ) -> None:
-        """The token does not run; ``covering`` does its work too."""
-        token.refusal = refusal
-        if covering is None:
-            self._stats.busy += 1
-        else:
-            self._stats.declined += 1
-            covering.covers += bool(state.waiters)
-            if token.follows:
-                token.wake = wake
-                token.stage = TokenStage.FOLLOWING
-                covering.followers = [*(covering.followers or ()), token]
-                return
-        token.stage = TokenStage.DECLINED
-
     def _leave(self, token: AnyToken, *, has_run: bool = True) -> bool:
         state = self._keys.get(token.key)
-        was_current = token.stage is _RUNNING
-        if was_current and (state is None or token is not state.line[0]):
-            token.stage = _ENDED
-            log.error(
-                "token is not in any line, its key has changed or it belongs elsewhere token=%r",
-                token,
-            )
-            return False
         if state is None:
             return False
-        if was_current and has_run and state.debt is not None:
-            state.debt.repeat = token.repeat or state.debt.repeat
-        gives_up = token.stage is _WAITING or (was_current and not has_run)
+        was_current = token is state.line[0]
+        gives_up = not has_run if was_current else token.stage is _WAITING
         if was_current:
             token.stage = _ENDED
+            if has_run and state.debt is not None:
+                state.debt.repeat = token.repeat or state.debt.repeat
         elif token.stage.is_pending:
             self._stats.withdrawn += 1
             token.stage = TokenStage.WITHDRAWN
@@ -382,13 +356,13 @@ class KeyTable(Generic[Key]):
         return was_current
 
     def _depart(self, state: KeyState, token: AnyToken, *, gives_up: bool) -> None:
-        if token.follows and token.refusal is not None:
+        if token.follows and token.is_declined:
             for one in state.line:
-                if one is not None and one.followers and token in one.followers:
-                    one.followers.remove(token)
+                if one is not None and token in one.followers:
+                    one.followers = tuple(other for other in one.followers if other is not token)
         state.dequeue(token)
         # its followers ask again by themselves
-        if gives_up and (count := token.covers - len(token.followers or ())) > 0:
+        if gives_up and (count := token.covers - len(token.followers)) > 0:
             if state.waiter is not None:
                 state.waiter.covers += count
             else:
@@ -398,13 +372,11 @@ class KeyTable(Generic[Key]):
             self._dismiss_followers(token)
 
     def _dismiss_followers(self, token: AnyToken, stage: TokenStage = TokenStage.ORPHANED) -> None:
-        for follower in token.followers or ():
-            if follower.stage is not TokenStage.FOLLOWING:
-                continue
+        for follower in token.followers:
             follower.result = token.result
             follower.stage = stage if token.result is None else TokenStage.SHARED
             self._note(follower.wake, follower)
-        token.followers = None
+        token.followers = ()
 
     def _advance(self, state: KeyState, key: Key, *, retires: bool = True) -> None:
         """Do all that is due on this key: nothing, mostly."""
@@ -457,8 +429,9 @@ class KeyTable(Generic[Key]):
         self._looks_noted += 1
         heapq.heappush(self._looks, (look_s, self._looks_noted, key))
         if self._timer is None:
-            self._timer = Service("leaderq-coalescing-timer", self._tend)
-            self._timer.start()
+            timer = Service("leaderq-coalescing-timer", self._tend)
+            timer.start()
+            self._timer = timer
         elif self._looks[0][1] == self._looks_noted:
             self._timer.wake()
 
@@ -476,6 +449,7 @@ class KeyTable(Generic[Key]):
                 wait_s = self.tend_due()
             except BaseException:  # a user's function raised it, and other keys are waited for
                 log.exception("calls about overdue keys failed")
+                wait_s = 0.0
 
     def _deliver(self, calls: Sequence[Call] = ()) -> None:
         """Make the calls; those that they lead to after them, in a loop, because the stack is

@@ -81,8 +81,6 @@ class CoordinatorStats:
     """Requests that had to wait."""
     declined: int = 0
     """Requests declined because another one covers them: runs saved."""
-    busy: int = 0
-    """Requests that would have had to wait, and did not want to."""
     withdrawn: int = 0
     """Requests that gave up waiting: time-outs, interrupts, cancellations."""
     repeated: int = 0

@@ -4,14 +4,13 @@ A token's stage is changed under the lock of its coordinator, and nowhere else; 
 lock.
 
     ASKING --+--> RUNNING ----------+--> ENDED (dequeued)
-             |       ^              +--> EVICTED (ran longer than the safe time-out)
-             |       | its turn
-             +--> WAITING -----------+--> WITHDRAWN (gave up: time-out, interrupt, cancellation)
-             |                       +--> ABANDONED (the coordinator was closed)
+             |       ^ its turn     +--> EVICTED (ran longer than the safe time-out)
+             +--> WAITING ----------+--> WITHDRAWN (gave up: time-out, interrupt, cancellation)
+             |                      +--> ABANDONED (the coordinator was closed)
              +--> DECLINED
-             +--> FOLLOWING ---------+--> SHARED (with the result of the run that covers it)
-              (declined, and wants   +--> ORPHANED (there is no result: it asks again)
-               that run's result)    +--> WITHDRAWN, ABANDONED
+             +--> FOLLOWING --------+--> SHARED (with the result of the run that covers it)
+              (declined, and wants  +--> ORPHANED (there is no result: it asks again)
+               that run's result)   +--> WITHDRAWN, ABANDONED
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackTyp
 from typing import TYPE_CHECKING, Any, Generic
 
 from leaderq.arguments import require_finished
-from leaderq.coalescing.automaton import EnqueueOutcome, Refusal
+from leaderq.coalescing.automaton import EnqueueOutcome
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # of type checkers: QueueCoordinator() takes any key
@@ -79,9 +78,7 @@ class RunResult:
 
     @classmethod
     def of(cls, function: Callable[[], Any]) -> RunResult:
-        """The result of this call. An interrupt, an exit or a cancellation is not shared: it is
-        raised to whoever runs alone.
-        """
+        """The result of this call. An interrupt, an exit or a cancellation is not shared."""
         try:
             value = function()
             require_done(value, "the function of a run")
@@ -97,9 +94,7 @@ class RunResult:
             return cls(None, exc, exc.__traceback__)
 
     def get(self) -> Any:
-        """Return the value, or raise the error: the same object to all, with the
-        run's traceback.
-        """
+        """Return the value, or raise the error: the same object to all."""
         if self.error is None:
             return self.value
         raise self.error.with_traceback(self.traceback)
@@ -123,15 +118,14 @@ class Token(Generic[Key]):
     is_cover: bool = False
     """Whether it was made for requests whose waiter gave up."""
     has_waited: bool = False
-    refusal: Refusal | None = None
-    """Why it was declined."""
+    is_declined: bool = False
     covers: int = 0
     """How many requests were declined because this one waited: it runs for them too."""
     began_s: float = 0.0
     """When the run began; kept with a safe time-out only."""
     follows: bool = False
     """Whether it wants, if declined, the result of the run that covers it."""
-    followers: list[Token[Key]] | None = None
+    followers: tuple[Token[Key], ...] = ()
     result: RunResult | None = None
 
     def __init__(self, key: Key, owner: object) -> None:
@@ -147,7 +141,7 @@ class Token(Generic[Key]):
     @property
     def outcome(self) -> EnqueueOutcome:
         """ACCEPT (ran at once), BLOCK (waits, or waited and then ran), or DECLINE."""
-        if self.refusal is not None:
+        if self.is_declined:
             return EnqueueOutcome.DECLINE
         return EnqueueOutcome.BLOCK if self.has_waited else EnqueueOutcome.ACCEPT
 

@@ -185,7 +185,7 @@ class SingularUpdateQueue(Generic[R, S]):
         if deadline_s is not AS_SET or self._deadline_s is not None:
             item = self._submitted(request, deadline_s)
         if not self._put_now(item):
-            self._put(item, wait_s)
+            self._inbox.put(item, wait_s)
         elif self._inbox.has_ended:
             self._writer.sweep(_LATE)
 

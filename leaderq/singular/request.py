@@ -99,16 +99,14 @@ class RequestFuture(primitives.Future[S]):
     def _waited(self, timeout: float | None) -> float | None:
         """Wait until the deadline, if that comes first; return the rest of ``timeout``."""
         inbox = self.inbox
-        if self.done():
-            return timeout
-        if inbox.is_foreign:
+        if inbox.is_foreign and not self.done():
             raise inbox.refusal()
-        if inbox.is_taken_here:
+        if inbox.taker == primitives.get_ident() and not self.done():
             raise WouldDeadlock(
                 f"a handler of queue {inbox.name!r} would wait for its own queue; "
                 "submit the outcome back as a request instead (post_back)"
             )
-        if self._expiry_s is None or self.running():
+        if self._expiry_s is None or self.running() or self.done():
             return timeout
         began_s = clock.now_s()
         left_s = max(0.0, self._expiry_s - began_s)

@@ -104,7 +104,6 @@ class Writer:
         if self._service.start():
             self.pid = host.pid()
             _running.add(self)
-        self.inbox.open()
 
     def close(self, *, drain: bool, timeout_s: float | None) -> bool:
         if self.inbox.is_foreign:
@@ -298,12 +297,7 @@ class BatchWriter(Writer):
         inbox = self.inbox
         try:
             while self.failure is None:
-                items = [inbox.take()]
-                try:
-                    while items[-1] is not STOP and len(items) < self._max_batch:
-                        items.append(inbox.take_at_once())
-                except primitives.Empty:
-                    pass
+                inbox.take_all(items, self._max_batch)
                 inbox.release(len(items))
                 if is_last := items[-1] is STOP:
                     items.pop()

@@ -33,8 +33,8 @@ STOP: Any = object()
 class Inbox(Generic[M]):
     """A line of items to one taker; ``start`` is called before the first is put.
 
-    ``take()`` waits for an item, ``take_at_once()`` raises ``primitives.Empty`` if there is none.
-    Neither returns its place: ``release`` does.
+    ``take()`` waits for an item, and :meth:`take_all` for all that wait. Neither returns the places
+    of the items: ``release`` does. The last item is ``STOP``.
 
     Guarantees: never more than ``capacity`` items wait (``None``: any number), except those that
     the taker puts itself, because nobody else could make room. Who waits for room gets it in the
@@ -66,8 +66,7 @@ class Inbox(Generic[M]):
         self.waiting = self._line.waiters
         self._closed: Callable[[], LeaderqError] | None = None
         # Bound once: a look-up for each item would cost as much as the call.
-        self.take: Callable[[], Any] = self._items.get
-        self.take_at_once: Callable[[], Any] = self._items.get_nowait
+        self.take: Callable[..., Any] = self._items.get
         self._put = self._items.put
         self._permit: Callable[[], None] = _no_permit
         is_bounded = capacity is not None
@@ -90,7 +89,9 @@ class Inbox(Generic[M]):
         return max(0, self._items.qsize() - self.is_closed)  # STOP is in it, too
 
     def put_now(self, item: M) -> bool:
-        """Put ``item`` if there is room and nobody waits; return whether that was so."""
+        """Put ``item`` if there is room and nobody waits; return whether that was so: then, look
+        whether the inbox ``has_ended`` meanwhile.
+        """
         try:
             self._permit()
         except IndexError:
@@ -117,12 +118,6 @@ class Inbox(Generic[M]):
             if not is_in:
                 await waker.wait(timeout_s)
 
-    def open(self) -> None:
-        """Let items in, if it is not closed and nobody waits."""
-        with self._lock:
-            if self._closed is None and not self.waiting:
-                self._permit = self._open_permit
-
     def close(self, error: Callable[[], LeaderqError]) -> None:
         """Let nothing more in: waiting and later producers get the error that ``error()`` makes.
 
@@ -143,6 +138,17 @@ class Inbox(Generic[M]):
         self._closed = error
         self._permit = _no_permit
 
+    def take_all(self, into: list[Any], most: float = 1, timeout_s: float | None = None) -> None:
+        """Wait for an item, for ``timeout_s`` seconds; move it, and what waits behind it, into a
+        list: at most so many, and nothing behind ``STOP``.
+        """
+        try:
+            into.append(self.take(True, timeout_s))
+            while len(into) < most and into[-1] is not STOP:
+                into.append(self._items.get_nowait())
+        except primitives.Empty:
+            pass
+
     def release(self, count: int) -> None:
         """Return the room of ``count`` items that were taken out, and admit waiting producers."""
         for _ in range(count):
@@ -152,15 +158,14 @@ class Inbox(Generic[M]):
                 self.release_permit(None)
         if self.waiting:
             with self._lock:
-                self._line.admit()
-                self.open()
+                self._admit()
 
     def empty(self, into: deque[Any]) -> None:
         """Move all items of a closed inbox out of it, in their order; on any thread."""
         with self._lock:
             try:
                 while True:
-                    item = self.take_at_once()
+                    item = self._items.get_nowait()
                     if item is not STOP:
                         into.append(item)
             except primitives.Empty:
@@ -192,7 +197,7 @@ class Inbox(Generic[M]):
                 if not arrival.is_decided:
                     self._line.leave(arrival)
                     self.refused += 1
-                    self.open()
+                    self._admit()
         if arrival.refusal is not None:
             raise arrival.refusal
         if not arrival.is_admitted:
@@ -212,9 +217,14 @@ class Inbox(Generic[M]):
                 return None
             self._permit = _no_permit  # nobody overtakes from now on
             arrival = self._line.join(item, wake)
-            self._line.admit()
-            self.open()
+            self._admit()
             return None if arrival.is_admitted else arrival
+
+    def _admit(self) -> None:
+        """Put the items of waiting producers as far as there is room; under the lock."""
+        self._line.admit()
+        if self._closed is None and not self.waiting:
+            self._permit = self._open_permit
 
     def _take_permit(self, _item: M) -> bool:
         try:

@@ -309,8 +309,8 @@ CARRIED: tuple[Control, ...] = (
         "unit/coalescing/test_coordinator_callers.py",
         (
             "a head does not run again for a debt",
-            "        if was_current and has_run and state.debt is not None:",
-            "        if False:",
+            "            if has_run and state.debt is not None:",
+            "            if False:",
             "test_whoever_runs_by_its_function_runs_again_and_returns_its_first_result[run]",
         ),
         (

@@ -6,7 +6,10 @@ wait for any of it.
 from __future__ import annotations
 
 import logging
+import math
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -21,13 +24,13 @@ from leaderq.errors import (
     SessionClosed,
     SessionExpired,
 )
-from leaderq.threads import Backoff, Retry, Service, primitives
+from leaderq.threads import Backoff, Inbox, Retry, Service, primitives
+from leaderq.threads.inbox import STOP
 from leaderq.zookeeper import Check, Delete, Session, SessionState, WatchEvent, WatchKind
 
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 200
-_LOOK_S = 0.5
 _LEAST_S = 0.05
 _AGAIN = Retry(first_s=0.1, most_s=5.0)
 
@@ -73,16 +76,14 @@ class SlotKeeper:
     and refuses those left over from a connection that the session has given up.
 
     What happens on each failure: no answer: sent again when connected. The token is gone: done, by
-    a former try, by the end of the session or by an eviction; if it was deleted by hand and its
-    slot still names it, the slot is deleted too. Closed: left to the end of the session.
+    a former try, by the end of the session or by an eviction. Closed: left to the end of the
+    session.
     """
 
     def __init__(self, session: Session, held: Callable[[], Sequence[Renewed]]) -> None:
         self._session, self._held = session, held
-        self._lock = primitives.Lock()
-        self._unanswered: list[Release] = []
+        self._unanswered: deque[Release] = deque()
         self._service = Service.repeating("leaderq-coalescing", self._step)
-        self._due_s = 0.0
         self._is_ticking = False  # it will look by itself, so it need not be woken for each token
 
     @property
@@ -97,10 +98,9 @@ class SlotKeeper:
         return release.done
 
     def send_again(self) -> None:
-        with self._lock:
-            unanswered, self._unanswered = self._unanswered, []
-        for one in unanswered:
-            self._send(one)
+        with suppress(IndexError):  # another thread sends them, too
+            for _ in range(len(self._unanswered)):
+                self._send(self._unanswered.popleft())
 
     def wake(self, *, is_urgent: bool = False) -> None:
         """There is something to do, or, if it is urgent, the connection came or went."""
@@ -116,19 +116,13 @@ class SlotKeeper:
 
     def _step(self) -> float | None:
         self._is_ticking = False  # before looking: later news wakes us
-        if not self._held() and not self._unanswered:
-            self._due_s = 0.0
+        held = self._held()
+        if not held and not self._unanswered:
             return None
         self._is_ticking = True
         self.send_again()
-        now = clock.now_s()
-        look_s = max(_LEAST_S, self._session.shares.beat_s)
-        self._due_s = self._due_s or now + look_s
-        if now >= self._due_s:
-            self._due_s = now + look_s
-            self._renew(self._held())
-        left_s = max(0.0, self._due_s - clock.now_s())
-        return min(_LOOK_S, left_s) if self._unanswered else left_s
+        self._renew(held)
+        return max(_LEAST_S, self._session.shares.beat_s)
 
     def _renew(self, held: Sequence[Renewed]) -> None:
         for begin in range(0, len(held), _AT_ONCE):
@@ -165,28 +159,12 @@ class SlotKeeper:
             release.settle(False)
         elif isinstance(error, ConnectionLost):
             release.is_doubtful = True
-            with self._lock:
-                self._unanswered.append(release)
-        elif isinstance(error, NoNode) and error.index == 0:
-            self._session.get_async(release.slot).add_done_callback(partial(self._looked, release))
+            self._unanswered.append(release)
+        elif isinstance(error, NoNode) and error.index == 0:  # the token is gone: see the class
             release.settle(release.is_doubtful)
-        elif isinstance(error, NoNode):  # the slot was deleted by hand
-            self._session.delete_async(release.token).add_done_callback(_deleted)
-            release.settle(False)
         else:
             log.error("slot not released token=%s error=%s", release.token, error)
             release.settle(False)
-
-    def _looked(self, release: Release, answer: primitives.Future[Any]) -> None:
-        """The token is gone; its slot must be too."""
-        if answer.exception() is None and answer.result()[0] == release.holder.token.encode():
-            self._session.delete_async(release.slot).add_done_callback(_deleted)
-
-
-def _deleted(answer: primitives.Future[None]) -> None:
-    error = answer.exception()
-    if error is not None and not isinstance(error, (NoNode, ConnectionLost)):
-        log.error("slot of a deleted token not deleted error=%s", error)
 
 
 class Coverage:
@@ -209,14 +187,15 @@ class Coverage:
     def __init__(self, session: Session, run: Callable[[str | bytes], object]) -> None:
         self._session = session
         self._run = run
-        self._lock = primitives.Lock()
         self._watched: dict[str, str | bytes] = {}
+        self._service = Service("leaderq-coalescing-cover", self._serve)
+        self._news: Inbox[tuple[str, bool]] = Inbox(self._service.name, start=self._service.start)
+        """A token, and whether it is gone; else it is to be looked at again."""
+        # The thread's own:
+        self._owed: dict[str | bytes, None] = {}
         self._unknown: dict[str, None] = {}
         self._next_look_s = 0.0
-        self._owed: dict[str | bytes, object] = {}
-        """With each key, a mark of when it came to be owed last."""
         self._backoff = Backoff(_AGAIN)
-        self._service = Service.repeating("leaderq-coalescing-cover", self._step)
 
     @property
     def is_idle(self) -> bool:
@@ -225,22 +204,18 @@ class Coverage:
 
     def rely_on(self, key: str | bytes, token: str) -> None:
         """A request for ``key`` was declined because the one with this token waits."""
-        with self._lock:
-            if token in self._watched:
-                return
+        if token not in self._watched:
             self._watched[token] = key
-        self._look(token)
+            self._look(token)
 
     def stop(self, timeout_s: float | None) -> None:
-        with self._lock:
-            keys = {*self._watched.values(), *self._owed}
-            self._watched.clear()
-            self._owed.clear()
-        if keys:
-            log.warning(
-                "closed, declined requests may not be covered keys=%d key=%r", len(keys), min(keys)
-            )
+        self._news.close(lambda: CoordinatorClosed("the coordinator was closed by its owner"))
         self._service.stop(timeout_s)
+        if keys := [*{*self._watched.values(), *self._owed}]:
+            log.warning(
+                "closed, declined requests may not be covered keys=%d key=%r", len(keys), keys[0]
+            )
+        self._watched, self._owed = {}, {}
 
     def _look(self, token: str) -> None:
         answer = self._session.get_async(token, watch=partial(self._on_watch, token))
@@ -248,79 +223,68 @@ class Coverage:
 
     def _looked(self, token: str, answer: primitives.Future[tuple[bytes, Any]]) -> None:
         error = answer.exception()
-        if isinstance(error, NoNode):
-            self._note_owed(token)
-        elif isinstance(error, SessionClosed) or (not error and has_begun(answer.result()[0])):
+        if isinstance(error, SessionClosed) or (not error and has_begun(answer.result()[0])):
             self._forget(token)
         elif error is not None:
-            self._look_later(token)
+            self._tell(token, is_gone=isinstance(error, NoNode))
         else:
             self._backoff.reset()
 
     def _on_watch(self, token: str, event: WatchEvent) -> None:
-        if event.kind is WatchKind.DELETED:
-            self._note_owed(token)
-        elif event.kind is WatchKind.CHANGED:
+        if event.kind is WatchKind.CHANGED:
             self._forget(token)
         else:
-            self._look_later(token)
-
-    def _look_later(self, token: str) -> None:
-        with self._lock:
-            self._unknown[token] = None
-        self._wake()
+            self._tell(token, is_gone=event.kind is WatchKind.DELETED)
 
     def _forget(self, token: str) -> None:
-        with self._lock:
-            self._watched.pop(token, None)
-            self._unknown.pop(token, None)
+        self._watched.pop(token, None)
 
-    def _note_owed(self, token: str) -> None:
-        with self._lock:
-            if token not in self._watched:
-                return  # it is known already
-            self._owed[self._watched.pop(token)] = object()
-            self._unknown.pop(token, None)
-        self._wake()
+    def _tell(self, token: str, *, is_gone: bool) -> None:
+        with suppress(CoordinatorClosed):
+            self._news.put((token, is_gone), None)
 
-    def _wake(self) -> None:
-        self._service.start()
-        self._service.wake()
+    def _serve(self, _: Service) -> None:
+        wait_s: float | None = None
+        while True:
+            news: list[Any] = []
+            self._news.take_all(news, math.inf, wait_s)
+            for one in news:
+                if one is STOP:
+                    return
+                self._hear(*one)
+            waits = [one for one in (self._look_again(), self._cover()) if one is not None]
+            wait_s = min(waits, default=None)
 
-    def _step(self) -> float | None:
-        with self._lock:
-            unknown: list[str] = []
-            if self._unknown and clock.now_s() >= self._next_look_s:
-                # set before the looks: without a connection they fail at once, and wake this thread
-                self._next_look_s = clock.now_s() + self._backoff.next_s()
-                unknown = [token for token in self._unknown if token in self._watched]
-                self._unknown = {}
-            key, mark = next(iter(self._owed.items()), (None, None))
-        for token in unknown:
-            self._look(token)
-        wait_s = None if key is None else self._cover(key, mark)
-        if not self._unknown:
-            return wait_s
-        look_s = max(0.0, self._next_look_s - clock.now_s())
-        return look_s if wait_s is None else min(look_s, wait_s)
+    def _hear(self, token: str, is_gone: bool) -> None:
+        if not is_gone:
+            self._unknown[token] = None
+        elif (key := self._watched.get(token)) is not None:
+            self._owed[key] = None
+            self._forget(token)
 
-    def _cover(self, key: str | bytes, mark: object) -> float | None:
+    def _look_again(self) -> float | None:
+        """Look at tokens of which there was no answer; return when to do so next."""
+        now_s = clock.now_s()
+        if self._unknown and now_s >= self._next_look_s:
+            self._next_look_s = now_s + self._backoff.next_s()
+            unknown, self._unknown = self._unknown, {}
+            for token in unknown:
+                if token in self._watched:
+                    self._look(token)
+        return max(0.0, self._next_look_s - now_s) if self._unknown else None
+
+    def _cover(self) -> float | None:
         """Cover a key; return the seconds until the next is due, ``None`` if none is owed."""
-        if not self._has_covered(key):
-            return self._backoff.next_s()
-        self._backoff.reset()
-        with self._lock:
-            if self._owed.get(key) is mark:  # else it was declined after the run had begun
-                self._owed.pop(key, None)
-            return 0.0 if self._owed else None
-
-    def _has_covered(self, key: str | bytes) -> bool:
-        """Try to cover a key; return whether that is done."""
+        key = next(iter(self._owed), None)
+        if key is None:
+            return None
         try:
             self._run(key)
         except (CoordinatorClosed, SessionClosed):
-            return True
+            pass
         except LeaderqError as exc:
             log.info("key not covered yet, trying again key=%r error=%s", key, exc)
-            return False
-        return True
+            return self._backoff.next_s()
+        self._backoff.reset()
+        self._owed.pop(key, None)
+        return 0.0 if self._owed else None

@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -170,14 +169,6 @@ class DistributedQueueCoordinator:
             self._keeper.wake()
             return False
 
-    @contextmanager
-    def hold(
-        self, key: str | bytes, timeout_s: float | None = AS_SET
-    ) -> Iterator[DistributedToken]:
-        """``with coordinator.hold(key) as token: if token: ...``: dequeued at the end."""
-        with self.enqueue(key, timeout_s) as token:
-            yield token
-
     def look(self, key: str | bytes) -> KeyView:
         """The head of a key, and its waiter, as of a moment ago.
 
@@ -224,16 +215,14 @@ class DistributedQueueCoordinator:
                 request.wake()
             is_clean = self._idle.wait_for(lambda: not self._held, deadline.remaining_s)
             left = list(self._held.values())
-        for release in [self._release(token, TokenEnding.CLOSED) for token in left]:
-            if release is not None:
+        for token in left:
+            if (release := self._release(token, TokenEnding.CLOSED)) is not None:
                 self._keeper.release(release)
-        while (
-            not self._keeper.is_clear
-            and not deadline.is_over
-            and self._session.state is not SessionState.CLOSED
-        ):
+        is_closed = self._session.state is SessionState.CLOSED
+        while not (self._keeper.is_clear or deadline.is_over or is_closed):
             self._keeper.send_again()
             primitives.Event().wait(0.05)
+            is_closed = self._session.state is SessionState.CLOSED
         if self._coverage is not None:
             self._coverage.stop(deadline.remaining_s or 0.1)
         self._session.remove_listener(self._heard)
@@ -249,13 +238,10 @@ class DistributedQueueCoordinator:
         if standing is SlotStanding.HEAD:
             return self._begun(self._token(znodes, request.holder, EnqueueOutcome.ACCEPT))
         with self._lock:
-            if any(
-                one.owner == primitives.get_ident() and one.znodes == znodes
-                for one in self._held.values()
-            ):
+            mine = [one for one in self._held.values() if one.owner == primitives.get_ident()]
+            if any(one.znodes == znodes for one in mine):
                 raise WouldDeadlock(
-                    f"key {znodes.key!r}: this thread asks again while it works on it, and would"
-                    " wait for itself"
+                    f"key {znodes.key!r}: this thread works on it, and would wait for itself"
                 )
             self._waiting[znodes.name] = request
         self._keeper.wake()

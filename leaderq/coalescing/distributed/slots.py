@@ -28,12 +28,7 @@ from urllib.parse import quote_from_bytes
 
 from leaderq import chance
 from leaderq.coalescing.automaton import EnqueueOutcome, TrafficState, state_of
-from leaderq.errors import (
-    ConfigurationError,
-    LeaderqError,
-    NoNode,
-    TokenOver,
-)
+from leaderq.errors import ConfigurationError, LeaderqError, NoNode, TokenOver
 from leaderq.threads import primitives
 from leaderq.zookeeper import Check, Operation, Session
 from leaderq.zookeeper.paths import join, validated_path
@@ -53,10 +48,7 @@ def encoded(key: str | bytes) -> str:
     elif isinstance(key, (bytes, bytearray, memoryview)):
         kind, raw = "b", bytes(key)
     else:
-        raise ConfigurationError(
-            f"key {key!r} is of type {type(key).__name__}; give text or bytes, which mean the same"
-            " to every process"
-        )
+        raise ConfigurationError(f"key {key!r} is of type {type(key).__name__}: give text or bytes")
     name = quote_from_bytes(raw, safe=_SAFE).replace("~", "%7E")
     if len(name) <= LONGEST:
         return f"{kind}-{name}"
@@ -91,14 +83,9 @@ class KeyZnodes:
 
 def validated_root(root: str) -> str:
     """Return ``root``, unless it is not a path, or the root of all znodes."""
-    if not isinstance(root, str):
+    if type(root) is not str or validated_path(root) == "/":
         raise ConfigurationError(
-            f"root {root!r} is not text; give the path of a znode, such as '/coalescing'"
-        )
-    if validated_path(root) == "/":
-        raise ConfigurationError(
-            "root '/' would fill the top of ZooKeeper with slots; give a znode, such as"
-            " '/coalescing'"
+            f"root={root!r}: give the path of a znode below '/', such as '/coalescing'"
         )
     return root
 
@@ -279,16 +266,11 @@ class DistributedToken:
         return self._ending
 
     @property
-    def path(self) -> str:
-        """The path of the token's znode, which exists while the servers hold it for current.
-
-        :raises TokenOver: it was declined, and has none.
-        """
-        return self._taken.path
-
-    @property
     def fence(self) -> Check:
-        """The operation that makes any multi fail once this token is not current."""
+        """The operation that makes any multi fail once this token is not current.
+
+        :raises TokenOver: it was declined.
+        """
         return self._taken.fence
 
     @property

@@ -51,14 +51,27 @@ def test_one_runs_one_waits_and_the_rest_are_declined(coordinator_of, session):
     assert three.look("k").state is TrafficState.INIT
 
 
-def test_a_waiter_whose_time_is_up_leaves_its_place(coordinator_of):
-    one, two = coordinator_of(), coordinator_of()
-    with one.enqueue("k"):
-        with pytest.raises(WaitTimedOut, match="'k'"):
-            two.enqueue("k", timeout_s=0.1)
-        eventually(lambda: one.look("k").waiter is None)
-    with two.enqueue("k") as token:
-        assert token.outcome is EnqueueOutcome.ACCEPT
+def test_f8_a_waiter_is_told_of_its_turn_by_one_event_and_asks_nothing_more(
+    coordinator_of, opened, monkeypatch
+):
+    one, session = coordinator_of(), opened()
+    two, asked = coordinator_of(session), []
+    for name in ("get_async", "multi_read_async"):
+        real = getattr(session, name)
+        monkeypatch.setattr(
+            session,
+            name,
+            lambda *a, real=real, name=name, **k: (asked.append(name), real(*a, **k))[1],
+        )
+    with ThreadPoolExecutor(1) as pool, one.enqueue("k"):
+        waiting = pool.submit(two.enqueue, "k")
+        eventually(lambda: asked == ["multi_read_async"] * 2 + ["get_async"] * 2)
+        session.get("/coalescing")  # answered after them
+        asked.clear()
+        one.dequeue(next(iter(one._held.values())))
+        with waiting.result(30) as token:
+            assert token.outcome is EnqueueOutcome.BLOCK
+        assert asked == []
 
 
 def test_a_fenced_write_passes_while_the_token_is_current_and_not_after(coordinator_of, session):
@@ -132,7 +145,9 @@ def test_a_closed_coordinator_tells_those_who_wait_and_ends_what_is_held(coordin
     eventually(lambda: session.children(ROOT) == [])
 
 
-@pytest.mark.parametrize("where", ["seek", "wait", "fence"])
+@pytest.mark.parametrize(
+    "where", [(slot_request, "judge"), (slot_request.SlotRequest, "_is_head")], ids=["seek", "wait"]
+)
 def test_an_interrupt_gives_the_place_back(coordinator_of, session, monkeypatch, where):
     one, two = coordinator_of(), coordinator_of()
 
@@ -140,12 +155,7 @@ def test_an_interrupt_gives_the_place_back(coordinator_of, session, monkeypatch,
         raise KeyboardInterrupt
 
     with one.enqueue("k"), monkeypatch.context() as patch:
-        if where == "fence":  # while it waits
-            patch.setattr(slot_request.SlotRequest, "_is_head", interrupted)
-        elif where == "seek":  # after the place was taken
-            patch.setattr(slot_request, "judge", interrupted)
-        else:
-            patch.setattr(slot_request.SlotRequest, "wait", interrupted)
+        patch.setattr(*where, interrupted)
         with pytest.raises(KeyboardInterrupt):
             two.enqueue("k")
         eventually(lambda: one.look("k").waiter is None)

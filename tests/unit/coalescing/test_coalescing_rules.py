@@ -62,7 +62,7 @@ async def never_run(*_: Any) -> Any: ...
         ),
     ],
 )
-def test_keywords_that_cannot_be_used_are_refused_all_at_once(
+def test_h9_keywords_that_cannot_be_used_are_refused_all_at_once(
     given: dict[str, Any], problems: list[str]
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:

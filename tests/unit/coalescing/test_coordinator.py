@@ -47,20 +47,19 @@ def test_whoever_gives_up_tells_how_many_relied_on_it(pool, monkeypatch):
     assert caught.value.covers == 3
 
 
-class TestOffers:
-    def test_one_whose_call_fails_gives_way_and_the_dequeuer_does_not_notice(self, caplog):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        third: list[Token[str]] = []
+def test_an_offer_whose_call_fails_gives_way_and_the_dequeuer_does_not_notice(caplog):
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    third: list[Token[str]] = []
 
-        def fail(token: object) -> None:
-            third.append(coordinator.offer("k", print))
-            raise RuntimeError("no")
+    def fail(token: object) -> None:
+        third.append(coordinator.offer("k", print))
+        raise RuntimeError("no")
 
-        first = coordinator.offer("k", fail)
-        coordinator.offer("k", fail)
-        assert coordinator.dequeue(first)
-        assert third[0].has_waited and third[0]
-        assert "the key goes to the next" in caplog.text
+    first = coordinator.offer("k", fail)
+    coordinator.offer("k", fail)
+    assert coordinator.dequeue(first)
+    assert third[0].has_waited and third[0]
+    assert "the key goes to the next" in caplog.text
 
 
 class TestScopes:
@@ -84,83 +83,66 @@ class TestScopes:
         assert refresh("a", note="y") == "a y"
 
 
-class TestAskingForWhatOneHolds:
-    def test_it_is_an_error_at_once_to_wait_for_oneself(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        with coordinator.hold("k") as token:
-            for ask in (
-                coordinator.enqueue,
-                lambda key: coordinator.run(key, lambda: None),
-                lambda key: coordinator.hold(key).__enter__(),
-            ):
-                with pytest.raises(WouldDeadlock, match="wait for itself"):
-                    ask("k")
-            assert token and coordinator.state("k") is TrafficState.PROCESS
-        assert coordinator.state("k") is TrafficState.INIT
-
-    def test_other_keys_and_ways_that_do_not_wait_are_free(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        with coordinator.hold("k"), coordinator.hold("other") as token:
-            assert token
-            assert not coordinator.try_enqueue("k")
-            later = coordinator.offer("k", print)
-        assert later
+def test_it_is_an_error_at_once_to_wait_for_oneself():
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    with coordinator.hold("k") as token, coordinator.hold("other") as other:
+        for ask in (
+            coordinator.enqueue,
+            lambda key: coordinator.run(key, lambda: None),
+            lambda key: coordinator.hold(key).__enter__(),
+        ):
+            with pytest.raises(WouldDeadlock, match="wait for itself"):
+                ask("k")
+        assert token and other and coordinator.state("k") is TrafficState.PROCESS
+        later = coordinator.offer("k", print)
+    assert later
+    assert coordinator.state("other") is TrafficState.INIT
 
 
-class TestDraining:
-    def test_nothing_is_taken_any_more_but_whoever_waits_still_runs(self, pool):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        head = coordinator.enqueue("k")
-        tail = coordinator.offer("k", lambda token: None)
-        drained = pool.submit(coordinator.drain, 30)
+def test_draining_lets_in_nobody_and_lets_those_who_wait_run_for_so_long(pool):
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    head = coordinator.enqueue("k")
+    tail = coordinator.offer("k", lambda token: None)
+    stuck = coordinator.enqueue("stuck", owner=None)
+    waits = pool.submit(coordinator.enqueue, "stuck")
+    waiting(coordinator, 2)
+    drained = pool.submit(coordinator.drain, 1)
 
-        def is_closed() -> bool:
-            try:
-                coordinator.dequeue(coordinator.try_enqueue("other"))
-            except CoordinatorClosed:
-                return True
-            return False
+    def is_closed() -> bool:
+        try:
+            coordinator.dequeue(coordinator.offer("other", print))
+        except CoordinatorClosed:
+            return True
+        return False
 
-        eventually(is_closed)
-        assert not drained.done()
-        coordinator.dequeue(head)
-        assert tail and not drained.done()
-        coordinator.dequeue(tail)
-        assert drained.result(60) == ()
-
-    def test_it_is_bounded_and_tells_who_still_runs_while_who_waits_is_told(self, pool):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        head = coordinator.enqueue("k", owner=None)
-        waits = pool.submit(coordinator.enqueue, "k")
-        waiting(coordinator)
-        assert coordinator.drain(0.01) == (head,)
-        with pytest.raises(CoordinatorClosed):
-            waits.result(60)
-        assert coordinator.dequeue(head)
-        assert coordinator.drain(0.01) == ()
+    eventually(is_closed)
+    coordinator.dequeue(head)
+    assert tail
+    coordinator.dequeue(tail)
+    assert drained.result(60) == (stuck,)
+    with pytest.raises(CoordinatorClosed):
+        waits.result(60)
+    assert coordinator.dequeue(stuck)
+    assert coordinator.drain(0) == ()
 
 
-class TestFinalizers:
-    """The garbage collector may close a generator at any moment, even while its own thread holds
-    the lock.
-    """
+def test_f11_a_scope_that_is_dropped_under_the_lock_releases_its_key_with_the_next_event():
+    """The garbage collector may close a generator at any moment."""
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
 
-    @staticmethod
-    def holder(coordinator: QueueCoordinator[str]):
+    def holder():
         with coordinator.hold("k") as token:
             yield token
 
-    def test_one_that_is_dropped_under_the_lock_does_so_with_the_next_event(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        generator = self.holder(coordinator)
-        assert next(generator)
-        with coordinator._keys._lock:
-            del generator
-        assert coordinator.state("k") is TrafficState.PROCESS
-        assert coordinator.try_enqueue("k")
+    generator = holder()
+    assert next(generator)
+    with coordinator._keys._lock:
+        del generator
+    assert coordinator.state("k") is TrafficState.PROCESS
+    assert coordinator.offer("k", print)
 
 
-def test_a_thread_interrupted_while_it_waits_leaves_the_line():
+def test_f12_a_thread_interrupted_while_it_waits_leaves_the_line():
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     head = coordinator.enqueue("k", owner=None)
 
@@ -177,13 +159,20 @@ def test_a_thread_interrupted_while_it_waits_leaves_the_line():
     assert coordinator.dequeue(head) and coordinator.state("k") is TrafficState.INIT
 
 
-def test_a_head_that_outlives_the_safe_time_out_is_evicted_for_the_one_that_waits(pool):
+def test_a_head_that_outlives_the_safe_time_out_is_evicted_for_the_one_that_waits(
+    pool, monkeypatch
+):
+    now = [0.0]
+    monkeypatch.setattr("leaderq.clock.now_s", lambda: now[0])
     evicted: list[Token[str]] = []
     coordinator: QueueCoordinator[str] = QueueCoordinator(
         safe_timeout_s=0.02, on_evicted=evicted.append
     )
     head = coordinator.enqueue("k", owner=None)
-    tail = coordinator.enqueue("k")
+    waits = pool.submit(coordinator.enqueue, "k")
+    waiting(coordinator)
+    now[0] = 0.02
+    tail = waits.result(60)
     assert tail and tail.outcome is EnqueueOutcome.BLOCK
     eventually(lambda: evicted == [head])
     assert not coordinator.dequeue(head)

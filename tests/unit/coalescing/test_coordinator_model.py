@@ -16,7 +16,6 @@ from leaderq.coalescing import (
     Debounce,
     EnqueueOutcome,
     QueueCoordinator,
-    Refusal,
     Token,
     TokenStage,
     TrafficState,
@@ -133,22 +132,10 @@ class AnyEvents(RuleBasedStateMachine):
             key.waiter = token
             self.takes_what_is_owed(key, token)
         else:
-            assert token.refusal is Refusal.FULL
+            assert token.outcome is EnqueueOutcome.DECLINE
             if key.waiter is not None:
                 self.covered_by[token] = key.waiter
         return token
-
-    @rule(name=KEYS)
-    def somebody_tries(self, name: str) -> None:
-        self.steps += 1
-        key = self.model[name]
-        self.settle(key)
-        token = self.coordinator.try_enqueue(name)
-        if key.head is None and key.waiter is None and not self.debounce:
-            assert token
-            self.runs(key, token, waited=False)
-        else:
-            assert token.refusal is Refusal.BUSY
 
     @rule(name=KEYS)
     def whoever_runs_is_done(self, name: str) -> None:

@@ -12,9 +12,7 @@ WAIT_S = 60.0 * patience()
 
 
 class Held:
-    """Says that it has begun, waits until it is let go, and notes what it applied; an exception as
-    request is raised.
-    """
+    """Says that it has begun, waits until it may go on, notes what it applied, raises errors."""
 
     def __init__(self) -> None:
         self.begun = threading.Event()

@@ -66,7 +66,7 @@ def test_a_handler_that_raises_fails_the_whole_batch() -> None:
     assert told.kinds == [(0, OSError), (1, OSError), (2, OSError)]
 
 
-def test_all_that_is_wrong_with_the_options_is_told_at_once() -> None:
+def test_h9_all_that_is_wrong_with_the_options_is_told_at_once() -> None:
     wrong: dict[str, Any]
     for wrong in (
         {"capacity": 0, "timeout_s": -1, "deadline_s": -1, "max_batch": 0},

@@ -129,7 +129,7 @@ def filled(handler: Any, **options: Any) -> SingularUpdateQueue[Any, Any]:
     return queue
 
 
-def test_producers_get_in_in_the_order_of_coming_and_nobody_overtakes() -> None:
+def test_f6_producers_get_in_in_the_order_of_coming_as_soon_as_there_is_room() -> None:
     may, applied = threading.Semaphore(0), list[Any]()
     queue = filled(lambda request: may.acquire(timeout=WAIT_S) and applied.append(request))
     threads = []
@@ -145,6 +145,7 @@ def test_producers_get_in_in_the_order_of_coming_and_nobody_overtakes() -> None:
         thread.join(WAIT_S)
     assert queue.close()
     assert applied == list(range(12))
+    assert SingularUpdateQueue(print).capacity == 10_000
 
 
 def test_never_more_than_the_capacity_wait_however_many_come_at_once() -> None:
@@ -179,11 +180,8 @@ def test_closing_refuses_who_waits_for_room() -> None:
     assert queue.stats().refused == 1
 
 
-def test_an_interrupt_of_who_waits_for_room_withdraws_its_request(monkeypatch) -> None:
-    """A signal handler that interrupts the search for room is refused; it cannot wait for itself.
-
-    One that finds room is not.
-    """
+def test_f12_an_interrupt_of_who_waits_for_room_withdraws_its_request(monkeypatch) -> None:
+    """F11: a signal handler that interrupts the search for room is refused without it."""
     held = Held()
     queue = filled(held)
 
@@ -220,7 +218,7 @@ def test_a_future_can_be_awaited_gathered_and_wrapped() -> None:
         asyncio.run(use(queue))
 
 
-def test_cancelling_the_task_cancels_the_request_unless_it_is_begun() -> None:
+def test_f5_cancelling_the_task_cancels_the_request_unless_it_is_begun() -> None:
     held = Held()
 
     async def use(queue: SingularUpdateQueue[str, str]) -> None:
