@@ -37,7 +37,7 @@ from leaderq.producing.account import (
 from leaderq.producing.listeners import OnDurable
 from leaderq.producing.memory import BufferedRequest, RequestStep
 from leaderq.producing.options import ProducerOptions
-from leaderq.producing.sequence import Position, RequestSequence, is_stored
+from leaderq.producing.sequence import LineEnd, RequestSequence, is_stored
 from leaderq.producing.spill import Piece, Spill
 from leaderq.threads import Waiter, WaitingLine, Waker, primitives
 from leaderq.timeouts import Deadline
@@ -347,15 +347,15 @@ class RequestBuffer(RequestSequence):
         return waiters
 
     @property
-    def line_end(self) -> Position:
+    def line_end(self) -> LineEnd:
         """Where the sequence of requests ends now."""
         with self._lock:
             self._enter()
-            end = Position(self.memory.pushed, self._last_id)
+            end = LineEnd(self.memory.pushed, self._last_id)
             self._is_dirty = False
         return end
 
-    def wait_settled(self, timeout_s: float | None, end: Position | None = None) -> bool:
+    def wait_settled(self, timeout_s: float | None, end: LineEnd | None = None) -> bool:
         """Wait until everything up to ``end`` (``None``: all) is settled; return whether that came
         in time."""
         deadline, waker = Deadline(timeout_s), Waker()
@@ -376,7 +376,7 @@ class RequestBuffer(RequestSequence):
             with self._lock:
                 self._awaiting_end.remove(waker)
 
-    def settlement(self, end: Position | None = None) -> Settlement:
+    def settlement(self, end: LineEnd | None = None) -> Settlement:
         """Return what became of the requests up to ``end`` (``None``: all) and of lost ones."""
         with self._lock:
             self._enter()

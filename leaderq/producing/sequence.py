@@ -30,7 +30,7 @@ from leaderq.threads import primitives
 _LOSSES = 20
 
 
-class Position(NamedTuple):
+class LineEnd(NamedTuple):
     """A place in the sequence of requests: the last that came to memory, and the last id."""
 
     seq: int
@@ -108,14 +108,14 @@ class RequestSequence:
             refused=dict(self.refused),
         )
 
-    def _is_passed(self, end: Position) -> bool:
+    def _is_passed(self, end: LineEnd) -> bool:
         """Whether everything up to there is settled."""
         if self.spill is not None and self._read_to < end.id:
             return not self.pending
         oldest = self.memory.oldest
         return oldest is None or not is_within(oldest, end)
 
-    def settled(self, end: Position | None) -> Settlement:
+    def settled(self, end: LineEnd | None) -> Settlement:
         """What became of the requests up to ``end`` (``None``: all) and of lost ones."""
         spill, stored, coming, stored_id = self.spill, self.unread, 0, -1
         if spill is not None and self._final is None:
@@ -228,6 +228,6 @@ def is_stored(one: BufferedRequest, stored_id: int) -> bool:
     return one.journal_id is not None and one.journal_id <= stored_id
 
 
-def is_within(one: BufferedRequest, end: Position) -> bool:
+def is_within(one: BufferedRequest, end: LineEnd) -> bool:
     """Whether it was accepted before ``end``."""
     return one.seq <= end.seq or (one.journal_id is not None and one.journal_id <= end.id)
