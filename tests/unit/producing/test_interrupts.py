@@ -52,7 +52,7 @@ def points_of(code: CodeType) -> frozenset[int]:
     return _points[code]
 
 
-PYTHONS = ("importlib", "weakref", "concurrent/futures", "threading.py")
+PYTHONS = ("importlib", "weakref", "concurrent/futures", "threading.py", "logging/")
 THREADS_OWN = {"run", "_serve", "_run"}
 
 
@@ -64,8 +64,9 @@ class Tracer:
         self.where: Any = None
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
-        # What is raised in a finalizer, Python drops; a Condition or a Future of Python's own stays
-        # locked for ever if it is struck inside; a thread begins in those of these names.
+        # What is raised in a finalizer, Python drops; a Condition, a Future or a log handler of
+        # Python's own stays locked for ever if it is struck inside; a thread begins in those of
+        # these names.
         is_pythons = any(one in frame.f_code.co_filename for one in PYTHONS)
         if self.has_raised or is_pythons or frame.f_code.co_name in THREADS_OWN:
             return None if self.has_raised or is_pythons else self
