@@ -437,14 +437,15 @@ class JournalFull(LeaderqError):
 
 
 class JournalFailed(LeaderqError):
-    """The disk refused a write or a sync (see ``__cause__``): the record is not accepted.
-
-    If it could not be cut off again after a failed sync, it may be there after the next opening.
+    """The disk refuses writes or syncs (see ``__cause__``): the record is not accepted. Or a sync
+    failed after records had been accepted, or a journal cannot be opened, as the message says.
     """
 
 
 class JournalSlow(LeaderqError, TimeoutError):
-    """The disk did not answer in time: the record may be stored later, or not."""
+    """The disk did not answer in time, or takes nothing: the record was accepted, keeps its place,
+    and is stored when the disk takes it; or, as the message says, there was no room for it.
+    """
 
 
 class JournalRecordTooLarge(LeaderqError):

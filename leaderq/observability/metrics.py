@@ -37,7 +37,8 @@ _SESSION_STATES = ("connected", "suspended", "lost", "closed")
 class MetricRow:
     """One metric, as the name says a counter (``_total``), a histogram (``_duration_seconds``) or a
     gauge. ``label``: one besides that of the source, with the ``values`` that are there from the
-    start. ``source``, ``figure``: who offers it, and under which name; ``None``: the runner.
+    start. ``source``, ``figure``: who offers it, and under which name, behind which ``:`` and the
+    value of ``label`` may follow; ``None``: the runner.
     """
 
     name: str
@@ -66,8 +67,9 @@ def _schedule(name: str, figure: str, help: str) -> MetricRow:
 
 
 def _producer(name: str, figure: str, help: str) -> MetricRow:
+    figure, _, label = figure.partition(":")
     source = FigureSource.PRODUCER
-    return MetricRow(f"leaderq_producer_{name}", help, source=source, figure=figure)
+    return MetricRow(f"leaderq_producer_{name}", help, label, source=source, figure=figure)
 
 
 def _coalescing(name: str, figure: str, help: str) -> MetricRow:
@@ -167,7 +169,10 @@ TABLE: tuple[MetricRow, ...] = (
     _producer("dropped_requests_total", "dropped", "Requests dropped by a policy."),
     _producer("failed_requests_total", "failed", "Requests given up because they failed."),
     _producer("refused_requests_total", "refused", "Requests that were not accepted."),
+    _producer("lost_requests_total", "lost:reason", "Requests dropped or failed, by reason."),
     _producer("pending_requests", "pending", "Requests accepted, and neither sent nor given up."),
+    _producer("state", "state:state", "1 for the state that says where a new request goes."),
+    _producer("journal_takes", "takes", "1 while its journal takes requests, or it has none."),
     _producer("memory_requests", "memory_items", "Requests in memory."),
     _producer("memory_bytes", "memory_bytes", "Bytes of the requests in memory."),
     _producer("journal_bytes", "journal_bytes", "Bytes of the journal."),
@@ -276,8 +281,10 @@ def _offered() -> Iterator[Sample]:
     offered = read_figures()
     for row in TABLE:
         for (source, name), figures in offered.items():
-            if source is row.source and row.figure in figures:
-                yield row, (name,), figures[row.figure]
+            for figure, value in figures.items() if source is row.source else ():
+                offered_as, _, label = figure.partition(":")
+                if offered_as == row.figure:
+                    yield row, (name, label) if row.label else (name,), value
 
 
 class _CareerCounts:

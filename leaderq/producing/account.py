@@ -4,7 +4,6 @@ a clock, a file.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -110,46 +109,6 @@ class Balance:
         return self.accepted + self.recovered == self.confirmed + self.pending + self.lost
 
 
-@dataclass
-class RequestAccount:
-    """The exact account, guarded by the buffer's lock; see :class:`Balance`. ``pending`` is counted
-    where requests come and go, not derived, so the equation proves something."""
-
-    accepted: int = 0
-    recovered: int = 0
-    confirmed: int = 0
-    pending: int = 0
-    gone: Counter[LossReason] = field(default_factory=Counter)
-    refused: Counter[str] = field(default_factory=Counter)
-
-    def accept(self) -> None:
-        self.accepted += 1
-        self.pending += 1
-
-    def recover(self, count: int) -> None:
-        self.recovered += count
-        self.pending += count
-
-    def confirm(self, count: int) -> None:
-        self.confirmed += count
-        self.pending -= count
-
-    def give_up(self, reason: LossReason, count: int = 1) -> None:
-        self.gone[reason] += count
-        self.pending -= count
-
-    def balance(self) -> Balance:
-        return Balance(
-            self.accepted,
-            self.recovered,
-            self.confirmed,
-            self.pending,
-            {one.value: count for one, count in self.gone.items() if not one.is_failure},
-            {one.value: count for one, count in self.gone.items() if one.is_failure},
-            dict(self.refused),
-        )
-
-
 @dataclass(frozen=True)
 class Snapshot:
     """A buffered producer at one moment, as plain numbers: for metrics, health checks and tests.
@@ -173,6 +132,10 @@ class Snapshot:
     sink_error: str | None
     """The sink's last answer, if it has not taken a batch since."""
     journal_error: str | None
+    journal_takes: bool
+    """Whether the journal takes requests: neither full nor refused by its disk."""
+    lost: Mapping[str, int]
+    """How many requests were lost, by reason."""
     untold: int
     """News that listeners were not told, because there were too many."""
 
@@ -188,8 +151,8 @@ class BufferState(Enum):
     SPILLING  into the journal only      no                    memory falls to the low mark:
                                                                DRAINING
     DRAINING  into the journal only      yes, in order         read up: DIRECT; high mark: SPILLING
-    BLOCKED   nowhere: the policy for a  yes, if there is one  it has room again: SPILLING, DRAINING
-              full buffer decides                              or DIRECT
+    BLOCKED   nowhere: the policy for a  yes, if there is one  it has room again, or the disk does:
+              full buffer decides                              SPILLING, DRAINING or DIRECT
     ========  =========================  ====================  =====================================
 
     All in memory is older than all that is only in the journal, so order is kept across the two.
@@ -201,37 +164,6 @@ class BufferState(Enum):
     SPILLING = "spilling"
     DRAINING = "draining"
     BLOCKED = "blocked"
-
-
-class BufferEvent(Enum):
-    """An event that changes a :class:`BufferState`."""
-
-    MEMORY_HIGH = "memory has come to the high mark"
-    MEMORY_LOW = "memory has fallen to the low mark"
-    READ_UP = "all of the journal is in memory"
-    JOURNAL_FULL = "the journal takes nothing more"
-    JOURNAL_ROOM = "the journal has room again"
-
-
-_WITH_JOURNAL = {
-    (BufferState.DIRECT, BufferEvent.MEMORY_HIGH): BufferState.SPILLING,
-    (BufferState.DIRECT, BufferEvent.JOURNAL_FULL): BufferState.BLOCKED,  # of a write-ahead
-    (BufferState.SPILLING, BufferEvent.MEMORY_LOW): BufferState.DRAINING,
-    (BufferState.SPILLING, BufferEvent.JOURNAL_FULL): BufferState.BLOCKED,
-    (BufferState.DRAINING, BufferEvent.MEMORY_HIGH): BufferState.SPILLING,
-    (BufferState.DRAINING, BufferEvent.READ_UP): BufferState.DIRECT,
-    (BufferState.DRAINING, BufferEvent.JOURNAL_FULL): BufferState.BLOCKED,
-    (BufferState.BLOCKED, BufferEvent.JOURNAL_ROOM): BufferState.SPILLING,
-}
-_WITHOUT = {
-    (BufferState.DIRECT, BufferEvent.MEMORY_HIGH): BufferState.BLOCKED,
-    (BufferState.BLOCKED, BufferEvent.MEMORY_LOW): BufferState.DIRECT,
-}
-
-
-def step(state: BufferState, happened: BufferEvent, *, has_journal: bool) -> BufferState:
-    """The state after ``happened``; the same where the table says nothing."""
-    return (_WITH_JOURNAL if has_journal else _WITHOUT).get((state, happened), state)
 
 
 @dataclass(frozen=True)
@@ -262,19 +194,25 @@ class Watermarks:
         return items == 0 or (items < self.max_items and size + more <= self.max_bytes)
 
 
-def settled(
-    state: BufferState, marks: Watermarks, items: int, size: int, unread: int, *, has_journal: bool
+def next_level(
+    level: BufferState,
+    marks: Watermarks,
+    items: int,
+    size: int,
+    *,
+    has_journal: bool,
+    is_read_up: bool,
 ) -> BufferState:
-    """The state that these levels lead to: the memory's, and how many requests are only in the
-    journal. Takes only a few steps, because no two inputs undo each other.
+    """The state that these levels of the memory lead to; ``is_read_up``: nothing is in the journal
+    only. Whether the journal takes anything is for the buffer to know.
     """
     is_high = marks.is_high(items, size)
-    if state is BufferState.SPILLING and marks.is_low(items, size):
-        state = step(state, BufferEvent.MEMORY_LOW, has_journal=has_journal)
-    if state is BufferState.DRAINING and unread == 0:
-        state = step(state, BufferEvent.READ_UP, has_journal=has_journal)
-    # Without a journal to drain first, any room will do: waiting for the low mark would only leave
-    # the sink without work.
-    if state is BufferState.BLOCKED and not is_high:
-        state = step(state, BufferEvent.MEMORY_LOW, has_journal=has_journal)
-    return step(state, BufferEvent.MEMORY_HIGH, has_journal=has_journal) if is_high else state
+    if not has_journal:
+        return BufferState.BLOCKED if is_high else BufferState.DIRECT
+    if level is BufferState.DIRECT and not is_read_up:
+        level = BufferState.DRAINING
+    if level is BufferState.SPILLING and marks.is_low(items, size):
+        level = BufferState.DRAINING
+    if level is BufferState.DRAINING and is_read_up:
+        level = BufferState.DIRECT
+    return BufferState.SPILLING if is_high else level

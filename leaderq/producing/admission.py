@@ -10,21 +10,16 @@ from collections.abc import Callable
 
 from leaderq import clock
 from leaderq.errors import BufferFull, JournalSlow
-from leaderq.producing.account import BufferEvent, LossReason
+from leaderq.producing.account import LossReason
 from leaderq.producing.buffer import RequestBuffer
-from leaderq.producing.memory import BufferedRequest, JournalCopy
+from leaderq.producing.listeners import OnDurable
+from leaderq.producing.memory import BufferedRequest
 from leaderq.producing.options import Block, FullPolicy, WhenFull
-from leaderq.producing.spill import OnDurable, Spill
 from leaderq.threads import Waiter
 
 _LOOK_S = 0.05
 _CROWDED_S = 1.0
 _CROWDED_LOOK_S = 0.01
-_DELETING_S = 0.005
-_DELETED_S = 1.0
-_DROPPING_S = 5.0
-_PIECE = 500
-_PIECE_BYTES = 1 << 20
 
 
 class Admission:
@@ -51,8 +46,6 @@ class Admission:
         self._policy = when_full
         self._give_up_s = None if timeout_s is None else clock.now_s() + timeout_s
         self._crowded_until_s: float | None = None
-        self._dropping_until_s: float | None = None
-        self._room_by_s = 0.0  # by then dropped requests have made room, if they make any
 
     def attempt(self) -> float | None:
         """Try once; return ``None`` if it is decided, else how long to wait at most.
@@ -74,15 +67,22 @@ class Admission:
         try:
             self.is_placed = buffer.place(self._request, self._on_durable)
         except JournalSlow as exc:
-            if (wait_s := self._crowded_s(exc)) is not None:
+            if (wait_s := self._crowded_s()) is not None:
                 return wait_s
+            buffer.note_full(exc)
         if self.is_placed:
             return None
-        return self._without_room()
+        if isinstance(self._policy, Block):
+            # Looked at again now and then: room in a journal comes when a segment is deleted.
+            return self._wait_in_line(_LOOK_S)
+        if self._policy is WhenFull.RAISE:
+            raise self._full()
+        self._drop()
+        return None
 
-    def _crowded_s(self, exc: JournalSlow) -> float | None:
+    def _crowded_s(self) -> float | None:
         """How long to wait for the disk; ``None``: no longer."""
-        buffer, now = self._buffer, clock.now_s()
+        now = clock.now_s()
         if self._crowded_until_s is None:
             self._crowded_until_s = now + _CROWDED_S
             if isinstance(self._policy, Block) and self._give_up_s is not None:
@@ -90,28 +90,18 @@ class Admission:
         if now < self._crowded_until_s:
             return _CROWDED_LOOK_S
         self._crowded_until_s = None
-        if buffer.spill is not None:
-            buffer.spill.last_error = exc
-        buffer.turn(BufferEvent.JOURNAL_FULL)
         return None
 
-    def _without_room(self) -> float | None:
+    def _drop(self) -> None:
+        """Drop the oldest until it fits, or drop the new one."""
         buffer = self._buffer
-        if isinstance(self._policy, Block):
-            # Looked at again now and then: room in a journal comes when a segment is deleted.
-            return self._wait_in_line(_LOOK_S)
-        if self._policy is WhenFull.RAISE:
-            raise self._full()
-        if self._policy is WhenFull.DROP_OLDEST:
-            now = clock.now_s()
-            self._dropping_until_s = self._dropping_until_s or now + _DROPPING_S
-            if now < self._dropping_until_s and self._drop_oldest():
-                self._room_by_s = now + _DELETED_S
-            if now < self._room_by_s:
-                return 0.0 if buffer.spill is None else _DELETING_S
-        buffer.account.accept()
-        buffer.give_up(self._request, LossReason.NEWEST, None)
-        return None
+        while self._policy is WhenFull.DROP_OLDEST and not self.is_placed:
+            if (oldest := buffer.memory.withdraw_oldest()) is None:
+                break
+            buffer.give_up(oldest, LossReason.OLDEST, None)
+            self.is_placed = buffer.place(self._request, self._on_durable)
+        if not self.is_placed:
+            buffer.give_up(self._request, LossReason.NEWEST, None)
 
     def _wait_in_line(self, look_s: float | None) -> float:
         left_s = float("inf") if self._give_up_s is None else self._give_up_s - clock.now_s()
@@ -123,42 +113,10 @@ class Admission:
 
     def _full(self) -> BufferFull:
         buffer, memory = self._buffer, self._buffer.memory
-        buffer.account.refused["no room"] += 1
+        buffer.refused["no room"] += 1
         text = f"no room: {len(memory)} requests of {memory.bytes} bytes in memory"
-        if buffer.spill is not None:
-            text += f", {buffer.backlog.count} more in the journal, which takes no more"
-            if (error := buffer.spill.last_error) is not None:
-                text += f" ({error})"
-        return BufferFull(f"{text}; the sink is too slow, or unreachable")
-
-    def _drop_oldest(self) -> bool:
-        """Drop the oldest requests; return whether any were, or may be in a moment. With a journal
-        many at a time, because only whole segments make room on the disk.
-        """
-        buffer, spill = self._buffer, self._buffer.spill
-        before = buffer.account.gone[LossReason.OLDEST]
-        most = 1 if spill is None else _PIECE
-        for count in range(most):
-            oldest = buffer.memory.withdraw_oldest()
-            if oldest is None:
-                if spill is not None:
-                    self._drop_unread(spill, most - count)
-                break
-            if oldest.copy is JournalCopy.STORED and oldest.journal_id is not None:
-                buffer.backlog.acks.append(oldest.journal_id)
-            buffer.give_up(oldest, LossReason.OLDEST, None)
-        if spill is not None:
-            spill.ack(buffer.backlog.take_acks())
-        buffer.judge()
-        is_coming = buffer.backlog.is_read or buffer.backlog.is_written
-        return is_coming or buffer.account.gone[LossReason.OLDEST] > before
-
-    def _drop_unread(self, spill: Spill, most: int) -> None:
-        """Drop the oldest in the journal, reading under the lock: the last resort for room."""
-        buffer, backlog = self._buffer, self._buffer.backlog
-        if backlog.is_read or not backlog.stored:
-            return
-        piece = spill.read(backlog.up_to, backlog.noted, most, _PIECE_BYTES)
-        for one in buffer.taken_out(piece, backlog.stored):
-            backlog.acks.append(one.journal_id or 0)
-            buffer.give_up(one, LossReason.OLDEST, None)
+        if (spill := buffer.spill) is None or spill.has_room(0):
+            return BufferFull(f"{text}; the sink is too slow, or unreachable")
+        return BufferFull(
+            f"{text}, {buffer.unread} more in the journal, which takes nothing: {spill.last_error}"
+        )

@@ -1,84 +1,78 @@
-"""Everything that the threads of a buffered producer share: memory, journal, state and account,
-under one lock that only this module takes.
+"""Everything that the threads of a buffered producer share: memory, positions in the journal, and
+what was lost, under one lock that only this module takes.
 
-Who is authoritative: this class about what is pending; the sink about what is confirmed; the
-journal about what survives the process. Callers put requests in
-(:mod:`~leaderq.producing.admission`), workers and the sender take them from memory, the journal's
-reader moves them from the journal into memory, and whoever learns the end of one tells it to
-:meth:`RequestBuffer.settle`. No file is written under the lock, and no listener told. Requests are
-queued for the journal under it, because two must not change places between memory and journal; if
-too much is on its way to the disk, that is tried again later, and the lock released meanwhile.
+It adds the lock, the state and the waits to the sequence of requests
+(:mod:`~leaderq.producing.sequence`). Who is interrupted between two statements, by Ctrl-C say,
+leaves the buffer *dirty*: the next one that takes the lock works everything out again.
+
+Who is authoritative: the sink about what is confirmed; the journal about what survives the process.
+Callers put requests in (:mod:`~leaderq.producing.admission`), workers and the sender take them from
+memory, the journal's reader moves them from the journal into memory, and whoever learns the end of
+one tells it to :meth:`RequestBuffer.settle`. No file is written under the lock, and no listener
+told. The journal's gate may be taken under it, never the other way round.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
 
 from leaderq import clock
 from leaderq.errors import (
     BufferFull,
     JournalSlow,
+    LeaderqError,
     ProducerClosed,
-    RequestGivenUp,
     RequestTooLarge,
     WouldDeadlock,
-    with_cause,
 )
 from leaderq.producing.account import (
-    BufferEvent,
     BufferState,
     LossReason,
-    Lost,
-    RequestAccount,
     Settlement,
-    settled,
-    step,
+    next_level,
 )
-from leaderq.producing.listeners import LossLog, news_of, resolve
-from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestMemory, RequestPlace
-from leaderq.producing.options import Block, ProducerOptions
-from leaderq.producing.spill import DiskState, JournalBacklog, OnDurable, Piece, Spill
+from leaderq.producing.listeners import OnDurable
+from leaderq.producing.memory import BufferedRequest, RequestStep
+from leaderq.producing.options import ProducerOptions
+from leaderq.producing.sequence import LineEnd, RequestSequence, is_stored
+from leaderq.producing.spill import Piece, Spill
 from leaderq.threads import Waiter, WaitingLine, Waker, primitives
 from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Gone = tuple[BufferedRequest, LossReason, "BaseException | None"]
 _READ_ITEMS = 1000
-_LOOK_AT_NEWS_S = 0.02
+_LOOK_S = 0.02
 _LOSSES = 20
 _TAKEN_ALONG = 4  # a quarter of the memory is left for three quarters to be written
 _HELD_S = 0.005
 
 
 class ReadOrder(NamedTuple):
-    """A range of the journal to read: behind which id and up to which, how much memory has room
-    for, and how many requests are stored there.
+    """A range of the journal to read: behind which id and up to which, and how much memory has room
+    for.
     """
 
     after_id: int
     last_id: int
     items: int
     bytes: int
-    stored: int
 
 
-class RequestBuffer:
-    """See the module. Methods marked *under the lock* are for :meth:`admit`."""
+class RequestBuffer(RequestSequence):
+    """See the module."""
 
     def __init__(self, options: ProducerOptions, spill: Spill | None) -> None:
-        self._options, self._marks = options, options.marks
-        self.spill = spill
-        self.news = news_of(options.name)
-        """Calls of listeners and futures, to be made without the lock."""
-        self.loss_log = LossLog(options.name, self.news)
-        self._losses: deque[Lost] = deque(maxlen=_LOSSES)
+        super().__init__(options, spill)
+        self._marks = options.marks
         # Reentrant only so that a call which interrupts its own thread can be refused.
         self._lock = primitives.RLock()
+        self._is_dirty = False
         self._to_send, self._to_read = Waker(), Waker()
         self._to_process = [Waker() for _ in range(options.lanes)]
         self._awaiting_end: list[Waker] = []
@@ -90,31 +84,48 @@ class RequestBuffer:
         self.is_closing = False
         self.is_stopped = False
         """Whether all threads are to end."""
-        self.memory = RequestMemory(options.lanes, has_journal=spill is not None)
-        self.account = RequestAccount()
-        self.state = BufferState.DIRECT
-        self._must_write_down = False  # memory must go into the journal before anything else may
+        self._level = self._said = BufferState.DIRECT
+        self._is_refused = False  # whether the journal took nothing when it was asked last
         self.spilled = 0
         """How many times memory has come to the high mark."""
-        self.backlog = (
-            JournalBacklog(0, 0)
-            if spill is None
-            else JournalBacklog(spill.journal.depth, spill.journal.next_id - 1)
-        )
         if spill is not None:
             spill.journal.when_room = self._wake_first
-            spill.journal.halt.is_wanted = True
-        if self.backlog.count:
-            self.account.recover(self.backlog.count)
-            self.state = BufferState.DRAINING
+        if self._recovered:
+            self._level = self._said = BufferState.DRAINING
 
-    @contextmanager
-    def locked(self) -> Iterator[RequestBuffer]:
-        """Hold the lock, to look at several things at one moment."""
+    # -- the lock ----------------------------------------------------------------------------------
+
+    def look(self, at: Callable[[RequestBuffer], T]) -> T:
+        """Return what ``at`` sees of the buffer at one moment."""
         self.refuse_reentry()
         with self._lock:
-            self._collect()
-            yield self
+            self._enter()
+            seen = at(self)
+            self._is_dirty = False
+        return seen
+
+    def _enter(self) -> None:
+        """Under the lock: first finish what somebody was interrupted in. Whoever leaves without an
+        interrupt says that the buffer is not dirty.
+        """
+        if self._is_dirty:
+            self._rebuild()
+        self._is_dirty = True
+
+    def _rebuild(self, step: RequestStep | None = None, lane: int | None = None) -> None:
+        self.rebuild(step, lane)
+        self.judge()
+        self._to_send.wake()
+        for waker in self._to_process:
+            waker.wake()
+
+    def begin_again(self, step: RequestStep, lane: int | None = None) -> None:
+        """The thread that had these in hand was interrupted: they wait once more."""
+        with self._lock:
+            self._is_dirty = True
+            self._rebuild(step, lane)
+            self._is_dirty = False
+        self._tell()
 
     def refuse_reentry(self) -> None:
         """Return if this call does not interrupt its own thread in here.
@@ -128,13 +139,17 @@ class RequestBuffer:
                 "was about to wait for it; nothing was accepted. Have another thread send"
             )
 
+    # -- for the sender, the workers, the reader ---------------------------------------------------
+
     def take_batch(self, until_s: float | None = None) -> list[BufferedRequest]:
         """Return the next requests for the sink, in order, after waiting for enough of them, or for
         the linger time. ``[]``: stop, or it is ``until_s``."""
         while not self.is_stopped:
             with self._lock:
+                self._enter()
                 wait_s = self._linger_s()
                 taken = self._taken() if wait_s == 0.0 else None
+                self._is_dirty = False
             if taken is None:
                 if until_s is not None:
                     left_s = until_s - clock.now_s()
@@ -162,7 +177,7 @@ class RequestBuffer:
         )
         left_s = options.linger_s - (clock.now_s() - memory.ready[0].since_s)
         # Once memory is full nothing more will gather, and somebody may be waiting for room.
-        if is_enough or left_s <= 0 or self.is_closing or self.state is not BufferState.DIRECT:
+        if is_enough or left_s <= 0 or self.is_closing or self._level is not BufferState.DIRECT:
             return 0.0
         self._wanted = options.batch_items
         return left_s
@@ -189,109 +204,90 @@ class RequestBuffer:
         line = self.memory.to_process[worker]
         while not self.is_stopped:
             with self._lock:
-                if line:
-                    return [line.popleft() for _ in range(min(limit, len(line)))]
+                self._enter()
+                taken = [line.popleft() for _ in range(min(limit, len(line)))]
+                for one in taken:
+                    one.step = RequestStep.PROCESSING
+                self._is_dirty = False
+            if taken:
+                return taken
             self._to_process[worker].wait()
         return []
 
     def processed(self, requests: Iterable[BufferedRequest]) -> None:
         with self._lock:
+            self._enter()
             for one in requests:
-                if one.place is RequestPlace.MEMORY:
+                if one.seq in self.memory.unsettled and one.step is RequestStep.PROCESSING:
                     self.memory.make_ready(one)
             self._wake_sender()
+            self._is_dirty = False
 
     def settle(self, confirmed: Iterable[BufferedRequest], gone: Iterable[Gone] = ()) -> None:
         """The former are acknowledged by the sink, the latter lost; settled ones are
         passed over.
         """
-        waited: list[BufferedRequest] = []
         with self._lock:
-            self._collect()
-            count = 0
-            for one in confirmed:
-                if self._is_over(one):
-                    count += 1
-                    if one.waiter is not None:
-                        waited.append(one)
-            self.account.confirm(count)
+            self._enter()
+            unsettled = self.memory.unsettled
+            self._settling = [one for one in confirmed if one.seq in unsettled]
+            self._finish()
             for one, reason, error in gone:
-                if self._is_over(one):
+                if one.seq in unsettled:
                     self.give_up(one, reason, error)
-            ids = self.backlog.take_acks()
             self.judge()
-        self._acknowledge(ids)
-        for one in waited:
-            resolve(one.waiter, one.stored_at)
-        self.news.deliver()
-
-    def _is_over(self, one: BufferedRequest) -> bool:
-        if not self.memory.remove(one):
-            return False
-        if one.copy is JournalCopy.STORED and one.journal_id is not None:
-            self.backlog.acks.append(one.journal_id)
-        return True
-
-    def _acknowledge(self, ids: list[int]) -> None:
-        """Without the lock: acknowledge settled requests in the journal."""
-        if ids and self.spill is not None:
-            self.spill.ack(ids)
-            if self.state is BufferState.BLOCKED:
-                with self._lock:
-                    self._look_for_room(0)
+            self._is_dirty = False
+        self._tell()
 
     def next_order(self) -> ReadOrder | None:
         """Return the next range to read, as soon as there is one. ``None``: stop."""
-        backlog, spill = self.backlog, self.spill
+        spill = self.spill
         while not self.is_stopped and spill is not None:
-            wait_s: float | None = 0.0
             with self._lock:
-                self._collect()
-                if backlog.disk is not DiskState.TAKES:  # else it is blocked by a cap, if at all
-                    self._look_for_room(0)
-                ids = backlog.take_acks()
-                if not ids:
-                    if self._may_read and backlog.stored:
-                        backlog.is_read = True
-                        marks, memory = self._marks, self.memory
-                        items = max(1, int(marks.high * marks.max_items) - len(memory))
-                        size = max(1, int(marks.high * marks.max_bytes) - memory.bytes)
-                        items = min(items, _READ_ITEMS)
-                        return ReadOrder(backlog.up_to, backlog.noted, items, size, backlog.stored)
-                    is_refused = backlog.disk is not DiskState.TAKES
-                    is_coming = backlog.count or spill.news or is_refused
-                    wait_s = _LOOK_AT_NEWS_S if is_coming else None
-            self._acknowledge(ids)
-            if wait_s != 0.0:
-                self._to_read.wait(wait_s)
+                self._enter()
+                self._look_for_room()
+                order = self._order(spill) if self._may_read else None
+                wait_s = None if self.is_read_up and not self._is_refused else _LOOK_S
+                self._is_dirty = False
+            if order is not None:
+                return order
+            self._to_read.wait(wait_s)
         return None
 
-    def fill(self, piece: Piece | None, order: ReadOrder) -> None:
-        """Take requests that were read into memory; ``None``: nothing could be read."""
+    def _order(self, spill: Spill) -> ReadOrder | None:
+        journal, marks, memory = spill.journal, self._marks, self.memory
+        last_id = journal.stored_id if journal.trouble is None else self._last_id
+        if last_id <= self._read_to:
+            return None
+        items = max(1, int(marks.high * marks.max_items) - len(memory))
+        size = max(1, int(marks.high * marks.max_bytes) - memory.bytes)
+        return ReadOrder(self._read_to, last_id, min(items, _READ_ITEMS), size)
+
+    def fill(self, piece: Piece) -> None:
+        """Take requests that were read into memory, and move the position behind them."""
         with self._lock:
-            self.backlog.is_read = False
-            if piece is not None:
-                for one in self.taken_out(piece, order.stored):
-                    self._push(one)
-            ids = self.backlog.take_acks()
+            self._enter()
+            self._take_in(piece)
             self.judge()
-        self._acknowledge(ids)
-        self.news.deliver()
+            self._is_dirty = False
+        self._tell()
 
-    def taken_out(self, piece: Piece, stored: int) -> list[BufferedRequest]:
-        """This was read from the journal, where ``stored`` requests lay unread; nothing: lost."""
-        backlog = self.backlog
-        backlog.up_to = max(backlog.up_to, piece.up_to)
-        for number in piece.undecodable:  # not acknowledged: another codec may know it
-            self._lose(number, LossReason.UNDECODABLE)
-        if not piece.requests and not piece.undecodable:
-            for _ in range(min(stored, backlog.count)):
-                self._lose(None, LossReason.CORRUPT)
-        return [backlog.take_out(one) for one in piece.requests]
+    def _take_in(self, piece: Piece) -> None:
+        before = len(self._undecodable)
+        self._undecodable.update(piece.undecodable)
+        self._note_passed(LossReason.UNDECODABLE, len(self._undecodable) - before)
+        self._note_passed(LossReason.CORRUPT, self.corrupt - self._corrupt_told)
+        self._corrupt_told = self.corrupt
+        for one in piece.requests:
+            number = one.journal_id
+            if number is None or number <= self._read_to:
+                continue  # somebody was interrupted who had read it before
+            one.waiter = self._waiters.get(number)
+            self._push(one)
+            self._waiters.pop(number, None)
+        self._read_to = max(self._read_to, piece.up_to)
 
-    def _lose(self, number: int | None, reason: LossReason) -> None:
-        lost = BufferedRequest(None, None, 0, 0.0, journal_id=number)
-        self.give_up(self.backlog.take_out(lost), reason, None)
+    # -- the end -----------------------------------------------------------------------------------
 
     def close_entry(self) -> None:
         with self._lock:
@@ -306,19 +302,73 @@ class RequestBuffer:
             for waker in (self._to_send, self._to_read, *self._to_process, *self._awaiting_end):
                 waker.wake()
 
-    def wait_settled(self, timeout_s: float | None, up_to: int | None = None) -> bool:
-        """Wait until the first ``up_to`` requests (``None``: all) are settled; return whether that
-        came in time."""
+    def write_down(self) -> bool:
+        """After :meth:`stop`: put the rest into the journal, in order; return whether it has taken
+        all."""
+        with self._lock:
+            self._enter()
+            self._is_refused = False
+            is_done = self.spill is None
+            with suppress(JournalSlow):
+                is_done = is_done or self._write_down()
+            self._is_dirty = False
+        return is_done
+
+    def give_up_unwritten(self) -> None:
+        """At the end: drop the requests that the journal does not have, and will not get."""
+        spill = self.spill
+        with self._lock:
+            self._enter()
+            stored_id = -1 if spill is None else spill.journal.stored_id
+            left = [one for one in self.memory if not is_stored(one, stored_id)]
+            reason, error = LossReason.CLOSED, None
+            if spill is not None:
+                reason, error = LossReason.JOURNAL, spill.last_error
+                for one in spill.unwritten(max(self._read_to, stored_id)):
+                    one.waiter = self._waiters.pop(one.journal_id or 0, None)
+                    left.append(one)
+            for one in left:
+                if one.is_unwritable and spill is not None:
+                    spill.serialized(one)
+                    error = spill.last_error
+                self.give_up(one, reason, error)
+            self._is_dirty = False
+        self._tell()
+
+    def end(self) -> list[tuple[int | None, primitives.Future[Any]]]:
+        """The journal is closed: return the ids and futures of requests that are in it. From now on
+        the account stands still."""
+        with self._lock:
+            self._enter()
+            self._final = self.unread, self.corrupt
+            waiters: list[tuple[int | None, primitives.Future[Any]]] = [*self._waiters.items()]
+            waiters += [(one.journal_id, one.waiter) for one in self.memory if one.waiter]
+            self._is_dirty = False
+        return waiters
+
+    @property
+    def line_end(self) -> LineEnd:
+        """Where the sequence of requests ends now."""
+        with self._lock:
+            self._enter()
+            end = LineEnd(self.memory.pushed, self._last_id)
+            self._is_dirty = False
+        return end
+
+    def wait_settled(self, timeout_s: float | None, end: LineEnd | None = None) -> bool:
+        """Wait until everything up to ``end`` (``None``: all) is settled; return whether that came
+        in time."""
         deadline, waker = Deadline(timeout_s), Waker()
         with self._lock:
             self._awaiting_end.append(waker)
         try:
             while True:
                 with self._lock:
-                    memory, oldest = self.memory, self.memory.oldest
-                    last = memory.pushed if oldest is None else oldest.seq - 1
-                    if self.account.pending == 0 or (up_to is not None and last >= up_to):
-                        return True
+                    self._enter()
+                    is_over = not self.pending if end is None else self._is_passed(end)
+                    self._is_dirty = False
+                if is_over:
+                    return True
                 if self.is_stopped or deadline.is_over:
                     return False
                 waker.wait(deadline.remaining_s)
@@ -326,50 +376,15 @@ class RequestBuffer:
             with self._lock:
                 self._awaiting_end.remove(waker)
 
-    def settlement(self, up_to: int | None = None) -> Settlement:
-        """Return what became of the first ``up_to`` requests (``None``: all) and of lost ones."""
+    def settlement(self, end: LineEnd | None = None) -> Settlement:
+        """Return what became of the requests up to ``end`` (``None``: all) and of lost ones."""
         with self._lock:
-            self._collect()
-            memory, backlog, account = self.memory, self.backlog, self.account
-            journaled, pending = memory.unsettled(up_to)
-            behind = backlog.count
-            if up_to is not None:
-                behind = min(behind, max(0, up_to - memory.pushed))
-            stored = min(behind, backlog.stored)
-            lost = {
-                one.value: n for one, n in account.gone.items() if one is not LossReason.SKIPPED
-            }
-            spill, error = self.spill, None
-            if spill is not None:
-                if not account.pending:
-                    spill.unforced = None
-                error = spill.unforced if journaled + stored else None
-            return Settlement(
-                account.confirmed,
-                journaled + stored,
-                pending + behind - stored,
-                lost,
-                tuple(self._losses),
-                error,
-            )
+            self._enter()
+            settlement = self.settled(end)
+            self._is_dirty = False
+        return settlement
 
-    @property
-    def line_end(self) -> int:
-        """The number that the request accepted last has, or will have, in memory."""
-        with self._lock:
-            return self.memory.pushed + self.backlog.count
-
-    def write_down(self) -> bool:
-        """After :meth:`stop`: put the rest into the journal, in order; return whether it has taken
-        all, or takes no more.
-        """
-        spill = self.spill
-        with self._lock, suppress(JournalSlow):
-            if spill is not None and spill.is_halted and spill.is_under_way:
-                return False  # each that it refuses has to be told first
-            self._rewrite()
-            return True
-        return False
+    # -- the way in --------------------------------------------------------------------------------
 
     def take_at_once(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
         """Take a request if there is room and nobody waits for it, at a third of the cost of an
@@ -377,13 +392,16 @@ class RequestBuffer:
         """
         self.refuse_reentry()
         with self._lock:
-            if self.awaiting_room:
-                return False
+            self._enter()
             try:
-                is_taken = self.place(one, on_durable)
+                is_taken = not self.awaiting_room and self.place(one, on_durable)
             except JournalSlow:
-                return False
-        self.news.deliver()
+                is_taken = False
+            except LeaderqError:
+                self._is_dirty = False
+                raise
+            self._is_dirty = False
+        self._tell()
         return is_taken
 
     def admit(self, attempt: Callable[[], float | None]) -> float | None:
@@ -394,9 +412,16 @@ class RequestBuffer:
         self.refuse_reentry()
         try:
             with self._lock:
-                return attempt()
+                self._enter()
+                try:
+                    result = attempt()
+                except LeaderqError:
+                    self._is_dirty = False
+                    raise
+                self._is_dirty = False
+                return result
         finally:
-            self.news.deliver()
+            self._tell()
 
     def leave_line(self, waiter: Waiter[Callable[[], object]]) -> None:
         with self._lock:
@@ -405,7 +430,7 @@ class RequestBuffer:
     def refuse(self, why: str) -> None:
         self.refuse_reentry()
         with self._lock:
-            self.account.refused[why] += 1
+            self.refused[why] += 1
 
     # -- under the lock ----------------------------------------------------------------------------
 
@@ -414,23 +439,26 @@ class RequestBuffer:
 
         :raises JournalSlow: at this moment too much waits for the disk.
         """
-        memory, marks, spill = self.memory, self._marks, self.spill
+        memory, spill = self.memory, self.spill
         if self.is_closing:
             raise self._closed()
-        if self.state is BufferState.BLOCKED:
-            self._look_for_room(one.size)
         items = len(memory)
-        if self.state is BufferState.DIRECT and not marks.fits(items, memory.bytes, one.size):
-            self.turn(BufferEvent.MEMORY_HIGH)
-        if self.state is not BufferState.DIRECT:
-            return self.state is not BufferState.BLOCKED and self._place_in_journal(one, on_durable)
-        if spill is not None and spill.is_write_ahead and not self._write(one, on_durable):
+        fits = self._marks.fits(items, memory.bytes, one.size)
+        if spill is None:
+            if not fits:
+                return False
+        elif self._level is not BufferState.DIRECT or not fits or not self.is_read_up:
+            return self._place_in_journal(one, on_durable)
+        elif spill.is_write_ahead and not (
+            self._write_down() and self._join(one, one.data or b"", on_durable)
+        ):
             return False
-        self.account.accept()
         self._push(one)
-        if marks.is_high(items + 1, memory.bytes):
+        if one.journal_id is not None:
+            self._read_to, self._written = one.journal_id, one.seq
+        if self._marks.is_high(items + 1, memory.bytes):
             self.judge()
-        elif spill is not None and marks.is_near(items + 1, memory.bytes):
+        elif spill is not None and self._marks.is_near(items + 1, memory.bytes):
             # Each new request takes some of the oldest along, so that nobody has to wait for all of
             # them when spilling begins.
             with suppress(JournalSlow):
@@ -438,184 +466,162 @@ class RequestBuffer:
         return True
 
     def _place_in_journal(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
-        if one.waiter is not None and self.backlog.waiting >= self._options.max_waiters:
-            if isinstance(self._options.when_full, Block):
-                return False
-            self.account.refused["too many futures"] += 1
+        if self._level is BufferState.DIRECT:
+            self._become(BufferState.SPILLING)
+        if one.waiter is not None and len(self._waiters) >= self._options.max_waiters:
+            self.refused["too many futures"] += 1
             raise BufferFull(
-                f"{self.backlog.waiting} futures wait for requests in the journal, the most that "
+                f"{len(self._waiters)} futures wait for requests in the journal, the most that "
                 "are kept (max_waiters)"
             )
-        if self._must_write_down and not self._write_down():
-            self.turn(BufferEvent.JOURNAL_FULL)
+        if not self._write_down() or not self._join(one, one.data or b"", on_durable):
             return False
-        if not self._write(one, on_durable):
-            return False
-        self.account.accept()
-        self.backlog.add(one)
+        if one.waiter is not None and one.journal_id is not None:
+            self._waiters[one.journal_id] = one.waiter
         self._wake_reader()
         return True
 
-    def _write(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
-        """Append it to the journal; return ``False`` if that is full, as the state then says."""
-        if self.spill is None:
-            return True
-        try:
-            is_taken = self.spill.append(one, on_durable)
-        except RequestTooLarge:
-            self.account.refused["too large"] += 1
-            raise
-        if not is_taken:
-            self.turn(BufferEvent.JOURNAL_FULL)
-        return is_taken
+    def _join(self, one: BufferedRequest, data: bytes, on_durable: OnDurable | None) -> bool:
+        """Append it to the journal; return ``False`` if that takes nothing, as the state then says.
 
-    def _collect(self) -> None:
-        """Note which records the journal has stored, and which it could not."""
-        news = self.spill.news if self.spill is not None else None
-        while news:
-            written = news.popleft()
-            if self.backlog.note(written):
-                one = self.backlog.take_out(written.request)
-                self.give_up(one, LossReason.JOURNAL, written.error)
-            if written.id is None:
-                self.turn(BufferEvent.JOURNAL_FULL)
-                self._to_read.wake()  # it looks again when the disk takes more
-
-    def judge(self) -> None:
-        """Let the state follow the levels, and wake those who wait for that."""
-        memory = self.memory
-        levels = len(memory), memory.bytes, self.backlog.count
-        has_journal = self.spill is not None
-        self._become(settled(self.state, self._marks, *levels, has_journal=has_journal))
-        self._wake_reader()
-        self._wake_first()
-        for waker in self._awaiting_end:
-            waker.wake()
-
-    @staticmethod
-    def _closed() -> ProducerClosed:
-        return ProducerClosed("this producer is closed, and takes nothing more")
-
-    def _look_for_room(self, size: int) -> None:
-        """Leave *blocked* if memory, or the journal if there is one, takes ``size`` bytes again."""
-        spill = self.spill
-        if self.state is not BufferState.BLOCKED:
-            return
-        if spill is None:
-            if self._marks.fits(len(self.memory), self.memory.bytes, size):
-                self.turn(BufferEvent.MEMORY_LOW)
-            return
-        with suppress(JournalSlow):
-            if self._rewrite() and spill.has_room(size):
-                self.backlog.disk = DiskState.TAKES
-                self.turn(BufferEvent.JOURNAL_ROOM)
-                self.judge()
-
-    def _rewrite(self) -> bool:
-        """Give refused requests to the journal again, in order; return whether all of memory, and
-        all that was only in the journal, is on its way.
-
-        :raises JournalSlow: this must continue later.
+        The id is noted before, so that after an interrupt the journal tells whether it has it.
         """
-        backlog, spill = self.backlog, self.spill
+        spill = self.spill
         if spill is None:
             return True
-        has_told_all = not spill.is_under_way  # before its news is noted
-        self._collect()
-        if spill.is_halted:
-            if not has_told_all or (clock.now_s() < backlog.again_at_s and not self.is_stopped):
-                return False
-            spill.journal.halt.error = None
-            backlog.begin_again()
-            self.memory.begin_again()
-        if not self._write_down() or not backlog.write_retained(spill):
-            return False
-        if not spill.is_under_way and not spill.is_halted:
-            backlog.note_room()
-        return not backlog.waits_for_disk
-
-    def turn(self, happened: BufferEvent) -> None:
-        self._become(step(self.state, happened, has_journal=self.spill is not None))
-
-    def _become(self, state: BufferState) -> None:
-        """The one place where the state changes."""
-        before = self.state
-        if state is before:
-            return
-        self.state = state
-        if state is BufferState.SPILLING:
-            self.spilled += before in (BufferState.DIRECT, BufferState.DRAINING)
-            self._must_write_down = True
-            with suppress(JournalSlow):  # the next one that uses the journal continues it
-                if not self._write_down():
-                    self.state = BufferState.BLOCKED
-        elif state is BufferState.DIRECT:
-            self._must_write_down = False
-        listener = self._options.state_listener
-        if listener is not None and self.state is not before:
-            after = self.state
-            self.news.put(lambda: listener(before, after))
-        self._to_send.wake()
+        one.journal_id, number = self._last_id + 1, None
+        try:
+            number = spill.append(one, data, on_durable)
+        except RequestTooLarge:
+            self.refused["too large"] += 1
+            one.journal_id = None
+            raise
+        except JournalSlow:
+            one.journal_id = None
+            raise
+        one.journal_id = number
+        self._last_id = number or self._last_id
+        self._is_refused = number is None
+        if number is None:
+            self._tell_state()
+            self._to_read.wake()  # it looks again when the journal takes more
+        return number is not None
 
     def _write_down(self, most: int | None = None) -> bool:
         """Put all of memory into the journal too, in order, or ``most`` of the oldest: later
-        requests go only there, and must stay behind. Return ``False`` if the journal is full.
+        requests go only there, and must stay behind. Return ``False`` if the journal takes nothing.
 
         A request that cannot be written any more (too large, or changed by its owner so that the
         codec refuses it) stays in memory only, and does not stop others.
 
         :raises JournalSlow: this must continue later.
         """
-        until_s, written = clock.now_s() + _HELD_S, 0
-        while self.spill is not None and (one := self.memory.first_unwritten) is not None:
-            if written == most:
-                return True
-            if not self._write_copy(self.spill, one):
-                return False
-            written += 1
+        memory, spill = self.memory, self.spill
+        if spill is None or self._written >= memory.pushed:
+            return True
+        oldest = memory.oldest
+        self._written = memory.pushed if oldest is None else max(self._written, oldest.seq - 1)
+        until_s, count = clock.now_s() + _HELD_S, 0
+        while self._written < memory.pushed:
+            seq = self._written + 1
+            one = memory.unsettled.get(seq)
+            if one is not None and one.journal_id is None and not one.is_unwritable:
+                if count == most:
+                    return True
+                if not self._copy(spill, one):
+                    return False
+                count += 1
+            self._written = seq
             if most is None and clock.now_s() >= until_s and not self.is_stopped:
                 raise JournalSlow("memory is on its way to the journal; the rest follows")
-        self._must_write_down = False
         return True
 
-    def _write_copy(self, spill: Spill, one: BufferedRequest) -> bool:
-        try:
-            if (error := spill.prepare(one)) is not None:
-                one.copy = JournalCopy.NEVER
-                text = "request changed after it was sent, kept in memory only key=%r error=%s"
-                self.news.put(lambda: log.warning(text, one.key, error))
-                return True
-            return spill.append(one, None)
-        except RequestTooLarge:
-            one.copy = JournalCopy.NEVER
+    def _copy(self, spill: Spill, one: BufferedRequest) -> bool:
+        data = spill.serialized(one)
+        if data is None:
+            one.is_unwritable = True
+            text = "request changed after it was sent, kept in memory only key=%r error=%s"
+            error = spill.last_error
+            self.news.put(lambda: log.warning(text, one.key, error))
             return True
-        finally:
-            one.data = None  # otherwise memory would hold everything twice
+        try:
+            if not self._join(one, data, None):
+                return False
+        except RequestTooLarge:
+            one.is_unwritable = True
+            return True
+        if one.journal_id is not None:
+            self._read_to = one.journal_id
+        return True
 
-    def give_up(
-        self, one: BufferedRequest, reason: LossReason, error: BaseException | None
-    ) -> None:
-        """It is lost and not pending any more; its listeners and future will be told."""
-        one.place = RequestPlace.SETTLED
-        self.account.give_up(reason)
-        lost = Lost(one.request, one.key, reason, error)
-        self.loss_log.note(lost)
-        if reason is not LossReason.SKIPPED:
-            self._losses.append(lost)
-        listener = self._options.dropped_listener
-        if listener is not None:
-            self.news.put(lambda: listener(lost))
-        waiter = one.waiter
-        if waiter is not None:
-            told = with_cause(RequestGivenUp(reason.value), error)
-            self.news.put(lambda: resolve(waiter, error=told), is_owed=True)
+    def judge(self) -> None:
+        """Let the state follow the levels, and wake those who wait for that."""
+        memory, has_journal = self.memory, self.spill is not None
+        self._become(
+            next_level(
+                self._level,
+                self._marks,
+                len(memory),
+                memory.bytes,
+                has_journal=has_journal,
+                is_read_up=self.is_read_up,
+            )
+        )
+        self._wake_reader()
+        self._wake_first()
+        for waker in self._awaiting_end:
+            waker.wake()
+
+    @property
+    def state(self) -> BufferState:
+        """Where a new request goes."""
+        spill = self.spill
+        if spill is None or not self._is_refused:
+            return self._level
+        is_direct = self._level is BufferState.DIRECT and not spill.is_write_ahead
+        return self._level if is_direct else BufferState.BLOCKED
+
+    def _become(self, level: BufferState) -> None:
+        before, self._level = self._level, level
+        if level is BufferState.SPILLING and before is not level:
+            self.spilled += 1
+            with suppress(JournalSlow):  # the next one that uses the journal continues it
+                self._write_down()
+        self._tell_state()
+
+    def _tell_state(self) -> None:
+        before, after = self._said, self.state
+        if before is after:
+            return
+        self._said = after
+        if (listener := self._options.state_listener) is not None:
+            self.news.put(lambda: listener(before, after))
+        self._to_send.wake()
+
+    @staticmethod
+    def _closed() -> ProducerClosed:
+        return ProducerClosed("this producer is closed, and takes nothing more")
+
+    def note_full(self, error: JournalSlow) -> None:
+        """The disk was too slow for too long: the policy for a full buffer decides."""
+        if self.spill is not None:
+            self.spill.last_error = error
+            self._is_refused = True
+            self._tell_state()
+
+    def _look_for_room(self) -> None:
+        if self._is_refused and self.spill is not None and self.spill.has_room(0):
+            self._is_refused = False
+            self.judge()
+            self._tell_state()
 
     def _push(self, one: BufferedRequest) -> None:
-        worker = self.memory.push(one)
-        if worker is None:
+        memory = self.memory
+        memory.push(one)
+        if not memory.to_process:
             self._wake_sender()
         else:
-            self._to_process[worker].wake()
+            self._to_process[memory.lane(one)].wake()
 
     def _wake_sender(self) -> None:
         memory = self.memory
@@ -629,8 +635,7 @@ class RequestBuffer:
     @property
     def _may_read(self) -> bool:
         """Whether memory has room for requests that are only in the journal."""
-        is_reading = self.state in (BufferState.DRAINING, BufferState.BLOCKED)
-        if not self.backlog.count or not is_reading:
+        if self.is_read_up or not (self._level is BufferState.DRAINING or self._is_refused):
             return False
         return not self._marks.is_high(len(self.memory), self.memory.bytes)
 

@@ -14,13 +14,19 @@ _PROTOCOL: Final = 5
 
 class Codec(Protocol):
     """Requests to bytes and back; ``deserialize(serialize(request))`` must equal the request, in
-    another process too."""
+    another process too. A ``name``, or else the name of the class, tells the journal's segments of
+    one codec from those of another."""
 
     def serialize(self, value: Any) -> bytes:
         """Return ``value`` as bytes."""
 
     def deserialize(self, data: bytes) -> Any:
         """Return the value of ``data``."""
+
+
+def codec_name(codec: Codec) -> str:
+    """The name under which a journal remembers a codec: its ``name``, or that of its class."""
+    return str(getattr(codec, "name", None) or type(codec).__qualname__)
 
 
 class PlainCodec:

@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 
 News = Callable[[], object]
 """A call to be made: of a listener, of the log, of a future."""
+OnDurable = Callable[["BaseException | None"], object]
+"""Called once, on the journal's thread: with ``None`` when the request is as durable as the policy
+says, else with the error."""
 _KEPT = 10_000
 _QUIET_S = 10.0
 
@@ -45,11 +48,11 @@ class LossLog:
         self._next_s: dict[LossReason, float] = {}
         self._is_due = False
 
-    def note(self, lost: Lost) -> None:
-        """Have a lost request logged, once."""
+    def note(self, lost: Lost, count: int = 1) -> None:
+        """Have so many lost requests logged, once."""
         if lost.reason is LossReason.SKIPPED:
             return
-        self._lost[lost.reason] = self._lost.get(lost.reason, (0, lost))[0] + 1, lost
+        self._lost[lost.reason] = self._lost.get(lost.reason, (0, lost))[0] + count, lost
         if not self._is_due and clock.now_s() >= self._next_s.get(lost.reason, 0.0):
             self._is_due = True
             self._news.put(self._write, is_owed=True)
@@ -81,14 +84,24 @@ class LossLog:
 def resolve(
     waiter: primitives.Future[Any] | None, value: Any = None, error: BaseException | None = None
 ) -> None:
-    """Set a future's result, unless it was cancelled."""
+    """Set a future's result, unless it was cancelled; also if this is interrupted, or a callback
+    added to the future raises.
+    """
+    if waiter is None or waiter.done():
+        return
     try:
-        if waiter is not None and waiter.set_running_or_notify_cancel():
-            if error is None:
-                waiter.set_result(value)
-            else:
-                waiter.set_exception(error)
-    except KeyboardInterrupt:  # of a caller in the main thread
-        raise
-    except BaseException:  # of a callback added to it; a future lets a SystemExit pass, say
+        if waiter.running() or waiter.set_running_or_notify_cancel():
+            _set(waiter, value, error)
+    except BaseException as exc:  # of a callback added to it; a future lets a SystemExit pass, say
+        if not waiter.done():
+            _set(waiter, value, error)
+        if isinstance(exc, KeyboardInterrupt):  # of a caller in the main thread
+            raise
         log.exception("the callback of a request's future failed")
+
+
+def _set(waiter: primitives.Future[Any], value: Any, error: BaseException | None) -> None:
+    if error is None:
+        waiter.set_result(value)
+    else:
+        waiter.set_exception(error)

@@ -3,13 +3,14 @@ the sink, and those in hand.
 
 Not synchronised: guarded by the lock of the :class:`~leaderq.producing.buffer.RequestBuffer`. All
 that is here is unsettled, and was accepted in the order of ``seq``; within a key the order is never
-changed.
+changed. What is here is said by one dictionary: a request comes and goes by one statement.
+Everything else is worked out from it again after an interrupt (:meth:`RequestMemory.rebuild`).
 """
 
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -20,22 +21,16 @@ from leaderq.errors import ConfigurationError
 from leaderq.threads import primitives
 
 
-class RequestPlace(Enum):
-    """Where a request is."""
+class RequestStep(Enum):
+    """What a request in memory waits for."""
 
-    OUTSIDE = "not accepted yet"
-    MEMORY = "in memory, whether or not a copy of it is in the journal"
-    JOURNAL = "in the journal only, or on its way there"
-    SETTLED = "confirmed or given up"
+    TO_PROCESS = "a worker"
+    PROCESSING = "its process step"
+    READY = "the sink"
+    SENDING = "the sink's answer"
 
 
-class JournalCopy(Enum):
-    """The state of the journal's copy of a request."""
-
-    NONE = "nothing yet"
-    WRITING = "it has taken it, and will tell its id"
-    STORED = "it holds it, under a known id"
-    NEVER = "nothing, and cannot: it is too large, or has no bytes any more"
+_TO_PROCESS, _READY, _SENDING = RequestStep.TO_PROCESS, RequestStep.READY, RequestStep.SENDING
 
 
 @dataclass(slots=True, eq=False)
@@ -50,19 +45,17 @@ class BufferedRequest:
     data: bytes | None = None
     """The request as bytes, on its way to the journal only."""
     journal_id: int | None = None
-    place: RequestPlace = RequestPlace.OUTSIDE
-    copy: JournalCopy = JournalCopy.NONE
+    """Its id in the journal, if it was accepted there."""
+    is_unwritable: bool = False
+    """Whether it cannot be in the journal: it is too large, or has no bytes any more."""
     waiter: primitives.Future[Any] | None = None
     output: Any = None
     """The record for the sink: the request, until the process step has replaced it."""
     stored_at: object = None
     """The place where the sink has stored it, if it told."""
     seq: int = 0
+    step: RequestStep = _READY
     attempts: int = 0
-
-    @property
-    def is_journaled(self) -> bool:
-        return self.copy in (JournalCopy.WRITING, JournalCopy.STORED)
 
     def is_expired(self, now: float) -> bool:
         return self.deadline is not None and now >= self.deadline
@@ -71,100 +64,92 @@ class BufferedRequest:
 class RequestMemory:
     """See the module. Without workers requests wait for the sink at once."""
 
-    def __init__(self, workers: int, *, has_journal: bool) -> None:
+    def __init__(self, workers: int) -> None:
+        self.unsettled: dict[int, BufferedRequest] = {}
+        self.pushed = 0
+        """How many ever came here, which is the number of the last."""
         self.to_process: list[deque[BufferedRequest]] = [deque() for _ in range(workers)]
         self.ready: deque[BufferedRequest] = deque()
         self.ready_bytes = 0
         self.bytes = 0
-        self.pushed = 0
-        """How many ever came here, which is the number of the last."""
-        self._unsettled: dict[BufferedRequest, None] = {}
-        # Its first is found at once, however many were taken out before it.
-        self._unwritten: OrderedDict[BufferedRequest, None] = OrderedDict()
-        self._has_journal = has_journal
+        self._first = 1
 
     def __len__(self) -> int:
-        return len(self._unsettled)
+        return len(self.unsettled)
 
     def __iter__(self) -> Iterator[BufferedRequest]:
-        return iter(self._unsettled)
+        return iter(self.unsettled.values())
 
-    def push(self, one: BufferedRequest) -> int | None:
-        """Take one in, at the end; return the number of the worker it waits for, or ``None`` if it
-        waits for the sink."""
-        self.pushed += 1
+    def push(self, one: BufferedRequest) -> None:
+        """Take one in, at the end."""
         one.data = None  # else memory would hold everything twice
         one.output = one.request
-        one.seq = self.pushed
-        one.place = RequestPlace.MEMORY
-        self._unsettled[one] = None
+        one.seq = seq = self.pushed + 1
+        if self.to_process:
+            one.step = _TO_PROCESS
+        self.unsettled[seq] = one  # it is here, by this statement
+        self.pushed = seq
         self.bytes += one.size
-        if self._has_journal and one.copy is JournalCopy.NONE:
-            self._unwritten[one] = None
-        if not self.to_process:
+        self._line_up(one)
+
+    def _line_up(self, one: BufferedRequest) -> None:
+        if one.step is _READY:
             self.ready.append(one)
             self.ready_bytes += one.size
-            return None
-        worker = 0 if len(self.to_process) == 1 else hash(one.key) % len(self.to_process)
-        self.to_process[worker].append(one)
-        return worker
+        elif one.step is _TO_PROCESS:
+            self.to_process[self.lane(one)].append(one)
+
+    def lane(self, one: BufferedRequest) -> int:
+        """The number of the worker that it waits for."""
+        return 0 if len(self.to_process) == 1 else hash(one.key) % len(self.to_process)
 
     def make_ready(self, one: BufferedRequest) -> None:
-        self.ready.append(one)
-        self.ready_bytes += one.size
+        one.step = _READY
+        self._line_up(one)
 
     def next_ready(self) -> BufferedRequest:
         """Return the one that has waited longest for the sink; in hand from now on."""
         one = self.ready.popleft()
         self.ready_bytes -= one.size
+        one.step = _SENDING
         return one
 
-    def remove(self, one: BufferedRequest) -> bool:
-        """Settle it; return ``False`` if it was settled before."""
-        if one.place is not RequestPlace.MEMORY:
-            return False
-        del self._unsettled[one]
-        one.place = RequestPlace.SETTLED
-        self.bytes -= one.size
-        if self._has_journal:
-            self._unwritten.pop(one, None)
-        return True
-
-    def unsettled(self, up_to: int | None) -> tuple[int, int]:
-        """Return how many of the first ``up_to`` (``None``: all) are here and stored in the journal
-        too, and how many are here only."""
-        some = [one for one in self if up_to is None or one.seq <= up_to]
-        stored = sum(one.copy is JournalCopy.STORED for one in some)
-        return stored, len(some) - stored
+    def settle(self, one: BufferedRequest) -> None:
+        """It is pending no more; nothing happens if it was not."""
+        if self.unsettled.pop(one.seq, None) is not None:
+            self.bytes -= one.size
 
     @property
     def oldest(self) -> BufferedRequest | None:
-        return next(iter(self._unsettled), None)
-
-    @property
-    def first_unwritten(self) -> BufferedRequest | None:
-        """The oldest of which the journal may still get a copy."""
-        line = self._unwritten
-        while line:
-            one = next(iter(line))
-            if one.copy is JournalCopy.NONE:
+        # A dictionary looks for its first behind all that were deleted, again each time.
+        unsettled = self.unsettled
+        while self._first <= self.pushed:
+            if (one := unsettled.get(self._first)) is not None:
                 return one
-            del line[one]
+            self._first += 1
         return None
 
-    def begin_again(self) -> None:
-        """Requests that the journal refused may go there again, in order with the others."""
-        self._unwritten = OrderedDict.fromkeys(one for one in self if one.copy is JournalCopy.NONE)
-
     def withdraw_oldest(self) -> BufferedRequest | None:
-        """Take out the oldest that nobody has in hand; ``None``: all are in hand."""
+        """Return the oldest that nobody has in hand, out of its line; ``None``: all are in hand."""
         waiting = [line for line in (self.ready, *self.to_process) if line]
         if not waiting:
             return None
         line = min(waiting, key=lambda one: one[0].seq)
-        one = self.next_ready() if line is self.ready else line.popleft()
-        self.remove(one)
-        return one
+        return self.next_ready() if line is self.ready else line.popleft()
+
+    def rebuild(self, step: RequestStep | None = None, lane: int | None = None) -> None:
+        """Work everything out again from who is here. Those in ``step`` (of one ``lane``) wait for
+        that once more: whoever had them in hand was interrupted.
+        """
+        for one in self:
+            if one.step is step and (lane is None or self.lane(one) == lane):
+                one.step = _READY if step is _SENDING else _TO_PROCESS
+        self.pushed = max(self.pushed, next(reversed(self.unsettled), 0))
+        self.bytes, self.ready_bytes = sum(one.size for one in self), 0
+        for line in (self.ready, *self.to_process):
+            line.clear()
+        for one in self:
+            self._line_up(one)
 
 
 def measured(request: Any) -> int:

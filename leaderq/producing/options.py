@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
-from leaderq.arguments import at_least, instance, is_number, plain_function, require, unless
+from leaderq.arguments import (
+    at_least,
+    instance,
+    is_number,
+    is_text,
+    is_time,
+    plain_function,
+    require,
+    timeout,
+    unless,
+    wanted,
+)
 from leaderq.producing.account import BufferState, Lost, Watermarks
 from leaderq.threads import Retry
 
@@ -18,13 +29,20 @@ KeyOf = Callable[[Any], Hashable]
 @dataclass(frozen=True)
 class Block:
     """The caller waits until there is room, ``timeout_s`` at most (``None``: for ever), then
-    ``BufferFull`` is raised."""
+    ``BufferFull`` is raised.
+
+    :raises ConfigurationError: ``timeout_s`` is not a time.
+    """
 
     timeout_s: float | None = None
 
+    def __post_init__(self) -> None:
+        require(timeout("Block.timeout_s", self.timeout_s))
+
 
 class WhenFull(Enum):
-    """Without waiting: refuse the new one with ``BufferFull``, drop it, or drop the oldest ones."""
+    """Without waiting: refuse the new one with ``BufferFull``, drop it, or drop the oldest (of
+    those in memory: not with a journal)."""
 
     RAISE = "raise"
     DROP_NEWEST = "drop_newest"
@@ -68,7 +86,7 @@ class ProducerOptions:
     def lanes(self) -> int:
         return self.workers if self.process is not None else 0
 
-    def check(self) -> None:
+    def check(self, *, has_journal: bool) -> None:
         """Return if all of it can be used.
 
         :raises ConfigurationError: with every problem found.
@@ -76,14 +94,21 @@ class ProducerOptions:
         counts = ("max_items", "max_bytes", "workers", "batch_items", "batch_bytes", "max_waiters")
         functions = ("process", "key", "dropped_listener", "state_listener")
         given = vars(self)
-        low, high, workers = self.low, self.high, f"workers={self.workers!r}"
+        ttl_s, low, high = self.ttl_s, self.low, self.high
+        workers = f"workers={self.workers!r}"
         is_wide = is_number(self.workers) and self.workers > 1
         require(
             *(at_least(name, given[name], 1) for name in counts),
             instance("when_full", self.when_full, Block | WhenFull),
+            unless(
+                not (has_journal and self.when_full is WhenFull.DROP_OLDEST),
+                "when_full=WhenFull.DROP_OLDEST with a journal: what is in a journal is kept; use "
+                "Block, RAISE or DROP_NEWEST",
+            ),
             *(instance(name, given[name], Retry) for name in ("retry", "process_retry")),
             at_least("linger_s", self.linger_s, 0, "seconds"),
-            at_least("ttl_s", self.ttl_s, 0, "seconds", or_none=""),
+            wanted("ttl_s", ttl_s, ttl_s is None or is_time(ttl_s), "seconds, or None"),
+            wanted("name", self.name, is_text(self.name), "a str"),
             at_least("sink_timeout_s", self.sink_timeout_s, 0, "seconds"),
             at_least("close_timeout_s", self.close_timeout_s, 0, "seconds", or_none=""),
             unless(

@@ -8,19 +8,24 @@ account (:mod:`leaderq.producing.account`, with the states) about everything els
 * **memory is full and there is no journal, or the journal is full**: ``when_full`` decides;
 * **the sink refuses one record, the process step fails, a deadline passes**: that request fails,
   is counted by its reason, told to ``dropped_listener`` and raised from its future;
-* **the disk refuses a write**: a write-ahead call raises, and its request is dropped unless it is
-  in memory. No other request is lost while this process lives;
+* **the disk refuses a write**: what was accepted keeps its place, and is written as soon as the
+  disk takes it, or is sent before that. Nothing is lost while this process lives. A write-ahead
+  call that waited for the disk raises; until the disk takes something, ``when_full`` decides about
+  new ones. It is in the log once, in :meth:`snapshot` and in ``/metrics``;
 * **the disk is slow**: a caller waits a second for it, then ``when_full`` decides;
 * **the process is killed**: what is in the journal is sent when a producer opens it again, perhaps
   for the second time. Without ``persistence`` that is what was spilled, with it everything for
   which ``send`` has returned, as far as its policy goes;
+* **a record of the journal is not a request** for this codec and key: it is kept there, counted
+  apart, and the others are sent. If all that is read first is of that kind, the producer does not
+  start;
 * **a request is changed after it was sent**: do not; the journal gets it as it is when it is
   spilled, and if the codec refuses it, it is sent from memory only;
 * **a fork**: in the child every call raises ``ProducerClosed``, except ``close`` and the end of a
   block, which do nothing;
-* **Ctrl-C** in a call that waits: the call raises it, and the request was not taken (or, waiting
-  for the disk, was). In a close: it drops its wait for pending requests; a second Ctrl-C makes it
-  raise at once, and closing goes on in the background.
+* **Ctrl-C**, or any exception thrown into a thread: the call raises it, and its request was taken
+  or not; no other is touched. In a close: it drops its wait for pending requests; a second Ctrl-C
+  makes it raise at once, and closing goes on in the background.
 """
 
 from __future__ import annotations
@@ -49,17 +54,18 @@ from leaderq.errors import (
     told,
 )
 from leaderq.observability.figures import FigureSource, offer_figures
-from leaderq.producing.account import BufferState, Lost, Settlement, Snapshot
+from leaderq.producing.account import BufferState, LossReason, Lost, Settlement, Snapshot
 from leaderq.producing.admission import Admission
 from leaderq.producing.buffer import RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec
 from leaderq.producing.journal import EVERY_ITEM, Journal, Policy
-from leaderq.producing.listeners import resolve
+from leaderq.producing.journal.line import slow_because
+from leaderq.producing.listeners import OnDurable, resolve
 from leaderq.producing.memory import BufferedRequest, measured, require_hash
 from leaderq.producing.options import Block, FullPolicy, ProducerOptions
 from leaderq.producing.sending import Shutdown, SinkSender, journal_reader, process_worker
 from leaderq.producing.sinks import Sink, require_sink
-from leaderq.producing.spill import OnDurable, Spill
+from leaderq.producing.spill import Spill
 from leaderq.threads import Retry, TaskWaker, Waker, primitives
 from leaderq.timeouts import AS_SET
 
@@ -69,6 +75,7 @@ ONCE: Final = Retry(attempts=1)
 FOR_EVER: Final = Retry(most_s=2.0)
 _EXIT_S = 2.0
 _DURABLE_S = 60.0
+_TROUBLE_S = 0.1
 _FORCED_S = 1.0
 if TYPE_CHECKING:
     from typing_extensions import (
@@ -111,8 +118,8 @@ class BufferedProducer(Generic[T]):
       once. A given journal must have that policy;
     * ``codec``: requests as bytes for the journal (default:
       :class:`~leaderq.producing.codec.PlainCodec`);
-    * ``when_full``: :class:`Block` or :class:`WhenFull`; ``max_waiters``: futures kept for requests
-      that are in the journal only;
+    * ``when_full``: :class:`Block` or :class:`WhenFull` (with a journal not ``DROP_OLDEST``);
+      ``max_waiters``: futures kept for requests that are in the journal only;
     * ``ttl_s``: requests are dropped if their turn comes after so many seconds;
     * ``retry``, ``sink_timeout_s``: how the sink is tried again, and how long it may take;
     * ``dropped_listener`` is called with each :class:`~leaderq.producing.Lost` request,
@@ -158,7 +165,7 @@ class BufferedProducer(Generic[T]):
         given = locals()
         names = [one.name for one in fields(ProducerOptions)]
         self._options = options = ProducerOptions(**{name: given[name] for name in names})
-        options.check()
+        options.check(has_journal=journal is not None)
         require_sink(sink)
         if journal is None and persistence is not None:
             raise ConfigurationError(
@@ -213,10 +220,10 @@ class BufferedProducer(Generic[T]):
             has no hash, ``timeout_s`` is not a time, or ``on_durable`` is not a plain function.
             Whatever ``key`` raises.
 
-        It may have been taken, if the following is:
+        It was taken, if the following is:
 
-        :raises JournalFailed, JournalFull: the disk refused it. It is still sent if this process
-            lives, so a caller that sends it again may double it.
+        :raises JournalSlow: the disk takes nothing, or did not answer in a minute. The request is
+            written when it does, and sent, unless this process dies before.
         """
         one = self._entered(request, ttl_s, timeout_s)
         spill = self._spill
@@ -241,15 +248,17 @@ class BufferedProducer(Generic[T]):
         durable: primitives.Future[None] = primitives.Future()
         if not self._admit(one, timeout_s, partial(resolve, durable, None)):
             return False
-        try:
-            durable.result(_DURABLE_S)
-        except primitives.FutureTimeout:
-            if durable.done():
-                raise
-            raise JournalSlow(
-                "the request was taken, and the disk did not confirm it within "
-                f"{_DURABLE_S:g} s; it may be there, or be written later"
-            ) from None
+        give_up_s = clock.now_s() + _DURABLE_S
+        while not durable.done():
+            if (trouble := spill.journal.trouble) is not None and not durable.done():
+                raise slow_because(trouble)
+            if clock.now_s() >= give_up_s:
+                raise JournalSlow(
+                    "the request was taken, and the disk did not confirm it within "
+                    f"{_DURABLE_S:g} s; it may be there, or be written later"
+                )
+            primitives.wait_futures([durable], _TROUBLE_S)
+        durable.result()
         return True
 
     def submit(
@@ -357,24 +366,28 @@ class BufferedProducer(Generic[T]):
     def snapshot(self) -> Snapshot:
         """Return all figures, those of the buffer at one moment."""
         self._refuse_in_child()
+        return self._buffer.look(self._seen)
+
+    def _seen(self, buffer: RequestBuffer) -> Snapshot:
         sender, spill = self._sender, self._spill
-        with self._buffer.locked() as buffer:
-            oldest = buffer.memory.oldest
-            return Snapshot(
-                state=buffer.state,
-                balance=buffer.account.balance(),
-                memory_items=len(buffer.memory),
-                memory_bytes=buffer.memory.bytes,
-                journal_only=buffer.backlog.count,
-                journal_bytes=0 if spill is None else spill.journal.bytes_used,
-                oldest_age_s=0.0 if oldest is None else max(0.0, clock.now_s() - oldest.since_s),
-                spilled=buffer.spilled,
-                batches=sender.batches,
-                retries=sender.retries,
-                sink_error=_text(sender.last_error),
-                journal_error=None if spill is None else _text(spill.last_error),
-                untold=buffer.news.untold,
-            )
+        oldest, balance = buffer.memory.oldest, buffer.balance()
+        return Snapshot(
+            state=buffer.state,
+            balance=balance,
+            memory_items=len(buffer.memory),
+            memory_bytes=buffer.memory.bytes,
+            journal_only=buffer.unread,
+            journal_bytes=0 if spill is None else spill.journal.bytes_used,
+            oldest_age_s=0.0 if oldest is None else max(0.0, clock.now_s() - oldest.since_s),
+            spilled=buffer.spilled,
+            batches=sender.batches,
+            retries=sender.retries,
+            sink_error=_text(sender.last_error),
+            journal_error=None if spill is None else _text(spill.trouble),
+            journal_takes=spill is None or buffer.is_closing or spill.has_room(0),
+            lost={**balance.dropped, **balance.failed},
+            untold=buffer.news.untold,
+        )
 
     @property
     def state(self) -> BufferState:
@@ -471,7 +484,9 @@ def _figures(producer: BufferedProducer[Any]) -> dict[str, float]:
     figures = {name: getattr(found, name) for name in (*levels, "batches", "retries", "spilled")}
     figures |= {name: getattr(found.balance, name) for name in counts}
     figures |= {name: sum(getattr(found.balance, name).values()) for name in sums}
-    return figures
+    figures |= {f"lost:{one.value}": found.lost.get(one.value, 0) for one in LossReason}
+    figures |= {f"state:{one.value}": found.state is one for one in BufferState}
+    return {**figures, "takes": found.journal_takes}
 
 
 def _text(error: BaseException | None) -> str | None:

@@ -20,12 +20,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Final
 
 from leaderq import clock
 from leaderq.arguments import require_finished
 from leaderq.errors import (
+    FromOutside,
     LeaderqError,
     ProducerClosed,
     SinkAway,
@@ -37,7 +39,7 @@ from leaderq.errors import (
 from leaderq.producing.account import LossReason
 from leaderq.producing.buffer import Gone, RequestBuffer
 from leaderq.producing.listeners import resolve
-from leaderq.producing.memory import BufferedRequest, JournalCopy
+from leaderq.producing.memory import BufferedRequest, RequestStep
 from leaderq.producing.options import ProducerOptions
 from leaderq.producing.sinks import ALL_CONFIRMED, BatchOutcome, Sink, checked
 from leaderq.producing.spill import Spill
@@ -50,6 +52,7 @@ _QUIET_S = 10.0
 _PIECE = 64
 _UNREADABLE_S = 0.5
 _STOP_S = 2.0
+_TRIES = 3
 _WRITE_S = 10.0
 _LOOK_S = 0.02
 _END_S = 90.0
@@ -75,15 +78,22 @@ class SinkSender:
         self.batches = 0
         self.retries = 0
         self.last_error: BaseException | None = None
-        self.service = Service(f"leaderq-{options.name}-sender", self._run)
+        self.service = Service.lasting(
+            f"leaderq-{options.name}-sender", self._send_next, on_struck=self._begin_again
+        )
 
-    def _run(self, service: Service) -> None:
-        while not self._buffer.is_stopped:
-            batch = self._next_batch()
-            if batch:
-                self.batches += 1
-            while batch and not self._buffer.is_stopped:
-                batch = self._tried(batch)
+    def _send_next(self, _: Service) -> bool:
+        batch = self._next_batch()
+        if batch:
+            self.batches += 1
+        while batch and not self._buffer.is_stopped:
+            batch = self._tried(batch)
+        return not self._buffer.is_stopped
+
+    def _begin_again(self) -> None:
+        self._held, self._held_items, self._kept = {}, 0, set()
+        self._is_busy = self._is_retry = False
+        self._buffer.begin_again(RequestStep.SENDING)
 
     def _next_batch(self) -> list[BufferedRequest]:
         """Return the requests whose turn it is; none may be behind one that is held back."""
@@ -289,21 +299,29 @@ def process_worker(buffer: RequestBuffer, number: int, options: ProducerOptions)
     within the key; then the request has failed. A step may be repeated after a crash too: the
     journal keeps the request, not the step's result.
     """
+    return Service.lasting(
+        f"leaderq-{options.name}-worker-{number}",
+        partial(_process_some, buffer, number, options),
+        on_struck=partial(buffer.begin_again, RequestStep.PROCESSING, number),
+    )
 
-    def run(service: Service) -> None:
-        while requests := buffer.take_for_processing(number, _PIECE):
-            ready: list[BufferedRequest] = []
-            gone: list[Gone] = []
-            for one in requests:
-                if (lost := _processed(buffer, options, service, one, ready)) is not None:
-                    gone.append(lost)
-                if buffer.is_stopped:
-                    return
-            buffer.processed(ready)
-            if gone:
-                buffer.settle((), gone)
 
-    return Service(f"leaderq-{options.name}-worker-{number}", run)
+def _process_some(
+    buffer: RequestBuffer, number: int, options: ProducerOptions, service: Service
+) -> bool:
+    """Process some; return whether to go on, which a stop ends."""
+    requests = buffer.take_for_processing(number, _PIECE)
+    ready: list[BufferedRequest] = []
+    gone: list[Gone] = []
+    for one in requests:
+        if (lost := _processed(buffer, options, service, one, ready)) is not None:
+            gone.append(lost)
+        if buffer.is_stopped:
+            return False
+    buffer.processed(ready)
+    if gone:
+        buffer.settle((), gone)
+    return bool(requests)
 
 
 def _processed(
@@ -340,24 +358,21 @@ def _processed(
 def journal_reader(buffer: RequestBuffer, spill: Spill, name: str) -> Service:
     """Reads the journal into memory, in order, while the state lets it; twice a second if it cannot
     be read.
-
-    While something is only in the journal, it also collects the news of the journal's thread, which
-    must not wait for the buffer's lock.
     """
 
-    def run(service: Service) -> None:
-        while (order := buffer.next_order()) is not None:
-            try:
-                piece = spill.read(*order[:4])
-            except (LeaderqError, OSError) as exc:
-                log.error("journal cannot be read now error=%s", exc)  # noqa: TRY400 - said again each time
-                spill.last_error = exc
-                buffer.fill(None, order)
-                service.pause(_UNREADABLE_S)
-            else:
-                buffer.fill(piece, order)
+    def read_next(service: Service) -> bool:
+        try:
+            order = buffer.next_order()
+            if order is not None:
+                buffer.fill(spill.read(*order))
+        except (LeaderqError, OSError) as exc:
+            log.error("journal cannot be read now error=%s", exc)  # noqa: TRY400 - said again each time
+            spill.last_error = exc
+            service.pause(_UNREADABLE_S)
+        return not buffer.is_stopped
 
-    return Service(f"leaderq-{name}-journal-reader", run)
+    # Struck, it reads on from its position.
+    return Service.lasting(f"leaderq-{name}-journal-reader", read_next, on_struck=lambda: None)
 
 
 class Shutdown:
@@ -379,6 +394,18 @@ class Shutdown:
         self._service = Service(f"leaderq-{name}-shutdown", lambda _: self._run())
         self._closing = Service(f"leaderq-{name}-sink-closing", lambda _: self._close_sink())
         self._over, self._sink_closed = primitives.Event(), primitives.Event()
+        self._running = primitives.Lock()
+        self._failed = 0
+        self._steps: deque[Callable[[], object]] = deque(
+            (
+                self._await_settled,
+                self._stop_services,
+                self._end_sink,
+                self._write_down,
+                self._close_journal,
+                self._tell_waiters,
+            )
+        )
 
     @property
     def is_over(self) -> bool:
@@ -387,6 +414,8 @@ class Shutdown:
     def begin(self, timeout_s: float | None) -> None:
         """Start it, unless it runs: wait ``timeout_s`` for pending requests, then close."""
         self._timeout_s = timeout_s
+        if not self._service.is_running:  # also if a start was interrupted
+            self._service = Service(f"leaderq-{self._name}-shutdown", lambda _: self._run())
         try:
             self._service.start()
         except RuntimeError:  # some Pythons start no thread at the end of a program
@@ -409,15 +438,25 @@ class Shutdown:
         return is_writer or any(service.is_current for service in own)
 
     def _run(self) -> None:
-        try:
-            self._buffer.wait_settled(self._timeout_s)
-            self._stop_services()
-            self._end_sink()
-        finally:
-            try:
-                self._put_away()
-            finally:
-                self._over.set()
+        with self._running:
+            while self._steps and not self.is_over:
+                step = self._steps[0]
+                try:
+                    step()
+                except FromOutside:
+                    raise
+                except BaseException:
+                    log.exception("a step of closing failed producer=%s", self._name)
+                    self._failed += 1
+                else:
+                    self._failed = _TRIES
+                if self._failed >= _TRIES:
+                    self._steps.popleft()
+                    self._failed = 0
+            self._over.set()
+
+    def _await_settled(self) -> None:
+        self._buffer.wait_settled(self._timeout_s)
 
     def _stop_services(self) -> None:
         self._buffer.stop()
@@ -448,45 +487,27 @@ class Shutdown:
         finally:
             self._sink_closed.set()
 
-    def _put_away(self) -> None:
-        buffer, spill = self._buffer, self._spill
-        buffer.stop()
+    def _write_down(self) -> None:
+        self._buffer.stop()
         give_up_s = clock.now_s() + _WRITE_S
-        while not buffer.write_down() and clock.now_s() < give_up_s:
+        while not self._buffer.write_down() and clock.now_s() < give_up_s:
             clock.sleep(_LOOK_S)
-        with buffer.locked():
-            self._give_up_unwritten(LossReason.CLOSED)
-        if spill is not None:
-            spill.flush()
-            with buffer.locked():  # requests that were settled before their ids were known
-                ids = buffer.backlog.take_acks()
-            spill.ack(ids)
-            spill.close()
-        self._tell_waiters()
-        settlement = buffer.settlement()
-        if settlement.journaled or not settlement:
-            log.warning("producer closed producer=%s outcome=%s", self._name, settlement)
 
-    def _give_up_unwritten(self, reason: LossReason) -> None:
-        """Under the lock: drop the requests that the journal does not have, and will not get."""
-        buffer, spill = self._buffer, self._spill
-        for one in [one for one in buffer.memory if not one.is_journaled]:
-            buffer.memory.remove(one)
-            is_never = one.copy is JournalCopy.NEVER
-            why = spill.prepare(one) if spill is not None and is_never else None
-            buffer.give_up(one, LossReason.JOURNAL if is_never else reason, why)
+    def _close_journal(self) -> None:
+        if self._spill is not None:
+            self._spill.flush()
+        self._buffer.give_up_unwritten()
+        if self._spill is not None:
+            self._spill.close()
 
     def _tell_waiters(self) -> None:
         """The journal is closed: tell all who wait that no more news will come."""
         buffer, spill = self._buffer, self._spill
-        with buffer.locked():
-            lost, waiters = buffer.backlog.leave()
-            for one in lost:
-                buffer.give_up(buffer.backlog.take_out(one), LossReason.JOURNAL, None)
-            self._give_up_unwritten(LossReason.JOURNAL)  # the disk refused these a moment ago
-            waiters += [(one.journal_id, one.waiter) for one in buffer.memory if one.waiter]
-        for number, waiter in waiters:
+        for number, waiter in buffer.end():
             place = None if number is None or spill is None else spill.journal.place(number)
             text = "closed before it was confirmed; the request is in the journal, and is sent from"
             resolve(waiter, error=ProducerClosed(f"{text} there: {place}", place))
         buffer.loss_log.write_all()
+        settlement = buffer.settlement()
+        if settlement.journaled or not settlement:
+            log.warning("producer closed producer=%s outcome=%s", self._name, settlement)

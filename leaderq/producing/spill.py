@@ -1,28 +1,18 @@
-"""The journal as the buffer sees it: requests in and out, news of what was written, and what is in
-the journal and not in memory.
+"""The journal as the buffer sees it: requests in and out.
 
-The journal assigns a record its id when it writes it, a moment after it was taken. So each request
-is at first *being written*; that it is stored, under which id, or that the disk refused it, is
-noted by the journal's thread, which takes no lock of ours, and collected by whoever holds the
-buffer's lock next. The journal stores in the order of :meth:`Spill.append`, so once a
-request is stored all before it are.
-
-A request that the journal took and could then not write (a full disk) is *retained*, unless its
-caller was told: it is still pending. The journal then refuses all behind it too, so nothing is ever
-stored before what was accepted before it; once it has told of each, all go there again, in order.
-Meanwhile the state is *blocked*.
+What cannot be read as a request is never acknowledged: it stays where it is, is counted apart, and
+keeps nothing else from being sent. If all that is read first is of this kind, the producer was
+given the wrong codec or key, and does not start.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
-from enum import Enum
+from collections.abc import Hashable, Iterable
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from leaderq import clock
 from leaderq.arguments import require_finished
@@ -32,45 +22,33 @@ from leaderq.errors import (
     JournalFailed,
     JournalFull,
     JournalRecordTooLarge,
-    JournalSlow,
     LeaderqError,
     RequestTooLarge,
     WouldDeadlock,
     told,
 )
-from leaderq.producing.codec import Codec
-from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, Policy
+from leaderq.producing.codec import Codec, codec_name
+from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, JournalRecord, Policy
 from leaderq.producing.journal.journal import WAIT_S
-from leaderq.producing.journal.records import JournalRecord
-from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestPlace, require_hash
+from leaderq.producing.listeners import OnDurable
+from leaderq.producing.memory import BufferedRequest, require_hash
 from leaderq.producing.options import KeyOf
-from leaderq.threads import Waker, primitives
+from leaderq.threads import Waker
 
 log = logging.getLogger(__name__)
 
 _SYNC_S = 1.0
 _WRITTEN_S = 10.0
-_AGAIN_S = 0.25
-_PIECE = 500
-_IN_A_ROW = 10
+_TRIED = 100
+_FEWEST = 10
+_TRIED_BYTES = 1 << 20
+_QUIET_S = 10.0
 _EXTRA_BYTES = 256  # the journal's overhead for a record, or for a segment
-
-OnDurable = Callable[["BaseException | None"], object]
-"""Called once, on the journal's thread: with ``None`` when the request is as durable as the policy
-says, else with the error."""
-
-
-class Written(NamedTuple):
-    """The result of an append; ``is_told``: the caller waits for it, and is told."""
-
-    request: BufferedRequest
-    id: int | None
-    error: BaseException | None
-    is_told: bool
 
 
 class Piece(NamedTuple):
-    """The result of a read: requests in order, undecodable ids, and the last id read."""
+    """The result of a read: requests in order, ids of records that are none, and the id up to which
+    nothing is left to read."""
 
     requests: list[BufferedRequest]
     undecodable: list[int]
@@ -81,7 +59,8 @@ class Spill:
     """See the module. A journal given as a path is closed with the producer. ``key`` returns the
     key of a request.
 
-    :raises ConfigurationError: the journal has another policy than ``persistence``.
+    :raises ConfigurationError: the journal has another policy than ``persistence``, is another
+        producer's, or was not written with this codec.
     """
 
     def __init__(
@@ -100,66 +79,88 @@ class Spill:
                 "both the same, or the journal as a path"
             )
         self.journal, self._codec, self._key = journal, codec, key
-        self._check_codec()
         self.is_write_ahead = persistence is not None
         self.waits_for_disk = persistence == EVERY_ITEM
-        self.news: deque[Written] = deque()
         self.last_error: BaseException | None = None
         self.unforced: BaseException | None = None
         """Why records that are stored are perhaps not on the disk."""
         self._most_unwritten = persistence.items if isinstance(persistence, Every) else None
-        self._appended = self._told = 0
         self._waiting: deque[Waker] = deque()
+        self._quiet_until_s = 0.0
+        journal.claim()
+        self.recovered, self._corrupt_before = journal.depth, journal.counters.corrupt
+        """How many requests of former producers are there."""
+        try:
+            self._refuse_other_codec()
+        except BaseException:
+            self.release()
+            raise
 
-    def append(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
-        """Have it written behind all before it; return ``False`` if the journal takes nothing at
-        present. Does not wait, because the buffer is locked meanwhile.
+    def _refuse_other_codec(self) -> None:
+        name = codec_name(self._codec)
+        is_other = self.journal.name_codec(name)
+        records = self.journal.read(0, max_items=_TRIED, max_bytes=_TRIED_BYTES)
+        error: Exception | None = None
+        for record in records:
+            try:
+                self._decoded(record)
+            except Exception as exc:  # noqa: BLE001 - the user's codec or key
+                error = exc
+            else:
+                return
+        if error is not None and (is_other or len(records) >= _FEWEST):
+            said = ", and its segments say that another codec wrote it" if is_other else ""
+            raise ConfigurationError(
+                f"none of the first {len(records)} records of journal "
+                f"{str(self.journal.directory)!r} is a request for codec {name!r} and this "
+                f"key{said}; nothing was acknowledged. Give the codec and the key that they were "
+                f"written for, or another directory. The last error: {told(error)}"
+            ) from error
+
+    @property
+    def corrupt(self) -> int:
+        """How many of those that were there, or came since, were found damaged."""
+        return self.journal.counters.corrupt - self._corrupt_before
+
+    def release(self) -> None:
+        self.journal.release()
+        if self._is_owned:
+            self.journal.close()
+
+    def append(self, one: BufferedRequest, data: bytes, on_durable: OnDurable | None) -> int | None:
+        """Have it accepted by the journal, behind all before it; return its id, or ``None`` if that
+        takes nothing at present. Does not wait, because the buffer is locked meanwhile.
 
         :raises RequestTooLarge: it does not fit into a segment.
         :raises JournalSlow: too much is on its way to the disk at this moment.
         """
-
-        def written(number: int | None, error: BaseException | None) -> None:
-            self.news.append(Written(one, number, error, on_durable is not None))
-            self._told += 1
-            while self._waiting and not self.is_behind():
-                self._waiting.popleft().wake()
-            if on_durable is not None:
-                require_finished(on_durable(error), "on_durable")
-
-        payload = self._codec.serialize(one.request) if one.data is None else one.data
+        callback = None
+        if on_durable is not None or self._most_unwritten is not None:
+            callback = partial(self._stored, on_durable)
         ttl_s = None if one.deadline is None else one.deadline - clock.now_s()
         try:
-            self.journal.append_soon(payload, written, ttl_s=ttl_s, timeout_s=0.0)
+            return self.journal.accept(data, callback, ttl_s=ttl_s, timeout_s=0.0)
         except JournalRecordTooLarge as exc:
             raise RequestTooLarge(size=exc.size, limit=exc.limit) from exc
-        except (JournalFull, JournalClosed, WouldDeadlock) as exc:
+        except (JournalFull, JournalFailed, JournalClosed, WouldDeadlock) as exc:
             self.last_error = exc
-            return False
-        one.copy = JournalCopy.WRITING
-        self._appended += 1
-        return True
+            return None
 
-    def prepare(self, one: BufferedRequest) -> BaseException | None:
-        """Serialise a request from memory once more, for :meth:`append`; return the codec's error
-        if it was changed since it was sent.
+    def _stored(self, on_durable: OnDurable | None, _: object, error: BaseException | None) -> None:
+        while self._waiting and not self.is_behind():
+            self._waiting.popleft().wake()
+        if on_durable is not None:
+            require_finished(on_durable(error), "on_durable")
+
+    def serialized(self, one: BufferedRequest) -> bytes | None:
+        """Serialise a request from memory once more; return ``None`` if it was changed since it was
+        sent, so that the codec refuses it.
         """
         try:
-            one.data = b"".join((self._codec.serialize(one.request),))
+            return b"".join((self._codec.serialize(one.request),))
         except Exception as exc:  # noqa: BLE001 - the user's codec: it costs this request its place in the journal, and no other
             self.last_error = exc
-            return exc
-        return None
-
-    @property
-    def is_halted(self) -> bool:
-        """Whether the journal refuses everything behind a record that it could not store."""
-        return self.journal.halt.error is not None
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether something was appended whose outcome is not known yet."""
-        return self._appended > self._told
+            return None
 
     def await_written(self) -> None:
         """Written ahead every n items: wait until fewer than n are on their way to the file, so
@@ -175,64 +176,55 @@ class Spill:
                 return
 
     def is_behind(self) -> bool:
-        most = self._most_unwritten
-        return most is not None and self._appended - self._told >= most
+        journal, most = self.journal, self._most_unwritten
+        return most is not None and journal.next_id - 1 - journal.stored_id >= most
 
     def read(self, after_id: int, last_id: int, max_items: int, max_bytes: int) -> Piece:
-        """Return the stored requests behind ``after_id`` and up to ``last_id``, in order; those
-        that expired too."""
+        """Return the requests behind ``after_id`` and up to ``last_id``, in order; those that
+        expired too."""
+        stored_id = self.journal.stored_id
+        records = self.journal.read(after_id, max_items=max_items, max_bytes=max_bytes)
+        records = [record for record in records if record.id <= last_id]
+        up_to = records[-1].id if records else max(after_id, min(stored_id, last_id))
+        return self._piece(records, up_to)
+
+    def unwritten(self, after_id: int) -> list[BufferedRequest]:
+        """Return the requests behind ``after_id`` that wait for the disk."""
+        journal = self.journal
+        records = journal.unwritten(after_id, journal.stored_id)
+        return self._piece(records, after_id).requests
+
+    def _piece(self, records: Iterable[JournalRecord], up_to: int) -> Piece:
         requests: list[BufferedRequest] = []
         undecodable: list[int] = []
-        why: Exception | None = None
-        now, wall = clock.now_s(), clock.calendar_s()
-        for record in self.journal.read(after_id, max_items=max_items, max_bytes=max_bytes):
-            if record.id > last_id:
-                break
-            after_id = record.id
-            request, key, error = self._decoded(record)
-            if error is not None:
+        for record in records:
+            try:
+                requests.append(self._decoded(record))
+            except Exception as exc:  # noqa: BLE001 - the user's codec or key: the record is kept, and no other waits
                 undecodable.append(record.id)
-                why = error
-                continue
-            deadline = None if record.expires_at is None else now + record.expires_at - wall
-            since_s = now - max(0.0, wall - record.appended_at)
-            one = BufferedRequest(request, key, len(record.payload), since_s, deadline)
-            one.journal_id, one.copy = record.id, JournalCopy.STORED
-            one.place = RequestPlace.JOURNAL
-            requests.append(one)
-        if why is not None:
-            what = "journal records are not requests, they are kept first=%d count=%d error=%s"
-            log.error(what, undecodable[0], len(undecodable), told(why))
-        return Piece(requests, undecodable, after_id)
+                self._say(record, exc)
+        return Piece(requests, undecodable, up_to)
 
-    def _decoded(self, record: JournalRecord) -> tuple[Any, Hashable, Exception | None]:
-        """The request and its key, or what the user's codec or ``key`` raised."""
-        try:
-            request = self._codec.deserialize(record.payload)
-            key = None if self._key is None else self._key(request)
-            require_hash(key)
-        except Exception as exc:  # noqa: BLE001 - it costs this request, which is told, and no other
-            return None, None, exc
-        return request, key, None
+    def _say(self, record: JournalRecord, error: Exception) -> None:
+        if clock.now_s() >= self._quiet_until_s:
+            self._quiet_until_s = clock.now_s() + _QUIET_S
+            log.error(
+                "journal record is not a request, and is kept there id=%d error=%s",
+                record.id,
+                told(error),
+            )
 
-    def _check_codec(self) -> None:
-        """Refuse a journal of which nothing can be decoded that is to be sent first: it was written
-        with another codec, or for another ``key``."""
-        errors: list[Exception] = []
-        for record in self.journal.read(max_items=_IN_A_ROW):
-            error = self._decoded(record)[2]
-            if error is None:
-                return
-            errors.append(error)
-        if len(errors) == _IN_A_ROW:
-            if self._is_owned:
-                self.journal.close()
-            codec = getattr(self._codec, "name", type(self._codec).__qualname__)
-            raise ConfigurationError(
-                f"none of the first {_IN_A_ROW} requests in journal {str(self.journal.directory)!r}"
-                f" can be decoded with the codec {codec} and this 'key': {told(errors[0])}; give"
-                " the codec and key that they were written with, or see leaderq journal inspect"
-            ) from errors[0]
+    def _decoded(self, record: JournalRecord) -> BufferedRequest:
+        request = self._codec.deserialize(record.payload)
+        key: Hashable = None
+        if self._key is not None:
+            require_hash(key := self._key(request))
+        now, wall = clock.now_s(), clock.calendar_s()
+        deadline = None if record.expires_at is None else now + record.expires_at - wall
+        since_s = now - max(0.0, wall - record.appended_at)
+        one = BufferedRequest(request, key, len(record.payload), since_s, deadline)
+        one.journal_id = record.id
+        return one
 
     def ack(self, ids: Iterable[int]) -> None:
         """Acknowledge these. If that cannot be noted, they are sent again after a restart."""
@@ -244,171 +236,35 @@ class Spill:
                 "acknowledgements lost, records may be sent again after a restart error=%s", exc
             )
 
+    @property
+    def trouble(self) -> BaseException | None:
+        """Why the journal takes nothing, or why it refused something last."""
+        return self.journal.trouble or self.last_error
+
     def has_room(self, size: int) -> bool:
         room = self.journal.room_bytes
         return room is None or room > size + _EXTRA_BYTES
 
     def flush(self, timeout_s: float | None = WAIT_S) -> None:
         """Write and force out all that was appended (see ``unforced``), save acknowledgements."""
-        self._ended(partial(self.journal.flush, timeout_s))
-
-    def close(self) -> None:
-        """Close the journal if it is ours; else see that it has all on disk."""
-        self.journal.halt.is_wanted = False
-        self.journal.halt.error = None
-        self._ended(self.journal.close if self._is_owned else self.journal.flush)
-
-    def _ended(self, end: Callable[[], None]) -> None:
         try:
-            end()
+            self.journal.flush(timeout_s)
         except LeaderqError as exc:
-            self.last_error = exc
-            if not isinstance(exc, JournalClosed):  # whoever closed it was told
-                self.unforced = exc
-            log.error("journal not forced out error=%s", exc)  # noqa: TRY400 - its message says all
+            self._not_forced(exc)
         else:
             # A sync that succeeds does not bring back what a failed one has lost.
             if not isinstance(self.unforced, JournalFailed):
                 self.unforced = None
 
+    def close(self) -> None:
+        """Close the journal if it is ours, else let others use it."""
+        try:
+            self.release()
+        except LeaderqError as exc:
+            self._not_forced(exc)
 
-class DiskState(Enum):
-    """What is known of the journal's disk."""
-
-    TAKES = "it has refused nothing"
-    REFUSED = "it refused what came last"
-    TAKES_AGAIN = "it refused something, and may take more; the state is still blocked"
-
-
-class JournalBacklog:
-    """The requests that are in the journal and not in memory: counted, waited for, and kept while
-    they are unwritten.
-
-    Not synchronised: guarded by the lock of the :class:`~leaderq.producing.buffer.RequestBuffer`.
-    ``count`` requests of an earlier producer are there at first.
-    """
-
-    def __init__(self, count: int, last_id: int) -> None:
-        self.count = count
-        """Requests that are not in memory: stored, being written, or retained."""
-        self.waiting = 0
-        """How many of these have a future."""
-        self.up_to = 0
-        """The last id of a request that is, or was, in memory."""
-        self.noted = last_id
-        """The last id that is known to be stored; nothing behind it may be read yet."""
-        self.is_read = False
-        """Whether the journal is being read at this moment, without the lock."""
-        self.acks: list[int] = []
-        """Ids to acknowledge to the journal after releasing the lock."""
-        self.disk = DiskState.TAKES
-        self.again_at_s = 0.0
-        """When refused requests may go to the journal again."""
-        self._waiters: dict[int, primitives.Future[Any]] = {}
-        # Those not stored, in order: refused ones, those being written, those that are to be
-        # written again.
-        self._unstored: deque[BufferedRequest] = deque()
-        self._refused = self._being_written = 0
-
-    @property
-    def stored(self) -> int:
-        return self.count - len(self._unstored)
-
-    @property
-    def is_written(self) -> bool:
-        """Whether some are on their way to the disk, and it takes them."""
-        return self._being_written > 0 and not self.waits_for_disk
-
-    @property
-    def waits_for_disk(self) -> bool:
-        """Whether the disk refused some: nothing may follow them before it has taken one."""
-        return self.disk is DiskState.REFUSED or len(self._unstored) > self._being_written
-
-    def add(self, one: BufferedRequest) -> None:
-        """The journal has taken it, and it is nowhere else."""
-        one.place = RequestPlace.JOURNAL
-        self.count += 1
-        self._unstored.append(one)
-        self._being_written += 1
-        self.waiting += one.waiter is not None
-
-    def take_out(self, one: BufferedRequest) -> BufferedRequest:
-        """It is read, or lost; return it, with its future, if it has one."""
-        self.count -= 1
-        if one.waiter is None and one.journal_id is not None:
-            one.waiter = self._waiters.pop(one.journal_id, None)
-        self.waiting -= one.waiter is not None
-        return one
-
-    def take_acks(self) -> list[int]:
-        ids, self.acks = self.acks, []
-        return ids
-
-    def note(self, news: Written) -> bool:
-        """Note the result of an append; return whether that request is lost, because its caller
-        knows that it was not written.
-        """
-        one = news.request
-        is_unread = one.place is RequestPlace.JOURNAL
-        self._being_written -= is_unread
-        if news.id is None:
-            one.copy = JournalCopy.NONE
-            if not news.is_told:
-                self.disk, self.again_at_s = DiskState.REFUSED, clock.now_s() + _AGAIN_S
-            elif self.disk is DiskState.TAKES:
-                self.disk = DiskState.TAKES_AGAIN  # its caller may try at once
-            if is_unread and news.is_told:
-                del self._unstored[self._refused]
-                return True
-            self._refused += is_unread
-            return False
-        self.note_room()
-        self.noted = max(self.noted, news.id)
-        one.journal_id, one.copy = news.id, JournalCopy.STORED
-        if is_unread:
-            self._unstored.popleft()
-            if one.waiter is not None:
-                self._waiters[news.id] = one.waiter
-        else:
-            self.up_to = max(self.up_to, news.id)
-            if one.place is RequestPlace.SETTLED:
-                self.acks.append(news.id)
-        return False
-
-    def note_room(self) -> None:
-        """The disk has taken something since, or nothing is left to find that out with."""
-        if self.disk is DiskState.REFUSED:
-            self.disk = DiskState.TAKES_AGAIN
-
-    def begin_again(self) -> None:
-        """The journal has reported all that it refused, and takes more."""
-        self._refused = 0
-
-    def write_retained(self, spill: Spill) -> bool:
-        """Append all of them to the journal again, in order; return ``False`` if it is full.
-
-        :raises JournalSlow: this must continue later.
-        """
-        begin = self._refused + self._being_written
-        for one in islice(self._unstored, begin, begin + _PIECE):
-            if not spill.append(one, None):
-                return False
-            self._being_written += 1
-        if len(self._unstored) > self._being_written:
-            raise JournalSlow("what was refused is on its way to the journal; the rest follows")
-        return True
-
-    def leave(
-        self,
-    ) -> tuple[list[BufferedRequest], list[tuple[int | None, primitives.Future[Any]]]]:
-        """At the end: return requests that were never written, and the others' ids and futures."""
-        left = [one for one in self._unstored if not one.is_journaled]
-        waiters: list[tuple[int | None, primitives.Future[Any]]] = [*self._waiters.items()]
-        waiters += [
-            (None, one.waiter)
-            for one in self._unstored
-            if one.is_journaled and one.waiter is not None
-        ]
-        self._unstored.clear()
-        self._waiters.clear()
-        return left, waiters
+    def _not_forced(self, exc: LeaderqError) -> None:
+        self.last_error = exc
+        if not isinstance(exc, JournalClosed):  # whoever closed it was told
+            self.unforced = exc
+        log.error("journal not forced out error=%s", exc)

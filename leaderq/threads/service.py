@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 
 from leaderq import clock
+from leaderq.errors import FromOutside
 from leaderq.threads import primitives
 from leaderq.threads.waker import Waker, bounded_s
 
@@ -17,6 +18,7 @@ log = logging.getLogger(__name__)
 Run = Callable[["Service"], object]
 Step = Callable[[], float | None]
 OnFailure = Callable[[BaseException], object] | None
+_STRUCK_S = 0.01
 
 
 class Service:
@@ -50,6 +52,33 @@ class Service:
         def run(service: Service) -> None:
             while not service.is_stopping:
                 service.wait(step())
+
+        return cls(name, run)
+
+    @classmethod
+    def lasting(
+        cls, name: str, step: Callable[[Service], bool], *, on_struck: Callable[[], object]
+    ) -> Service:
+        """A service that calls ``step(service)`` until that returns ``False``, whatever strikes its
+        thread meanwhile: that is logged, ``on_struck`` called, and it goes on.
+        """
+
+        def run(service: Service) -> None:
+            is_struck = False
+            while True:
+                try:
+                    if is_struck:
+                        service.pause(_STRUCK_S)
+                        on_struck()
+                        is_struck = False
+                    while step(service):
+                        pass
+                    return
+                except FromOutside:
+                    raise  # a simulated process is killed
+                except BaseException:
+                    is_struck = True
+                    log.exception("background thread was interrupted, and goes on name=%s", name)
 
         return cls(name, run)
 

@@ -336,11 +336,11 @@ REVIEWED = (
     Control(
         "what cannot be decoded is acknowledged",
         "leaderq/producing/buffer.py",
-        "            self._lose(number, LossReason.UNDECODABLE)",
-        "            backlog.acks.append(number)\n"
-        "            self._lose(number, LossReason.UNDECODABLE)",
+        "        self._undecodable.update(piece.undecodable)",
+        "        self._undecodable.update(piece.undecodable)\n"
+        "        self.spill.ack(piece.undecodable)",
         promise="what cannot be decoded stays in the journal",
-        tests=("tests/unit/producing/test_spilling.py",),
+        tests=("tests/unit/producing/test_backlog.py",),
     ),
     Control(
         "stuck keys may hold all of the memory",
@@ -369,7 +369,7 @@ REVIEWED = (
     Control(
         "futures are kept without limit",
         "leaderq/producing/buffer.py",
-        "if one.waiter is not None and self.backlog.waiting >= self._options.max_waiters:",
+        "if one.waiter is not None and len(self._waiters) >= self._options.max_waiters:",
         "if False:",
         promise="max_waiters: futures kept",
         tests=(
@@ -399,11 +399,11 @@ REVIEWED = (
     ),
     Control(
         "what a disk refused is written an hour later",
-        "leaderq/producing/buffer.py",
-        "clock.now_s() < backlog.again_at_s and not",
-        "clock.now_s() < backlog.again_at_s + 3600 and not",
+        "leaderq/producing/journal/line.py",
+        "self._again_at = clocks.awake_s() + AGAIN_S",
+        "self._again_at = clocks.awake_s() + 3600",
         promise="what was refused is written as soon as the disk takes it",
-        tests=("tests/unit/producing/test_spilling.py",),
+        tests=("tests/unit/producing/journal/test_journal_disk_faults.py",),
     ),
 )
 

@@ -198,7 +198,7 @@ class CursorWriter:
         self._sequence = sequence
         self._boot_id = boot_id()
         self._saved: bytes = b""
-        self._forget = forget
+        self.forget = forget
 
     def save(self, *, clean: bool = False, without: list[Segment] | None = None) -> None:
         """Save which records are done with, if that has changed.
@@ -269,9 +269,9 @@ class CursorWriter:
         )
 
     def _drop(self, segment: Segment) -> None:
-        self._forget(segment)
+        self.forget(segment)
         with self._gate:
-            self._index.remove(segment)
+            self._index.replace(segment, None)
 
     def close(self) -> None:
         self._file.close()

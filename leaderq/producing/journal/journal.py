@@ -10,24 +10,36 @@ States: open; closing (nothing is accepted, what waits is written); closed.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from leaderq import chance
 from leaderq import clock as clocks
 from leaderq.arguments import require, timeout
 from leaderq.errors import (
+    ConfigurationError,
     JournalClosed,
     JournalFailed,
     JournalFull,
     JournalRecordTooLarge,
     JournalSlow,
+    LeaderqError,
     WouldDeadlock,
+    with_cause,
 )
 from leaderq.producing.journal.cursor import CursorWriter
 from leaderq.producing.journal.disk import DirectoryLock, Disk, make_directories
+from leaderq.producing.journal.line import (
+    GROUP_BYTES,
+    WAITING_BYTES,
+    Bytes,
+    Committer,
+    LineWaiter,
+    OnDurable,
+)
 from leaderq.producing.journal.policy import (
     EVERY_ITEM,
     SEGMENT_BYTES,
@@ -40,22 +52,22 @@ from leaderq.producing.journal.policy import (
     fitting_segment_bytes,
 )
 from leaderq.producing.journal.reader import Acks, SegmentReader
-from leaderq.producing.journal.records import EXPIRY_BYTES, HEAD_BYTES, JournalRecord, record_of
-from leaderq.producing.journal.recovery import Recovered, recovered
-from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts
-from leaderq.producing.journal.store import (
-    GROUP_BYTES,
-    WAITING_BYTES,
-    BatchStore,
-    Bytes,
-    CommitBatch,
-    Committer,
-    OnDurable,
+from leaderq.producing.journal.records import (
+    Entry,
+    JournalRecord,
+    record_of,
+    size_of,
+    unwritten,
 )
-from leaderq.threads import Waker, primitives
+from leaderq.producing.journal.recovery import Recovered, recovered
+from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, codec_tag
+from leaderq.producing.journal.store import LAST_ID, RecordStore
+from leaderq.threads import primitives
 from leaderq.timeouts import Deadline
 
+log = logging.getLogger(__name__)
 WAIT_S: Final = 30.0
+_ALL: Final = 1 << 62
 
 
 class Journal:
@@ -70,17 +82,16 @@ class Journal:
 
     *Guarantees:* what :meth:`append` returned for is read after any crash the policy covers, after
     what was appended before it. Ids rise, and none is given twice, not even after all was
-    acknowledged and the process restarted. What cannot be read is reported and counted, and keeps
-    nothing else from being read. The cap holds at every moment.
+    acknowledged and the process restarted. What was accepted keeps its place while the disk takes
+    nothing, and is stored as soon as it does; until then nothing more is accepted. What cannot be
+    read is reported and counted, and keeps nothing else from being read. The cap holds at every
+    moment.
 
     *Not guaranteed:* exactly once. An acknowledgement is on the disk within half a second, or when
-    :meth:`flush` or :meth:`close` returns; a crash before that returns the record again. While a
-    :class:`~leaderq.producing.BufferedProducer` uses the journal, a record that could not be stored
-    *halts* it: whatever anybody appends behind that record is refused with the same error, until
-    the producer lets it go on, a moment after the last of them was told.
+    :meth:`flush` or :meth:`close` returns; a crash before that returns the record again.
 
     :raises JournalLocked: the directory is open elsewhere.
-    :raises JournalFailed: it cannot be read or written.
+    :raises JournalFailed: it cannot be read or written, or a later version of leaderq wrote it.
     :raises ConfigurationError: a limit that cannot be kept.
     """
 
@@ -99,6 +110,7 @@ class Journal:
         allot_bytes = allotment(self._segment_bytes, is_durable=sync == EVERY_ITEM)
         self._max_bytes = None if max_bytes is None else max_bytes - allot_bytes
         self._reserve_bytes = reserve_bytes
+        self._is_limited = max_bytes is not None or reserve_bytes > 0
         self._clock = clocks.calendar_s if clock is None else clock
         self.directory = Path(directory)
         self.sync = sync
@@ -107,7 +119,7 @@ class Journal:
         self._gate = primitives.RLock()
         self.when_room: Callable[[], None] | None = None
         """Called on the writer's thread when segments were deleted; must not wait for anything."""
-        self._closed = False
+        self._closed = self._is_claimed = False
         self._closing = primitives.Lock()
         self._disk = disk or Disk()
         with self._translated("opened"):
@@ -123,25 +135,23 @@ class Journal:
         parts = JournalParts(self._disk, self.directory, self._gate, found.index, self.counters)
         self._index, self.report = found.index, found.report
         self.counters.corrupt = sum(damage.lost for damage in self.report.damages)
-        self._committer = Committer(self._gate, group_bytes=min(GROUP_BYTES, self._segment_bytes))
+        self._committer = Committer(parts, group_bytes=min(GROUP_BYTES, self._segment_bytes))
         large_bytes = self._segment_bytes // 2
         self._acks = Acks(
             parts, self._committer, large_bytes=large_bytes, damages=self.report.damages
         )
         self._reader = SegmentReader(parts, self._acks.lose)
         self._cursor = CursorWriter(parts, found.sequence, self._reader.forget)
-        self._store = BatchStore(
+        self._store = RecordStore(
             parts,
             self._cursor,
             policy=self.sync,
             segment_bytes=self._segment_bytes,
-            reserve_bytes=self._reserve_bytes,
             clock=self._clock,
             previous=found.previous,
             stamp=chance.token_bits(32) if found.stamp is None else found.stamp,
             allot_bytes=allot_bytes,
         )
-        self.halt = self._store.halt
         self._store.begin()
         interval = self.sync.seconds if isinstance(self.sync, Interval) else float("inf")
         self._committer.start(
@@ -149,22 +159,29 @@ class Journal:
             chores=self._tidy,
             upkeep=self._keep_up,
             upkeep_every_s=interval,
+            on_stored=self._acks.mark_stored,
+            on_trouble=self._acks.press,
+            on_again=self._tell_room,
         )
 
     def _tidy(self) -> None:
         """Delete segments that are done with, and tell that there is room."""
         before = self._index.bytes_used
         self._cursor.tidy()
-        if self._index.bytes_used < before and self.when_room is not None:
+        if self._index.bytes_used < before:
+            self._tell_room()
+
+    def _tell_room(self) -> None:
+        self._committer.try_again()
+        if self.when_room is not None:
             self.when_room()
 
     def _keep_up(self) -> None:
-        """Force out overdue records, close a segment that is used up."""
+        """Force out overdue records, begin a segment anew that is used up."""
         self._store.sync()
         if self._acks.take_spent(self._store.current):
-            self._store.roll()
-            with self._gate:
-                self._committer.kick()
+            self._store.recycle()
+            self._tell_room()
 
     def append(
         self, payload: Bytes, *, ttl_s: float | None = None, timeout_s: float | None = WAIT_S
@@ -173,12 +190,13 @@ class Journal:
 
         ``ttl_s``: noted with the record as the instant at which it expires.
 
-        :raises JournalFull: the cap, the reserve or the disk; nothing was stored.
-        :raises JournalFailed: the disk refused; the record was taken back.
-        :raises JournalSlow: no answer in time; it may be stored later, or not.
+        :raises JournalFull: the cap or the reserve; nothing was stored.
+        :raises JournalFull, JournalFailed: the disk takes nothing; nothing was stored.
+        :raises JournalSlow: no answer in time, or the disk takes nothing since; the record was
+            accepted, and is stored as soon as the disk takes it.
         :raises JournalRecordTooLarge, JournalClosed: nothing was stored.
         """
-        return self._through(self._batch([payload], ttl_s), timeout_s, may_share=True)
+        return self._through([payload], ttl_s, timeout_s)
 
     def append_many(
         self,
@@ -188,14 +206,14 @@ class Journal:
         timeout_s: float | None = WAIT_S,
     ) -> range:
         """Store several records behind each other, which together fit into a segment; return their
-        ids. All are stored, or an error is raised and none is; but a crash before this returns may
-        leave the first few of them. Raises as :meth:`append`.
+        ids. All are accepted, or none; a crash before this returns may leave the first few of them.
+        Raises as :meth:`append`.
         """
-        batch = self._batch(payloads, ttl_s)
-        count = len(batch.payloads)  # others may join the batch once it waits
-        if not count:
+        some = list(payloads)
+        if not some:
+            self._refuse_if_closed()
             return range(0)
-        return range(first := self._through(batch, timeout_s), first + count)
+        return range(first := self._through(some, ttl_s, timeout_s), first + len(some))
 
     def append_soon(
         self,
@@ -204,97 +222,122 @@ class Journal:
         *,
         ttl_s: float | None = None,
         timeout_s: float | None = WAIT_S,
-    ) -> None:
-        """Have one record stored in the background, in the order of the calls.
+    ) -> int:
+        """Accept one record, and have it stored in the background, in the order of the calls;
+        return its id.
 
-        ``on_durable(id, error)`` is called once: with the id when the record is as durable as the
-        policy says, or with ``None`` and the error for which it is not stored. It is called on the
+        ``on_durable(id, error)`` is called with the id when the record is as durable as the policy
+        says, or with ``None`` and an error if the journal was closed before. It is called on the
         writer's thread, and must neither take long nor call a method that waits for the writer
         (``append``, ``append_many``, ``flush``, ``close`` raise ``WouldDeadlock`` there).
 
         Waits only while 16 MiB are on their way to the disk.
 
-        :raises JournalFull: the cap is reached; other reasons are told to ``on_durable``.
+        :raises JournalFull, JournalFailed: as :meth:`append`; nothing was stored.
         :raises JournalSlow: no room came in time; nothing was stored.
         :raises JournalRecordTooLarge, JournalClosed: nothing was stored.
         """
         require(timeout("timeout_s", timeout_s))
         self._refuse_if_closed()
-        data = payload if type(payload) is bytes else bytes(memoryview(payload))
-        size, expires_us = HEADER_BYTES + HEAD_BYTES + len(data), self._expires_us(ttl_s)
-        if expires_us is not None:
-            size += EXPIRY_BYTES
-        if size > self._segment_bytes:
-            raise JournalRecordTooLarge(size=size, limit=self._segment_bytes)
-        committer = self._committer
+        self._refuse_if_claimed()
+        return self.accept(payload, on_durable, ttl_s=ttl_s, timeout_s=timeout_s)
+
+    def accept(
+        self,
+        payload: Bytes,
+        on_durable: OnDurable | None,
+        *,
+        ttl_s: float | None,
+        timeout_s: float | None,
+    ) -> int:
+        """:meth:`append_soon`, for a producer that has claimed the journal."""
+        self._refuse_if_closed()
+        entry: Entry = payload if type(payload) is bytes else bytes(memoryview(payload))
+        if ttl_s is not None:
+            entry = self._expiring(entry, ttl_s)
+        size, committer = size_of(entry), self._committer
+        if size > self._segment_bytes - HEADER_BYTES:
+            raise JournalRecordTooLarge(size=size + HEADER_BYTES, limit=self._segment_bytes)
         with self._gate:
             # The usual case costs no call: a producer does this for each of its messages.
             if (
                 self._closed
-                or self._max_bytes is not None
+                or self._is_limited
+                or committer.trouble is not None
                 or committer.waiting_bytes > WAITING_BYTES
             ):
-                self._admit(size, timeout_s)
-            batch = committer.join(data, expires_us)
+                self._admit(1, size, timeout_s)
+            record_id = committer.join(entry, size)
             if on_durable is not None:
-                batch.add_callback(on_durable)
+                committer.call_when_stored(record_id, on_durable)
+        return record_id
 
     def flush(self, timeout_s: float | None = WAIT_S) -> None:
         """Wait until all accepted records are on the disk, whatever the policy, and all
         acknowledgements too.
 
         :raises JournalFailed: a sync failed, this one or one since the last flush.
-        :raises JournalSlow: not in time.
+        :raises JournalSlow: not in time, or the disk takes nothing.
         """
         self._refuse_if_closed()
-        self._through(CommitBatch(sync=True, size=0), timeout_s)
+        require(timeout("timeout_s", timeout_s))
+        with self._gate:
+            self._refuse_to_wait_for_myself()
+            waiter = self._committer.wait_stored(self._committer.next_id, is_flush=True)
+        self._await(waiter, timeout_s)
         with self._translated("saved"):
             self._cursor.save()
 
-    def _batch(self, payloads: Iterable[Bytes], ttl_s: float | None) -> CommitBatch:
-        self._refuse_if_closed()
-        batch, expires_us = CommitBatch(), self._expires_us(ttl_s)
-        for one in payloads:
-            batch.add(one if type(one) is bytes else bytes(memoryview(one)), expires_us)
-        if batch.size > self._segment_bytes:
-            raise JournalRecordTooLarge(size=batch.size, limit=self._segment_bytes)
-        return batch
+    def _expiring(self, payload: Any, ttl_s: float) -> Entry:
+        return payload, int((self._clock() + ttl_s) * 1e6)
 
     def _through(
-        self, batch: CommitBatch, timeout_s: float | None, *, may_share: bool = False
+        self, payloads: Sequence[Bytes], ttl_s: float | None, timeout_s: float | None
     ) -> int:
-        """Have a batch written, or with ``may_share`` its one record with others, and wait for it;
-        return its first id."""
+        """Have records written together, a lone one with others, and wait for it; return the first
+        id."""
+        self._refuse_if_closed()
+        self._refuse_if_claimed()
         require(timeout("timeout_s", timeout_s))
-        deadline, position, waker = Deadline(timeout_s), 0, Waker()
+        entries: list[Entry] = []
+        for one in payloads:
+            data = one if type(one) is bytes else bytes(memoryview(one))
+            entries.append(data if ttl_s is None else self._expiring(data, ttl_s))
+        size = sum(map(size_of, entries))
+        if size > self._segment_bytes - HEADER_BYTES:
+            raise JournalRecordTooLarge(size=size + HEADER_BYTES, limit=self._segment_bytes)
+        deadline, committer = Deadline(timeout_s), self._committer
         with self._gate:
-            self._admit(batch.size, timeout_s)
+            self._admit(len(entries), size, timeout_s)
             self._refuse_to_wait_for_myself()
-            if may_share:
-                batch = self._committer.join(batch.payloads[0], batch.expiries.get(0))
-                position = len(batch.payloads) - 1
+            if len(entries) == 1:
+                first_id = committer.join(entries[0], size)
             else:
-                self._committer.line_up(batch)
-            batch.waiting.append(waker)
-        waker.wait(deadline.remaining_s)
-        if not batch.is_done:
+                committer.waiting_bytes += size
+                first_id = committer.line_up(entries, size)
+            waiter = committer.wait_stored(first_id + len(entries))
+        self._await(waiter, deadline.remaining_s)
+        return first_id
+
+    @staticmethod
+    def _await(waiter: LineWaiter, timeout_s: float | None) -> None:
+        waiter.waker.wait(timeout_s)
+        if not waiter.is_done:
             raise JournalSlow(
                 "the journal's disk did not take the record in time; it may be stored later, or not"
             )
-        if batch.error is not None:
-            raise batch.error
-        return batch.first_id + position
+        if waiter.error is not None:
+            raise waiter.error
 
-    def _expires_us(self, ttl_s: float | None) -> int | None:
-        return None if ttl_s is None else int((self._clock() + ttl_s) * 1e6)
-
-    def _admit(self, size: int, timeout_s: float | None) -> None:
+    def _admit(self, count: int, size: int, timeout_s: float | None) -> None:
         """Under the gate: let so many more bytes be accepted, after waiting for that if need be."""
-        deadline = Deadline(timeout_s)
+        deadline, committer = Deadline(timeout_s), self._committer
         while True:
             if self._closed or not self._lock.is_held:
                 raise self._closed_error()
-            if not self._committer.is_crowded:
+            if (trouble := committer.trouble) is not None:
+                raise with_cause(type(trouble)(str(trouble)), trouble)
+            if not committer.is_crowded:
                 break
             self._refuse_to_wait_for_myself()
             if deadline.is_over:
@@ -302,11 +345,22 @@ class Journal:
                     "too much waits for the journal's disk, which took too little in time; "
                     "nothing was stored"
                 )
-            self._committer.room.wait(deadline.remaining_s)
-        if self._max_bytes is None or not size:
-            return
-        taken = self._index.bytes_used + self._committer.waiting_bytes
-        if taken + size > self._max_bytes:
+            committer.room.wait(deadline.remaining_s)
+        if committer.next_id + count > LAST_ID:
+            raise JournalFull(
+                f"the journal has given out its last id ({LAST_ID}); use a new directory"
+            )
+        if self._is_limited:
+            self._keep_limits(size + HEADER_BYTES)
+
+    def _keep_limits(self, size: int) -> None:
+        """Under the gate.
+
+        :raises JournalFull: the cap or the reserve leaves less room.
+        """
+        waiting = self._committer.waiting_bytes
+        taken = self._index.bytes_used + waiting
+        if self._max_bytes is not None and taken + size > self._max_bytes:
             self.counters.refused_full += 1
             self._acks.press()
             raise JournalFull(
@@ -314,20 +368,88 @@ class Journal:
                 f"may, and {size} more were to be stored; acknowledge what is done with, or raise "
                 "max_bytes"
             )
+        if self._reserve_bytes:
+            with self._translated("looked at"):
+                free = self._disk.free_bytes(self.directory)
+            if free - waiting < self._reserve_bytes + size:
+                self.counters.refused_full += 1
+                self._acks.press()
+                raise JournalFull(
+                    f"{free} bytes are free on the disk, of which {self._reserve_bytes} are not "
+                    "for the journal"
+                )
 
     def read(
         self, after_id: int = 0, *, max_items: int = 1000, max_bytes: int = 1 << 20
     ) -> list[JournalRecord]:
         """Return unacknowledged records behind ``after_id``, in order: at least one if there is
         any, as many as the limits allow. Expired ones are among them, for the caller to decide.
+        While the disk takes nothing, those that wait for it are returned too.
 
         :raises JournalFailed: the file system failed. Damage does not raise: it is passed over, see
             :attr:`damages`.
         """
         self._refuse_if_closed()
+        stored = self.stored_id
         with self._translated("read"):
             raws = self._reader.read(after_id, max_items=max_items, max_bytes=max_bytes)
-        return [record_of(raw) for raw in raws]
+        if raws or self.trouble is None:
+            return [record_of(raw) for raw in raws]
+        return self.unwritten(after_id, stored, max_items=max_items, max_bytes=max_bytes)
+
+    def unwritten(
+        self, after_id: int, stored_id: int, *, max_items: int = _ALL, max_bytes: int = _ALL
+    ) -> list[JournalRecord]:
+        """Return the records behind ``after_id`` that wait for the disk, in order; none if others
+        than those up to ``stored_id`` are stored by now.
+        """
+        found: list[JournalRecord] = []
+        now, size = self._clock(), 0
+        with self._gate:
+            if self.stored_id != stored_id:
+                return found
+            for batch in list(self._committer.batches):
+                begin = max(after_id + 1, self._index.next_id, batch.first_id)
+                for number in range(begin, batch.end_id):
+                    if number in self._committer.done:
+                        continue
+                    entry = batch.entries[number - batch.first_id]
+                    size += size_of(entry)
+                    if len(found) >= max_items or (found and size > max_bytes):
+                        return found
+                    found.append(unwritten(entry, number, now))
+        return found
+
+    @property
+    def trouble(self) -> LeaderqError | None:
+        """Why the disk takes nothing at present, if that is so."""
+        return self._committer.trouble
+
+    @property
+    def stored_id(self) -> int:
+        """The last id that is stored, or need not be."""
+        return self._index.next_id - 1
+
+    def depth_behind(self, record_id: int) -> tuple[int, int]:
+        """How many records with higher ids are stored and not done with, and how many are on their
+        way to the disk.
+        """
+        committer = self._committer
+        with self._gate:
+            begin = max(self._index.next_id, record_id + 1)
+            coming = max(0, committer.next_id - begin)
+            done = sum(number >= begin for number in committer.done) if coming else 0
+            return self._index.depth_behind(record_id), coming - done
+
+    def name_codec(self, name: str) -> bool:
+        """Have segments that are begun from now on say which codec their payloads have; return
+        whether there are unread ones that say another.
+        """
+        self._store.codec = tag = codec_tag(name)
+        with self._gate:
+            return any(
+                one.open_records and one.codec not in (0, tag) for one in self._index.segments
+            )
 
     def ack(self, record_id: int) -> bool:
         """Mark a record as done with; return whether it was not before.
@@ -361,9 +483,9 @@ class Journal:
 
     @property
     def room_bytes(self) -> int | None:
-        """How many more bytes the limits leave at present; 0 once it is closed; ``None`` with
-        neither cap nor reserve."""
-        if self._closed or not self._lock.is_held:
+        """How many more bytes the limits leave at present; 0 once it is closed, and while the disk
+        takes nothing; ``None`` with neither cap nor reserve."""
+        if self._closed or not self._lock.is_held or self.trouble is not None:
             return 0
         with self._gate:
             taken = self._index.bytes_used + self._committer.waiting_bytes + HEADER_BYTES
@@ -386,7 +508,7 @@ class Journal:
     @property
     def next_id(self) -> int:
         """The id that the next record gets."""
-        return self._index.next_id
+        return self._committer.next_id
 
     @property
     def damages(self) -> Sequence[Damage]:
@@ -407,7 +529,8 @@ class Journal:
         directory. May be called twice.
 
         :raises JournalSlow: the disk did not take it in time; the directory stays locked.
-        :raises JournalFailed: a sync failed, see :meth:`flush`; the journal is closed all the same.
+        :raises JournalFailed, JournalFull: a sync failed, see :meth:`flush`, or the disk takes
+            nothing, and what was accepted last is lost; the journal is closed all the same.
         :raises WouldDeadlock: called by ``on_durable``, on the thread that has to end first; the
             journal stays open.
         """
@@ -428,19 +551,25 @@ class Journal:
                     f"journal {str(self.directory)!r} could not write what waits within "
                     f"{timeout_s} s"
                 )
-            last = CommitBatch(sync=True, size=0)
-            self._store.store(last)
+            error = self._committer.trouble
+            left = self._committer.give_up(error or self._closed_error())
             try:
                 with self._translated("saved"):
+                    try:
+                        self._store.flush()
+                    except JournalFailed as exc:
+                        error = error or exc
                     self._cursor.tidy()
-                    self._cursor.save(clean=last.error is None)
+                    self._cursor.save(clean=error is None)
             finally:
                 self._store.close()
                 self._reader.close()
                 self._cursor.close()
                 self._lock.release()
-            if last.error is not None:
-                raise last.error
+            if left:
+                log.error("journal closed, records not written count=%d error=%s", left, error)
+            if error is not None:
+                raise error
 
     def __enter__(self) -> Journal:
         return self
@@ -458,6 +587,24 @@ class Journal:
         if self._closed or not self._lock.is_held:
             raise self._closed_error()
         self._refuse_reentry()
+
+    def claim(self) -> None:
+        """Have the journal accept records of one producer only, until :meth:`release`.
+
+        :raises ConfigurationError: another one uses it.
+        """
+        self._refuse_if_claimed()
+        self._is_claimed = True
+
+    def release(self) -> None:
+        self._is_claimed = False
+
+    def _refuse_if_claimed(self) -> None:
+        if self._is_claimed:
+            raise ConfigurationError(
+                f"journal {str(self.directory)!r} is a producer's at present; send through that, or"
+                " use another journal"
+            )
 
     def _closed_error(self) -> JournalClosed:
         return JournalClosed(

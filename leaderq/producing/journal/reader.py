@@ -4,9 +4,9 @@ What cannot be read is reported, marked as done with, and passed. The reader kee
 records it parsed (half a mebibyte, or one record if that is larger), so that reading on in small
 steps parses nothing twice, and one file open.
 
-Segments are deleted when all in them is done with. The segment that is being written is closed for
-that when half of it is used, or when the journal was full: else what was acknowledged in it would
-take room for ever.
+Segments are deleted when all in them is done with. The file that is being written is begun anew for
+that when half of it is used, or when the journal or the disk was full: else what was acknowledged
+in it would take room for ever.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from leaderq.errors import JournalClosed
+from leaderq.producing.journal.line import Committer
 from leaderq.producing.journal.policy import Damage
 from leaderq.producing.journal.records import HEAD_BYTES, Raw, Run, ScanRange, scan
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment
-from leaderq.producing.journal.store import Committer
 from leaderq.threads import primitives
 
 log = logging.getLogger("leaderq.producing.journal")
@@ -200,10 +200,14 @@ class Acks:
         newly, last_id = 0, -1
         segment: Segment | None = None
         with self._gate:
-            if wanted and max(wanted) >= self._index.next_id:
-                last, following = max(wanted), self._index.next_id
+            stored, following = self._index.next_id, self._committer.next_id
+            if wanted and (last := max(wanted)) >= following:
                 raise ValueError(f"no record has had id {last} yet; the next will be {following}")
             for number in wanted:
+                if number >= stored:  # it is noted when that is written
+                    newly += number not in self._committer.done
+                    self._committer.done.add(number)
+                    continue
                 if segment is None or not segment.first_id <= number <= last_id:
                     self._marked(segment)
                     segment = self._index.holding(number)
@@ -257,10 +261,17 @@ class Acks:
         return self._is_pressed or segment.size > self._large_bytes
 
     def press(self) -> None:
-        """Under the gate: the journal is full."""
+        """Under the gate: the journal, or its disk, is full."""
         self._is_pressed = True
         if not self._index.depth:
             self._committer.want_upkeep()
+
+    def mark_stored(self, record_ids: set[int]) -> None:
+        """Under the gate: these were acknowledged before they were written, and counted then."""
+        for number in record_ids:
+            if (segment := self._index.holding(number)) is not None:
+                segment.marks.add(number - segment.first_id)
+                self._marked(segment)
 
     def take_spent(self, segment: Segment | None) -> bool:
         with self._gate:

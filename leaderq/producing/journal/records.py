@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -31,6 +31,9 @@ HEAD_BYTES: Final = _HEAD.size
 EXPIRY_BYTES: Final = _EXPIRY.size
 
 
+Entry = bytes | tuple[bytes, int]
+"""A payload that is to be written; with the microseconds of the epoch at which it expires, if it
+does."""
 Raw = tuple[int, int, int, bytes, int]
 """One record of a segment: id, appended (microseconds), flags, body, and the offset in the data at
 which it ends. A plain tuple, because the garbage collector stops looking at these: a class of its
@@ -56,21 +59,15 @@ def salt_of(first_id: int, stamp: int) -> int:
     return crc32(_ID.pack(first_id), stamp)
 
 
-def encode(
-    payloads: Sequence[bytes],
-    *,
-    first_id: int,
-    appended_us: int,
-    salt: int,
-    expiries: Mapping[int, int] | None = None,
-) -> bytes:
-    """Records with consecutive ids; ``expiries`` are by position in ``payloads``."""
+def encode(entries: Sequence[Entry], *, first_id: int, appended_us: int, salt: int) -> bytes:
+    """Records with consecutive ids."""
     parts: list[bytes] = []
     front, tail, checksum = _FRONT.pack, _TAIL.pack, crc32
-    for number, payload in enumerate(payloads, first_id):
-        mark = _MARK
-        if expiries and (expires_us := expiries.get(number - first_id)) is not None:
-            payload, mark = _EXPIRY.pack(expires_us) + payload, _MARK | EXPIRES
+    for number, entry in enumerate(entries, first_id):
+        if isinstance(entry, tuple):
+            payload, mark = _EXPIRY.pack(entry[1]) + entry[0], _MARK | EXPIRES
+        else:
+            payload, mark = entry, _MARK
         rest = tail(number, appended_us, mark)
         length = len(payload)
         parts += (front(length, checksum(payload, checksum(rest, salt ^ length))), rest, payload)
@@ -236,3 +233,17 @@ def record_of(raw: Raw) -> JournalRecord:
         return JournalRecord(record_id, body, appended_us / 1e6)
     expires_us = _EXPIRY.unpack_from(body)[0]
     return JournalRecord(record_id, body[EXPIRY_BYTES:], appended_us / 1e6, expires_us / 1e6)
+
+
+def size_of(entry: Entry) -> int:
+    """The bytes that it takes as a record."""
+    if isinstance(entry, tuple):
+        return HEAD_BYTES + EXPIRY_BYTES + len(entry[0])
+    return HEAD_BYTES + len(entry)
+
+
+def unwritten(entry: Entry, record_id: int, appended_at: float) -> JournalRecord:
+    """The record that an entry will be."""
+    if isinstance(entry, tuple):
+        return JournalRecord(record_id, entry[0], appended_at, entry[1] / 1e6)
+    return JournalRecord(record_id, entry, appended_at)

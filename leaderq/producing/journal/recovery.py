@@ -154,7 +154,8 @@ class _Recovery:
             start = known
         held = holding(self.disk, self.found, file, start=start)
         self.scanned_bytes += held.scanned_bytes
-        segment.records, segment.size = held.records, held.size
+        segment.extent = (held.records, held.size)
+        segment.codec = 0 if file.header is None else file.header.codec
         for damage in held.damages:
             self._hurt(segment, damage)
         self.next_id = max(self.next_id, segment.last_id + 1 + held.torn // HEAD_BYTES)

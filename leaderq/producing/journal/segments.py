@@ -33,7 +33,9 @@ BAD: Final = ".bad"
 
 @dataclass(frozen=True)
 class SegmentHeader:
-    """The fields of a header; ``previous_*`` are 0 if there was none."""
+    """The fields of a header; ``previous_*`` are 0 if there was none. ``codec`` is the
+    :func:`codec_tag` of whoever wrote the payloads, 0 if that is not known.
+    """
 
     first_id: int
     previous_first_id: int = 0
@@ -41,13 +43,14 @@ class SegmentHeader:
     previous_bytes: int = 0
     created_us: int = 0
     version: int = VERSION
+    codec: int = 0
 
     def encode(self) -> bytes:
         fields = _FIELDS.pack(
             MAGIC,
             self.version,
             HEADER_BYTES,
-            0,
+            self.codec,
             self.first_id,
             self.previous_first_id,
             self.previous_records,
@@ -63,8 +66,15 @@ def decode(data: bytes) -> SegmentHeader | None:
         return None
     if zlib.crc32(data[: _FIELDS.size]) != _CRC.unpack_from(data, _FIELDS.size)[0]:
         return None
-    _, version, _, _, first, previous, records, size, created = _FIELDS.unpack_from(data)
-    return SegmentHeader(first, previous, records, size, created, version)
+    _, version, _, codec, first, previous, records, size, created = _FIELDS.unpack_from(data)
+    return SegmentHeader(first, previous, records, size, created, version, codec)
+
+
+def codec_tag(name: str) -> int:
+    """The four bytes of a segment's header that tell one codec's name from another's. Versions
+    before 0.2 wrote 0 there, and do not look at it.
+    """
+    return zlib.crc32(name.encode()) if name else 0
 
 
 def segment_name(first_id: int, stamp: int) -> str:
@@ -158,6 +168,14 @@ class AckBitmap:
         if not self._ahead and self._bits:
             self._bits = bytearray()
 
+    def count_from(self, position: int) -> int:
+        """How many at this position or later are marked."""
+        ahead = 0
+        if self._ahead:
+            bits = int.from_bytes(self._bits, "little")
+            ahead = (bits >> max(position, self.front)).bit_count()
+        return max(0, self.front - position) + ahead
+
     def packed_bits(self) -> bytes:
         return zlib.compress(bytes(self._bits), 1) if self._ahead else b""
 
@@ -187,12 +205,21 @@ class Segment:
     ) -> None:
         self.first_id = first_id
         self.path = directory / segment_name(first_id, stamp)
-        self.records = 0
-        self.size = HEADER_BYTES
+        self.extent = (0, HEADER_BYTES)
+        """Its records and bytes: one value, so that no interrupt comes between the two."""
         self.marks = marks or AckBitmap()
         self.sealed = sealed
         self.damaged = False
+        self.codec = 0
         self.salt = salt_of(first_id, stamp)
+
+    @property
+    def records(self) -> int:
+        return self.extent[0]
+
+    @property
+    def size(self) -> int:
+        return self.extent[1]
 
     @property
     def last_id(self) -> int:
@@ -218,44 +245,60 @@ class SegmentIndex:
 
     def __init__(self, segments: list[Segment], next_id: int) -> None:
         self.segments = segments
-        self.next_id = next_id
-        """The id that the next record gets."""
+        self.floor = next_id
+        """No record with a lower id will be written: it was given before, or is not needed."""
         self.reserved = 0
         """The last id that may have been assigned, according to the cursor."""
-        self._firsts = [segment.first_id for segment in segments]
-        self.bytes_used = sum(segment.size for segment in segments)
+
+    @property
+    def next_id(self) -> int:
+        """The id of the next record that is written."""
+        return max(self.floor, self.segments[-1].last_id + 1) if self.segments else self.floor
+
+    @property
+    def bytes_used(self) -> int:
+        return sum(segment.size for segment in self.segments)
 
     @property
     def depth(self) -> int:
         return sum(segment.open_records for segment in self.segments)
 
-    def add(self, segment: Segment) -> None:
-        self.segments.append(segment)
-        self._firsts.append(segment.first_id)
-        self.bytes_used += segment.size
+    def depth_behind(self, record_id: int) -> int:
+        """How many records with higher ids are not done with."""
+        found = 0
+        for segment in self.segments[self._at(record_id) :]:
+            first = max(0, record_id + 1 - segment.first_id)
+            if first < segment.records:
+                found += segment.records - first - segment.marks.count_from(first)
+        return found
 
-    def grow(self, segment: Segment, *, records: int, size: int) -> None:
-        segment.records += records
-        segment.size += size
-        self.bytes_used += size
+    def _at(self, record_id: int) -> int:
+        return max(0, bisect_right(self.segments, record_id, key=_first_id) - 1)
 
     def holding(self, record_id: int) -> Segment | None:
-        at = bisect_right(self._firsts, record_id) - 1
-        if at < 0 or record_id > self.segments[at].last_id:
-            return None
-        return self.segments[at]
+        for segment in self.segments[self._at(record_id) :][:1]:
+            if segment.first_id <= record_id <= segment.last_id:
+                return segment
+        return None
 
     def from_id(self, record_id: int) -> Segment | None:
         """The first segment that has this id or a later one, and a record that is not done with."""
-        for segment in self.segments[max(0, bisect_right(self._firsts, record_id) - 1) :]:
+        for segment in self.segments[self._at(record_id) :]:
             if segment.last_id >= record_id and segment.open_records:
                 return segment
         return None
 
-    def remove(self, segment: Segment) -> None:
-        at = self.segments.index(segment)
-        del self.segments[at], self._firsts[at]
-        self.bytes_used -= segment.size
+    def replace(self, old: Segment | None, new: Segment | None) -> None:
+        """Have ``new`` in place of ``old``, or at the end. No other is written to any more."""
+        kept = [segment for segment in self.segments if segment is not old]
+        for segment in kept if new is not None else ():
+            segment.sealed = True
+        self.floor = max(self.floor, self.next_id)
+        self.segments = kept if new is None else [*kept, new]
+
+
+def _first_id(segment: Segment) -> int:
+    return segment.first_id
 
 
 @dataclass(frozen=True)

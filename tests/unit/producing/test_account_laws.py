@@ -52,6 +52,7 @@ class Account(RuleBasedStateMachine):
         has_journal=st.booleans(),
         is_write_ahead=st.booleans(),
         is_capped=st.booleans(),
+        disk_bytes=st.sampled_from([None, 150 << 10, 160 << 10]),
         when_full=st.sampled_from(list(WhenFull)),
         workers=st.sampled_from([0, 1, 2]),
         max_items=st.integers(1, 12),
@@ -62,12 +63,16 @@ class Account(RuleBasedStateMachine):
         has_journal: bool,
         is_write_ahead: bool,
         is_capped: bool,
+        disk_bytes: int | None,
         when_full: WhenFull,
         workers: int,
         max_items: int,
         batch_items: int,
     ) -> None:
         self.has_journal, self.is_capped = has_journal, is_capped
+        self.disk.size = disk_bytes
+        if has_journal and when_full is WhenFull.DROP_OLDEST:
+            when_full = WhenFull.RAISE
         self.policy = Every(5) if is_write_ahead and has_journal else None
         self.options: dict[str, Any] = {
             "max_items": max_items,
@@ -86,6 +91,7 @@ class Account(RuleBasedStateMachine):
         if self.has_journal:
             cap = {"max_bytes": 16 << 10, "segment_bytes": 4 << 10} if self.is_capped else {}
             self.journal = Journal(self.folder, sync=self.policy or NO_SYNC, disk=self.disk, **cap)
+        self.accepted, self.confirmed = 0, len(self.sink.confirmed)
         self.producer = BufferedProducer(
             self.sink,
             journal=self.journal,
@@ -120,6 +126,7 @@ class Account(RuleBasedStateMachine):
                 self.futures.pop(self.number, None)
             else:
                 self.sent.append(self.number)
+                self.accepted += 1
             self.number += 1
 
     @rule(line=st.sampled_from([takes, is_away, is_broken, refuses(0), refuses(1, 2)]))
@@ -142,7 +149,7 @@ class Account(RuleBasedStateMachine):
         self.shut(0.01)
         self.restarts.append(len(self.sink.confirmed))
         # what was confirmed could not be noted
-        self.may_repeat = self.may_repeat or self.disk.is_full
+        self.may_repeat = self.may_repeat or self.disk.is_full or self.disk.size is not None
         self.disk.is_full = False
         left = 0 if self.journal is None else self.journal.depth
         self.open()
@@ -163,6 +170,7 @@ class Account(RuleBasedStateMachine):
         if self.producer is not None:
             snapshot = self.producer.snapshot()
             assert snapshot.balance.is_exact, snapshot
+            assert snapshot.balance.accepted == self.accepted, snapshot
             assert snapshot.balance.pending == snapshot.memory_items + snapshot.journal_only, (
                 snapshot
             )
@@ -183,9 +191,10 @@ class Account(RuleBasedStateMachine):
         try:
             if self.producer is not None:
                 self.sink.now(takes)
-                self.disk.is_full = False
+                self.disk.is_full = False  # but not larger
                 settlement = self.producer.flush(60)
                 assert settlement.pending == 0, self.producer.snapshot()
+                assert settlement.confirmed == len(self.sink.confirmed) - self.confirmed
                 assert bool(settlement) == (not self.producer.snapshot().balance.lost)
                 self.shut(30)
                 self.the_order_within_a_key_is_kept()

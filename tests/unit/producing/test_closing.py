@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from faulty_disk import FaultyDisk, failing, io_error, is_segment
+from faulty_disk import FaultyDisk, failing, flip, io_error, is_segment
 from scripted_sink import Make, ScriptedSink, is_away, refuses, takes
 
 from leaderq.errors import RequestsLost
 from leaderq.producing import (
     EVERY_ITEM,
     NO_SYNC,
+    PLAIN,
     Block,
     BufferedProducer,
     Every,
@@ -105,7 +106,8 @@ REASONS = {
     LossReason.OLDEST: ([is_away], {"max_items": 1, "when_full": WhenFull.DROP_OLDEST}),
     LossReason.EXPIRED: ([takes], {"ttl_s": 0.0}),
     LossReason.CLOSED: ([is_away], {}),
-    LossReason.UNDECODABLE: ([takes], {"journal": "spoilt"}),
+    LossReason.CORRUPT: ([takes], {"journal": "spoilt"}),
+    LossReason.UNDECODABLE: ([takes], {"journal": "strange"}),
     LossReason.JOURNAL: ([is_away], {"journal": "full"}),
     LossReason.PROCESS: ([takes], {"process": _refuse}),
     LossReason.REFUSED: ([refuses(*range(9))], {}),
@@ -127,8 +129,12 @@ def test_a_request_lost_for_any_reason_is_logged_and_counted(
     with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:
         if (state := options.get("journal")) is not None:
             options = {**options, "journal": journal}
-            if state == "spoilt":
+            if state == "strange":
                 journal.append(b"not a request")
+            elif state == "spoilt":
+                journal.append_many([PLAIN.serialize(b"x" * 50)] * 3)
+                (segment,) = tmp_path.glob("*.seg")
+                flip(segment, segment.read_bytes().index(b"xx"))
         one = producer(**options)
         for number in range(3):
             one.send(number)

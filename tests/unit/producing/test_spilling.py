@@ -4,10 +4,9 @@ is written ahead."""
 from __future__ import annotations
 
 import errno
-import json
 import random
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from full_disk import FullDisk
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
-from leaderq.errors import BufferFull, ConfigurationError
+from leaderq.errors import BufferFull
 from leaderq.producing import (
     ALL_CONFIRMED,
     EVERY_ITEM,
@@ -211,7 +210,7 @@ def numbers_in(place: Path) -> list[int]:
     return [PLAIN.deserialize(record.payload)[0] for record in entries(place)]
 
 
-def test_what_a_caller_knows_to_be_on_the_disk_outlasts_a_refusal_before_it_and_a_crash(
+def test_nothing_is_stored_before_what_the_disk_refuses_and_all_of_it_is_sent_all_the_same(
     producer: Make, sink: ScriptedSink, tmp_path: Path
 ) -> None:
     sink.now(is_away)
@@ -227,16 +226,16 @@ def test_what_a_caller_knows_to_be_on_the_disk_outlasts_a_refusal_before_it_and_
                 (number, b""), on_durable=lambda error, number=number: told.append((number, error))
             )
         disk.knows.set()
-        eventually(lambda: len(told) == 8)
+        eventually(lambda: journal.trouble is not None)
         assert one.snapshot().balance.is_exact
-        promised = {number for number, error in told if error is None}
+        assert not one.snapshot().journal_takes
+        assert "no space is left" in str(one.snapshot().journal_error)
+        assert numbers_in(tmp_path) == [0]
         sink.now(takes)
-        eventually(lambda: journal.counters.acked)
-        journal.flush()  # the cursor is saved, as it is each half second
-        stored = set(numbers_in(tmp_path))
-        assert promised <= stored | {number for number, _ in sink.confirmed}
-        assert not promised, "what came behind the refused one was stored before it"
-        one.close(0.0)
+        assert one.flush(30)
+        assert [number for number, _ in sink.confirmed] == list(range(10))
+        eventually(lambda: told == [(number, None) for number in range(2, 10)])
+        assert one.close()
 
 
 @pytest.mark.parametrize(
@@ -285,49 +284,3 @@ def test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_m
         assert sent == [one for one in taken if one in set(sent)]
         assert set(taken) - set(sent) <= set(refused)
         assert one.close(30).pending == 0
-
-
-# -- what cannot be decoded (H3) -------------------------------------------------------------------
-
-
-class Json:
-    def serialize(self, value: Any) -> bytes:
-        return json.dumps(value).encode()
-
-    def deserialize(self, data: bytes) -> Any:
-        return json.loads(data)
-
-
-def journaled(place: Path, requests: Iterable[Any], codec: Any) -> None:
-    with Journal(place) as journal:
-        for request in requests:
-            journal.append(codec.serialize(request))
-
-
-@pytest.mark.parametrize("wrong", [{}, {"codec": Json(), "key": lambda request: request["user"]}])
-def test_h3_a_journal_of_another_codec_or_key_is_refused_and_keeps_all(
-    tmp_path: Path, sink: ScriptedSink, wrong: dict[str, Any]
-) -> None:
-    journaled(tmp_path, ({"number": number} for number in range(20)), Json())
-    with pytest.raises(ConfigurationError, match="none of the first 10 requests in journal"):
-        BufferedProducer(sink, journal=tmp_path, **wrong)
-    with BufferedProducer(sink, journal=tmp_path, codec=Json(), linger_s=0.0) as one:
-        assert one.flush(60)
-    assert [request["number"] for request in sink.confirmed] == list(range(20))
-
-
-def test_h3_what_cannot_be_decoded_is_told_and_kept_for_who_can(
-    tmp_path: Path, sink: ScriptedSink, caplog: pytest.LogCaptureFixture
-) -> None:
-    journaled(tmp_path, ["a", "b"], PLAIN)
-    journaled(tmp_path, ["c", "d"], Json())
-    one = BufferedProducer(sink, journal=tmp_path, linger_s=0.0)
-    settlement = one.flush(60)
-    assert sink.confirmed == ["a", "b"]
-    assert settlement.lost == {"kept in the journal, cannot be decoded": 2}
-    assert not one.close()
-    said = [line for line in caplog.messages if "journal records are not requests" in line]
-    assert len(said) == 1
-    with BufferedProducer(sink, journal=tmp_path, codec=Json(), linger_s=0.0) as again:
-        assert again.flush(60)
-    assert sink.confirmed == ["a", "b", "c", "d"]

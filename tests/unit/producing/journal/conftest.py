@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.producing.journal import store
+from leaderq.producing.journal import line
 
 
 @pytest.fixture
 def chores_when_kicked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal's thread does nothing of itself only because time has passed."""
-    monkeypatch.setattr(store, "CHORES_EVERY_S", 86_400.0)
+    monkeypatch.setattr(line, "CHORES_EVERY_S", 86_400.0)

@@ -43,7 +43,7 @@ def test_callers_in_many_threads_are_written_in_groups_and_each_keeps_its_order(
         journal.append_soon(b"first")
         eventually(lambda: disk.waiting)
         [thread.start() for thread in threads]
-        eventually(lambda: sum(len(batch.payloads) for batch in journal._committer._line) == 16)
+        eventually(lambda: journal.next_id == 18)
         disk.blocked.set()
         [thread.join() for thread in threads]
         by_id = {entry.id: entry.payload for entry in journal.read(max_items=10_000)}

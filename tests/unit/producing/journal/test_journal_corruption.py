@@ -16,7 +16,14 @@ from leaderq.producing.journal.cursor import CursorFile, CursorState
 from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.records import HEAD_BYTES
 from leaderq.producing.journal.recovery import LEAP
-from leaderq.producing.journal.segments import HEADER_BYTES, SegmentHeader, parse_name, segment_name
+from leaderq.producing.journal.segments import (
+    HEADER_BYTES,
+    SegmentHeader,
+    codec_tag,
+    decode,
+    parse_name,
+    segment_name,
+)
 from leaderq.testing import eventually
 
 SIZE = 100
@@ -201,6 +208,24 @@ def test_h6_a_journal_with_a_segment_of_a_later_version_is_refused_and_nothing_i
     path.write_bytes(kept)  # rolled forward
     with Journal(place) as journal:
         assert numbers(journal) == without(3 * PER_SEGMENT)
+
+
+def test_a_journal_of_the_release_before_is_opened_and_can_be_rolled_back_to(place):
+    """Its headers have 0 where the codec's tag is now, and it does not look at that."""
+    fill(place, PER_SEGMENT)
+    assert decode(segments(place)[0].read_bytes()).codec == 0
+    with Journal(place, segment_bytes=4096) as journal:
+        assert not journal.name_codec("Json")
+        for number in range(PER_SEGMENT + 1, 2 * PER_SEGMENT + 1):
+            journal.append(record(number))
+        assert numbers(journal) == without(2 * PER_SEGMENT)
+    new = segments(place)[1].read_bytes()
+    assert decode(new).codec == codec_tag("Json")
+    magic, version, size, _, *rest = struct.unpack_from("<8sHHIQQQQQ", new)
+    assert (magic, version, size, rest[0]) == (b"lqjrnl\r\n", 1, 60, PER_SEGMENT + 1)
+    with Journal(place) as journal:
+        assert journal.name_codec("Other")
+        assert not journal.name_codec("Json")
 
 
 @pytest.mark.parametrize("offset", [0, 20, HEADER_BYTES - 1])

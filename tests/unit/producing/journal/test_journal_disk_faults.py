@@ -1,5 +1,5 @@
 """The disk is full, gives errors, takes less than it was given, or cannot sync: the caller is told,
-nothing accepted is lost, and the next record is taken as soon as the disk takes it.
+nothing accepted is lost, and what waits is written as soon as the disk takes it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from faulty_disk import FaultyDisk, crash, failing, io_error, no_space, payloads, segments
 
-from leaderq.errors import JournalFailed, JournalFull
+from leaderq.errors import JournalFailed, JournalFull, JournalSlow
 from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal
 from leaderq.testing import eventually
 
@@ -36,81 +36,161 @@ def reopened(place: Path) -> list[bytes]:
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 @pytest.mark.parametrize("room", [0, 1, 27, 28, 60])
-def test_a_full_disk_refuses_one_record_and_takes_the_next_when_there_is_room(
-    place, disk, policy, room
+def test_a_full_disk_keeps_the_head_of_the_line_and_lets_nobody_in_behind_it(
+    place, disk, policy, room, caplog
 ):
     with Journal(place, disk=disk, sync=policy) as journal:
         journal.append(b"before")
         disk.room = room
-        with pytest.raises(JournalFull, match="no space is left"):
+        with pytest.raises(JournalSlow, match=r"was accepted.* no space is left"):
             journal.append(b"x" * 100)
-        assert payloads(journal) == [b"before"]
+        with pytest.raises(JournalFull, match=r"no space is left.*nothing was stored"):
+            journal.append(b"refused")
+        assert journal.trouble is not None
+        assert payloads(journal) == [b"before", b"x" * 100], "from memory, while it waits"
+        assert journal.room_bytes == 0
+        eventually(lambda: journal.counters.failed_writes > 1)
         disk.room = None
-        assert journal.append(b"after") == 2
-        assert payloads(journal) == [b"before", b"after"]
-        assert journal.counters.failed_writes == 1
+        eventually(lambda: journal.trouble is None)
+        assert journal.append(b"after") == 3
+        assert payloads(journal) == [b"before", b"x" * 100, b"after"]
+        crash(journal)
+    assert reopened(place) == [b"before", b"x" * 100, b"after"]
+    said = [one.message for one in caplog.records if "journal takes" in one.message]
+    assert [line[:20] for line in said] == ["journal takes nothin"]
+
+
+def test_what_waits_is_halved_until_a_part_fits(place, disk):
+    with Journal(place, disk=disk) as journal:
+        disk.blocked.clear()
+        journal.append_soon(b"first")
+        eventually(lambda: disk.waiting)
+        for number in range(10):
+            journal.append_soon(b"%0100d" % number)
+        disk.room = 128 * 7
+        disk.blocked.set()
+        eventually(lambda: journal.trouble is not None)
+        assert journal.stored_id == 8
+        disk.room = None
+        eventually(lambda: journal.stored_id == 11)
+    assert reopened(place) == [b"first", *[b"%0100d" % number for number in range(10)]]
+
+
+def test_what_is_done_with_before_the_disk_takes_it_need_not_be_written(place, disk):
+    with Journal(place, disk=disk) as journal:
+        journal.append(b"before")
+        disk.room = 0
+        with pytest.raises(JournalSlow):
+            journal.append_many([b"1", b"2", b"3"])
+        journal.ack_many([2, 3])
+        assert payloads(journal) == [b"before", b"3"]
+        journal.ack(4)
+        eventually(lambda: journal.trouble is None)
+        disk.room = None
+        assert journal.append(b"after") == 5
         crash(journal)
     assert reopened(place) == [b"before", b"after"]
 
 
-def test_a_segment_that_cannot_be_begun_refuses_the_record_only(place, disk):
+def test_what_is_acknowledged_is_freed_on_a_disk_that_is_full_to_the_last_byte(place, disk):
+    """No file can be made before another one is gone."""
+    with Journal(place, disk=disk, sync=NO_SYNC) as journal:
+        for _ in range(20):
+            journal.append(b"x" * 1000)
+        disk.room = 0
+        disk.fail["create"] = failing(no_space, times=1000)
+        with pytest.raises(JournalSlow):
+            journal.append(b"y" * 1000)
+        journal.ack_to(20)
+        eventually(lambda: journal.trouble is None)
+        assert payloads(journal) == [b"y" * 1000]
+        assert [path.name[:20] for path in segments(place)] == ["00000000000000000021"]
+        crash(journal)
+    assert reopened(place) == [b"y" * 1000]
+
+
+@pytest.mark.parametrize("error", [io_error, no_space])
+@pytest.mark.parametrize("name", ["write", "sync", "truncate", "rename"])
+def test_interrupted_or_refused_in_beginning_a_segment_anew_nothing_is_lost(
+    place, disk, error, name
+):
+    with Journal(place, disk=disk, max_bytes=64 << 10) as journal:
+        for round_ in range(6):
+            disk.fail[name] = failing(error)
+            while True:
+                try:
+                    last = journal.append(b"x" * 500)
+                except JournalSlow:
+                    eventually(lambda: journal.trouble is None)
+                except JournalFull:
+                    break
+            journal.ack_to(last if round_ % 2 else last - 3)
+            eventually(lambda: (journal.room_bytes or 0) > 10_000)
+        waiting = payloads(journal)
+        crash(journal)
+    assert reopened(place) == waiting
+
+
+def test_a_segment_that_cannot_be_begun_delays_the_record_only(place, disk):
     with Journal(place, disk=disk, segment_bytes=4096) as journal:
         stored = [journal.append(b"x" * 1000) for _ in range(3)]
         disk.fail["create"] = failing(no_space, times=3)
-        for _ in range(3):
-            with pytest.raises(JournalFull):
-                journal.append(b"y" * 1000)
-        assert journal.append(b"z" * 1000) == stored[-1] + 1
-    assert reopened(place) == [b"x" * 1000] * 3 + [b"z" * 1000]
+        with pytest.raises(JournalSlow):
+            journal.append(b"y" * 1000)
+        eventually(lambda: journal.trouble is None)
+        assert journal.append(b"z" * 1000) == stored[-1] + 2
+    assert reopened(place) == [b"x" * 1000] * 3 + [b"y" * 1000, b"z" * 1000]
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 def test_what_a_failed_write_left_behind_is_never_written_after(place, disk, policy):
-    """Neither the write nor the cutting back works: the file is left alone, and the next record
-    goes to a new one.
+    """Neither the write nor the cutting back works: the file is left alone, and the record goes to
+    a new one.
     """
     with Journal(place, disk=disk, sync=policy) as journal:
         journal.append(b"before")
         disk.room = 30
         disk.fail["truncate"] = failing(io_error)
-        with pytest.raises(JournalFull):
+        with pytest.raises(JournalSlow):
             journal.append(b"x" * 100)
         disk.room = None
-        assert journal.append(b"after") == 2
+        eventually(lambda: journal.trouble is None)
+        assert journal.append(b"after") == 3
         assert len(segments(place)) == 2
-        assert payloads(journal) == [b"before", b"after"]
+        assert payloads(journal) == [b"before", b"x" * 100, b"after"]
         crash(journal)
-    assert reopened(place) == [b"before", b"after"]
+    assert reopened(place) == [b"before", b"x" * 100, b"after"]
 
 
-def test_a_failed_sync_refuses_the_record_and_that_file_is_never_synced_again(place, disk):
+def test_a_file_whose_sync_failed_is_never_synced_again(place, disk):
     with Journal(place, disk=disk) as journal:
         journal.append(b"before")
-        old: list[int] = []
-        disk.fail["sync"] = failing(io_error, only=lambda fd: not old.append(fd))
-        with pytest.raises(JournalFailed, match="nothing was stored") as caught:
-            journal.append(b"lost")
-        assert isinstance(caught.value.__cause__, OSError)
+        disk.fail["sync"] = failing(io_error)
+        with pytest.raises(JournalSlow, match="Input/output error") as caught:
+            journal.append(b"late")
+        assert isinstance(caught.value.__cause__, JournalFailed)
+        eventually(lambda: journal.trouble is None)
         synced: list[int] = []
         disk.fail["sync"] = synced.append
-        assert journal.append(b"after") == 2
         assert journal.append(b"later") == 3
         assert len(segments(place)) == 2
-        assert payloads(journal) == [b"before", b"after", b"later"]
+        assert payloads(journal) == [b"before", b"late", b"later"]
         assert journal.counters.failed_syncs == 1
-    assert reopened(place) == [b"before", b"after", b"later"]
+    assert reopened(place) == [b"before", b"late", b"later"]
 
 
-def test_a_failed_sync_of_the_first_record_leaves_a_journal_that_works(place, disk):
-    with Journal(place, disk=disk) as journal:
-        disk.fail["sync"] = failing(io_error)
-        with pytest.raises(JournalFailed):
-            journal.append(b"lost")
-        disk.fail["create"] = failing(no_space)
-        with pytest.raises(JournalFull):
-            journal.append(b"lost")
-        assert journal.append(b"after") == 1
-    assert reopened(place) == [b"after"]
+def test_a_journal_closed_while_the_disk_takes_nothing_says_what_is_lost(place, disk, caplog):
+    told: list[BaseException | None] = []
+    journal = Journal(place, disk=disk)
+    journal.append(b"before")
+    disk.room = 0
+    journal.append_soon(b"lost", lambda _, error: told.append(error))
+    eventually(lambda: journal.trouble is not None)
+    with pytest.raises(JournalFull):
+        journal.close()
+    assert isinstance(told[0], JournalFull)
+    assert "records not written count=1" in caplog.text
+    assert reopened(place) == [b"before"]
 
 
 @pytest.mark.parametrize("policy", [Every(3), Interval(0.01)], ids=repr)
@@ -129,11 +209,11 @@ def test_records_accepted_before_a_sync_that_fails_stay_readable_and_flush_says_
         disk.fail["sync"] = fail
         accepted = []
         for number in range(6):
+            accepted.append(b"%d" % number)
             try:
-                journal.append(b"%d" % number)
-                accepted.append(b"%d" % number)
-            except JournalFailed:
-                continue
+                journal.append(accepted[-1])
+            except JournalSlow:
+                eventually(lambda: journal.trouble is None)
         eventually(lambda: journal.counters.failed_syncs == 1)
         assert journal.counters.exposed > 0
         assert payloads(journal) == accepted
@@ -166,13 +246,14 @@ def test_a_journal_opens_and_can_be_read_and_drained_on_a_full_disk(place):
     disk.room = 0
     with Journal(place, segment_bytes=4096, disk=disk) as journal:
         assert len(payloads(journal)) == 12
-        with pytest.raises(JournalFull):
+        with pytest.raises(JournalSlow):
             journal.append(b"y")
         journal.ack_to(6)
         eventually(lambda: journal.counters.deleted == 2)
         disk.room = None
-        assert journal.append(b"y") == 13
-    assert reopened(place) == [b"x" * 1000] * 6 + [b"y"]
+        eventually(lambda: journal.trouble is None)
+        assert journal.append(b"z") == 14
+    assert reopened(place) == [b"x" * 1000] * 6 + [b"y", b"z"]
 
 
 def test_a_cursor_that_cannot_be_saved_costs_acknowledgements_only(place, disk):

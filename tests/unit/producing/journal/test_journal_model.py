@@ -10,17 +10,21 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from faulty_disk import FaultyDisk, crash, failing, flip, io_error, no_space, segments
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from leaderq.errors import JournalFailed, JournalFull
-from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Journal
+from leaderq.errors import JournalFailed, JournalSlow
+from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Journal, line
 from leaderq.producing.journal.records import HEAD_BYTES
 from leaderq.producing.journal.segments import HEADER_BYTES
+from leaderq.testing import eventually
 
 
 class QuickDisk(FaultyDisk):
@@ -31,6 +35,13 @@ class QuickDisk(FaultyDisk):
 
     def sync_directory(self, path: Path) -> None:
         pass
+
+
+@pytest.fixture(autouse=True, scope="module")
+def impatient() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line, "AGAIN_S", 0.002)
+        yield
 
 
 class JournalMachine(RuleBasedStateMachine):
@@ -91,33 +102,40 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(size=st.integers(0, 1500), room=st.integers(0, 100))
     def append_to_a_full_disk(self, size: int, room: int) -> None:
         self.disk.room = room
-        try:
-            payload = self.payload(size)
-            self.took(self.journal.append(payload), [payload])
-        except JournalFull:
-            pass
-        finally:
-            self.disk.room = None
+        self.append_in_vain(self.payload(size))
+        self.disk.room = None
+        eventually(lambda: self.journal.trouble is None)
+
+    def append_in_vain(self, payload: bytes) -> None:
+        """It keeps its place, whatever its caller is told."""
+        number = self.journal.next_id
+        with suppress(JournalSlow):
+            assert self.journal.append(payload) == number
+        self.took(number, [payload])
 
     @rule(
-        call=st.sampled_from(["write", "sync", "create", "truncate"]),
+        call=st.sampled_from(["write", "sync", "create", "truncate", "rename"]),
         error=st.sampled_from([io_error, no_space]),
     )
     def append_with_a_fault(self, call: str, error: object) -> None:
         self.disk.fail[call] = failing(error)
-        try:
-            payload = self.payload(200)
-            self.took(self.journal.append(payload), [payload])
-        except (JournalFailed, JournalFull):
-            pass
-        finally:
-            self.disk.fail.clear()
-            try:
-                # tells of a sync that failed behind the back of accepted records
-                self.journal.flush()
-            except JournalFailed:
-                self.journal.flush()
-            self.acks_saved()
+        self.append_in_vain(self.payload(200))
+        self.disk.fail.clear()
+        eventually(lambda: self.journal.trouble is None)
+        with suppress(JournalFailed):
+            # tells of a sync that failed behind the back of accepted records
+            self.journal.flush()
+        self.journal.flush()
+        self.acks_saved()
+
+    @rule()
+    def use_up_the_segment(self) -> None:
+        """As on a full disk: it is begun anew, if all in it is done with."""
+        with self.journal._gate:
+            self.journal._acks.press()
+            self.journal._committer.want_upkeep()
+        self.journal.flush()
+        self.acks_saved()
 
     def acks_saved(self) -> None:
         self.forgettable.clear()

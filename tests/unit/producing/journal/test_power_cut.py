@@ -58,7 +58,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     one = Host(tmp_path)
     for module in (cursor, recovery):
         monkeypatch.setattr(module, "boot_id", lambda: one.boot_id)
-    monkeypatch.setattr("leaderq.producing.journal.store.CHORES_EVERY_S", 0.002)
+    monkeypatch.setattr("leaderq.producing.journal.line.CHORES_EVERY_S", 0.002)
     yield one
     shutil.rmtree(tmp_path, ignore_errors=True)
 
