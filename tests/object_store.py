@@ -20,10 +20,9 @@ class Bucket:
 
     exceptions = type("exceptions", (), {"ClientError": ClientError})
 
-    def __init__(self, *, ignores_conditions: bool = False) -> None:
+    def __init__(self) -> None:
         self.objects: dict[str, tuple[bytes, dict[str, str]]] = {}
         self._lock = threading.Lock()
-        self._ignores_conditions = ignores_conditions
 
     def head_object(self, **where: str) -> dict[str, Any]:
         if where["Key"] not in self.objects:
@@ -34,8 +33,7 @@ class Bucket:
     def put_object(self, **given: Any) -> None:
         key = given["Key"]
         with self._lock:
-            if not self._ignores_conditions:
-                self._check(key, given)
+            self._check(key, given)
             metadata = {name.lower(): value for name, value in given["Metadata"].items()}
             self.objects[key] = given["Body"], metadata
 

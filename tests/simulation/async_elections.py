@@ -10,6 +10,7 @@ from leaderq.errors import LeaderqError
 from leaderq.testing.nemesis.history import What
 from leaderq.testing.simulation.chronicle import Chronicle
 from leaderq.testing.simulation.scheduler import World
+from simulation.programs import note_of
 
 _STEP_S = 0.05
 
@@ -21,10 +22,8 @@ class AsyncRudeCareer(AsyncLeaderCareer):
         self._chronicle = chronicle
         self._world = world
 
-    def note(self, what: What, term: AsyncTerm) -> None:
-        task = self._world.current
-        pid = 0 if task is None else task.process.pid
-        self._chronicle.note(what, who=term.candidate, pid=pid, term=term.number)
+    def note(self, what: What, term: AsyncTerm, **values: str) -> None:
+        note_of(self._chronicle, what, term, **values)
 
     async def inaugurate(self, term: AsyncTerm) -> None:
         self.note(What.INAUGURATED, term)
@@ -38,12 +37,7 @@ class AsyncRudeCareer(AsyncLeaderCareer):
         await ways[int(drawn * len(ways))](term, 0.1 + 2 * (drawn * 10 % 1) ** 2)
 
     async def hand_over(self, term: AsyncTerm) -> None:
-        task = self._world.current
-        pid = 0 if task is None else task.process.pid
-        why = term.reason.value if term.reason else ""
-        self._chronicle.note(
-            What.HANDED_OVER, who=term.candidate, pid=pid, term=term.number, why=why
-        )
+        self.note(What.HANDED_OVER, term, why=term.reason.value if term.reason else "")
 
     async def acts(self, term: AsyncTerm, seconds: float) -> None:
         until_s = clock.now_s() + seconds

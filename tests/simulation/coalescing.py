@@ -19,8 +19,8 @@ from leaderq import clock
 from leaderq.coalescing import EnqueueOutcome
 from leaderq.coalescing.distributed import DistributedQueueCoordinator, DistributedToken
 from leaderq.errors import LeaderqError
-from leaderq.testing.nemesis.history import Kind, What
-from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failures
+from leaderq.testing.nemesis.history import Kind
+from leaderq.testing.simulation.chronicle import LifeVerdict, failures
 from leaderq.testing.simulation.cluster import SimulatedCluster
 from leaderq.testing.simulation.faults import Faults
 from leaderq.testing.simulation.installing import installed
@@ -28,7 +28,7 @@ from leaderq.testing.simulation.primitives import SimulatedEvent
 from leaderq.testing.simulation.scheduler import LifeHangs, World
 from leaderq.threads import primitives
 from leaderq.zookeeper import Create, Session
-from simulation.programs import FAULTS, Program, keep_running
+from simulation.programs import FAULTS, FaultNotes, Program, keep_running
 
 ROOT, WRITES = "/keys", "/writes"
 _LOOK_S = 0.5
@@ -97,9 +97,13 @@ class _Players:
         who = task.process.name
         self._add(TurnLine(self.world.now_s, what, who, key, request, number))
 
-    def session_ended(self, id: int | None) -> None:
-        """By an operator, before its time: what relies on its time-out may be wrong then."""
-        self._ended.add(id or 0)
+    def fault(self, who: str, values: dict[str, Any]) -> None:
+        """A session that an operator ends before its time: what relies on its time-out may be
+        wrong then.
+        """
+        if values["kind"] is Kind.END_SESSION:
+            worker = next(one for one in self.cluster.workers if one.name == who)
+            self._ended.add((worker.session and worker.session.id) or 0)
 
     def _add(self, line: TurnLine) -> None:
         self.lines.append(line)
@@ -209,18 +213,6 @@ class _Players:
                 self.lines.append(TurnLine(at_s, Turn.LEFT, key=path))
 
 
-class _Notes(Chronicle):
-    def __init__(self, players: _Players) -> None:
-        super().__init__(players.world)
-        self._players = players
-
-    def note(self, what: What, *, who: str = "", **values: Any) -> None:
-        super().note(what, who=who, **values)
-        if what is What.FAULT and values["kind"] is Kind.END_SESSION:
-            worker = next(one for one in self._players.cluster.workers if one.name == who)
-            self._players.session_ended(worker.session and worker.session.id)
-
-
 def lead(life: CoalescingLife) -> LifeVerdict:
     """Lead one life and judge it."""
     world = World(life.seed)
@@ -228,7 +220,7 @@ def lead(life: CoalescingLife) -> LifeVerdict:
     players, problems = _Players(life, cluster), list[str]()
     with installed(world, cluster.network):
         programs = [_program(players, number) for number in range(life.processes)]
-        faults = Faults(cluster, _Notes(players), life.kinds)
+        faults = Faults(cluster, FaultNotes(world, players.fault), life.kinds)
         try:
             keep_running(cluster)
             faults.plan(life.faults, life.seconds)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
-from unittest import mock
 
 from leaderq.coalescing.distributed import request, slots
 from leaderq.coalescing.distributed.background import Coverage, Release, SlotKeeper
@@ -18,7 +16,7 @@ from leaderq.zookeeper import Delete
 from leaderq.zookeeper.proof import Shares
 from leaderq.zookeeper.pulse import Pulse
 from simulation.coalescing import CoalescingLife, lead
-from simulation.control import NegativeControl, patched
+from simulation.control import NegativeControl, around, patched, together
 
 _FROZEN = {"kinds": (Kind.FREEZE_WORKER, Kind.BLACK_HOLE), "faults": 10}
 _of = partial(NegativeControl, lead=lead, make=CoalescingLife)
@@ -50,41 +48,26 @@ def _first_slot_first(token: str, first: Any, second: Any, again: Any) -> Any:
     return (SlotStanding.HEAD if slot == 0 else found, slot) if is_mine else (found, slot)
 
 
-@contextmanager
-def _asks_anew() -> Iterator[None]:
-    real = SlotRequest._try
-
-    def attempt(self: SlotRequest, slot: int) -> Any:
-        made, read = real(self, slot)
-        if read is None:
-            self._token = self._znodes.new_token()
-        return made, read
-
-    with mock.patch.object(SlotRequest, "_try", attempt):
-        yield
+@around(SlotRequest, "_try")
+def _asks_anew(real: Any, self: SlotRequest, slot: int) -> Any:
+    made, read = real(self, slot)
+    if read is None:
+        self._token = self._znodes.new_token()
+    return made, read
 
 
-@contextmanager
-def _waits_until_released() -> Iterator[None]:
-    """A waiter that has begun is taken for one that waits."""
-    real = DistributedQueueCoordinator._admitted
+@around(DistributedQueueCoordinator, "_admitted")
+def _waits_on(real: Any, self: DistributedQueueCoordinator, asked: SlotRequest, znodes: Any) -> Any:
+    token = real(self, asked, znodes)
+    if token.outcome.name == "BLOCK":
+        self._waiting[znodes.name] = asked
+    return token
 
-    def admitted(self: DistributedQueueCoordinator, asked: SlotRequest, znodes: Any) -> Any:
-        token = real(self, asked, znodes)
-        if token.outcome.name == "BLOCK":
-            self._waiting[znodes.name] = asked
-        return token
 
-    def release(self: DistributedQueueCoordinator, token: Any, ending: Any) -> Any:
-        self._waiting.pop(token.znodes.name, None)
-        return freed(self, token, ending)
-
-    freed = DistributedQueueCoordinator._release
-    with (
-        mock.patch.object(DistributedQueueCoordinator, "_admitted", admitted),
-        mock.patch.object(DistributedQueueCoordinator, "_release", release),
-    ):
-        yield
+@around(DistributedQueueCoordinator, "_release")
+def _until_released(real: Any, self: DistributedQueueCoordinator, token: Any, ending: Any) -> Any:
+    self._waiting.pop(token.znodes.name, None)
+    return real(self, token, ending)
 
 
 def _always_true(self: SlotKeeper, release: Release) -> None:
@@ -106,7 +89,7 @@ COALESCING_CONTROLS = (
     _of("a request whose answer was lost asks as another", _asks_anew, 6),
     _of("nobody covers who was declined", patched(Coverage, "rely_on", lambda *_: None), 13),
     _of("a dead waiter owes nothing", patched(Coverage, "_hear", _owing_nothing), 56),
-    _of("one that has begun is taken for one that waits", _waits_until_released, 3),
+    _of("one that has begun is taken for one that waits", together(_waits_on, _until_released), 3),
     _of("whoever has slot 0 is the head", patched(request, "judge", _first_slot_first), 0),
     _of("a release says that the token stood", patched(SlotKeeper, "_send", _always_true), 6),
 )

@@ -44,6 +44,20 @@ def patched(owner: Any, name: str, value: Any) -> Edit:
     return lambda: mock.patch.object(owner, name, value)
 
 
+def around(owner: Any, name: str) -> Callable[[Callable[..., Any]], Edit]:
+    """The decorated function is called in place of ``owner.name``, with the real one first."""
+
+    def decorated(edited: Callable[..., Any]) -> Edit:
+        real = getattr(owner, name)
+
+        def call(*given: Any, **more: Any) -> Any:
+            return edited(real, *given, **more)
+
+        return patched(owner, name, call)
+
+    return decorated
+
+
 def together(*edits: Edit) -> Edit:
     """Several lines of which each alone would do."""
 

@@ -7,15 +7,13 @@ program has changed since.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
-from unittest import mock
 
 from leaderq import clock
 from leaderq.election import enlistment
+from leaderq.election.campaign import Campaign
 from leaderq.election.decision import Input
 from leaderq.election.enlistment import Enlistment, WonClaim
 from leaderq.election.tenure import Tenure
@@ -30,7 +28,7 @@ from leaderq.zookeeper import Check
 from leaderq.zookeeper.proof import Proof, Shares
 from leaderq.zookeeper.pulse import Pulse
 from leaderq.zookeeper.seat import Seat
-from simulation.control import NegativeControl, patched, together
+from simulation.control import NegativeControl, around, patched, together
 from simulation.elections import CUT_OFF, ElectionLife, lead
 
 _of = partial(NegativeControl, lead=lead, make=ElectionLife)
@@ -40,41 +38,28 @@ def _write_unfenced(self: Tenure, term: Any, ops: Any) -> Any:
     return self._session.multi(list(ops), timeout_s=5.0)
 
 
-@contextmanager
-def _lost_claim_is_a_win() -> Iterator[None]:
-    real = Enlistment.claim
-
-    def claim(self: Enlistment) -> Input:
-        found = real(self)
-        if found is Input.FAILED and self.position is not None and self._owner is not None:
-            record = self._next_record(self.position.name)
-            path = self._layout.candidate(self.position.name)
-            proof = Proof(self._owner, self._session.shares, clock.now_s())
-            self.won = WonClaim(
-                record, Seat(self._session, path, self._owner), proof, False, self._wishes
-            )
-            return Input.WON
-        return found
-
-    with mock.patch.object(Enlistment, "claim", claim):
-        yield
+@around(Enlistment, "claim")
+def _lost_claim_is_a_win(real: Any, self: Enlistment) -> Input:
+    found: Input = real(self)
+    if found is Input.FAILED and self.position is not None and self._owner is not None:
+        record = self._next_record(self.position.name)
+        seat = Seat(self._session, self._layout.candidate(self.position.name), self._owner)
+        proof = Proof(self._owner, self._session.shares, clock.now_s())
+        self.won = WonClaim(record, seat, proof, False, self._wishes)
+        return Input.WON
+    return found
 
 
-@contextmanager
-def _a_failed_proof_counts() -> Iterator[None]:
-    real = Pulse._written
+@around(Pulse, "_written")
+def _a_failed_write_counts(real: Any, self: Pulse, wanted: Proof, future: Any, answer: Any) -> None:
+    done: Any = primitives.Future()
+    done.set_result([])
+    real(self, wanted, future, done if answer.exception() else answer)
 
-    def written(self: Pulse, wanted: Proof, future: Any, answer: Any) -> None:
-        done: Any = primitives.Future()
-        done.set_result([])
-        real(self, wanted, future, done if answer.exception() else answer)
 
-    def synced(self: Pulse, wanted: Proof, future: Any, answer: Any) -> None:
-        known_s = clock.now_s() if answer.exception() else wanted.known_s
-        written(self, replace(wanted, known_s=known_s), future, answer)
-
-    with mock.patch.object(Pulse, "_written", written), mock.patch.object(Pulse, "_synced", synced):
-        yield
+def _a_failed_sync_counts(self: Pulse, wanted: Proof, future: Any, answer: Any) -> None:
+    known_s = clock.now_s() if answer.exception() else wanted.known_s
+    self._written(replace(wanted, known_s=known_s), future, answer)
 
 
 def _any_acknowledged_write(self: Pulse) -> Any:
@@ -88,92 +73,50 @@ def _any_acknowledged_write(self: Pulse) -> Any:
     return future
 
 
-@contextmanager
-def _released_before_the_code_has_returned() -> Iterator[None]:
-    real = Runner._term_ending
-
-    def ending(self: Runner, term: Any) -> None:
-        real(self, term)
-        if term is self._term:
-            self._candidate.step_down(term.reason, term=term)
-            node = self._candidate._campaign.tenure
-            if node is not None:
-                self._session.delete_async(node.node)
-
-    with mock.patch.object(Runner, "_term_ending", ending):
-        yield
+@around(Runner, "_term_ending")
+def _released_before_the_code_has_returned(real: Any, self: Runner, term: Any) -> None:
+    real(self, term)
+    if term is self._term:
+        self._candidate.step_down(term.reason, term=term)
+        node = self._candidate._campaign.tenure
+        if node is not None:
+            self._session.delete_async(node.node)
 
 
-@contextmanager
-def _nobody_in_front_matters() -> Iterator[None]:
-    real = enlistment.position_of
-
-    def position(guid: str, names: Any) -> Any:
-        found = real(guid, names)
-        return None if found is None else replace(found, ahead=None)
-
-    with mock.patch.object(enlistment, "position_of", position):
-        yield
+@around(enlistment, "position_of")
+def _nobody_in_front_matters(real: Any, guid: str, names: Any) -> Any:
+    found = real(guid, names)
+    return None if found is None else replace(found, ahead=None)
 
 
-@contextmanager
-def _guardian_spares() -> Iterator[None]:
-    real = Watchdog.look
-
-    def look(self: Watchdog, now_s: float, *, stopped: bool) -> Any:
-        seen, what = real(self, now_s, stopped=stopped)
-        return seen, Intervention.LEAVE_ALONE if what is Intervention.KILL else what
-
-    with mock.patch.object(Watchdog, "look", look):
-        yield
+@around(Watchdog, "look")
+def _guardian_spares(real: Any, self: Watchdog, now_s: float, *, stopped: bool) -> Any:
+    seen, what = real(self, now_s, stopped=stopped)
+    return seen, Intervention.LEAVE_ALONE if what is Intervention.KILL else what
 
 
-@contextmanager
-def _claims_ignore_the_record() -> Iterator[None]:
-    real = enlistment.SetData
-
-    def anyhow(path: str, data: bytes, version: int = -1) -> Any:
-        return real(path, data)
-
-    with (
-        mock.patch.object(enlistment, "SetData", anyhow),
-        mock.patch.object(Enlistment, "_next_record", _first_record(Enlistment._next_record)),
-    ):
-        yield
+@around(enlistment, "SetData")
+def _of_any_version(real: Any, path: str, data: bytes, version: int = -1) -> Any:
+    return real(path, data)
 
 
-def _first_record(real: Any) -> Any:
-    def record(self: Enlistment, name: str) -> Any:
-        self._highest = self._newest.number
-        return replace(real(self, name), number=self._newest.number or 1)
-
-    return record
+@around(Enlistment, "_next_record")
+def _first_record(real: Any, self: Enlistment, name: str) -> Any:
+    self._highest = self._newest.number
+    return replace(real(self, name), number=self._newest.number or 1)
 
 
 def _ends_late(self: Shares) -> float:
     return 2 * self.timeout_s
 
 
-@contextmanager
-def _nobody_looks_again() -> Iterator[None]:
-    with (
-        mock.patch.object(Enlistment, "_watch", lambda _self, _ahead: Input.BEHIND),
-        mock.patch("leaderq.election.campaign.Campaign._look_later", lambda _self: None),
-    ):
-        yield
+def _blind_check(self: Term) -> None:
+    if self._over:
+        raise Deposed(term=self.number, reason=self._reason or Reason.LEASE)
 
 
-@contextmanager
-def _blind_term() -> Iterator[None]:
-    def check(self: Term) -> None:
-        if self._over:
-            raise Deposed(term=self.number, reason=self._reason or Reason.LEASE)
-
-    def wait(self: Term, seconds: float) -> bool:
-        return not self.ending.wait(seconds)
-
-    with mock.patch.object(Term, "check", check), mock.patch.object(Term, "wait", wait):
-        yield
+def _blind_wait(self: Term, seconds: float) -> bool:
+    return not self.ending.wait(seconds)
 
 
 async def _nothing(_scope: Any, _why: str, **_flags: Any) -> None:
@@ -204,7 +147,7 @@ CONTROLS = (
     ),
     _of(
         "a failed proof prolongs the lease",
-        _a_failed_proof_counts,
+        together(_a_failed_write_counts, patched(Pulse, "_synced", _a_failed_sync_counts)),
         seed=171,
         life={"kinds": (Kind.BLACK_HOLE, Kind.RESET), "faults": 25},
     ),
@@ -225,11 +168,18 @@ CONTROLS = (
         together(_guardian_spares, patched(Shares, "handover_s", property(_ends_late))),
         seed=25,
     ),
-    _of("a claim does not count the term", _claims_ignore_the_record, seed=0),
-    _of("nobody looks again at who is in front", _nobody_looks_again, seed=201),
+    _of("a claim does not count the term", together(_of_any_version, _first_record), seed=0),
+    _of(
+        "nobody looks again at who is in front",
+        together(
+            patched(Enlistment, "_watch", lambda _self, _ahead: Input.BEHIND),
+            patched(Campaign, "_look_later", lambda _self: None),
+        ),
+        seed=201,
+    ),
     _of(
         "a term does not look at the clock",
-        _blind_term,
+        together(patched(Term, "check", _blind_check), patched(Term, "wait", _blind_wait)),
         seed=0,
         life={**_ALONE, "kinds": (Kind.FREEZE_WORKER, Kind.FREEZE_BOTH), "faults": 8},
     ),

@@ -35,6 +35,7 @@ from leaderq.testing.simulation.kafka.network import SimulatedKafka
 from leaderq.testing.simulation.kafka.partition_log import PartitionLog
 from leaderq.testing.simulation.scheduler import LifeHangs, World
 from leaderq.zookeeper import Create, connect
+from simulation.programs import keep_running, note_of
 
 STORES = ("kafka", "zookeeper", "transaction", "external")
 SOURCE, RESULTS, EFFECTS = "orders", "invoices", "/effects"
@@ -194,9 +195,7 @@ class _Witness:
         return made
 
     def note(self, what: What, term: Term) -> None:
-        task = self.world.current
-        pid = 0 if task is None else task.process.pid
-        self.chronicle.note(what, who=term.candidate, pid=pid, term=term.number)
+        note_of(self.chronicle, what, term)
 
     def done(self, record: Record, term: Term) -> None:
         where = record.topic_partition
@@ -341,7 +340,7 @@ def drain(life: DrainLife) -> LifeVerdict:
         assert isinstance(lines, KafkaLines)
         faults = DrainFaults(cluster, kafka, lines, Faults(cluster, chronicle))
         try:
-            _keep_running(world, cluster)
+            keep_running(cluster)
             faults.plan(life.faults, life.seconds)
             for _ in range(life.zombies):
                 world.at(1.0 + world.faults() * life.seconds, partial(_depose, cluster))
@@ -455,15 +454,6 @@ def _appended(kafka: SimulatedKafka, where: Partition, row: Record) -> None:
         all_.log_changes += 1
 
     kafka.acts(append)
-
-
-def _keep_running(world: World, cluster: SimulatedCluster) -> None:
-    def keep() -> None:
-        for worker in cluster.workers:
-            worker.start()
-        world.at(0.5, keep)
-
-    keep()
 
 
 def _committed(

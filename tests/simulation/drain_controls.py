@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import itertools
 from functools import partial
 from typing import Any
-from unittest import mock
 
 from leaderq.election.tenure import Tenure
 from leaderq.fencing import sql
@@ -18,7 +16,7 @@ from leaderq.kafka.handling.key_order import DonePrefix
 from leaderq.kafka.stores import database_offsets, transaction_offsets
 from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
-from simulation.control import NegativeControl, patched, together
+from simulation.control import NegativeControl, around, patched, together
 from simulation.drain import STORES, DrainLife, drain
 
 _of = partial(NegativeControl, lead=drain, make=DrainLife)
@@ -34,28 +32,17 @@ def _under_way_is_done(self: OffsetCommits, *, may_wait: bool) -> Any:
     return self.wanted
 
 
-@contextmanager
-def _one_too_far() -> Iterator[None]:
-    real = KafkaOffsets.commit
-
-    def commit(self: Any, consumer: Any, term: Any, offsets: Any) -> Any:
-        return real(self, consumer, term, {where: at + 1 for where, at in offsets.items()})
-
-    with mock.patch.object(KafkaOffsets, "commit", commit):
-        yield
+@around(KafkaOffsets, "commit")
+def _one_too_far(real: Any, self: Any, consumer: Any, term: Any, offsets: Any) -> Any:
+    return real(self, consumer, term, {where: at + 1 for where, at in offsets.items()})
 
 
-@contextmanager
-def _not_committed() -> Iterator[None]:
-    """What is handled is committed by every third batch only."""
-    real, asked = KafkaOffsets.commit, [0]
+_batches = itertools.count(1)
 
-    def commit(self: Any, consumer: Any, term: Any, offsets: Any) -> Any:
-        asked[0] += 1
-        return real(self, consumer, term, offsets if asked[0] % 3 else {})
 
-    with mock.patch.object(KafkaOffsets, "commit", commit):
-        yield
+@around(KafkaOffsets, "commit")
+def _not_committed(real: Any, self: Any, consumer: Any, term: Any, offsets: Any) -> Any:
+    return real(self, consumer, term, offsets if next(_batches) % 3 else {})
 
 
 def _over_gaps(self: DonePrefix) -> Any:
@@ -68,11 +55,9 @@ def _over_gaps(self: DonePrefix) -> Any:
     return found
 
 
-_chains_of = key_order.chains_of
-
-
-def _shuffled(records: Any, _order: Any) -> Any:
-    return _chains_of(records, RecordOrder.NONE)
+@around(key_order, "chains_of")
+def _shuffled(real: Any, records: Any, _order: Any) -> Any:
+    return real(records, RecordOrder.NONE)
 
 
 def _given_at_once(effect: Any) -> None:
@@ -88,8 +73,9 @@ def _may_have_failed(self: ZooKeeperOffsets, term: Any, new: Any) -> bool:
     return False
 
 
-def _with_the_next(self: TermConsumer) -> Any:
-    following = _offer_behind(self)
+@around(TermConsumer, "offer_behind")
+def _with_the_next(real: Any, self: TermConsumer) -> Any:
+    following = real(self)
     if following is not None:
         self.commits.wanted = {**(self.commits.wanted or {}), **following.ends}
     return following
@@ -99,23 +85,21 @@ def _unfenced(self: Tenure, term: Any, operations: Any) -> Any:
     return self._session.multi(list(operations), timeout_s=5.0)
 
 
-def _unknown_is_committed(self: TermConsumer, stored: Any, held: Any) -> None:
+@around(TermConsumer, "_resume")
+def _unknown_is_committed(real: Any, self: TermConsumer, stored: Any, held: Any) -> None:
     if self._effects_lost:
         stored = {**stored, **(self.commits.wanted or {})}
-    _resume(self, stored, held)
+    real(self, stored, held)
 
 
-_resume, _offer_behind = TermConsumer._resume, TermConsumer.offer_behind
-_upsert = sql.upsert
-
-
-def _any_term(*given: Any, **more: Any) -> str:
-    return _upsert(*given, **more).partition(" WHERE")[0]
+@around(sql, "upsert")
+def _any_term(real: Any, *given: Any, **more: Any) -> str:
+    return str(real(*given, **more).partition(" WHERE")[0])
 
 
 _NO_OFFSET = f"{database_offsets.ONE_OFFSET} AND 1 = 0"
 _LINES_OF_DATABASES = together(
-    patched(sql, "upsert", _any_term),
+    _any_term,
     patched(database_offsets, "ONE_OFFSET", _NO_OFFSET),
 )
 
@@ -128,11 +112,11 @@ DRAIN_CONTROLS = (
     ),
     _of(
         "the next batch is committed with the one before it",
-        patched(TermConsumer, "offer_behind", _with_the_next),
+        _with_the_next,
         9,
         life={**_KAFKA, "commit_behind": True},
     ),
-    _of("keys are not kept in order", patched(key_order, "chains_of", _shuffled), 0, life=_BY_KEY),
+    _of("keys are not kept in order", _shuffled, 0, life=_BY_KEY),
     _of(
         "effects of records side by side are stored as they come",
         patched(transaction_offsets, "take_effect", _given_at_once),
@@ -167,7 +151,7 @@ DRAIN_CONTROLS = (
     ),
     _of(
         "an unknown commit is a commit",
-        patched(TermConsumer, "_resume", _unknown_is_committed),
+        _unknown_is_committed,
         8,
         life=_TRANSACTION,
     ),

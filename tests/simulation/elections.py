@@ -20,6 +20,7 @@ from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.scheduler import LifeHangs, World
 from leaderq.zookeeper import Create
 from simulation.async_elections import AsyncRudeCareer
+from simulation.programs import keep_running, note_of
 
 REGISTER = "/register"
 _CALM_S = 1.0
@@ -80,18 +81,13 @@ class RudeCareer(LeaderCareer):
         self._polite, self._busy = life.polite, life.busy
         self.atomic = life.polite
 
-    def _note(self, what: What, term: Term, **values: Any) -> None:
-        task = self._world.current
-        pid = 0 if task is None else task.process.pid
-        self._chronicle.note(what, who=term.candidate, pid=pid, term=term.number, **values)
-
     def inaugurate(self, term: Term) -> None:
-        self._note(What.INAUGURATED, term)
+        note_of(self._chronicle, What.INAUGURATED, term)
         with suppress(LeaderqError):
             self.session.ensure_path(REGISTER)
 
     def execute(self, term: Term) -> None:
-        self._note(What.UNIT, term)
+        note_of(self._chronicle, What.UNIT, term)
         drawn = self._world.faults()
         for _ in range(1 + int(drawn * (100 if self._busy else 3))):
             self._act(term)
@@ -106,11 +102,11 @@ class RudeCareer(LeaderCareer):
 
     def _act(self, term: Term) -> None:
         if not self._polite:
-            self._note(What.EFFECT, term)
+            note_of(self._chronicle, What.EFFECT, term)
             return
         with suppress(LeaderqError):
             term.check()
-            self._note(What.BELIEVED, term)
+            note_of(self._chronicle, What.BELIEVED, term)
 
     def _write(self, term: Term) -> None:
         with suppress(LeaderqError):
@@ -119,8 +115,8 @@ class RudeCareer(LeaderCareer):
             term._fenced_write(term, [write])
 
     def handOver(self, term: Term) -> None:  # noqa: N802  (the user's name)
-        reason = term.reason
-        self._note(What.HANDED_OVER, term, why=reason.value if reason else "")
+        why = term.reason.value if term.reason else ""
+        note_of(self._chronicle, What.HANDED_OVER, term, why=why)
 
 
 def lead(life: ElectionLife) -> LifeVerdict:
@@ -142,7 +138,7 @@ def lead(life: ElectionLife) -> LifeVerdict:
             )
         faults = Faults(cluster, chronicle, life.kinds)
         try:
-            _begin(world, cluster)
+            keep_running(cluster)
             healed_s = life.seconds - Bounds(life.timeout_s + cluster.tick_s).leader_s - _CALM_S
             faults.plan(life.faults, healed_s)
             world.run(healed_s)
@@ -165,15 +161,6 @@ def _career(chronicle: Chronicle, world: World, life: ElectionLife) -> LeaderCar
     if life.in_coroutines:
         return AsyncRudeCareer(chronicle, world)
     return RudeCareer(chronicle, world, life)
-
-
-def _begin(world: World, cluster: SimulatedCluster) -> None:
-    def keep_running() -> None:
-        for worker in cluster.workers:
-            worker.start()
-        world.at(0.5, keep_running)
-
-    keep_running()
 
 
 def _accepted(cluster: SimulatedCluster, now_s: float) -> Iterable[Line]:

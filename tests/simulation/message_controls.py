@@ -14,16 +14,18 @@ from leaderq.dyno.shard_view import ClaimRead
 from leaderq.dyno.transitions import completion, delivery, first_rest
 from leaderq.testing.nemesis.history import Kind
 from leaderq.zookeeper import Delete
-from simulation.control import NegativeControl, patched
+from simulation.control import NegativeControl, around, patched
 from simulation.messages import MessageLife, lead
 
 _FROZEN = {"kinds": (Kind.FREEZE_WORKER,), "faults": 8, "lease_s": 1.0}
 _of = partial(NegativeControl, lead=lead, make=MessageLife)
-_observed, _replaced = ShardIndex.observed, DeliveryState._replace
 
 
-def _late(self: ShardIndex, name: str, version: int, lease_s: float, now_s: float) -> bool:
-    return _observed(self, name, version, lease_s + 10, now_s)
+@around(ShardIndex, "observed")
+def _late(
+    real: Any, self: ShardIndex, name: str, version: int, lease_s: float, now_s: float
+) -> Any:
+    return real(self, name, version, lease_s + 10, now_s)
 
 
 def _by_the_calendar(one: ClaimRead) -> float:
@@ -31,12 +33,13 @@ def _by_the_calendar(one: ClaimRead) -> float:
     return 1e9 if one.state.until_ms > clock.now_ms() else 0.0
 
 
+@around(ShardIndex, "observed")
 def _from_the_first(
-    self: ShardIndex, name: str, version: int, lease_s: float, now_s: float
-) -> bool:
+    real: Any, self: ShardIndex, name: str, version: int, lease_s: float, now_s: float
+) -> Any:
     if (known := self._leased.get(name)) is not None:
         known.version = version
-    return _observed(self, name, version, lease_s, now_s)
+    return real(self, name, version, lease_s, now_s)
 
 
 def _by_age(self: ShardIndex, name: str) -> tuple[int, int]:
@@ -67,10 +70,11 @@ def _rest_of_nothing(paths: Any, name: str, state: Any) -> Any:
     return first_rest(paths, name, state)[1:]
 
 
-def _member_stays(self: DeliveryState, **more: Any) -> DeliveryState:
+@around(DeliveryState, "_replace")
+def _member_stays(real: Any, self: DeliveryState, **more: Any) -> Any:
     if more.get("member"):
         del more["member"]
-    return _replaced(self, **more)
+    return real(self, **more)
 
 
 MESSAGE_CONTROLS = (
@@ -80,7 +84,7 @@ MESSAGE_CONTROLS = (
         13,
         life=_FROZEN,
     ),
-    _of("leases are looked at 10 s late", patched(ShardIndex, "observed", _late), 29),
+    _of("leases are looked at 10 s late", _late, 29),
     _of(
         "calendars are compared",
         patched(ClaimRead, "lease_s", property(_by_the_calendar)),
@@ -89,7 +93,7 @@ MESSAGE_CONTROLS = (
     ),
     _of(
         "a lease lasts from the first that was seen",
-        patched(ShardIndex, "observed", _from_the_first),
+        _from_the_first,
         14,
     ),
     _of(
@@ -115,7 +119,7 @@ MESSAGE_CONTROLS = (
     _of("an id outlives its message", patched(transitions, "id_over", lambda *_, **__: ()), 0),
     _of(
         "an extension by the redeemer keeps the former member",
-        patched(DeliveryState, "_replace", _member_stays),
+        _member_stays,
         0,
     ),
     _of(

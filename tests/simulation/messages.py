@@ -20,15 +20,15 @@ from leaderq import clock
 from leaderq.dyno import Delivery, DynoQueue, Message, StaleLease
 from leaderq.dyno.index import SLOWER
 from leaderq.errors import LeaderqError
-from leaderq.testing.nemesis.history import Kind, What
-from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failures
+from leaderq.testing.nemesis.history import Kind
+from leaderq.testing.simulation.chronicle import LifeVerdict, failures
 from leaderq.testing.simulation.cluster import SimulatedCluster
 from leaderq.testing.simulation.faults import Faults
 from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.scheduler import LifeHangs, World
 from leaderq.threads import Retry
 from leaderq.zookeeper import Session
-from simulation.programs import FAULTS, Program, keep_running
+from simulation.programs import FAULTS, FaultNotes, Program, keep_running
 
 ROOT = "/jobs"
 NEWS_S = 2.5
@@ -196,19 +196,6 @@ class _Log:
         return self.world.now_s - since_s - (clock.now_s() - since_by_clock_s) / rate
 
 
-class _Notes(Chronicle):
-    """Puts the faults among the lines."""
-
-    def __init__(self, log: _Log) -> None:
-        super().__init__(log.world)
-        self._log = log
-
-    def note(self, what: What, *, who: str = "", **values: Any) -> None:
-        super().note(what, who=who, **values)
-        if what is What.FAULT:
-            self._log.note(Did.FAULT)
-
-
 def lead(life: MessageLife) -> LifeVerdict:
     """Lead one life and judge it."""
     world = World(life.seed)
@@ -223,7 +210,7 @@ def lead(life: MessageLife) -> LifeVerdict:
                 f"producer{number}",
                 lambda session, number=number: _push(life, log, session, number),
             )
-        faults = Faults(cluster, _Notes(log), life.kinds)
+        faults = Faults(cluster, FaultNotes(world, lambda *_: log.note(Did.FAULT)), life.kinds)
         try:
             keep_running(cluster)
             faults.plan(life.faults, life.seconds)

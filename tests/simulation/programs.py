@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from leaderq.errors import LeaderqError
-from leaderq.testing.nemesis.history import Kind
+from leaderq.testing.nemesis.history import Kind, What
+from leaderq.testing.simulation.chronicle import Chronicle
 from leaderq.testing.simulation.cluster import ADDRESS, SimulatedCluster, SimulatedWorker
-from leaderq.testing.simulation.scheduler import Process
+from leaderq.testing.simulation.scheduler import Process, World
 from leaderq.zookeeper import Session, connect
 
 FAULTS = (
@@ -71,6 +72,26 @@ class Program(SimulatedWorker):
         self._session.close()
         self.is_done = True
         process.exit(0)
+
+
+def note_of(chronicle: Chronicle, what: What, term: Any, **values: Any) -> None:
+    """This is done for ``term``, by the process that runs now."""
+    task = chronicle._world.current
+    pid = 0 if task is None else task.process.pid
+    chronicle.note(what, who=term.candidate, pid=pid, term=term.number, **values)
+
+
+class FaultNotes(Chronicle):
+    """Calls ``told(who, values)`` of each fault of a life, as it begins."""
+
+    def __init__(self, world: World, told: Callable[[str, dict[str, Any]], object]) -> None:
+        super().__init__(world)
+        self._told = told
+
+    def note(self, what: What, *, who: str = "", **values: Any) -> None:
+        super().note(what, who=who, **values)
+        if what is What.FAULT:
+            self._told(who, values)
 
 
 def _nothing() -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,7 +17,7 @@ from leaderq.queues.wire.names import QueueKind, sequence_of
 from leaderq.testing.nemesis.history import Kind
 from leaderq.writing.groups import SendQueue
 from leaderq.zookeeper import Check, Create, Delete
-from simulation.control import NegativeControl, patched
+from simulation.control import NegativeControl, around, patched
 from simulation.queues import QueueLife, lead
 
 _FROZEN = (Kind.FREEZE_WORKER,)
@@ -45,40 +43,22 @@ def _no_lock(self: Claim) -> Any:
     return Check(item, self.version), Check(item)
 
 
-@contextmanager
-def _lost_answers_are_failures() -> Iterator[None]:
-    real = SendQueue.reconcile
-
-    def reconcile(self: SendQueue, version: int, *, is_new: bool) -> Any:
-        applied, lost = real(self, version, is_new=is_new)
-        return [], [*lost, *applied]
-
-    with mock.patch.object(SendQueue, "reconcile", reconcile):
-        yield
+@around(SendQueue, "reconcile")
+def _lost_answers_are_failures(real: Any, self: SendQueue, version: int, *, is_new: bool) -> Any:
+    applied, lost = real(self, version, is_new=is_new)
+    return [], [*lost, *applied]
 
 
-@contextmanager
-def _acknowledged_before_the_work() -> Iterator[None]:
-    real = ItemWorkers._work
-
-    def work(self: ItemWorkers, taken: list[Claim]) -> Any:
-        self._engine.settle([settling.done(one) for one in taken])
-        return [one for one in real(self, taken) if one.outcome.value != "acknowledged"]
-
-    with mock.patch.object(ItemWorkers, "_work", work):
-        yield
+@around(ItemWorkers, "_work")
+def _acknowledged_before_the_work(real: Any, self: ItemWorkers, taken: list[Claim]) -> Any:
+    self._engine.settle([settling.done(one) for one in taken])
+    return [one for one in real(self, taken) if one.outcome.value != "acknowledged"]
 
 
-@contextmanager
-def _put_again() -> Iterator[None]:
-    real = DistributedQueue.put
-
-    def put(self: Any, item: Any, **more: Any) -> Any:
-        name = real(self, item, **more)
-        return real(self, item, **more) if name is True else name
-
-    with mock.patch.object(DistributedQueue, "put", put):
-        yield
+@around(DistributedQueue, "put")
+def _put_again(real: Any, self: Any, item: Any, **more: Any) -> Any:
+    name = real(self, item, **more)
+    return real(self, item, **more) if name is True else name
 
 
 def _requeued(claim: Claim, left: Any, wait_s: float) -> Any:
@@ -88,12 +68,12 @@ def _requeued(claim: Claim, left: Any, wait_s: float) -> Any:
     return settling.ItemSettlement(claim, (again,), outcome, until_ms)
 
 
-def _told_to_nobody(claim: Claim, failures: int, wait_s: float) -> Any:
-    note, until_ms = _failure_note(claim, failures, wait_s)
+@around(settling, "_failure_note")
+def _told_to_nobody(real: Any, claim: Claim, failures: int, wait_s: float) -> Any:
+    note, until_ms = real(claim, failures, wait_s)
     return replace(note, not_before_ms=None), until_ms
 
 
-_failure_note = settling._failure_note
 _PUSHED = {"is_locking": True, "is_taken": False}
 
 QUEUE_CONTROLS = (
@@ -154,7 +134,7 @@ QUEUE_CONTROLS = (
     ),
     _of(
         "others are not told how long what failed rests",
-        patched(settling, "_failure_note", _told_to_nobody),
+        _told_to_nobody,
         seed=0,
         life={"is_locking": True, "kind": DistributedQueue, "faults": 1},
     ),

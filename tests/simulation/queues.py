@@ -23,8 +23,8 @@ from leaderq.queues import (
     QueueRecipe,
     Retry,
 )
-from leaderq.testing.nemesis.history import Kind, What
-from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failures
+from leaderq.testing.nemesis.history import Kind
+from leaderq.testing.simulation.chronicle import LifeVerdict, failures
 from leaderq.testing.simulation.cluster import SimulatedCluster
 from leaderq.testing.simulation.ensemble.tree import OWNER
 from leaderq.testing.simulation.faults import Faults
@@ -32,7 +32,7 @@ from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.primitives import SimulatedEvent
 from leaderq.testing.simulation.scheduler import EPOCH_S, LifeHangs, World
 from leaderq.zookeeper import Session
-from simulation.programs import Program
+from simulation.programs import FaultNotes, Program
 
 PATH, LOCKS = "/q", "/q-locks"
 KINDS_OF_FAULTS = (
@@ -304,19 +304,6 @@ class _Players:
         ]
 
 
-class _Notes(Chronicle):
-    """Puts the faults among the lines of the queue."""
-
-    def __init__(self, world: World, note: Callable[[Step], None]) -> None:
-        super().__init__(world)
-        self._tell = note
-
-    def note(self, what: What, *, who: str = "", **values: Any) -> None:
-        super().note(what, who=who, **values)
-        if what is What.FAULT:
-            self._tell(Step.FAULT)
-
-
 def lead(life: QueueLife) -> LifeVerdict:
     """Lead one life and judge it."""
     world = World(life.seed)
@@ -329,7 +316,8 @@ def lead(life: QueueLife) -> LifeVerdict:
             players.parties.append(Party(cluster, f"p{number}", main, players.died))
         for number in range(life.consumers):
             players.parties.append(Party(cluster, f"c{number}", players.consumer, players.died))
-        faults = Faults(cluster, _Notes(world, players.note), life.kinds)
+        notes = FaultNotes(world, lambda *_: players.note(Step.FAULT))
+        faults = Faults(cluster, notes, life.kinds)
         try:
             keep_running(world, players.parties)
             faults.plan(life.faults, life.seconds)

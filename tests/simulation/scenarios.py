@@ -10,6 +10,7 @@ somebody else's passes ``check()``: each scene is judged so.
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import json
 from collections.abc import Callable, Iterator
@@ -41,27 +42,54 @@ its host is healed, and so is what it asks for later.
 """
 
 
-def scene(seeds: int = 20, **options: Any) -> Callable[[Callable[[Scene], None]], Any]:
-    """Lead the decorated scenario with so many seeds; its error names the seed and the end."""
+def scene(seeds: int = 20, **options: Any) -> Callable[[Callable[..., None]], Any]:
+    """Lead the decorated scenario with so many seeds; its error names the seed and the end. What it
+    takes beside the scene are parameters and fixtures of pytest.
+    """
 
-    def decorated(scenario: Callable[[Scene], None]) -> Callable[[], None]:
-        def test() -> None:
+    def decorated(scenario: Callable[..., None]) -> Callable[..., None]:
+        def test(**given: Any) -> None:
             for seed in range(seeds):
-                _led(seed, scenario, options)
+                _led(seed, scenario, options, **given)
 
-        functools.update_wrapper(test, scenario)
-        del test.__wrapped__  # type: ignore[attr-defined]  # pytest would look for a fixture
         test.led = lambda seed: _led(seed, scenario, options)  # type: ignore[attr-defined]
-        return test
+        return _as_test(test, scenario, 1)
 
     return decorated
 
 
-def _led(seed: object, scenario: Callable[[Scene], T], options: dict[str, Any]) -> T:
+def every_point(least: int, **options: Any) -> Callable[[Callable[..., list[Any]]], Any]:
+    """Lead the decorated ``scenario(scene, n, ...)`` with a fault at the n-th request, for all n
+    there are, ``least`` of them or more: until it returns that none was struck.
+    """
+
+    def decorated(scenario: Callable[..., list[Any]]) -> Callable[..., None]:
+        def test(**given: Any) -> None:
+            for point in itertools.count(1):
+                if not _led(f"{point}/0", scenario, options, point=point, **given):
+                    assert point > least
+                    return
+
+        return _as_test(test, scenario, 2)
+
+    return decorated
+
+
+def _as_test(test: Any, scenario: Callable[..., object], own: int) -> Callable[..., None]:
+    """With the parameters of the scenario but for the first, ``own`` ones."""
+    functools.update_wrapper(test, scenario)
+    del test.__wrapped__  # pytest would look there
+    signature = inspect.signature(scenario)
+    test.__signature__ = signature.replace(parameters=[*signature.parameters.values()][own:])
+    made: Callable[..., None] = test
+    return made
+
+
+def _led(seed: object, scenario: Callable[..., T], options: dict[str, Any], **given: Any) -> T:
     world = World(f"{scenario.__name__}/{seed}")
     with Scene(world, **options).led() as one:
         try:
-            found = scenario(one)
+            found = scenario(one, **given)
             assert not one.overlaps, one.overlaps
             assert not failures(world), failures(world)
         except AssertionError as error:
@@ -70,22 +98,6 @@ def _led(seed: object, scenario: Callable[[Scene], T], options: dict[str, Any]) 
                 f"seed {seed} at {world.now_s:.3f} s: {error}\n{history}"
             ) from error
     return found
-
-
-def every_point(scenario: Callable[[Scene, int], list[Any]], seeds: int = 1, **options: Any) -> int:
-    """Lead ``scenario(scene, n)`` with a fault at the n-th request, for all n there are: until it
-    returns that none was struck. Gives how many there are.
-    """
-
-    def at_point(one: Scene) -> list[Any]:
-        return scenario(one, point)
-
-    at_point.__name__ = scenario.__name__
-    for point in itertools.count(1):
-        struck = [_led(f"{point}/{seed}", at_point, options) for seed in range(seeds)]
-        if not any(struck):
-            return point - 1
-    raise AssertionError
 
 
 def lives(scenario: Callable[[Scene], None], seeds: int, **options: Any) -> list[list[str]]:
@@ -285,6 +297,14 @@ class Scene:
 
     def actors(self, names: str, **options: Any) -> list[Actor]:
         return [self.actor(name, **options) for name in names]
+
+    def standing(self, names: str) -> tuple[Any, ...]:
+        """Actors in this order of the line, and the term that the first of them leads."""
+        first, *others = actors = self.actors(names)
+        term = first.lead()
+        for one in others:
+            one.wait_in_line()
+        return *actors, term
 
     def guests(self, names: str) -> list[Guest]:
         return [Guest(self, name, self.timeout_s) for name in names]

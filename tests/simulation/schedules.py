@@ -32,6 +32,7 @@ from leaderq.testing.simulation.faults import Faults
 from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.scheduler import EPOCH_S, LifeHangs, World
 from leaderq.zookeeper import Create, connect
+from simulation.programs import note_of
 
 FOLDER, EFFECTS = "/leaderq/life/schedules", "/effects"
 _CALM_S = 4.0
@@ -90,12 +91,8 @@ def _made(
             **life.options,
         }
 
-    def note(what: What, term: Term) -> None:
-        pid = 0 if world.current is None else world.current.process.pid
-        chronicle.note(what, who=term.candidate, pid=pid, term=term.number)
-
     def work(tick: Tick) -> None:
-        note(What.UNIT, tick.term)
+        note_of(chronicle, What.UNIT, tick.term)
         at = round(tick.at.timestamp() * 1000)
         seen = Work(tick.name, at, tick.attempt, tick.term.number, world.now_s)
         seen.requested = tick.is_requested
@@ -112,14 +109,14 @@ def _made(
             seen.wrote = True
             key = "requested" if tick.is_requested else "tick"
             tick.write([Create(f"{EFFECTS}/{tick.name}-{key}-{at}")])
-        note(What.EFFECT, tick.term)
+        note_of(chronicle, What.EFFECT, tick.term)
         seen.ended_s = world.now_s
 
     class Clockwork(ScheduledCareer):
         name = "life"
 
         def inaugurate(self, term: Term) -> None:
-            note(What.INAUGURATED, term)
+            note_of(chronicle, What.INAUGURATED, term)
 
         @schedule(every_s=1, **options())
         def fast(self, tick: Tick) -> None:

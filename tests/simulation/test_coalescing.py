@@ -1,33 +1,10 @@
-"""Lives of distributed coalescing, and the judge shown bad histories."""
+"""Distributed coalescing: what its lives are made of, and the judge shown bad histories."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pytest
 
 from simulation.coalescing import CoalescingLife, Turn, TurnLine, judge, lead
-from simulation.coalescing_controls import COALESCING_CONTROLS
-from simulation.conftest import SHARE
-from simulation.control import NegativeControl
-from simulation.kinds import KINDS
-
-_CHUNK = int(100 * SHARE)
-
-
-@pytest.mark.parametrize("chunk", range(2))
-def test_one_works_one_waits_and_whoever_is_declined_is_covered(
-    chunk: int, lived: Callable[..., None]
-) -> None:
-    """Seeds 0 to 39: without a connection, whoever covered asked without a pause."""
-    lived(KINDS["coalescing"], range(chunk * _CHUNK, (chunk + 1) * _CHUNK))
-
-
-@pytest.mark.parametrize("control", COALESCING_CONTROLS, ids=lambda control: control.name)
-def test_a_line_of_coalescing_that_is_taken_out_is_missed(control: NegativeControl) -> None:
-    assert not control.problems(control.seed)
-    found = control.search(control.seed, 1) or control.search(0, int(300 * SHARE))
-    assert found is not None, f"{control.name}: no life shows it"
 
 
 def test_a_life_has_heads_waiters_declined_requests_and_faults_to_judge() -> None:

@@ -208,34 +208,29 @@ def _dies(broken: Any) -> None:
 
 
 @pytest.mark.parametrize(("end", "tries"), [(_raises, 1), (_dies, 2)], ids=["fails", "dies"])
+@scene(5)
 def test_a_newest_version_that_cannot_lead_is_tried_and_then_left_alone(
-    end: Callable[[Any], None], tries: int
+    s: Scene, end: Callable[[Any], None], tries: int
 ) -> None:
-    class Career(Broken):
-        ends = staticmethod(end)  # type: ignore[assignment]
+    fleet = Fleet(s, "abc")
+    fleet.career = type("Career", (Broken,), {"ends": staticmethod(end)})
+    fleet.workers["c"].terminate()
+    s.until(lambda: fleet.workers["c"].is_gone)
+    fleet.versions["c"] = "2.0"
 
-    def broken(s: Scene) -> None:
-        fleet = Fleet(s, "abc")
-        fleet.career = Career
-        fleet.workers["c"].terminate()
-        s.until(lambda: fleet.workers["c"].is_gone)
-        fleet.versions["c"] = "2.0"
+    def keep_running() -> None:
+        fleet.workers["c"].start()
+        s.world.at(0.5, keep_running)
 
-        def keep_running() -> None:
-            fleet.workers["c"].start()
-            s.world.at(0.5, keep_running)
-
-        keep_running()
-        s.run(120.0)
-        led = [each for each in fleet.terms if each["version"] == "2.0"]
-        assert len(led) == tries
-        assert fleet.terms[0]["version"] == "1.0"
-        assert len(s.line()) == 3
-        before = len(fleet.terms)
-        s.run(120.0)
-        assert len(fleet.terms) == before
-
-    scene(5)(broken)()
+    keep_running()
+    s.run(120.0)
+    led = [each for each in fleet.terms if each["version"] == "2.0"]
+    assert len(led) == tries
+    assert fleet.terms[0]["version"] == "1.0"
+    assert len(s.line()) == 3
+    before = len(fleet.terms)
+    s.run(120.0)
+    assert len(fleet.terms) == before
 
 
 @scene(10)
@@ -267,20 +262,18 @@ class Another(Watched):
 
 
 @pytest.mark.parametrize("kind", [Watched, Another])
-def test_two_classes_under_one_name_are_warned_of_once(kind: type[Watched]) -> None:
-    def two(s: Scene) -> None:
-        fleet = Fleet(s, "ab", prefer="any")
-        fleet.career = kind
-        with mock.patch.object(enlistment.log, "warning") as warned:
-            fleet.restart("b", "1.0")
-            s.run(30.0)
-        assert len(warned.mock_calls) == (kind is Another), warned.mock_calls
-        for call in warned.mock_calls:
-            line = call.args[0] % call.args[1:]
-            assert ":Another leader=a leader_class=" in line
-            assert line.endswith(":Watched")
-
-    scene(3)(two)()
+@scene(3)
+def test_two_classes_under_one_name_are_warned_of_once(s: Scene, kind: type[Watched]) -> None:
+    fleet = Fleet(s, "ab", prefer="any")
+    fleet.career = kind
+    with mock.patch.object(enlistment.log, "warning") as warned:
+        fleet.restart("b", "1.0")
+        s.run(30.0)
+    assert len(warned.mock_calls) == (kind is Another), warned.mock_calls
+    for call in warned.mock_calls:
+        line = call.args[0] % call.args[1:]
+        assert ":Another leader=a leader_class=" in line
+        assert line.endswith(":Watched")
 
 
 @scene(3)

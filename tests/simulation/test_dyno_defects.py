@@ -98,22 +98,20 @@ def test_d4_a_message_that_is_rescheduled_keeps_its_priority(s: Scene) -> None:
 
 
 @pytest.mark.parametrize("what", ["request", "answer"])
+@every_point(3)
 def test_d5_a_message_under_way_is_not_handed_out_twice_whichever_request_is_lost(
-    what: str,
-) -> None:
-    def use(s: Scene, point: int) -> list[Any]:
-        a, b = sides(s, "ab", lease_s=30.0, retry=QUICK)
-        a.push(numbered(0, 2))
-        lost = s.lose(a.who, nth(point), what)
-        mine = a.pop(1, 10)
-        assert [b.pop_id(one.id) for one in mine] == [None]
-        yours = b.pop(2, 1)
-        assert sorted(texts([*mine, *yours])) == ["0", "1"]
-        assert a.ack(mine) + b.ack(yours) == [None, None]
-        assert left(s) == []
-        return lost
-
-    assert every_point(use) >= 3
+    s: Scene, point: int, what: str
+) -> list[Any]:
+    a, b = sides(s, "ab", lease_s=30.0, retry=QUICK)
+    a.push(numbered(0, 2))
+    lost = s.lose(a.who, nth(point), what)
+    mine = a.pop(1, 10)
+    assert [b.pop_id(one.id) for one in mine] == [None]
+    yours = b.pop(2, 1)
+    assert sorted(texts([*mine, *yours])) == ["0", "1"]
+    assert a.ack(mine) + b.ack(yours) == [None, None]
+    assert left(s) == []
+    return lost
 
 
 def is_about_claims(request: Any) -> bool:
@@ -121,23 +119,20 @@ def is_about_claims(request: Any) -> bool:
 
 
 @pytest.mark.parametrize("when", ["reads", "claims"])
-def test_d6_a_bulk_pop_in_which_one_is_missing_returns_the_others(when: str) -> None:
-    @scene(10)
-    def test_d6(s: Scene) -> None:
-        a, b = sides(s, "ab")
-        a.push(numbered(0, 10))
-        assert len(a.peek(10)) == 10
-        held = s.lose(a.who, nth(1) if when == "reads" else is_about_claims, "held")
-        popping = a.who.begin(lambda: a.queue.pop(10, 5, least=9))
-        s.until(lambda: held)
-        b.remove("4")
-        s.heal(a.who)
-        mine = popping.result(2.0)
-        assert texts(mine) == [str(one) for one in range(10) if one != 4]
-        a.ack(mine)
-        assert left(s) == []
-
-    test_d6()
+@scene(10)
+def test_d6_a_bulk_pop_in_which_one_is_missing_returns_the_others(s: Scene, when: str) -> None:
+    a, b = sides(s, "ab")
+    a.push(numbered(0, 10))
+    assert len(a.peek(10)) == 10
+    held = s.lose(a.who, nth(1) if when == "reads" else is_about_claims, "held")
+    popping = a.who.begin(lambda: a.queue.pop(10, 5, least=9))
+    s.until(lambda: held)
+    b.remove("4")
+    s.heal(a.who)
+    mine = popping.result(2.0)
+    assert texts(mine) == [str(one) for one in range(10) if one != 4]
+    a.ack(mine)
+    assert left(s) == []
 
 
 @scene(5)
@@ -150,19 +145,19 @@ def test_d7_due_times_of_any_length_are_compared_as_numbers(s: Scene) -> None:
     assert texts(a.pop(1, 5)) == ["later"]
 
 
-def test_d8_a_consumer_that_dies_at_any_request_as_it_pops_does_not_block_the_head() -> None:
-    def die(s: Scene, point: int) -> list[Any]:
-        a, b = sides(s, "ab", lease_s=600.0)
-        b.push([Message(payload=b"head"), Message(payload=b"next")])
-        struck = s.at(a.who, nth(point), a.who.process.kill)
-        a.who.begin(lambda: a.queue.pop(1, 5))
-        s.run(1.0)
-        if not struck:
-            a.who.process.kill()
-        assert sorted(texts(b.pop(2, 20, least=2))) == ["head", "next"]
-        return struck
-
-    assert every_point(die) >= 2
+@every_point(2)
+def test_d8_a_consumer_that_dies_at_any_request_as_it_pops_does_not_block_the_head(
+    s: Scene, point: int
+) -> list[Any]:
+    a, b = sides(s, "ab", lease_s=600.0)
+    b.push([Message(payload=b"head"), Message(payload=b"next")])
+    struck = s.at(a.who, nth(point), a.who.process.kill)
+    a.who.begin(lambda: a.queue.pop(1, 5))
+    s.run(1.0)
+    if not struck:
+        a.who.process.kill()
+    assert sorted(texts(b.pop(2, 20, least=2))) == ["head", "next"]
+    return struck
 
 
 PREPARED: dict[str, Callable[[Any], object]] = {
@@ -185,23 +180,23 @@ ACTS: dict[str, Callable[[DynoQueue, Any], object]] = {
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_d9_whoever_dies_at_whichever_request_leaves_a_message_or_nothing_of_it(act: str) -> None:
-    def die(s: Scene, point: int) -> list[Any]:
-        a, b = sides(s, "ab", retry=Retry(attempts=9, first_s=0.0))
-        b.push(Message(id="x", payload=b"x"))
-        (mine,) = a.pop(1, 5)
-        if act in PREPARED:
-            a.who.do(lambda: PREPARED[act](mine))
-        struck = s.at(a.who, nth(point), a.who.process.kill)
-        a.who.begin(lambda: ACTS[act](a.queue, mine))
-        s.run(15.0)
-        b.ack(b.pop(9, 2.0))
-        b.remove("x")
-        b.who.do(b.queue.dead_letters.purge)
-        assert left(s) == []
-        return struck
-
-    assert every_point(die) >= 1
+@every_point(1)
+def test_d9_whoever_dies_at_whichever_request_leaves_a_message_or_nothing_of_it(
+    s: Scene, point: int, act: str
+) -> list[Any]:
+    a, b = sides(s, "ab", retry=Retry(attempts=9, first_s=0.0))
+    b.push(Message(id="x", payload=b"x"))
+    (mine,) = a.pop(1, 5)
+    if act in PREPARED:
+        a.who.do(lambda: PREPARED[act](mine))
+    struck = s.at(a.who, nth(point), a.who.process.kill)
+    a.who.begin(lambda: ACTS[act](a.queue, mine))
+    s.run(15.0)
+    b.ack(b.pop(9, 2.0))
+    b.remove("x")
+    b.who.do(b.queue.dead_letters.purge)
+    assert left(s) == []
+    return struck
 
 
 @scene()
@@ -253,28 +248,27 @@ def test_d13_every_shard_is_served_while_one_consumer_lives(s: Scene) -> None:
 
 
 @pytest.mark.parametrize("fate", ["fails", "dies"])
-def test_d14_a_message_that_fails_for_ever_is_set_aside_with_its_reason(fate: str) -> None:
-    @scene(5)
-    def test_d14(s: Scene) -> None:
-        last, *others = sides(s, "abcd", retry=QUICK)
-        last.push(Message(id="p", payload=b"poison"))
-        for one in others:
-            (poison,) = one.pop(1, 30)
-            if fate == "dies":
-                one.who.process.kill()
-            else:
-                one.who.do(lambda poison=poison: poison.nack(ValueError("cannot be read")))
-        assert last.pop(1, 12.0) == []
-        letters = last.queue.dead_letters
-        (letter,) = last.who.do(lambda: [*letters.browse()])
-        assert (letter.deliveries, letter.failures) == (3, 3)
-        assert letter.reason == ("attempts" if fate == "fails" else "consumer died")
-        assert letter.error == ("ValueError: cannot be read" if fate == "fails" else "")
-        assert last.who.do(letters.redrive) == 1
-        (again,) = last.pop(1, 30)
-        assert (again.id, again.payload, again.failures) == ("p", b"poison", 0)
-
-    test_d14()
+@scene(5)
+def test_d14_a_message_that_fails_for_ever_is_set_aside_with_its_reason(
+    s: Scene, fate: str
+) -> None:
+    last, *others = sides(s, "abcd", retry=QUICK)
+    last.push(Message(id="p", payload=b"poison"))
+    for one in others:
+        (poison,) = one.pop(1, 30)
+        if fate == "dies":
+            one.who.process.kill()
+        else:
+            one.who.do(lambda poison=poison: poison.nack(ValueError("cannot be read")))
+    assert last.pop(1, 12.0) == []
+    letters = last.queue.dead_letters
+    (letter,) = last.who.do(lambda: [*letters.browse()])
+    assert (letter.deliveries, letter.failures) == (3, 3)
+    assert letter.reason == ("attempts" if fate == "fails" else "consumer died")
+    assert letter.error == ("ValueError: cannot be read" if fate == "fails" else "")
+    assert last.who.do(letters.redrive) == 1
+    (again,) = last.pop(1, 30)
+    assert (again.id, again.payload, again.failures) == ("p", b"poison", 0)
 
 
 @scene(5)
@@ -290,22 +284,19 @@ def test_d14_a_message_that_has_failed_comes_again_after_pauses_that_grow(s: Sce
 
 
 @pytest.mark.parametrize("late", ["ack", "nack", "extend", "release", "kill"])
-def test_d15_who_has_lost_its_lease_changes_nothing(late: str) -> None:
-    @scene(5)
-    def test_d15(s: Scene) -> None:
-        a, b = sides(s, "ab", lease_s=1.0)
-        b.push(Message(payload=b"a"))
-        (lost,) = a.pop(1, 5)
-        a.who.process.freeze()
-        (taken,) = b.pop(1, 60, lease_s=60.0)
-        a.who.process.thaw()
-        with pytest.raises(StaleLease):
-            a.who.do(getattr(lost, late))
-        assert b.size() == 0
-        b.ack([taken])
-        assert left(s) == []
-
-    test_d15()
+@scene(5)
+def test_d15_who_has_lost_its_lease_changes_nothing(s: Scene, late: str) -> None:
+    a, b = sides(s, "ab", lease_s=1.0)
+    b.push(Message(payload=b"a"))
+    (lost,) = a.pop(1, 5)
+    a.who.process.freeze()
+    (taken,) = b.pop(1, 60, lease_s=60.0)
+    a.who.process.thaw()
+    with pytest.raises(StaleLease):
+        a.who.do(getattr(lost, late))
+    assert b.size() == 0
+    b.ack([taken])
+    assert left(s) == []
 
 
 @scene(5)
@@ -359,29 +350,28 @@ def test_d20_a_predicate_sees_the_message_and_returns_its_payload(s: Scene) -> N
 
 
 @pytest.mark.parametrize("who", ["the same consumer", "who redeemed it"])
-def test_d21_a_lease_that_is_extended_as_it_is_acknowledged_brings_nothing_back(who: str) -> None:
-    @scene()
-    def test_d21(s: Scene) -> None:
-        a, b = sides(s, "ab")
-        a.push(Message(payload=b"a"))
-        (one,) = a.pop(1, 5)
-        other = one if who == "the same consumer" else b.redeem(str(one.receipt))
-        extender = a if other is one else b
-        jobs = [a.who.begin(one.ack), extender.who.begin(lambda: other.extend(1.0))]
-        errors = []
-        for job in jobs:
-            try:
-                job.result()
-            except StaleLease as error:
-                errors.append(error)
-        if left(s):  # the extension came first
-            extender.who.do(other.ack)
-        assert len(errors) <= 1
-        assert left(s) == []
-        s.run(5.0)
-        assert b.pop(1, 0.0) == []
-
-    test_d21()
+@scene()
+def test_d21_a_lease_that_is_extended_as_it_is_acknowledged_brings_nothing_back(
+    s: Scene, who: str
+) -> None:
+    a, b = sides(s, "ab")
+    a.push(Message(payload=b"a"))
+    (one,) = a.pop(1, 5)
+    other = one if who == "the same consumer" else b.redeem(str(one.receipt))
+    extender = a if other is one else b
+    jobs = [a.who.begin(one.ack), extender.who.begin(lambda: other.extend(1.0))]
+    errors = []
+    for job in jobs:
+        try:
+            job.result()
+        except StaleLease as error:
+            errors.append(error)
+    if left(s):  # the extension came first
+        extender.who.do(other.ack)
+    assert len(errors) <= 1
+    assert left(s) == []
+    s.run(5.0)
+    assert b.pop(1, 0.0) == []
 
 
 @scene(3)

@@ -27,9 +27,7 @@ CONTROL = f"{FOLDER}/control"
 
 @scene(timeout_s=6.0)
 def test_bug_14_a_listener_that_holds_the_thread_keeps_no_lost_term(s: Scene) -> None:
-    a, b = s.actors("ab")
-    term = a.lead()
-    b.wait_in_line()
+    a, b, term = s.standing("ab")
     with a.stalled(WorkPaused) as is_reached:
         s.reset(a)
         s.until(is_reached)
@@ -84,36 +82,29 @@ def test_bug_15_a_claim_lost_together_with_its_znode_is_not_led_on(s: Scene) -> 
 
 
 @pytest.mark.parametrize("lose", ["session", "znode", "lease"])
-def test_bug_16_a_candidate_that_lost_its_term_stands_and_leads_again(lose: str) -> None:
-    @scene(10)
-    def test_bug_16(s: Scene) -> None:
-        a, b = s.actors("ab")
-        term = a.lead()
-        b.wait_in_line()
-        if lose == "session":
-            s.expire(a)
-        elif lose == "znode":
-            s.take(term.id)
-        else:
-            s.cut(a)
-        s.until(term.ending.is_set)
-        successor = b.await_term()
-        assert not a.believes(term)
-        s.heal(a)
-        a.conclude(term)
-        a.stand()
-        s.until(lambda: len(s.line()) == 2)
-        b.conclude(successor)
-        assert a.await_term().number == successor.number + 1
-
-    test_bug_16()
+@scene(10)
+def test_bug_16_a_candidate_that_lost_its_term_stands_and_leads_again(s: Scene, lose: str) -> None:
+    a, b, term = s.standing("ab")
+    if lose == "session":
+        s.expire(a)
+    elif lose == "znode":
+        s.take(term.id)
+    else:
+        s.cut(a)
+    s.until(term.ending.is_set)
+    successor = b.await_term()
+    assert not a.believes(term)
+    s.heal(a)
+    a.conclude(term)
+    a.stand()
+    s.until(lambda: len(s.line()) == 2)
+    b.conclude(successor)
+    assert a.await_term().number == successor.number + 1
 
 
 @scene()
 def test_bug_17_a_losers_release_leaves_its_successors_record_alone(s: Scene) -> None:
-    a, b = s.actors("ab")
-    term = a.lead()
-    b.wait_in_line()
+    a, b, term = s.standing("ab")
     s.take(term.id)
     successor = b.await_term()
     before = s.cluster.znodes()[f"{FOLDER}/term"]
@@ -127,9 +118,7 @@ def test_bug_17_a_losers_release_leaves_its_successors_record_alone(s: Scene) ->
 
 @scene(timeout_s=4.0)
 def test_bug_17_a_losers_own_clean_up_is_refused(s: Scene) -> None:
-    a, b = s.actors("ab")
-    term = a.lead()
-    b.wait_in_line()
+    a, b, term = s.standing("ab")
     s.cut(a)
     successor = b.await_term()
     b.do(lambda: successor.write([Create("/shared", b"the successor's")]))
@@ -171,32 +160,27 @@ def test_bug_19_a_ghost_sessions_znode_is_neither_adopted_nor_waited_for(s: Scen
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["together", "one after the other"])
-def test_bug_20_two_sessions_lost_in_a_row_demote_once(again: bool) -> None:
-    @scene(10)
-    def test_bug_20(s: Scene) -> None:
-        a = s.actor("a")
-        term = a.lead()
-        for _ in range(2):
-            old = a.session.id
-            s.expire(a)
-            s.until(lambda old=old: a.session.id not in (None, old))
-            s.run(0.5 if again else 0.0)
-        assert not a.believes(term)
-        assert a.do(lambda: a.candidate.await_term(0.2)) is None
-        a.conclude(term)
-        assert [one.reason for one in a.events(TermEnding)] == [Reason.SESSION]
-        assert [one.reason for one in a.events(TermEnded)] == [Reason.SESSION]
-        term = a.lead()
-        assert s.line() == {term.id: a.session.id}
-
-    test_bug_20()
+@scene(10)
+def test_bug_20_two_sessions_lost_in_a_row_demote_once(s: Scene, again: bool) -> None:
+    a = s.actor("a")
+    term = a.lead()
+    for _ in range(2):
+        old = a.session.id
+        s.expire(a)
+        s.until(lambda old=old: a.session.id not in (None, old))
+        s.run(0.5 if again else 0.0)
+    assert not a.believes(term)
+    assert a.do(lambda: a.candidate.await_term(0.2)) is None
+    a.conclude(term)
+    assert [one.reason for one in a.events(TermEnding)] == [Reason.SESSION]
+    assert [one.reason for one in a.events(TermEnded)] == [Reason.SESSION]
+    term = a.lead()
+    assert s.line() == {term.id: a.session.id}
 
 
 @scene()
 def test_bug_20_a_waiting_candidate_that_loses_two_sessions_stands_once(s: Scene) -> None:
-    a, b = s.actors("ab")
-    a.lead()
-    b.wait_in_line()
+    a, b, _ = s.standing("ab")
     for _ in range(2):
         old = b.session.id
         s.expire(b)
@@ -206,56 +190,46 @@ def test_bug_20_a_waiting_candidate_that_loses_two_sessions_stands_once(s: Scene
 
 
 @pytest.mark.parametrize("znode", ["term", "control"])
-def test_bug_21_a_claim_that_was_overtaken_is_made_again(znode: str) -> None:
-    @scene(10)
-    def test_bug_21(s: Scene) -> None:
-        a, beside = s.actor("a"), s.beside
-        left = [43, 42, 41]
+@scene(10)
+def test_bug_21_a_claim_that_was_overtaken_is_made_again(s: Scene, znode: str) -> None:
+    a, beside = s.actor("a"), s.beside
+    left = [43, 42, 41]
 
-        def overtake(request: object) -> str | None:
-            if is_claim(request) and left:
-                what = "number" if znode == "term" else "floor"
-                content = b'{"%s": %d}' % (what.encode(), left.pop())
-                beside.begin(lambda: beside.session.set(f"{FOLDER}/{znode}", content))
-                return "request"
-            return None
+    def overtake(request: object) -> str | None:
+        if is_claim(request) and left:
+            what = "number" if znode == "term" else "floor"
+            content = b'{"%s": %d}' % (what.encode(), left.pop())
+            beside.begin(lambda: beside.session.set(f"{FOLDER}/{znode}", content))
+            return "request"
+        return None
 
-        s.rules.append(("host-a", overtake))
-        assert a.lead().number == (44 if znode == "term" else 43)
-
-    test_bug_21()
+    s.rules.append(("host-a", overtake))
+    assert a.lead().number == (44 if znode == "term" else 43)
 
 
 @pytest.mark.parametrize("how", ["busy", "reconnecting", "cut off"])
-def test_bug_24_a_leaders_znode_goes_with_the_close_of_its_session(how: str) -> None:
-    @scene(10, timeout_s=20.0)
-    def test_bug_24(s: Scene) -> None:
-        a, b = s.actors("ab")
-        term = a.lead()
-        b.wait_in_line()
+@scene(10, timeout_s=20.0)
+def test_bug_24_a_leaders_znode_goes_with_the_close_of_its_session(s: Scene, how: str) -> None:
+    a, b, term = s.standing("ab")
 
-        def close() -> None:
-            for _ in range(50 if how == "busy" else 0):
-                a.session.set_async("/", b"x" * 100)
-            a.session.close()
+    def close() -> None:
+        for _ in range(50 if how == "busy" else 0):
+            a.session.set_async("/", b"x" * 100)
+        a.session.close()
 
-        if how == "reconnecting":
-            s.reset(a)
-        if how == "cut off":
-            s.cut(a)
-            s.world.at(3.0, lambda: s.heal(a))
-        a.do(close)
-        assert b.await_term(6.0).unclean
-        assert not a.believes(term)
-
-    test_bug_24()
+    if how == "reconnecting":
+        s.reset(a)
+    if how == "cut off":
+        s.cut(a)
+        s.world.at(3.0, lambda: s.heal(a))
+    a.do(close)
+    assert b.await_term(6.0).unclean
+    assert not a.believes(term)
 
 
 @scene(timeout_s=4.0)
 def test_bug_25_a_process_that_stood_still_past_its_lease_goes_on_with_nothing(s: Scene) -> None:
-    a, b = s.actors("ab")
-    term = a.lead()
-    b.wait_in_line()
+    a, b, term = s.standing("ab")
     a.process.freeze()
     successor = b.await_term(6.0)
     a.process.thaw()
@@ -295,10 +269,7 @@ def test_bug_25_a_call_that_holds_the_gil_ends_with_its_worker_before_another_le
 
 @scene(timeout_s=3.0)
 def test_bug_26_a_busy_connection_is_found_dead(s: Scene) -> None:
-    a, b, c = s.actors("abc")
-    a.lead()
-    b.wait_in_line()
-    c.wait_in_line()
+    a, b, c, _ = s.standing("abc")
 
     def ask() -> None:
         while not s.world.over:

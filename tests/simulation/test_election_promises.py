@@ -13,12 +13,12 @@ import pytest
 
 from leaderq import Deposed, LeaderCareer, clock
 from leaderq.election import Operator
-from leaderq.errors import LeaderqError, SessionClosed, WouldDeadlock
-from leaderq.events import TermBegan, TermEnding, WorkPaused
+from leaderq.errors import SessionClosed, WouldDeadlock
+from leaderq.events import TermEnding, WorkPaused
 from leaderq.term import Reason, Term
 from leaderq.testing.simulation.cluster import SimulatedWorker
 from leaderq.zookeeper import SessionState, SetData
-from simulation.scenarios import FOLDER, LINE, Scene, is_claim, is_close, lives, scene
+from simulation.scenarios import FOLDER, LINE, Scene, lives, scene
 
 CONTROL = f"{FOLDER}/control"
 
@@ -109,25 +109,24 @@ def test_network_lost_and_nobody_works_beside_the_next(s: Scene) -> None:
 
 
 @pytest.mark.parametrize("has_guardian", [True, False])
-def test_leader_frozen_then_resumed_starts_nothing_in_its_old_term(has_guardian: bool) -> None:
-    @scene(10)
-    def test_frozen(s: Scene) -> None:
-        a = s.cluster.worker("a", lambda: Watched(s, "a"), career="c", has_guardian=has_guardian)
-        a.start()
-        s.until(lambda: seen(s, "unit", "a"))
-        workers(s, "b")
-        both = [a.process, *([a.guardian.process] if a.guardian else [])]
-        for one in both:
-            one.freeze()
-        s.until(lambda: seen(s, "inaugurated", "b"))
-        for one in reversed(both):
-            one.thaw()
-        thawed_s = s.now_s
-        s.run(3.0)
-        assert seen(s, "unit", "a", thawed_s) == []
-        assert seen(s, "handed over", "a", thawed_s) or not a.process.alive
-
-    test_frozen()
+@scene(10)
+def test_leader_frozen_then_resumed_starts_nothing_in_its_old_term(
+    s: Scene, has_guardian: bool
+) -> None:
+    a = s.cluster.worker("a", lambda: Watched(s, "a"), career="c", has_guardian=has_guardian)
+    a.start()
+    s.until(lambda: seen(s, "unit", "a"))
+    workers(s, "b")
+    both = [a.process, *([a.guardian.process] if a.guardian else [])]
+    for one in both:
+        one.freeze()
+    s.until(lambda: seen(s, "inaugurated", "b"))
+    for one in reversed(both):
+        one.thaw()
+    thawed_s = s.now_s
+    s.run(3.0)
+    assert seen(s, "unit", "a", thawed_s) == []
+    assert seen(s, "handed over", "a", thawed_s) or not a.process.alive
 
 
 @scene(timeout_s=6.0, tick_s=0.5)
@@ -186,10 +185,7 @@ def test_transfer_to_one_that_is_not_next_in_line(s: Scene) -> None:
 
 @scene(5)
 def test_a_transfer_is_for_the_end_of_one_term(s: Scene) -> None:
-    a, b, c = s.actors("abc")
-    term = a.lead()
-    b.wait_in_line()
-    c.wait_in_line()
+    a, b, c, term = s.standing("abc")
     s.beside.begin(lambda: Operator(s.beside.session, "c").transfer("c"))
     s.until(term.ending.is_set)
     a.conclude(term)
@@ -235,51 +231,6 @@ def test_code_that_raises_ends_its_term_and_stands_again_after_a_pause(s: Scene)
 
 
 @scene()
-def test_a_zombies_write_is_refused_after_its_session_was_ended_by_another(s: Scene) -> None:
-    a = s.actor("a")
-    term = a.lead()
-    s.network.cut("host-a", there=False)  # it hears nothing of it
-    s.expire(a)
-    writing = a.begin(lambda: term.write([SetData(CONTROL, b"late")]))
-    s.heal(a)
-    with pytest.raises(LeaderqError):
-        writing.result()
-    assert s.cluster.znodes()[CONTROL] != b"late"
-
-
-@scene()
-def test_a_claim_without_its_znode_wins_nothing(s: Scene) -> None:
-    a, beside = s.actor("a"), s.beside
-    taken: list[str] = []
-
-    def take(request: object) -> str | None:
-        if is_claim(request) and not taken:
-            taken.extend(s.line())
-            beside.begin(lambda: beside.session.delete(f"{LINE}/{taken[0]}"))
-            return "request"
-        return None
-
-    s.rules.append(("host-a", take))
-    term = a.lead()
-    assert len(a.events(TermBegan)) == 1
-    assert s.line() == {term.id: a.session.id}
-
-
-@scene(timeout_s=20.0)
-def test_a_write_is_refused_in_a_later_session_although_the_old_znode_stands(s: Scene) -> None:
-    a = s.actor("a")
-    term = a.lead()
-    s.cut(a)
-    s.replace(a)
-    s.lose(a, is_close, "request")
-    s.heal(a)
-    s.until(lambda: a.session.state is SessionState.CONNECTED)
-    with pytest.raises(Deposed):
-        a.do(lambda: term._fenced_write(term, [SetData(CONTROL, b"late")]))
-    assert s.cluster.znodes()[CONTROL] != b"late"
-
-
-@scene()
 def test_once_a_write_was_fenced_every_later_one_is_refused(s: Scene) -> None:
     a = s.actor("a")
     term = a.lead()
@@ -308,23 +259,20 @@ def test_an_end_meant_for_one_term_does_not_end_the_next(s: Scene) -> None:
 
 
 @pytest.mark.parametrize("spoilt", [False, True])
-def test_a_new_leader_begins_paused_if_an_operator_paused_the_career(spoilt: bool) -> None:
-    @scene(10)
-    def test_paused(s: Scene) -> None:
-        a, b = s.actors("ab")
-        term = a.lead()
-        b.wait_in_line()
-        s.ask(lambda beside: Operator(beside, "c").pause())
-        s.until(lambda: term.paused)
-        if spoilt:
-            s.ask(lambda beside: beside.set(CONTROL, b"{spoilt"))
-            s.run(3.0)
-            assert term.paused
-            return
-        a.conclude(term)
-        assert b.await_term().paused
-
-    test_paused()
+@scene(10)
+def test_a_new_leader_begins_paused_if_an_operator_paused_the_career(
+    s: Scene, spoilt: bool
+) -> None:
+    a, b, term = s.standing("ab")
+    s.ask(lambda beside: Operator(beside, "c").pause())
+    s.until(lambda: term.paused)
+    if spoilt:
+        s.ask(lambda beside: beside.set(CONTROL, b"{spoilt"))
+        s.run(3.0)
+        assert term.paused
+        return
+    a.conclude(term)
+    assert b.await_term().paused
 
 
 # -- blocks, loops and sessions --------------------------------------------------------------------
@@ -390,31 +338,26 @@ def test_a_session_closed_in_the_body_ends_the_term_and_the_next_block_is_refuse
 
 
 @pytest.mark.parametrize("what", ["suspended", "black hole", "expired", "servers down"])
-def test_closing_a_session_returns_whatever_has_become_of_it(what: str) -> None:
-    @scene(10)
-    def test_closing(s: Scene) -> None:
-        a = s.actor("a")
-        trouble: dict[str, Callable[[], object]] = {
-            "suspended": lambda: s.reset(a),
-            "black hole": lambda: s.cut(a),
-            "expired": lambda: s.expire(a),
-            "servers down": lambda: s.ensemble.stop(0),
-        }
-        trouble[what]()
-        s.run(0.3 * s.world.faults())
-        began_s = s.now_s
-        a.do(lambda: a.session.close(3.0))
-        assert s.now_s - began_s < 4.0
-        assert a.session.state is SessionState.CLOSED
-
-    test_closing()
+@scene(10)
+def test_closing_a_session_returns_whatever_has_become_of_it(s: Scene, what: str) -> None:
+    a = s.actor("a")
+    trouble: dict[str, Callable[[], object]] = {
+        "suspended": lambda: s.reset(a),
+        "black hole": lambda: s.cut(a),
+        "expired": lambda: s.expire(a),
+        "servers down": lambda: s.ensemble.stop(0),
+    }
+    trouble[what]()
+    s.run(0.3 * s.world.faults())
+    began_s = s.now_s
+    a.do(lambda: a.session.close(3.0))
+    assert s.now_s - began_s < 4.0
+    assert a.session.state is SessionState.CLOSED
 
 
 @scene(timeout_s=20.0)
 def test_a_replaced_session_that_nobody_could_end_is_ended_when_a_server_answers(s: Scene) -> None:
-    a, b = s.actors("ab")
-    term = a.lead()
-    b.wait_in_line()
+    a, b, term = s.standing("ab")
     s.cut(a)
     s.reset(a)
     s.replace(a)
@@ -427,9 +370,7 @@ def test_a_replaced_session_that_nobody_could_end_is_ended_when_a_server_answers
 
 @scene(timeout_s=20.0)
 def test_a_replaced_session_is_not_ended_while_its_leaders_code_runs(s: Scene) -> None:
-    a, b = s.actors("ab")
-    term = a.lead()
-    b.wait_in_line()
+    a, b, term = s.standing("ab")
     s.replace(a)
     s.run(10.0)
     assert a.refuses(term)
@@ -505,9 +446,7 @@ def test_a_host_paused_with_its_clock_in_a_silent_network_works_on_for_its_lease
     """1.3: only fenced writes are refused; no user of Python can see such a pause."""
 
     def pause(s: Scene) -> None:
-        a, b = s.actors("ab")
-        term = a.lead()
-        b.wait_in_line()
+        a, b, term = s.standing("ab")
         s.run(3.0)
         s.cut(a)
         a.process.freeze_with_clock()
@@ -522,9 +461,7 @@ def test_a_host_paused_with_its_clock_in_a_silent_network_works_on_for_its_lease
 
 def test_the_vocabulary_sees_two_that_believe() -> None:
     def both(s: Scene) -> None:
-        a, b = s.actors("ab")
-        a.lead()
-        b.wait_in_line()
+        a, b, _ = s.standing("ab")
         s.cut(a)
         s.ensemble.expire(a.session.id or 0)  # long before its lease is over
         b.await_term()

@@ -84,9 +84,7 @@ def test_bug_02_reconnections_in_a_row_take_nothing_from_a_leader(s: Scene) -> N
 
 @scene(timeout_s=20.0)
 def test_bug_03_a_deleted_znode_is_noticed_at_once(s: Scene) -> None:
-    a, b = s.actors("ab")
-    term = a.lead()
-    b.wait_in_line()
+    a, b, term = s.standing("ab")
     s.take(term.id)
     s.until(term.ending.is_set, within_s=0.1)
     assert a.refuses(term)
@@ -115,9 +113,7 @@ def test_bug_04_a_line_that_vanished_between_two_terms_is_made_again(s: Scene) -
 
 @scene()
 def test_bug_04_a_line_that_vanished_under_those_in_it_is_made_again(s: Scene) -> None:
-    a, b = s.actors("ab")
-    term = a.lead()
-    b.wait_in_line()
+    a, b, term = s.standing("ab")
     s.is_forced = True
     vanish = [Delete(f"{LINE}/{name}") for name in s.line()]
     s.ask(lambda beside: beside.multi([*vanish, Delete(LINE)]))
@@ -171,10 +167,7 @@ def test_bug_06_a_znode_whose_creation_was_not_answered_blocks_nobody(s: Scene) 
 
 @scene()
 def test_bug_06_a_deletion_that_was_lost_is_repeated(s: Scene) -> None:
-    holder, a, behind = s.actors("hab")
-    term = holder.lead()
-    a.wait_in_line()
-    behind.wait_in_line()
+    holder, a, behind, term = s.standing("hab")
     s.cut(a)
     assert not a.do(lambda: a.candidate.withdraw(timeout_s=0.1))
     s.reset(a)
@@ -211,10 +204,7 @@ def test_bug_07_many_interrupts_end_a_term_once(s: Scene) -> None:
 
 @scene()
 def test_bug_07_a_thread_that_died_does_not_block_the_line(s: Scene) -> None:
-    a, b, c = s.actors("abc")
-    term = a.lead()
-    b.wait_in_line()
-    c.wait_in_line()
+    a, b, c, term = s.standing("abc")
 
     def run_out() -> None:
         raise MemoryError
@@ -225,36 +215,31 @@ def test_bug_07_a_thread_that_died_does_not_block_the_line(s: Scene) -> None:
 
 
 @pytest.mark.parametrize("former_terms", [0, 1])
+@scene(5)
 def test_bug_07_the_znode_of_a_broken_leader_stands_until_nobody_can_trust_it(
-    former_terms: int,
+    s: Scene, former_terms: int
 ) -> None:
     def run_out() -> None:
         raise MemoryError
 
-    @scene(5)
-    def test_bug_07(s: Scene) -> None:
-        a, b = s.actors("ab")
+    a, b = s.actors("ab")
+    term = a.lead()
+    for _ in range(former_terms):
+        a.conclude(term)
         term = a.lead()
-        for _ in range(former_terms):
-            a.conclude(term)
-            term = a.lead()
-        b.wait_in_line()
-        a.do(lambda: a.candidate._inbox.put(run_out))
-        with pytest.raises(LeaderqError, match="broke down"):
-            a.await_term()
-        assert term.reason is Reason.FENCED
-        until_s = term.deadline + a.session.timeout_s / 3
-        b.await_term()  # although nobody concludes the other term
-        assert a.do(clock.now_s) >= until_s
-
-    test_bug_07()
+    b.wait_in_line()
+    a.do(lambda: a.candidate._inbox.put(run_out))
+    with pytest.raises(LeaderqError, match="broke down"):
+        a.await_term()
+    assert term.reason is Reason.FENCED
+    until_s = term.deadline + a.session.timeout_s / 3
+    b.await_term()  # although nobody concludes the other term
+    assert a.do(clock.now_s) >= until_s
 
 
 @scene()
 def test_bug_07_a_closed_session_breaks_no_candidate(s: Scene) -> None:
-    a, b = s.actors("ab")
-    term = a.lead()
-    b.wait_in_line()
+    a, b, term = s.standing("ab")
     for one in (b, a):
         one.do(one.session.close)
     assert term.reason is Reason.SESSION
@@ -268,9 +253,7 @@ def test_bug_07_a_closed_session_breaks_no_candidate(s: Scene) -> None:
 
 @scene()
 def test_bug_07_a_refusal_ends_no_thread(s: Scene) -> None:
-    a, b = s.actors("ab")
-    term = a.lead()
-    b.wait_in_line()
+    a, b, term = s.standing("ab")
     s.allow(LINE, ())
     s.reset(b)  # so that it looks at the line
     s.run(3.0)
@@ -282,9 +265,7 @@ def test_bug_07_a_refusal_ends_no_thread(s: Scene) -> None:
 
 @scene(timeout_s=4.0)
 def test_bug_08_a_leader_cut_off_has_ended_before_the_next_one_leads(s: Scene) -> None:
-    a, b = s.actors("ab")
-    term = a.lead()
-    b.wait_in_line()
+    a, b, term = s.standing("ab")
     s.run(3.0)
     cut_s = s.now_s
     s.cut(a)
@@ -324,9 +305,7 @@ def test_bug_09_a_lease_runs_from_when_the_claim_was_sent(s: Scene) -> None:
 
 @scene(timeout_s=3.0)
 def test_bug_09_a_term_is_over_by_the_clock_whatever_stands_still(s: Scene) -> None:
-    a, b = s.actors("ab")
-    term = a.lead()
-    b.wait_in_line()
+    a, _, term = s.standing("ab")
     with a.stalled(WorkPaused) as is_reached:
         s.ask(lambda beside: Operator(beside, "c").pause())
         s.until(is_reached)
@@ -338,9 +317,7 @@ def test_bug_09_a_term_is_over_by_the_clock_whatever_stands_still(s: Scene) -> N
 
 @scene()
 def test_bug_10_a_term_is_over_before_it_is_released(s: Scene) -> None:
-    a, b = s.actors("ab")
-    term = a.lead()
-    b.wait_in_line()
+    a, b, term = s.standing("ab")
     seen = s.at(a, is_release, lambda: s.network.cut("host-a", there=False))
     assert not a.do(lambda: a.candidate.conclude(term, Reason.WITHDRAWN, timeout_s=0.1))
     assert seen
@@ -349,24 +326,19 @@ def test_bug_10_a_term_is_over_before_it_is_released(s: Scene) -> None:
 
 
 @pytest.mark.parametrize("end", ["replace", "close"])
-def test_bug_10_a_term_ends_before_its_session_whatever_stands_still(end: str) -> None:
-    @scene(10)
-    def test_bug_10(s: Scene) -> None:
-        a, b = s.actors("ab")
-        term = a.lead()
-        b.wait_in_line()
-        with a.stalled(WorkPaused) as is_reached:
-            s.ask(lambda beside: Operator(beside, "c").pause())
-            s.until(is_reached)
-            if end == "replace":
-                s.replace(a)
-            else:
-                a.do(a.session.close)
-            assert b.await_term().number == 2
-            assert not a.believes(term)
-        assert term.reason is Reason.SESSION
-
-    test_bug_10()
+@scene(10)
+def test_bug_10_a_term_ends_before_its_session_whatever_stands_still(s: Scene, end: str) -> None:
+    a, b, term = s.standing("ab")
+    with a.stalled(WorkPaused) as is_reached:
+        s.ask(lambda beside: Operator(beside, "c").pause())
+        s.until(is_reached)
+        if end == "replace":
+            s.replace(a)
+        else:
+            a.do(a.session.close)
+        assert b.await_term().number == 2
+        assert not a.believes(term)
+    assert term.reason is Reason.SESSION
 
 
 @scene(timeout_s=4.0)
@@ -407,43 +379,36 @@ def test_bug_11_a_write_never_lands_after_its_term(s: Scene) -> None:
 
 
 @pytest.mark.parametrize("how", ["withdraw", "close"])
-def test_bug_12_a_candidate_stopped_while_suspended_leaves_no_znode(how: str) -> None:
-    @scene(10, timeout_s=20.0)
-    def test_bug_12(s: Scene) -> None:
-        a, first, behind = s.actors("afb")
-        term = first.lead()
-        a.wait_in_line()
-        behind.wait_in_line()
-        s.cut(a)
-        s.reset(a)
-        s.until(lambda: a.session.state is SessionState.SUSPENDED)
-        leave = getattr(a.candidate, how)
+@scene(10, timeout_s=20.0)
+def test_bug_12_a_candidate_stopped_while_suspended_leaves_no_znode(s: Scene, how: str) -> None:
+    a, first, behind = s.actors("afb")
+    term = first.lead()
+    a.wait_in_line()
+    behind.wait_in_line()
+    s.cut(a)
+    s.reset(a)
+    s.until(lambda: a.session.state is SessionState.SUSPENDED)
+    leave = getattr(a.candidate, how)
+    a.do(lambda: leave(timeout_s=0.1))
+    a.stand()  # counts for nothing after close(), and is the last word after withdraw()
+    if how == "withdraw":
         a.do(lambda: leave(timeout_s=0.1))
-        a.stand()  # counts for nothing after close(), and is the last word after withdraw()
-        if how == "withdraw":
-            a.do(lambda: leave(timeout_s=0.1))
-        s.heal(a)
-        s.until(lambda: len(s.line()) == 2, within_s=10.0)
-        first.conclude(term)
-        assert behind.await_term(0.2).number == 2
-
-    test_bug_12()
+    s.heal(a)
+    s.until(lambda: len(s.line()) == 2, within_s=10.0)
+    first.conclude(term)
+    assert behind.await_term(0.2).number == 2
 
 
 @scene(timeout_s=20.0)
 def test_bug_13_the_end_of_the_one_in_front_is_heard_at_once(s: Scene) -> None:
-    a, b = s.actors("ab")
-    term = a.lead()
-    b.wait_in_line()
+    a, b, term = s.standing("ab")
     a.conclude(term)
     assert b.await_term(0.2).number == 2
 
 
 @scene(timeout_s=20.0)
 def test_bug_13_the_one_in_front_ended_while_nobody_was_connected(s: Scene) -> None:
-    a, b = s.actors("ab")
-    term = a.lead()
-    b.wait_in_line()
+    a, b, term = s.standing("ab")
     s.cut(b)
     s.reset(b)
     s.until(lambda: b.session.state is SessionState.SUSPENDED)

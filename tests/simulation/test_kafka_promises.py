@@ -25,87 +25,80 @@ EACH_STORE = pytest.mark.parametrize("store", STORES)
 
 
 @EACH_STORE
-def test_bug_22_a_zombies_commit_after_its_successors_first_read_is_refused(store: str) -> None:
+@scene(8)
+def test_bug_22_a_zombies_commit_after_its_successors_first_read_is_refused(
+    s: Scene, store: str
+) -> None:
     """A host that was paused with its clock, and is cut off from ZooKeeper: only a server can stop
     it.
     """
 
-    @scene(8)
-    def test_bug_22(s: Scene) -> None:
-        rule = freezing(12, lambda process: s.network.cut(process.host))
-        with Drain(s, store, rule=rule) as drain:
-            a, _ = drain.workers("ab", has_guardian=False)
-            s.until(lambda: len(drain.by(2)) > 4)
-            committed = drain.committed
-            a.process.thaw()
-            s.run(1.0)
-            assert drain.committed >= committed
-            if store != "zookeeper":
-                assert [term.reason for term in drain.terms("handed over", "a")] == [Reason.FENCED]
-            s.network.heal("host-a")
-            drain.await_all()
-            assert drain.problems() == []
-
-    test_bug_22()
+    rule = freezing(12, lambda process: s.network.cut(process.host))
+    with Drain(s, store, rule=rule) as drain:
+        a, _ = drain.workers("ab", has_guardian=False)
+        s.until(lambda: len(drain.by(2)) > 4)
+        committed = drain.committed
+        a.process.thaw()
+        s.run(1.0)
+        assert drain.committed >= committed
+        if store != "zookeeper":
+            assert [term.reason for term in drain.terms("handed over", "a")] == [Reason.FENCED]
+        s.network.heal("host-a")
+        drain.await_all()
+        assert drain.problems() == []
 
 
 @pytest.mark.parametrize("zombie", ["frozen", "far away"])
+@scene(8)
 def test_bug_23_a_new_leader_reads_no_offsets_while_a_zombies_transaction_is_open(
-    zombie: str,
+    s: Scene, zombie: str
 ) -> None:
     """The zombie's offsets are in its transaction; then it is paused with its clock, before it asks
     for the end of that; or its requests take longer than its term.
     """
+
     real = BrokerCluster.add_offsets
+    struck: list[Any] = []
 
-    @scene(8)
-    def test_bug_23(s: Scene) -> None:
-        struck: list[Any] = []
+    def add_offsets(self: BrokerCluster, *given: Any) -> Any:
+        added = real(self, *given)
+        if not struck and drain.committed >= 10:
+            struck.append(s.now_s)
+            s.network.cut("host-a")
+            if zombie == "frozen":
+                first[0].process.freeze_with_clock()
+            else:
+                drain.lines.slow["host-a"] = 12.0
+        return added
 
-        def add_offsets(self: BrokerCluster, *given: Any) -> Any:
-            added = real(self, *given)
-            if not struck and drain.committed >= 10:
-                struck.append(s.now_s)
-                s.network.cut("host-a")
-                if zombie == "frozen":
-                    first[0].process.freeze_with_clock()
-                else:
-                    drain.lines.slow["host-a"] = 12.0
-            return added
-
-        with (
-            Drain(s, "transaction") as drain,
-            mock.patch.object(BrokerCluster, "add_offsets", add_offsets),
-        ):
-            first = drain.workers("ab", has_guardian=False)
-            s.until(lambda: struck)
-            s.until(lambda: len(drain.by(2)) > 4)
-            first[0].process.thaw()
-            s.run(15.0)
-            s.network.heal("host-a")
-            drain.await_all()
-            assert drain.problems() == []
-
-    test_bug_23()
+    with (
+        Drain(s, "transaction") as drain,
+        mock.patch.object(BrokerCluster, "add_offsets", add_offsets),
+    ):
+        first = drain.workers("ab", has_guardian=False)
+        s.until(lambda: struck)
+        s.until(lambda: len(drain.by(2)) > 4)
+        first[0].process.thaw()
+        s.run(15.0)
+        s.network.heal("host-a")
+        drain.await_all()
+        assert drain.problems() == []
 
 
 @EACH_STORE
-def test_kafka_unreachable_and_the_term_goes_on_and_skips_nothing(store: str) -> None:
-    @scene(5)
-    def test_kafka_unreachable(s: Scene) -> None:
-        with Drain(s, store, records=15) as drain:
-            drain.workers("ab")
-            s.until(lambda: len(drain.handled) > 7)
-            drain.kafka.acts(lambda all_: all_.stop(0))
-            drain.feed(15)
-            s.run(8.0)
-            assert max(one.offset for one in drain.handled) < 15
-            drain.kafka.acts(lambda all_: all_.start(0))
-            drain.await_all()
-            assert drain.problems() == []
-            assert len(drain.terms()) == 1
-
-    test_kafka_unreachable()
+@scene(5)
+def test_kafka_unreachable_and_the_term_goes_on_and_skips_nothing(s: Scene, store: str) -> None:
+    with Drain(s, store, records=15) as drain:
+        drain.workers("ab")
+        s.until(lambda: len(drain.handled) > 7)
+        drain.kafka.acts(lambda all_: all_.stop(0))
+        drain.feed(15)
+        s.run(8.0)
+        assert max(one.offset for one in drain.handled) < 15
+        drain.kafka.acts(lambda all_: all_.start(0))
+        drain.await_all()
+        assert drain.problems() == []
+        assert len(drain.terms()) == 1
 
 
 @scene(5)
@@ -132,53 +125,50 @@ def test_your_handler_raises_and_by_default_the_offset_stays_and_it_stands_again
     [skip(), dead_letter(), retry(2, 0.1, then=dead_letter())],
     ids=lambda one: one.function,
 )
-def test_your_database_is_unreachable_and_no_record_is_blamed(on_error: Any) -> None:
-    @scene(5)
-    def test_database(s: Scene) -> None:
-        def rule(_career: Any, record: Any) -> None:
-            if 5.0 < s.now_s < 20.0:
-                raise ConnectionRefusedError("a scenario wants it")
-            if record.offset == 7:
-                s.world.park(5.0)
+@scene(5)
+def test_your_database_is_unreachable_and_no_record_is_blamed(s: Scene, on_error: Any) -> None:
+    def rule(_career: Any, record: Any) -> None:
+        if 5.0 < s.now_s < 20.0:
+            raise ConnectionRefusedError("a scenario wants it")
+        if record.offset == 7:
+            s.world.park(5.0)
 
-        with Drain(s, rule=rule, on_error=on_error) as drain:
-            drain.workers("a")
-            s.run(12.0)
-            assert len(drain.handled) < 15
-            (path,) = [one for one in s.cluster.znodes() if one.endswith("/progress")]
-            report = decode(s.cluster.znodes()[path], path=path)
-            assert "ConnectionRefusedError" in (report.held_up or "")
-            drain.await_all()
-            assert (drain.problems(), len(drain.terms())) == ([], 1)
-            assert drain.letters() == []
-
-    test_database()
+    with Drain(s, rule=rule, on_error=on_error) as drain:
+        drain.workers("a")
+        s.run(12.0)
+        assert len(drain.handled) < 15
+        (path,) = [one for one in s.cluster.znodes() if one.endswith("/progress")]
+        report = decode(s.cluster.znodes()[path], path=path)
+        assert "ConnectionRefusedError" in (report.held_up or "")
+        drain.await_all()
+        assert (drain.problems(), len(drain.terms())) == ([], 1)
+        assert drain.letters() == []
 
 
 @pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.function)
-def test_a_record_that_kills_the_process_again_and_again_is_passed_over(on_error: Any) -> None:
-    @scene(5)
-    def test_killing(s: Scene) -> None:
-        def rule(_career: Any, record: Any) -> None:
-            if record.offset == 12:
-                assert s.world.current is not None
-                s.world.current.process.exit(-9)
+@scene(5)
+def test_a_record_that_kills_the_process_again_and_again_is_passed_over(
+    s: Scene, on_error: Any
+) -> None:
+    def rule(_career: Any, record: Any) -> None:
+        if record.offset == 12:
+            assert s.world.current is not None
+            s.world.current.process.exit(-9)
 
-        with Drain(s, rule=rule, on_error=on_error) as drain:
-            drain.workers("ab")
-            s.until(lambda: {one.offset for one in drain.handled} == {*range(30)} - {12}, 120.0)
-            deaths = [one for one in s.world.history if one[2] == "died" and "guard" not in one[1]]
-            assert len(deaths) == 5  # two before anybody is careful, then three over this record
-            assert drain.problems()[0] == "skipped: orders-0@12"
-            assert drain.letters() == ([] if on_error.function == "skip" else ["12"])
-
-    test_killing()
+    with Drain(s, rule=rule, on_error=on_error) as drain:
+        drain.workers("ab")
+        s.until(lambda: {one.offset for one in drain.handled} == {*range(30)} - {12}, 120.0)
+        deaths = [one for one in s.world.history if one[2] == "died" and "guard" not in one[1]]
+        assert len(deaths) == 5  # two before anybody is careful, then three over this record
+        assert drain.problems()[0] == "skipped: orders-0@12"
+        assert drain.letters() == ([] if on_error.function == "skip" else ["12"])
 
 
 @pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.function)
 @pytest.mark.parametrize("store", ["zookeeper", "transaction"])
+@scene(5)
 def test_a_record_whose_effect_is_refused_at_the_commit_is_found_and_judged(
-    store: str, on_error: Any
+    s: Scene, store: str, on_error: Any
 ) -> None:
     def rule(career: Any, record: Any) -> None:
         if record.offset == 12:
@@ -187,36 +177,29 @@ def test_a_record_whose_effect_is_refused_at_the_commit_is_found_and_judged(
             else:
                 career.produce("no-such-topic", b"x", partition=0)
 
-    @scene(5)
-    def test_refused(s: Scene) -> None:
-        with Drain(s, store, rule=rule, on_error=on_error) as drain:
-            drain.workers("a")
-            s.until(lambda: any(one.offset == 29 for one in drain.handled))
-            s.run(5.0)
-            assert len(drain.terms()) == 1
-            assert len(drain.letters()) == (on_error.function == "dead_letter")
-            assert sorted(drain.effects()) == sorted(
-                f"orders-0@{at}" for at in range(30) if at != 12
-            )
-
-    test_refused()
+    with Drain(s, store, rule=rule, on_error=on_error) as drain:
+        drain.workers("a")
+        s.until(lambda: any(one.offset == 29 for one in drain.handled))
+        s.run(5.0)
+        assert len(drain.terms()) == 1
+        assert len(drain.letters()) == (on_error.function == "dead_letter")
+        assert sorted(drain.effects()) == sorted(f"orders-0@{at}" for at in range(30) if at != 12)
 
 
 @pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.function)
-def test_a_handler_that_exits_again_and_again_for_a_record_passes_it_over(on_error: Any) -> None:
+@scene(5)
+def test_a_handler_that_exits_again_and_again_for_a_record_passes_it_over(
+    s: Scene, on_error: Any
+) -> None:
     def rule(_career: Any, record: Any) -> None:
         if record.offset == 12:
             raise SystemExit(1)
 
-    @scene(5)
-    def test_exits(s: Scene) -> None:
-        with Drain(s, rule=rule, on_error=on_error) as drain:
-            drain.workers("a", cool_off_s=1.0)
-            s.until(lambda: any(one.offset == 29 for one in drain.handled), 120.0)
-            assert not any(one.offset == 12 for one in drain.handled)
-            assert len(drain.letters()) == (on_error.function == "dead_letter")
-
-    test_exits()
+    with Drain(s, rule=rule, on_error=on_error) as drain:
+        drain.workers("a", cool_off_s=1.0)
+        s.until(lambda: any(one.offset == 29 for one in drain.handled), 120.0)
+        assert not any(one.offset == 12 for one in drain.handled)
+        assert len(drain.letters()) == (on_error.function == "dead_letter")
 
 
 @scene(5)
@@ -245,52 +228,48 @@ def test_lag_counts_to_the_end_of_the_log_and_tells_what_an_open_transaction_hol
 
 
 @EACH_STORE
-def test_one_records_retries_hold_up_its_own_partition_only(store: str) -> None:
-    @scene(5)
-    def test_retries(s: Scene) -> None:
-        tries: list[float] = []
+@scene(5)
+def test_one_records_retries_hold_up_its_own_partition_only(s: Scene, store: str) -> None:
+    tries: list[float] = []
 
-        def rule(_career: Any, record: Any) -> None:
-            if (record.partition, record.offset) == (0, 3):
-                tries.append(s.now_s)
-                if len(tries) < 3:
-                    raise ValueError("a scenario wants it")
+    def rule(_career: Any, record: Any) -> None:
+        if (record.partition, record.offset) == (0, 3):
+            tries.append(s.now_s)
+            if len(tries) < 3:
+                raise ValueError("a scenario wants it")
 
-        with Drain(
-            s, store, records=10, partitions=2, rule=rule, on_error=retry(3, backoff_s=5.0)
-        ) as drain:
-            drain.workers("a")
-            s.until(lambda: len(tries) == 1)
-            drain.feed(10, partition=1)
-            s.run(3.0)
-            assert [one.offset for one in drain.handled if one.where.number == 1] == [*range(10)]
-            assert len(tries) == 1
-            s.until(lambda: (ORDERS, 9) in [one[2:4] for one in drain.handled])
-            assert [later - former >= 5.0 for former, later in pairwise(tries)] == [True, True]
-            assert len(drain.terms()) == 1
-
-    test_retries()
+    with Drain(
+        s, store, records=10, partitions=2, rule=rule, on_error=retry(3, backoff_s=5.0)
+    ) as drain:
+        drain.workers("a")
+        s.until(lambda: len(tries) == 1)
+        drain.feed(10, partition=1)
+        s.run(3.0)
+        assert [one.offset for one in drain.handled if one.where.number == 1] == [*range(10)]
+        assert len(tries) == 1
+        s.until(lambda: (ORDERS, 9) in [one[2:4] for one in drain.handled])
+        assert [later - former >= 5.0 for former, later in pairwise(tries)] == [True, True]
+        assert len(drain.terms()) == 1
 
 
 @EACH_STORE
-def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(store: str) -> None:
-    @scene(5)
-    def test_gone(s: Scene) -> None:
-        with Drain(s, store, auto_offset_reset=KafkaLeaderCareer.auto_offset_reset) as drain:
-            (a,) = drain.workers("a", cool_off_s=1.0)
-            s.until(lambda: len(drain.handled) == 30)
-            s.run(15.0)  # it has reported where it is
-            a.process.kill()
-            drain.kafka.acts(lambda all_: all_.group("c").offsets.clear())
-            kept = [path for path in s.cluster.znodes() if path.endswith(f"/offsets/{SOURCE}")]
-            s.ask(lambda beside: [beside.delete(path) for path in kept])
-            s.until(lambda: len(drain.terms("handed over")) > 1)
-            assert (len(drain.handled), drain.terms("handed over")[-1].reason) == (
-                30,
-                Reason.FAILED,
-            )
-
-    test_gone()
+@scene(5)
+def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(
+    s: Scene, store: str
+) -> None:
+    with Drain(s, store, auto_offset_reset=KafkaLeaderCareer.auto_offset_reset) as drain:
+        (a,) = drain.workers("a", cool_off_s=1.0)
+        s.until(lambda: len(drain.handled) == 30)
+        s.run(15.0)  # it has reported where it is
+        a.process.kill()
+        drain.kafka.acts(lambda all_: all_.group("c").offsets.clear())
+        kept = [path for path in s.cluster.znodes() if path.endswith(f"/offsets/{SOURCE}")]
+        s.ask(lambda beside: [beside.delete(path) for path in kept])
+        s.until(lambda: len(drain.terms("handed over")) > 1)
+        assert (len(drain.handled), drain.terms("handed over")[-1].reason) == (
+            30,
+            Reason.FAILED,
+        )
 
 
 @scene(5)

@@ -1,5 +1,5 @@
-"""Thousands of lives, each the same for its seed; those of queues, messages and coalescing have
-files of their own.
+"""Thousands of lives, each the same for its seed, and the negative controls that lives show; those
+of queues have a file of their own.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 
 from leaderq.testing.nemesis.history import What
+from simulation.coalescing_controls import COALESCING_CONTROLS
 from simulation.conftest import in_chunks
 from simulation.control import NegativeControl
 from simulation.controls import CONTROLS
 from simulation.drain_controls import DRAIN_CONTROLS
 from simulation.elections import ElectionLife, lead
 from simulation.kinds import KINDS
+from simulation.message_controls import MESSAGE_CONTROLS
 from simulation.schedule_controls import SCHEDULE_CONTROLS
 from simulation.schedules import ScheduleLife
 from simulation.schedules import lead as lead_schedules
@@ -37,6 +39,15 @@ LIVES = [
     *(in_chunks(kind, 42, more=210, at_once=42) for kind in WAYS_TO_DRAIN),
     *(in_chunks(kind, 50, more=100, at_once=50) for kind in SCHEDULES),
     in_chunks("rude careers of coroutines", 100, more=200, at_once=100),
+    in_chunks("messages", 1000, at_once=50),
+    in_chunks("coalescing", 200, at_once=100),
+]
+CONTROLS_OF_LIVES = [
+    *CONTROLS,
+    *DRAIN_CONTROLS,
+    *SCHEDULE_CONTROLS,
+    *MESSAGE_CONTROLS,
+    *COALESCING_CONTROLS,
 ]
 
 
@@ -50,9 +61,7 @@ def test_no_life_breaks_a_promise(kind: str, seeds: range, lived: Callable[..., 
             gc.collect()
 
 
-@pytest.mark.parametrize(
-    "control", [*CONTROLS, *DRAIN_CONTROLS, *SCHEDULE_CONTROLS], ids=lambda one: one.name
-)
+@pytest.mark.parametrize("control", CONTROLS_OF_LIVES, ids=lambda one: one.name)
 def test_a_safety_line_that_is_taken_out_is_missed(control: NegativeControl) -> None:
     """The tables of docs/design/simulation.md say how many lives each takes."""
     assert not control.problems(control.seed)
@@ -71,6 +80,7 @@ def test_a_life_has_terms_units_ticks_and_faults_to_judge() -> None:
 
 _PROGRAM = """
 from simulation.kinds import KINDS
+from simulation.message_controls import MESSAGE_CONTROLS
 for kind, lead in KINDS.items():
     print(kind, *lead(1).history, sep="\\n")
 """

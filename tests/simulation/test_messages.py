@@ -1,33 +1,12 @@
-"""Lives of a queue of messages, and the judge shown bad histories."""
+"""Messages: a life without faults, and the judge shown bad histories."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from simulation.conftest import SHARE
-from simulation.control import NegativeControl
-from simulation.kinds import KINDS
-from simulation.message_controls import MESSAGE_CONTROLS
 from simulation.messages import Did, MessageLife, Step, judge, lead, undone
-
-_CHUNK = int(25 * SHARE)
-
-
-@pytest.mark.parametrize("chunk", range(40))
-def test_what_was_pushed_is_acknowledged_once_whoever_dies(
-    chunk: int, lived: Callable[..., None]
-) -> None:
-    lived(KINDS["messages"], range(chunk * _CHUNK, (chunk + 1) * _CHUNK))
-
-
-@pytest.mark.parametrize("control", MESSAGE_CONTROLS, ids=lambda control: control.name)
-def test_a_line_of_messages_that_is_taken_out_is_missed(control: NegativeControl) -> None:
-    assert not control.problems(control.seed)
-    found = control.search(control.seed, 1) or control.search(0, int(300 * SHARE))
-    assert found is not None, f"{control.name}: no life shows it"
 
 
 def test_without_faults_each_message_is_delivered_as_often_as_it_was_given_back() -> None:
@@ -100,7 +79,3 @@ def test_the_judge_of_messages_lets_pass_what_is_right() -> None:
     assert judge([PUSHED, GIVEN, ACKED]) == []
     assert undone([PUSHED, GIVEN]) == ["a"]
     assert undone([PUSHED, GIVEN, step(Did.SETTLING)]) == []
-
-
-def test_the_same_seed_gives_the_same_life() -> None:
-    assert lead(MessageLife(5)).history == lead(MessageLife(5)).history

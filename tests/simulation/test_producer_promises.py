@@ -77,85 +77,79 @@ RETRY = Retry(first_s=0.01, most_s=0.1)
 
 
 @POLICIES
+@scene(10)
 def test_a_buffered_producer_is_killed_and_what_it_had_accepted_is_sent_in_order(
-    tmp_path: Path, persistence: Any
+    s: Scene, tmp_path: Path, persistence: Any
 ) -> None:
-    @scene(10)
-    def test_killed(s: Scene) -> None:
-        a, b = s.guests("ab")
-        sink, accepted = FarSink(s), list[int]()
-        place = Path(tempfile.mkdtemp(dir=tmp_path))
+    a, b = s.guests("ab")
+    sink, accepted = FarSink(s), list[int]()
+    place = Path(tempfile.mkdtemp(dir=tmp_path))
 
-        def produce() -> None:
-            journal = Journal(place / "a", sync=persistence, disk=TestedDisk())
-            made = BufferedProducer(
-                sink, journal=journal, retry=RETRY, persistence=persistence, max_items=20
-            )
-            for number in range(10_000):
-                made.send((number,))
-                accepted.append(number)
-                clock.sleep(0.001 * s.world.faults())
+    def produce() -> None:
+        journal = Journal(place / "a", sync=persistence, disk=TestedDisk())
+        made = BufferedProducer(
+            sink, journal=journal, retry=RETRY, persistence=persistence, max_items=20
+        )
+        for number in range(10_000):
+            made.send((number,))
+            accepted.append(number)
+            clock.sleep(0.001 * s.world.faults())
 
-        a.begin(produce)
-        s.run(0.1 + 0.4 * s.world.faults())
-        a.process.kill()
-        shutil.copytree(place / "a", place / "b")
+    a.begin(produce)
+    s.run(0.1 + 0.4 * s.world.faults())
+    a.process.kill()
+    shutil.copytree(place / "a", place / "b")
 
-        def drain() -> None:
-            with BufferedProducer(sink, journal=place / "b", retry=RETRY) as again:
-                assert again.flush(30.0).pending == 0
+    def drain() -> None:
+        with BufferedProducer(sink, journal=place / "b", retry=RETRY) as again:
+            assert again.flush(30.0).pending == 0
 
-        b.do(drain)
-        once = [*dict.fromkeys(sink.confirmed)]
-        assert once == sorted(once)
-        assert set(accepted) <= set(once)
-        assert len(accepted) > 50
-
-    test_killed()
+    b.do(drain)
+    once = [*dict.fromkeys(sink.confirmed)]
+    assert once == sorted(once)
+    assert set(accepted) <= set(once)
+    assert len(accepted) > 50
 
 
 @pytest.mark.parametrize("when_full", [WhenFull.RAISE, WhenFull.DROP_NEWEST])
+@scene(10)
 def test_the_disk_of_its_journal_is_full_and_nothing_goes_without_a_word(
-    tmp_path: Path, when_full: WhenFull
+    s: Scene, tmp_path: Path, when_full: WhenFull
 ) -> None:
-    @scene(10)
-    def test_full(s: Scene) -> None:
-        (a,) = s.guests("a")
-        sink, disk, place = FarSink(s), TestedDisk(), Path(tempfile.mkdtemp(dir=tmp_path))
-        lost: list[int] = []
-        refused: list[int] = []
+    (a,) = s.guests("a")
+    sink, disk, place = FarSink(s), TestedDisk(), Path(tempfile.mkdtemp(dir=tmp_path))
+    lost: list[int] = []
+    refused: list[int] = []
 
-        def produce() -> None:
-            with (
-                Journal(place, disk=disk) as journal,
-                BufferedProducer(
-                    sink,
-                    journal=journal,
-                    retry=RETRY,
-                    max_items=20,
-                    when_full=when_full,
-                    dropped_listener=lambda one: lost.append(one.request[0]),
-                ) as made,
-            ):
-                for number in range(300):
-                    disk.is_full = 100 <= number < 200
-                    try:
-                        made.send((number,))
-                    except BufferFull:
-                        refused.append(number)
-                    clock.sleep(0.0001)
-                assert made.flush(30.0).pending == 0
-                balance = made.snapshot().balance
-                assert balance.is_exact
-                assert sum(balance.dropped.values()) == len(lost)
+    def produce() -> None:
+        with (
+            Journal(place, disk=disk) as journal,
+            BufferedProducer(
+                sink,
+                journal=journal,
+                retry=RETRY,
+                max_items=20,
+                when_full=when_full,
+                dropped_listener=lambda one: lost.append(one.request[0]),
+            ) as made,
+        ):
+            for number in range(300):
+                disk.is_full = 100 <= number < 200
+                try:
+                    made.send((number,))
+                except BufferFull:
+                    refused.append(number)
+                clock.sleep(0.0001)
+            assert made.flush(30.0).pending == 0
+            balance = made.snapshot().balance
+            assert balance.is_exact
+            assert sum(balance.dropped.values()) == len(lost)
 
-        a.do(produce, 120.0)
-        once = [*dict.fromkeys(sink.confirmed)]
-        assert sorted({*once, *lost, *refused}) == [*range(300)]
-        assert once == sorted(once)
-        assert refused if when_full is WhenFull.RAISE else lost
-
-    test_full()
+    a.do(produce, 120.0)
+    once = [*dict.fromkeys(sink.confirmed)]
+    assert sorted({*once, *lost, *refused}) == [*range(300)]
+    assert once == sorted(once)
+    assert refused if when_full is WhenFull.RAISE else lost
 
 
 @scene(3)

@@ -87,27 +87,26 @@ def refuse(value: bytes) -> None:
 
 @pytest.mark.parametrize("lock", ["/locks", None])
 @pytest.mark.parametrize("kind", [DistributedQueue, DistributedDelayQueue])
-def test_a_queue_of_curator_s_recipes_offers_all_that_is_documented(kind: Any, lock: Any) -> None:
-    @scene(1)
-    def test_kind(s: Scene) -> None:
-        (a,) = s.guests("a")
-        queue = a.do(lambda: kind(a.session, "/q", lock_path=lock, consumer=refuse, retry=ONCE))
-        a.do(queue.start)
-        more: Any = ({"delay_s": 0},) if kind is DistributedDelayQueue else ({},)
-        for value in (b"good", b"bad", b"good"):
-            a.do(lambda value=value: queue.put(value, **more[0]))
-        if kind is DistributedDelayQueue:
-            a.do(lambda: queue.put(b"late", delay_s=500.0))
-        said = deep(s, "/q")
-        assert documented(FigureSource.QUEUE) <= said.keys()
-        late = int(kind is DistributedDelayQueue)
-        assert (said["put"], said["taken"], said["acknowledged"]) == (3 + late, 3, 2)
-        assert (said["dead_letters"], said["dead"], said["held"]) == (1, 1, 0)
-        assert (said["ready"], said["delayed"], said["in_flight"]) == (0, late, 0)
-        assert said["pending_puts"] == 0
-        a.do(queue.close)
-
-    test_kind()
+@scene(1)
+def test_a_queue_of_curator_s_recipes_offers_all_that_is_documented(
+    s: Scene, kind: Any, lock: Any
+) -> None:
+    (a,) = s.guests("a")
+    queue = a.do(lambda: kind(a.session, "/q", lock_path=lock, consumer=refuse, retry=ONCE))
+    a.do(queue.start)
+    more: Any = ({"delay_s": 0},) if kind is DistributedDelayQueue else ({},)
+    for value in (b"good", b"bad", b"good"):
+        a.do(lambda value=value: queue.put(value, **more[0]))
+    if kind is DistributedDelayQueue:
+        a.do(lambda: queue.put(b"late", delay_s=500.0))
+    said = deep(s, "/q")
+    assert documented(FigureSource.QUEUE) <= said.keys()
+    late = int(kind is DistributedDelayQueue)
+    assert (said["put"], said["taken"], said["acknowledged"]) == (3 + late, 3, 2)
+    assert (said["dead_letters"], said["dead"], said["held"]) == (1, 1, 0)
+    assert (said["ready"], said["delayed"], said["in_flight"]) == (0, late, 0)
+    assert said["pending_puts"] == 0
+    a.do(queue.close)
 
 
 @scene(1)

@@ -103,130 +103,79 @@ def is_clean(s: Scene) -> bool:
 
 
 @LOCKING
-def test_f1_a_death_between_the_claim_and_the_work_loses_nothing_if_there_are_locks(
-    lock: bool,
-) -> None:
-    @scene(10)
-    def test_f1(s: Scene) -> None:
-        a, b = s.guests("ab")
-        put(s, "x")
-        first, second = Work(), Work()
-        s.at(a, writes(ITEM), a.process.kill)
-        consuming(a, first, lock)
-        s.until(lambda: not a.process.alive)
-        consuming(b, second, lock)
-        s.run(15.0)
-        assert (first.begun, is_clean(s)) == ([], True)
-        assert second.done == (["x"] if lock else [])  # without them it is gone, as designed
-
-    test_f1()
-
-
-@LOST
-@pytest.mark.parametrize("lock, window", [(False, "f2"), (True, "f6")])
-def test_f2_f6_a_claim_that_was_lost_is_ours_or_made_again(
-    lock: bool, window: str, what: str
-) -> None:
-    @scene(10)
-    def test_f2_f6(s: Scene) -> None:
-        a, b = s.guests("ab")
-        put(s, "x")
-        work = Work()
-        lost = s.lose(a, writes(LOCK if lock else ITEM), what)
-        consuming(a, work, lock)
-        s.until(lambda: work.done)
-        assert lost
-        consuming(b, work, lock)
-        s.until(lambda: is_clean(s))
-        s.run(5.0)
-        assert work.begun == ["x"]
-
-    test_f2_f6()
-
-
-@LOCKING
 @pytest.mark.parametrize("what", ["request", "answer", "death"])
+@every_point(8)
 def test_f1_f2_f6_f10_f11_whatever_is_lost_at_whichever_request_nothing_is_lost_or_done_twice(
-    what: str, lock: bool
-) -> None:
-    def consume(s: Scene, point: int) -> list[Any]:
-        a, b = s.guests("ab")
-        values = [str(number) for number in range(4)]
-        put(s, *values)
-        if what == "death":
-            struck = s.at(a, nth(point), a.process.kill)
-        else:
-            struck = s.lose(a, nth(point), what)
-        first, second = Work(0.001, fails=1), Work()
-        consuming(a, first, lock)
-        s.run(1.0)
-        consuming(b, second, lock)
-        s.until(lambda: is_clean(s))
-        s.run(2.0)
-        done = first.done + second.done
-        if what != "death":
-            assert sorted(done) == values
-        elif lock:
-            assert sorted(set(done)) == values
-            assert len(done) <= 4 + 4  # what was done and not acknowledged yet comes again
-        else:
-            assert len(set(done)) == len(done)  # claimed is gone; what is done is done once
-        return struck
-
-    assert every_point(consume) >= 8
+    s: Scene, point: int, what: str, lock: bool
+) -> list[Any]:
+    a, b = s.guests("ab")
+    values = [str(number) for number in range(4)]
+    put(s, *values)
+    is_death = what == "death"
+    struck = s.at(a, nth(point), a.process.kill) if is_death else s.lose(a, nth(point), what)
+    first, second = Work(0.001, fails=1), Work()
+    consuming(a, first, lock)
+    s.run(1.0)
+    consuming(b, second, lock)
+    s.until(lambda: is_clean(s))
+    s.run(2.0)
+    done = first.done + second.done
+    if what != "death":
+        assert sorted(done) == values
+    elif lock:
+        assert sorted(set(done)) == values
+        assert len(done) <= 4 + 4  # what was done and not acknowledged yet comes again
+    else:
+        assert len(set(done)) == len(done)  # claimed is gone; what is done is done once
+    return struck
 
 
 @LOCKING
-def test_f3_nothing_is_begun_while_not_connected(lock: bool) -> None:
-    @scene(10)
-    def test_f3(s: Scene) -> None:
-        a, b = s.guests("ab")
-        values = [*map(str, range(30))]
-        put(s, *values)
-        first, second = Work(0.01), Work()
-        consuming(a, first, lock)
-        s.until(lambda: len(first.begun) == 5)
-        first.needs_s = 2.5  # of what it begins next; others are claimed by then
-        s.until(lambda: len(first.begun) == 6)
-        s.cut(a)
-        s.reset(a)
-        first.needs_s = 0.01
-        s.run(3.5)
-        assert len(first.begun) == 6
-        consuming(b, second, lock)
-        s.until(lambda: len(second.done) > 10)
-        s.heal(a)
-        s.until(lambda: is_clean(s) and len(first.done + second.done) >= 30)
-        s.run(10.0)
-        assert (sorted(first.begun + second.begun, key=int), is_clean(s)) == (values, True)
-
-    test_f3()
+@scene(10)
+def test_f3_nothing_is_begun_while_not_connected(s: Scene, lock: bool) -> None:
+    a, b = s.guests("ab")
+    values = [*map(str, range(30))]
+    put(s, *values)
+    first, second = Work(0.01), Work()
+    consuming(a, first, lock)
+    s.until(lambda: len(first.begun) == 5)
+    first.needs_s = 2.5  # of what it begins next; others are claimed by then
+    s.until(lambda: len(first.begun) == 6)
+    s.cut(a)
+    s.reset(a)
+    first.needs_s = 0.01
+    s.run(3.5)
+    assert len(first.begun) == 6
+    consuming(b, second, lock)
+    s.until(lambda: len(second.done) > 10)
+    s.heal(a)
+    s.until(lambda: is_clean(s) and len(first.done + second.done) >= 30)
+    s.run(10.0)
+    assert (sorted(first.begun + second.begun, key=int), is_clean(s)) == (values, True)
 
 
 @LOST
 @pytest.mark.parametrize("how", ["awaited", "background", "bounded"])
+@every_point(6)
 def test_f4_a_put_is_stored_once_and_in_order_whichever_request_is_lost(
-    how: str, what: str
-) -> None:
-    def putting(s: Scene, point: int) -> list[Any]:
-        (a,) = s.guests("a")
-        struck = s.lose(a, nth(point), what)
+    s: Scene, point: int, how: str, what: str
+) -> list[Any]:
+    (a,) = s.guests("a")
+    struck = s.lose(a, nth(point), what)
 
-        def main() -> None:
-            more = {"background": {"put_in_background": True}, "bounded": {"max_items": 10}}
-            with made(a, **more.get(how, {})) as queue:
-                for number in range(3):
-                    assert queue.put(str(number))
-                assert queue.put_multi(["3", "4"])
-                assert queue.put_many(["5", "6", "7"]) == 3
-                assert queue.flush_puts(60)
+    def main() -> None:
+        more = {"background": {"put_in_background": True}, "bounded": {"max_items": 10}}
+        with made(a, **more.get(how, {})) as queue:
+            for number in range(3):
+                assert queue.put(str(number))
+            assert queue.put_multi(["3", "4"])
+            assert queue.put_many(["5", "6", "7"]) == 3
+            assert queue.flush_puts(60)
 
-        a.do(main)
-        assert stored(s) == [str(number) for number in range(8)]
-        s.until(lambda: not _tallies(s))
-        return struck
-
-    assert every_point(putting) >= (6 if how == "background" else 8)
+    a.do(main)
+    assert stored(s) == [str(number) for number in range(8)]
+    s.until(lambda: not _tallies(s))
+    return struck
 
 
 def _tallies(s: Scene) -> list[str]:
@@ -234,90 +183,86 @@ def _tallies(s: Scene) -> list[str]:
 
 
 @LOST
-def test_f4_f6_of_simple_queues_each_item_is_offered_and_taken_once(what: str) -> None:
-    def use(s: Scene, point: int) -> list[Any]:
-        (a,) = s.guests("a")
-        struck = s.lose(a, nth(point), what)
+@every_point(13)
+def test_f4_f6_of_simple_queues_each_item_is_offered_and_taken_once(
+    s: Scene, point: int, what: str
+) -> list[Any]:
+    (a,) = s.guests("a")
+    struck = s.lose(a, nth(point), what)
 
-        def ask(what: Callable[[], Any]) -> Any:
-            while True:  # a read that breaks tells its caller so
-                with suppress(LeaderqError):
-                    return what()
-                clock.sleep(0.01)
+    def ask(what: Callable[[], Any]) -> Any:
+        while True:  # a read that breaks tells its caller so
+            with suppress(LeaderqError):
+                return what()
+            clock.sleep(0.01)
 
-        def main() -> list[Any]:
-            got = []
-            with SimpleDistributedQueue(a.session, Q) as queue:
-                queue.offer(b"0")
-                queue.offer_many([b"1", b"2", b"3"])
-                assert ask(queue.peek) == b"0"
-                got.append(queue.take())
-                while len(got) < 3:
-                    got += ask(partial(queue.poll_many, 3 - len(got), 60))
-                queue.offer(b"4")
-                got += [ask(lambda: queue.poll(60)), queue.take(60)]
-                assert ask(lambda: queue.poll(0.01)) is None
-            return got
+    def main() -> list[Any]:
+        got = []
+        with SimpleDistributedQueue(a.session, Q) as queue:
+            queue.offer(b"0")
+            queue.offer_many([b"1", b"2", b"3"])
+            assert ask(queue.peek) == b"0"
+            got.append(queue.take())
+            while len(got) < 3:
+                got += ask(partial(queue.poll_many, 3 - len(got), 60))
+            queue.offer(b"4")
+            got += [ask(lambda: queue.poll(60)), queue.take(60)]
+            assert ask(lambda: queue.poll(0.01)) is None
+        return got
 
-        assert a.do(main) == [b"%d" % number for number in range(5)]
-        assert is_clean(s)
-        return struck
-
-    assert every_point(use) > 12
+    assert a.do(main) == [b"%d" % number for number in range(5)]
+    assert is_clean(s)
+    return struck
 
 
 @pytest.mark.parametrize("told", ["listener", "flush", "close"])
-def test_f5_somebody_is_told_of_a_put_in_the_background_that_failed_for_good(told: str) -> None:
+@scene(10)
+def test_f5_somebody_is_told_of_a_put_in_the_background_that_failed_for_good(
+    s: Scene, told: str
+) -> None:
     class Ledger(PutListener):
         failed: list[str] = []  # noqa: RUF012
 
         def put_failed(self, items: Any, error: LeaderqError) -> None:
             self.failed += items
 
-    @scene(10)
-    def test_f5(s: Scene) -> None:
-        (a,) = s.guests("a")
-        Ledger.failed = []
-        queue = opened(a, put_in_background=True, final_flush_s=1.0)
-        if told == "listener":
-            a.do(lambda: queue.add_put_listener(Ledger()))
-        s.cut(a)
-        assert a.do(lambda: queue.put("x"))
-        a.do(lambda: a.session.close(1.0))
-        if told == "listener":
-            a.do(queue.close)
-            assert Ledger.failed == ["x"]
-        else:
-            with pytest.raises(PutsFailed) as caught:
-                a.do((lambda: queue.flush_puts(10.0)) if told == "flush" else queue.close)
-            assert caught.value.failed == 1
-
-    test_f5()
+    (a,) = s.guests("a")
+    Ledger.failed = []
+    queue = opened(a, put_in_background=True, final_flush_s=1.0)
+    if told == "listener":
+        a.do(lambda: queue.add_put_listener(Ledger()))
+    s.cut(a)
+    assert a.do(lambda: queue.put("x"))
+    a.do(lambda: a.session.close(1.0))
+    if told == "listener":
+        a.do(queue.close)
+        assert Ledger.failed == ["x"]
+    else:
+        with pytest.raises(PutsFailed) as caught:
+            a.do((lambda: queue.flush_puts(10.0)) if told == "flush" else queue.close)
+        assert caught.value.failed == 1
 
 
 @pytest.mark.parametrize("end", ["killed", "host lost", "expired"])
+@scene(10, timeout_s=6.0)
 def test_f7_what_a_dead_consumer_held_goes_to_an_idle_one_although_the_queue_does_not_change(
-    end: str,
+    s: Scene, end: str
 ) -> None:
-    @scene(10, timeout_s=6.0)
-    def test_f7(s: Scene) -> None:
-        a, b = s.guests("ab")
-        put(s, "x")
-        first, second = Work(1000.0), Work()
-        consuming(a, first)
-        s.until(lambda: first.begun)
-        consuming(b, second)
-        s.run(3.0)
-        assert second.begun == []
-        if end == "expired":
-            s.expire(a)
-        elif end == "killed":
-            a.process.kill()
-        else:
-            s.network.lose_host(a.process.host)
-        s.until(lambda: second.done, within_s=6.0 + 2.5)
-
-    test_f7()
+    a, b = s.guests("ab")
+    put(s, "x")
+    first, second = Work(1000.0), Work()
+    consuming(a, first)
+    s.until(lambda: first.begun)
+    consuming(b, second)
+    s.run(3.0)
+    assert second.begun == []
+    if end == "expired":
+        s.expire(a)
+    elif end == "killed":
+        a.process.kill()
+    else:
+        s.network.lose_host(a.process.host)
+    s.until(lambda: second.done, within_s=6.0 + 2.5)
 
 
 @scene(10, timeout_s=6.0)
@@ -337,103 +282,61 @@ def test_f7_a_java_consumer_that_watches_the_queue_only_is_woken(s: Scene) -> No
 
 @pytest.mark.parametrize("late", ["ack", "ack with writes", "requeue", "fail"])
 @pytest.mark.parametrize("how", ["expired", "frozen"])
+@scene(10)
 def test_f8_f9_who_was_late_takes_neither_the_item_nor_the_lock_nor_gives_it_a_third_time(
-    how: str, late: str
+    s: Scene, how: str, late: str
 ) -> None:
-    @scene(10)
-    def test_f8_f9(s: Scene) -> None:
-        a, b = s.guests("ab")
-        put(s, "x")
-        queue, work = opened(a), Work(3.0)
-        item = a.do(lambda: queue.take(10))
-        if how == "expired":
-            s.expire(a)
-        else:
-            a.process.freeze()
-        consuming(b, work)
-        s.until(lambda: work.begun, within_s=20.0)
-        a.process.thaw()
-        acts: dict[str, Callable[[], Any]] = {
-            "ack": item.ack,
-            "ack with writes": lambda: item.ack([Create("/receipt")]),
-            "requeue": item.requeue,
-            "fail": lambda: item.fail(ValueError("late")),
-        }
-        if late == "fail":
-            a.do(acts[late])
-        else:
-            with pytest.raises(ClaimLost):
-                a.do(acts[late])
-        assert (stored(s), locks(s)) == (["x"], [LOCK])
-        assert "/receipt" not in s.cluster.znodes()
-        s.until(lambda: is_clean(s))
-        s.run(10.0)
-        assert (work.done, is_clean(s)) == (["x"], True)
-
-    test_f8_f9()
-
-
-@scene(30)
-def test_f8_who_was_frozen_begins_nothing_that_another_may_have(s: Scene) -> None:
     a, b = s.guests("ab")
-    put(s, *map(str, range(30)))
-    first, second = Work(0.01), Work(0.05)
-    consuming(a, first)
-    s.until(lambda: len(first.done) > 3)
-    s.run(0.02 * s.world.faults())
-    a.process.freeze()
-    ahead = {str(int(one[-10:])) for one in locks(s)}.difference(first.begun)
-    consuming(b, second)
-    s.until(lambda: ahead.intersection(second.begun), within_s=20.0)
+    put(s, "x")
+    queue, work = opened(a), Work(3.0)
+    item = a.do(lambda: queue.take(10))
+    if how == "expired":
+        s.expire(a)
+    else:
+        a.process.freeze()
+    consuming(b, work)
+    s.until(lambda: work.begun, within_s=20.0)
     a.process.thaw()
+    acts: dict[str, Callable[[], Any]] = {
+        "ack": item.ack,
+        "ack with writes": lambda: item.ack([Create("/receipt")]),
+        "requeue": item.requeue,
+        "fail": lambda: item.fail(ValueError("late")),
+    }
+    if late == "fail":
+        a.do(acts[late])
+    else:
+        with pytest.raises(ClaimLost):
+            a.do(acts[late])
+    assert (stored(s), locks(s)) == (["x"], [LOCK])
+    assert "/receipt" not in s.cluster.znodes()
     s.until(lambda: is_clean(s))
-    assert not ahead.intersection(first.begun, second.begun)
+    s.run(10.0)
+    assert (work.done, is_clean(s)) == (["x"], True)
 
 
 @pytest.mark.parametrize("is_carried_out", [True, False])
+@scene(10)
 def test_f10_results_that_go_with_the_acknowledgement_are_written_once_whenever_it_dies(
-    is_carried_out: bool,
+    s: Scene, is_carried_out: bool
 ) -> None:
-    @scene(10)
-    def test_f10(s: Scene) -> None:
-        a, b = s.guests("ab")
-        put(s, "x")
+    a, b = s.guests("ab")
+    put(s, "x")
 
-        def work(who: Guest) -> None:
-            with made(who) as queue:
-                item = queue.take(20)
-                if item is not None:
-                    item.ack([Create("/receipt-", sequential=True)])
+    def work(who: Guest) -> None:
+        with made(who) as queue:
+            item = queue.take(20)
+            if item is not None:
+                item.ack([Create("/receipt-", sequential=True)])
 
-        seen = s.at(a, writes("/receipt-"), a.process.kill)
-        if not is_carried_out:
-            s.lose(a, writes("/receipt-"), "request")
-        a.begin(lambda: work(a))
-        s.until(lambda: seen)
-        b.do(lambda: work(b))
-        receipts = [one for one in s.cluster.znodes() if one.startswith("/receipt-")]
-        assert (len(receipts), is_clean(s)) == (1, True)
-
-    test_f10()
-
-
-@LOST
-def test_f11_an_acknowledgement_that_was_lost_is_made_once(what: str) -> None:
-    @scene(10)
-    def test_f11(s: Scene) -> None:
-        a, b = s.guests("ab")
-        put(s, "x")
-        first, second = Work(), Work()
-        lost = s.lose(a, nth(2, writes(ITEM)), what)
-        consuming(a, first)
-        s.until(lambda: lost)
-        consuming(b, second)
-        s.until(lambda: is_clean(s))
-        put(s, "y")
-        s.until(lambda: is_clean(s))
-        assert sorted(first.begun + second.begun) == ["x", "y"]
-
-    test_f11()
+    seen = s.at(a, writes("/receipt-"), a.process.kill)
+    if not is_carried_out:
+        s.lose(a, writes("/receipt-"), "request")
+    a.begin(lambda: work(a))
+    s.until(lambda: seen)
+    b.do(lambda: work(b))
+    receipts = [one for one in s.cluster.znodes() if one.startswith("/receipt-")]
+    assert (len(receipts), is_clean(s)) == (1, True)
 
 
 @scene(10)
@@ -460,44 +363,38 @@ def test_f12_an_executor_that_refuses_ends_no_loop(s: Scene) -> None:
 
 
 @pytest.mark.parametrize("is_cut_off", [False, True])
-def test_f13_a_queue_that_was_deleted_and_made_again_is_heard(is_cut_off: bool) -> None:
-    @scene(10)
-    def test_f13(s: Scene) -> None:
-        (a,) = s.guests("a")
-        work = Work()
-        consuming(a, work)
-        put(s, "x")
-        s.until(lambda: work.done and is_clean(s))
-        s.run(s.world.faults())
-        if is_cut_off:
-            s.cut(a)
-            s.reset(a)
-        s.ask(lambda beside: beside.multi([Delete(Q), Create(Q)]))
-        s.heal(a)
-        put(s, "y")
-        s.until(lambda: work.done == ["x", "y"], within_s=11.0)
-
-    test_f13()
+@scene(10)
+def test_f13_a_queue_that_was_deleted_and_made_again_is_heard(s: Scene, is_cut_off: bool) -> None:
+    (a,) = s.guests("a")
+    work = Work()
+    consuming(a, work)
+    put(s, "x")
+    s.until(lambda: work.done and is_clean(s))
+    s.run(s.world.faults())
+    if is_cut_off:
+        s.cut(a)
+        s.reset(a)
+    s.ask(lambda beside: beside.multi([Delete(Q), Create(Q)]))
+    s.heal(a)
+    put(s, "y")
+    s.until(lambda: work.done == ["x", "y"], within_s=11.0)
 
 
 @pytest.mark.parametrize("why", ["locked", "failed", "later"])
-def test_f15_a_delay_queue_that_got_nothing_looks_again(why: str) -> None:
-    @scene(10)
-    def test_f15(s: Scene) -> None:
-        a, b = s.guests("ab")
-        first = Work(1000.0)
-        put_delayed(s, "x", 3.0 if why == "later" else 0.0)
-        if why == "locked":
-            consuming(a, first, kind=DistributedDelayQueue)
-            s.until(lambda: first.begun)
-            s.world.at(2.0, a.process.kill)
-        work = Work(fails=2 if why == "failed" else 0)
-        began_s = s.now_s
-        consuming(b, work, kind=DistributedDelayQueue)
-        s.until(lambda: work.done == ["x"], within_s=12.0)
-        assert why != "later" or 2.5 < s.now_s - began_s < 3.1
-
-    test_f15()
+@scene(10)
+def test_f15_a_delay_queue_that_got_nothing_looks_again(s: Scene, why: str) -> None:
+    a, b = s.guests("ab")
+    first = Work(1000.0)
+    put_delayed(s, "x", 3.0 if why == "later" else 0.0)
+    if why == "locked":
+        consuming(a, first, kind=DistributedDelayQueue)
+        s.until(lambda: first.begun)
+        s.world.at(2.0, a.process.kill)
+    work = Work(fails=2 if why == "failed" else 0)
+    began_s = s.now_s
+    consuming(b, work, kind=DistributedDelayQueue)
+    s.until(lambda: work.done == ["x"], within_s=12.0)
+    assert why != "later" or 2.5 < s.now_s - began_s < 3.1
 
 
 def put_delayed(s: Scene, value: str, delay_s: float) -> None:
@@ -520,30 +417,29 @@ def test_f16_closing_wakes_a_put_that_waits_for_room(s: Scene) -> None:
 
 
 @LOCKING
-def test_one_consumer_begins_items_in_their_order_however_often_it_hangs(lock: bool) -> None:
+@scene(60)
+def test_one_consumer_begins_items_in_their_order_however_often_it_hangs(
+    s: Scene, lock: bool
+) -> None:
     """What was claimed ahead is released when it hangs: what came behind was once begun before."""
 
-    @scene(60)
-    def test_order(s: Scene) -> None:
-        a, _ = s.guests("ab")
-        begun: list[str] = []
-        draw = s.world.faults
-        s.network.least_s, s.network.most_s = 0.005, 0.1
+    a, _ = s.guests("ab")
+    begun: list[str] = []
+    draw = s.world.faults
+    s.network.least_s, s.network.most_s = 0.005, 0.1
 
-        def work(value: str) -> None:
-            begun.append(value)
-            drawn = draw()
-            clock.sleep(0.0 if drawn < 0.4 else 0.3 * drawn if drawn < 0.95 else 0.9)
+    def work(value: str) -> None:
+        begun.append(value)
+        drawn = draw()
+        clock.sleep(0.0 if drawn < 0.4 else 0.3 * drawn if drawn < 0.95 else 0.9)
 
-        queue = opened(a, lock, consumer=work)
+    queue = opened(a, lock, consumer=work)
 
-        def put() -> None:
-            for number in range(20):
-                queue.put(str(number))
-                clock.sleep(max(0.0, 0.3 * (draw() - 0.6)))
+    def put() -> None:
+        for number in range(20):
+            queue.put(str(number))
+            clock.sleep(max(0.0, 0.3 * (draw() - 0.6)))
 
-        a.begin(put)
-        s.until(lambda: len(begun) >= 20)
-        assert begun == [str(number) for number in range(20)]
-
-    test_order()
+    a.begin(put)
+    s.until(lambda: len(begun) >= 20)
+    assert begun == [str(number) for number in range(20)]

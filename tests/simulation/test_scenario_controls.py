@@ -4,8 +4,7 @@ it. The lives of such a control are its scenario, under one seed after the other
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -23,7 +22,7 @@ from leaderq.testing.simulation.kafka.cluster import BrokerCluster
 from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import SendQueue
-from simulation.control import NegativeControl, patched
+from simulation.control import NegativeControl, around, patched
 from simulation.draining import Drain
 from simulation.scenarios import Scene, is_multi, nth, scene
 from simulation.test_election_promises import (
@@ -117,8 +116,9 @@ def _own_watch_is_gone(self: Tenure) -> None:
     """Nobody notes that the watch is to be set again."""
 
 
-def _any_proof_is_heard(self: Tenure, proof: Any) -> None:
-    _proven(self, proof)
+@around(Tenure, "_proven")
+def _any_proof_is_heard(real: Any, self: Tenure, proof: Any) -> None:
+    real(self, proof)
     self._say(Input.HEARD)
 
 
@@ -130,32 +130,25 @@ def _not_awaited(self: OffsetCommits, consumer: Any, offsets: Any, wait_s: float
     self._store.commit_positions(consumer, self._term, offsets)
 
 
-@contextmanager
-def _nobody_is_foreign() -> Iterator[None]:
-    real = SendQueue.reconcile
-
-    def reconcile(self: SendQueue, version: int, *, is_new: bool) -> Any:
-        doubts = {one: one.is_doubtful for one in self.again if one.number < version}
-        for one in doubts:
-            one.is_doubtful = True
-        try:
-            return real(self, version, is_new=is_new)
-        finally:
-            for one, doubt in doubts.items():
-                one.is_doubtful = doubt
-
-    with mock.patch.object(SendQueue, "reconcile", reconcile):
-        yield
+@around(SendQueue, "reconcile")
+def _nobody_is_foreign(real: Any, self: SendQueue, version: int, *, is_new: bool) -> Any:
+    doubts = {one: one.is_doubtful for one in self.again if one.number < version}
+    for one in doubts:
+        one.is_doubtful = True
+    try:
+        return real(self, version, is_new=is_new)
+    finally:
+        for one, doubt in doubts.items():
+            one.is_doubtful = doubt
 
 
-_proven = Tenure._proven
 _tenure = partial(patched, Tenure)
 
 SCENARIO_CONTROLS = (
     _of("the own watch is not set again", _tenure("_own_unheard", _own_watch_is_gone), deleted),
     _of(
         "an old proof resumes paused work",
-        _tenure("_proven", _any_proof_is_heard),
+        _any_proof_is_heard,
         test_work_stays_paused_when_an_old_proof_comes,
     ),
     _of("a deposed term may write again", _tenure("_deposed", _not_wound_up), fenced_once),

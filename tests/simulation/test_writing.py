@@ -11,9 +11,7 @@ import pytest
 from leaderq.errors import (
     ConnectionLost,
     NodeExists,
-    NotConnected,
     PutsFailed,
-    QueueClosed,
     SessionExpired,
 )
 from leaderq.queues import SimpleDistributedQueue
@@ -65,52 +63,47 @@ def trouble(s: Scene, who: Guest, end: str) -> None:
 
 @LOST
 @pytest.mark.parametrize("ephemeral", [False, True])
+@every_point(8)
 def test_each_group_is_applied_once_and_in_order_whichever_request_is_lost(
-    ephemeral: bool, what: str
-) -> None:
-    def write(s: Scene, point: int) -> list[Any]:
-        (a,) = s.guests("a")
-        tally = writer(s, a, ephemeral=ephemeral, max_ops=4, window=3)
-        lost = s.lose(a, nth(point), what)
+    s: Scene, point: int, ephemeral: bool, what: str
+) -> list[Any]:
+    (a,) = s.guests("a")
+    tally = writer(s, a, ephemeral=ephemeral, max_ops=4, window=3)
+    lost = s.lose(a, nth(point), what)
 
-        def main() -> None:
-            while True:
-                try:
-                    tally.open()
-                    break
-                except ConnectionLost:
-                    s.world.park(0.05)
-            groups = [*creates(0, 20), [Create("/n/x"), Create("/n/x")], *creates(20, 5)]
-            futures = list(map(tally.submit, groups))
-            assert tally.flush(60)
-            assert isinstance(futures.pop(20).exception(0), NodeExists)
-            assert [one.exception(0) for one in futures] == [None] * 25
-            assert tally.close(30)
+    def main() -> None:
+        while True:
+            try:
+                tally.open()
+                break
+            except ConnectionLost:
+                s.world.park(0.05)
+        groups = [*creates(0, 20), [Create("/n/x"), Create("/n/x")], *creates(20, 5)]
+        futures = list(map(tally.submit, groups))
+        assert tally.flush(60)
+        assert isinstance(futures.pop(20).exception(0), NodeExists)
+        assert [one.exception(0) for one in futures] == [None] * 25
+        assert tally.close(30)
 
-        a.do(main)
-        assert lying(s) == [*range(25)]
-        s.until(lambda: not tallies(s))
-        return lost
-
-    assert every_point(write) >= 8
+    a.do(main)
+    assert lying(s) == [*range(25)]
+    s.until(lambda: not tallies(s))
+    return lost
 
 
 @CONNECTIONS
-def test_groups_outlive_a_connection_that_ends(end: str) -> None:
-    @scene(5)
-    def test_groups(s: Scene) -> None:
-        (a,) = s.guests("a")
-        tally, futures = writer(s, a, max_ops=7, window=3), list[Any]()
-        a.do(tally.open)
-        for turn in range(4):
-            futures += a.do(lambda turn=turn: [tally.submit(one) for one in creates(50 * turn, 50)])
-            s.run(0.01 * s.world.faults())
-            trouble(s, a, end)
-        assert a.do(lambda: tally.flush(60))
-        assert [one.exception(0) for one in futures] == [None] * 200
-        assert lying(s) == [*range(200)]
-
-    test_groups()
+@scene(5)
+def test_groups_outlive_a_connection_that_ends(s: Scene, end: str) -> None:
+    (a,) = s.guests("a")
+    tally, futures = writer(s, a, max_ops=7, window=3), list[Any]()
+    a.do(tally.open)
+    for turn in range(4):
+        futures += a.do(lambda turn=turn: [tally.submit(one) for one in creates(50 * turn, 50)])
+        s.run(0.01 * s.world.faults())
+        trouble(s, a, end)
+    assert a.do(lambda: tally.flush(60))
+    assert [one.exception(0) for one in futures] == [None] * 200
+    assert lying(s) == [*range(200)]
 
 
 @scene(10)
@@ -163,22 +156,6 @@ def test_a_group_is_given_up_before_it_is_sent_but_not_after(s: Scene) -> None:
     assert lying(s) == [0]
 
 
-@CONNECTIONS
-def test_puts_are_neither_lost_nor_doubled_nor_reordered_when_connections_end(end: str) -> None:
-    @scene(5)
-    def test_puts(s: Scene) -> None:
-        (a,) = s.guests("a")
-        queue = opened(a, put_in_background=True)
-        for turn in range(4):
-            numbers = range(100 * turn, 100 * turn + 100)
-            a.do(lambda numbers=numbers: queue.put_many(map(str, numbers)))
-            trouble(s, a, end)
-        assert a.do(lambda: queue.flush_puts(60))
-        assert stored(s) == [str(number) for number in range(400)]
-
-    test_puts()
-
-
 @scene(10)
 def test_a_put_that_was_not_answered_in_time_says_that_the_outcome_is_unknown(s: Scene) -> None:
     (a,) = s.guests("a")
@@ -212,41 +189,6 @@ def test_unsettled_puts_are_bounded_and_a_put_waits_for_its_place(s: Scene) -> N
     assert stored(s) == [str(number) for number in range(11)]
 
 
-@scene(10)
-def test_closing_wakes_whoever_waits_although_the_servers_are_away(s: Scene) -> None:
-    (a,) = s.guests("a")
-    queue = opened(a, final_flush_s=0.2)
-    a.do(lambda: queue.put("a"))
-    s.cut(a)
-    s.reset(a)
-    waiting = [a.begin(lambda: queue.put("b")) for _ in range(4)]
-    s.run(0.1)
-    a.do(queue.close, 3.0)
-    for one in waiting:
-        with pytest.raises((QueueClosed, ConnectionLost)):
-            one.result(1.0)
-    for late in (lambda: queue.put("late"), queue.start):
-        with pytest.raises(QueueClosed):
-            a.do(late)
-    a.do(queue.close)
-
-
-@scene(10)
-def test_a_simple_offer_that_was_not_answered_in_time_is_stored_once(s: Scene) -> None:
-    (a,) = s.guests("a")
-    queue = a.do(lambda: SimpleDistributedQueue(a.session, "/simple"))
-    a.do(lambda: queue.offer(b"first"))
-    s.run(1.0)
-    s.network.cut("host-a", there=False)
-    with pytest.raises(ConnectionLost) as caught:
-        a.do(lambda: queue.offer(b"second", timeout_s=0.1))
-    assert not isinstance(caught.value, NotConnected)
-    s.heal(a)
-    a.do(lambda: queue.offer(b"third"))
-    taken = a.do(lambda: [queue.take(60) for _ in range(3)])
-    assert taken == [b"first", b"second", b"third"]
-
-
 @scene(20)
 def test_a_simple_item_is_taken_once_although_the_session_ends_while_it_is(s: Scene) -> None:
     (a,) = s.guests("a")
@@ -262,31 +204,31 @@ def test_a_simple_item_is_taken_once_although_the_session_ends_while_it_is(s: Sc
 
 
 @LOST
-def test_what_an_operator_moves_is_moved_once_whichever_write_is_lost(what: str) -> None:
-    def operate(s: Scene, point: int) -> list[Any]:
-        (a,) = s.guests("a")
-        admin = QueueAdmin(a.session, QueuePaths(Q, LOCKS))
-        letter = Create(f"{Q}-dead/queue-", encode([b"d"], Note(reason="attempts")), False, True)
-        put(s, "a", "b", "c")
-        s.ask(lambda beside: (beside.ensure_path(f"{Q}-dead"), beside.multi([letter] * 3)))
-        lost = s.lose(a, nth(point, is_multi), what)
+@every_point(4)
+def test_what_an_operator_moves_is_moved_once_whichever_write_is_lost(
+    s: Scene, point: int, what: str
+) -> list[Any]:
+    (a,) = s.guests("a")
+    admin = QueueAdmin(a.session, QueuePaths(Q, LOCKS))
+    letter = Create(f"{Q}-dead/queue-", encode([b"d"], Note(reason="attempts")), False, True)
+    put(s, "a", "b", "c")
+    s.ask(lambda beside: (beside.ensure_path(f"{Q}-dead"), beside.multi([letter] * 3)))
+    lost = s.lose(a, nth(point, is_multi), what)
 
-        def drain() -> list[bytes]:
-            out: list[bytes] = []
-            with admin.drain() as draining:
-                for one in next(draining.batches(2)):
-                    out += one.items or ()
-                    draining.keep(one)
-            return out
+    def drain() -> list[bytes]:
+        out: list[bytes] = []
+        with admin.drain() as draining:
+            for one in next(draining.batches(2)):
+                out += one.items or ()
+                draining.keep(one)
+        return out
 
-        assert a.do(drain) == [b"a", b"b"]
-        assert stored(s) == ["c"]
-        letters = admin.dead_letters
-        assert a.do(lambda: letters.requeue(letters.browse())) == Moved(3)
-        assert stored(s) == ["c", "d", "d", "d"]
-        assert a.do(admin.purge) == Purged(deleted=4)
-        assert (stored(s), locks(s)) == ([], [])
-        assert not [path for path in s.cluster.znodes() if "/drained/" in path or "-dead/" in path]
-        return lost
-
-    assert every_point(operate) >= 4
+    assert a.do(drain) == [b"a", b"b"]
+    assert stored(s) == ["c"]
+    letters = admin.dead_letters
+    assert a.do(lambda: letters.requeue(letters.browse())) == Moved(3)
+    assert stored(s) == ["c", "d", "d", "d"]
+    assert a.do(admin.purge) == Purged(deleted=4)
+    assert (stored(s), locks(s)) == ([], [])
+    assert not [path for path in s.cluster.znodes() if "/drained/" in path or "-dead/" in path]
+    return lost

@@ -1,6 +1,4 @@
-"""The Python of README and the docs, the examples, and the programs of tests/acceptance pass strict
-type checkers.
-"""
+"""The Python of README and the docs, and the examples, pass strict type checkers."""
 
 from __future__ import annotations
 
@@ -13,7 +11,6 @@ from pathlib import Path
 import pytest
 from snippets import GIVEN, PAGES, PYRIGHT, ROOT, blocks, pyright
 
-PROGRAMS = ("payments.py", "report.py", "service.py")
 RIGHT = """
 from leaderq import connect
 from leaderq.queues import JSON, TEXT, DistributedPriorityQueue, DistributedQueue
@@ -55,10 +52,6 @@ def folder(tmp_path: Path) -> Path:
     # What the page about tests calls billing.py is the career that the quickstart shows.
     (tmp_path / "billing.py").write_text("from quickstart_4 import Billing as Billing\n")
     (tmp_path / "prices.py").write_text("from asyncio_1 import Prices as Prices\n")
-    for name in PROGRAMS:
-        (tmp_path / name).write_text(
-            (ROOT / "tests" / "acceptance" / "programs" / name).read_text()
-        )
     (tmp_path / "right.py").write_text(RIGHT)
     (tmp_path / "wrong.py").write_text(WRONG)
     assert len(list(tmp_path.glob("*.py"))) > 20

@@ -238,18 +238,6 @@ def test_a_drain_into_a_pipe_that_breaks_puts_back_all_that_was_not_read(
     )
 
 
-def test_a_drain_that_is_interrupted_leaves_the_rest_in_its_place(begin, filled, path, session):
-    process = begin("drain", path, "--yes", stdout=subprocess.PIPE)  # nobody reads
-    eventually(lambda: 0 < len(session.children(path)) < COUNT)
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60 * patience())
-    assert (process.returncode, b"Traceback" in err) == (130, False), err
-    written = out.split(b"\n")[:-1]
-    left = values(session, path)
-    assert written + left == filled
-    assert err.splitlines()[0] == f"{len(written)} drained from {path}".encode()
-
-
 def test_a_drain_that_is_killed_loses_nothing_and_the_next_one_ends_it(
     begin, filled, path, session, queue
 ):

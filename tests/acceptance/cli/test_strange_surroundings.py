@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import json
-import signal
-import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -85,78 +80,6 @@ def test_what_a_career_prints_goes_into_no_socket_of_ours(
     assert done.returncode == 0
     streams = json.loads(eventually(lambda: (folder / "streams.json").read_text()))
     assert not any("socket" in stream for stream in streams)
-
-
-# -- ``leaderq run`` owns its process, and so the threshold of the process's garbage collector
-
-SELDOM = """
-import gc
-from leaderq import LeaderCareer
-class Job(LeaderCareer):
-    def __init__(self):
-        raise RuntimeError(f"looks after {gc.get_threshold()[0]} objects")
-    def execute(self, term):
-        pass
-"""
-
-
-@pytest.mark.parametrize(
-    ("asked", "found"), [([], 50_000), (["--gc-threshold", "0"], gc.get_threshold()[0])]
-)
-def test_the_collector_looks_seldom_before_the_career_is_made_unless_told_otherwise(
-    shell, folder, asked, found
-):
-    (folder / "seldom.py").write_text(SELDOM)
-    done = shell("run", "seldom:Job", *asked, zookeeper="127.0.0.1:1")
-    assert f"looks after {found} objects" in done.stderr
-
-
-# -- ``leaderq servers up``: a pair of real servers for as long as it runs
-
-
-@contextlib.contextmanager
-def taken(port: int) -> Iterator[None]:
-    """The port is not free meanwhile, whoever has it."""
-    with socket.socket() as ours:
-        with contextlib.suppress(OSError):
-            ours.bind(("127.0.0.1", port))
-            ours.listen()
-        yield
-
-
-def test_servers_are_up_when_their_addresses_are_printed_and_down_when_it_ends(
-    folder, environment, shell
-):
-    command = [sys.executable, "-m", "leaderq", "servers", "up", "--json"]
-    with (
-        taken(9092),
-        subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process,
-    ):
-        assert process.stdout is not None
-        pair = json.loads(process.stdout.readline())
-        try:
-            done = shell("doctor", **pair)
-            assert done.returncode == 0, done.stdout
-        finally:
-            process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=60 * patience())
-    assert process.returncode == 0, err
-    assert "Traceback" not in err
-    assert "port 9092 is taken, so Kafka gets another" in err
-    for address in pair.values():
-        host, _, port = address.rpartition(":")
-        with (
-            pytest.raises(ConnectionRefusedError),
-            socket.create_connection((host, int(port)), timeout=5),
-        ):
-            pass
 
 
 # -- what a shell completes: verbs, options, careers, candidates and queues

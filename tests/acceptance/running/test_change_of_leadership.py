@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -94,15 +95,16 @@ def test_a_worker_that_outlives_its_lease_without_noticing_is_stopped_before_the
     """A C call that holds the GIL: no Python thread of the worker runs, but its code would go on
     afterwards.
     """
-    a = start("gil_hog:GilHog", id="a", session_timeout_s=9)
-    a.wait_for("stage_began", stage="inauguration")
-    b = start(RECORDER, id="b", session_timeout_s=9, arguments=["--career", "gil-hog"])
+    a = start("rude:GilHog", id="a", session_timeout_s=9)
+    eventually(lambda: history.lines("effect"))
+    b = start("rude:TinyUnits", id="b", session_timeout_s=9)
     b.wait_for("standing")
-    (history.path.parent / "go").touch()
+    Path(f"{history.path}.go").touch()
     leading(b)
     a.wait_for("worker_overdue")
     assert a.wait() == 1
-    assert not history.lines("survived")
+    (inaugurated,) = history.lines("inaugurate", term=2)
+    assert not [line for line in history.lines("effect", term=1) if line["at"] > inaugurated["at"]]
 
 
 def test_a_restart_within_the_lease_pauses_the_work_and_keeps_the_term(

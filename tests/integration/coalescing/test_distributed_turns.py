@@ -1,5 +1,5 @@
 """One works on a key, one waits, the rest are declined, on a real server. With faults, with killed
-and frozen processes, and with lost answers: ``tests/simulation/test_coalescing.py``.
+and frozen processes, and with lost answers: ``tests/simulation/test_lives.py``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from leaderq.errors import (
     CoordinatorClosed,
     NodeExists,
     TokenOver,
-    WaitTimedOut,
     WouldDeadlock,
 )
 from leaderq.testing import eventually
@@ -160,22 +159,3 @@ def test_an_interrupt_gives_the_place_back(coordinator_of, session, monkeypatch,
             two.enqueue("k")
         eventually(lambda: one.look("k").waiter is None)
     eventually(lambda: session.children(ROOT) == [])
-
-
-@pytest.mark.parametrize("raised", [ZeroDivisionError, SystemExit])
-def test_a_cover_that_fails_is_logged_and_gives_the_key_back(
-    coordinator_of, caplog, session, raised
-):
-    def cover(key: str) -> None:
-        raise raised(key)
-
-    one, two, three = coordinator_of(), coordinator_of(), coordinator_of(cover=cover)
-    with ThreadPoolExecutor(1) as pool, one.enqueue("k"):
-        waiting = pool.submit(two.enqueue, "k", 3.0)
-        eventually(lambda: one.look("k").waiter)
-        assert not three.enqueue("k")
-        with pytest.raises(WaitTimedOut):
-            waiting.result(60)
-    eventually(lambda: "covering a key failed" in caplog.text)
-    eventually(lambda: session.children(ROOT) == [])
-    assert three._coverage._service.is_running, "it covers other keys too"

@@ -4,18 +4,14 @@ refused by the server.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from leaderq import Candidate, Deposed, Observer, connect
 from leaderq.election import Operator
-from leaderq.election.decision import Role
-from leaderq.errors import AccessRefused, ConfigurationError, NoPermission, SessionClosed
-from leaderq.events import TermBegan, TermEnded
+from leaderq.errors import AccessRefused, NoPermission
 from leaderq.term import Reason
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, Security, SetData
+from leaderq.zookeeper import Security, SetData
 from leaderq.zookeeper.session import Session
 
 
@@ -29,16 +25,6 @@ def test_the_first_candidate_leads_and_the_second_waits(electorate):
     assert (view.leader, view.term, view.candidates) == ("a", 1, ("a", "b"))
 
 
-def test_a_fenced_write_passes_with_the_users_own_operations(electorate):
-    a = electorate.candidate("a")
-    term = electorate.lead(a)
-    made, _ = term.write(
-        [Create(electorate.root + "/data", b"1"), SetData(electorate.root + "/data", b"2")]
-    )
-    assert made == electorate.root + "/data"
-    assert electorate.session().get(made)[0] == b"2"
-
-
 def test_a_zombies_write_is_refused_by_the_server_when_its_znode_is_gone(electorate):
     session = electorate.session()
     a = electorate.candidate("a", session)
@@ -50,38 +36,11 @@ def test_a_zombies_write_is_refused_by_the_server_when_its_znode_is_gone(elector
     assert electorate.session().get(electorate.path("control"))[0] != b"zombie"
 
 
-def test_events_tell_the_story_of_a_term(electorate, won):
-    a = electorate.candidate("a")
-    a.stand()
-    assert a.conclude(won(a), Reason.WITHDRAWN, timeout_s=30)
-    told = [event for event in electorate.events if isinstance(event, (TermBegan, TermEnded))]
-    assert told == [TermBegan("c", "a", 1, False), TermEnded("c", "a", 1, Reason.WITHDRAWN, True)]
-
-
 def test_two_candidates_under_one_id_are_told_of(electorate, caplog):
     a, double = electorate.candidate("a", timeout_s=2.0), electorate.candidate("a", timeout_s=2.0)
     electorate.lead(a)
     electorate.wait_in_line(double)
     eventually(lambda: "give each its own --id career=c id=a znodes=" in caplog.text)
-
-
-def test_a_session_closed_under_its_candidates_is_said_once_and_none_waits_on(electorate, caplog):
-    session = electorate.session()
-    standing = [electorate.candidate(name, session) for name in "abcdef"]
-    electorate.lead(standing[0])
-    for one in standing[1:]:
-        one.stand()
-    eventually(lambda: all(one.role is Role.WAITING for one in standing[1:]))
-    with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(standing[1].await_term, 600.0)
-        session.close()
-        assert waiting.result(30) is None
-    eventually(lambda: all(one.role is Role.IDLE for one in standing[1:]))
-    with pytest.raises(SessionClosed):
-        standing[1].await_term()
-    told = [r.getMessage() for r in caplog.records if r.levelname in ("WARNING", "ERROR")]
-    assert len([line for line in told if "session closed while candidates stand" in line]) == 1
-    assert not [line for line in told if "kept from the election" in line]
 
 
 # -- what a term is worth at its edges: refused logins, spoilt records, credentials
@@ -147,28 +106,6 @@ def test_spoilt_wishes_keep_nobody_from_leading_and_the_next_wish_writes_them_ag
     term = electorate.lead(a)
     assert Operator(session, "c", root=electorate.root).pause().paused
     eventually(lambda: term.paused)
-
-
-def test_a_spoilt_term_record_is_said_once_and_raise_floor_repairs_it(electorate, won, caplog):
-    session = electorate.session()
-    session.ensure_path(electorate.path("term"))
-    session.set(electorate.path("term"), b"something else")
-    a = electorate.candidate("a")
-    a.stand()
-    eventually(lambda: "leaderq raise-floor" in caplog.text)
-    operator = Operator(session, "c", root=electorate.root)
-    for number in (0, 2**63, 10**6 + 1):
-        with pytest.raises(ConfigurationError):
-            operator.raise_floor(number)
-    assert a.await_term(2.0) is None
-    said = [r for r in caplog.records if r.levelname == "ERROR" and "raise-floor" in r.getMessage()]
-    assert len(said) == 1  # though it was tried several times a second
-    assert operator.raise_floor(1200) == 1200
-    term = won(a)
-    assert (term.number, term.unclean) == (1200, True)
-    assert operator.raise_floor(3) == 1201
-    assert operator.raise_floor(2 * 10**6, far=True) == 2 * 10**6
-    assert not operator.view().repaired
 
 
 def test_users_with_credentials_of_their_own_stand_below_one_root(

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 
 from leaderq.errors import (
-    NoNode,
     ServersUnreachable,
     SessionClosed,
     TooLarge,
@@ -15,8 +14,6 @@ from leaderq.errors import (
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import (
     Create,
-    GetChildren,
-    GetData,
     Session,
     SessionState,
     SetData,
@@ -25,21 +22,6 @@ from leaderq.zookeeper import (
     connect,
 )
 from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Multi, MultiRead
-
-
-def test_a_multi_read_gives_each_read_its_own_outcome(session: Session) -> None:
-    session.create("/a", b"1")
-    session.create("/a/b")
-    data, children, missing, empty, none = session.multi_read(
-        [GetData("/a"), GetChildren("/a"), GetData("/x"), GetData("/a/b"), GetChildren("/x")]
-    )
-    assert data == session.get("/a")
-    assert children == ["b"]
-    assert isinstance(missing, NoNode)
-    assert missing.path == "/x"
-    assert empty == session.get("/a/b")
-    assert isinstance(none, NoNode)
-    assert session.multi_read([]) == []
 
 
 def test_the_largest_request_passes_and_one_byte_more_is_refused_unsent(session: Session) -> None:
@@ -136,51 +118,6 @@ CREATED, DELETED, CHANGED, CHILDREN, SESSION = (
     WatchKind.CHILDREN,
     WatchKind.SESSION,
 )
-
-
-def test_a_watch_fires_once_with_the_path_as_the_session_sees_it(session: Session) -> None:
-    heard: list[WatchEvent] = []
-    session.exists("/a", heard.append)
-    session.children("/", heard.append)
-    session.create("/a")
-    eventually(lambda: len(heard) == 2)
-    assert set(heard) == {WatchEvent(CREATED, "/a"), WatchEvent(CHILDREN, "/")}
-    session.get("/a", heard.append)
-    session.set("/a", b"x")
-    session.set("/a", b"y")
-    eventually(lambda: heard[2:] == [WatchEvent(CHANGED, "/a")])
-    session.get("/a", heard.append)
-    session.delete("/a")
-    eventually(lambda: heard[3:] == [WatchEvent(DELETED, "/a")])
-
-
-def test_a_tree_is_watched_for_as_long_as_wanted(session: Session) -> None:
-    heard: list[WatchEvent] = []
-    subscription = session.watch_tree("/t", heard.append)
-    session.create("/t")
-    session.create("/tx")
-    session.create("/t/a")
-    session.set("/t/a", b"1")
-    session.set("/t/a", b"2")
-    session.delete("/t/a")
-    session.delete("/t")
-    wanted = [
-        WatchEvent(CREATED, "/t"),
-        WatchEvent(CREATED, "/t/a"),
-        WatchEvent(CHANGED, "/t/a"),
-        WatchEvent(CHANGED, "/t/a"),
-        WatchEvent(DELETED, "/t/a"),
-        WatchEvent(DELETED, "/t"),
-    ]
-    eventually(lambda: heard == wanted)
-    subscription.close()
-    subscription.close()
-    session.create("/t")
-    session.sync()
-    session.exists("/t", heard.append)
-    session.set("/t", b"x")
-    # the one-shot watch fired, and so would the other have by now
-    eventually(lambda: len(heard) == len(wanted) + 1)
 
 
 def test_a_tree_watch_stands_again_after_a_reconnection_and_says_that_it_was_away(

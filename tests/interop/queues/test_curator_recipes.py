@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -209,24 +208,6 @@ class TestSimple:
         assert answer.result(60) == [b"and again".hex()]
         theirs.offer(b"for us")
         assert ours.take(60) == b"for us"
-        assert ours.close()
-
-    def test_both_take_from_one_queue_and_each_item_goes_once(
-        self, java: JavaClient, session: Session, znode_root: str
-    ) -> None:
-        ours, theirs = SimpleDistributedQueue(session, znode_root), java.simple(znode_root)
-        values = [b"%05d" % number for number in range(600)]
-        ours.offer_many(values)
-        got: dict[str, list[bytes]] = {"java": [], "ours": []}
-        for turn in itertools.cycle(got):
-            item = theirs.poll() if turn == "java" else ours.poll()
-            if item is None:
-                break
-            got[turn].append(item)
-        rest = list(iter(ours.poll, None))
-        assert sorted([*got["java"], *got["ours"], *rest]) == values
-        assert got["java"]
-        assert got["ours"]
         assert ours.close()
 
 

@@ -159,25 +159,6 @@ def test_f12_a_thread_interrupted_while_it_waits_leaves_the_line():
     assert coordinator.dequeue(head) and coordinator.state("k") is TrafficState.INIT
 
 
-def test_a_head_that_outlives_the_safe_time_out_is_evicted_for_the_one_that_waits(
-    pool, monkeypatch
-):
-    now = [0.0]
-    monkeypatch.setattr("leaderq.clock.now_s", lambda: now[0])
-    evicted: list[Token[str]] = []
-    coordinator: QueueCoordinator[str] = QueueCoordinator(
-        safe_timeout_s=0.02, on_evicted=evicted.append
-    )
-    head = coordinator.enqueue("k", owner=None)
-    waits = pool.submit(coordinator.enqueue, "k")
-    waiting(coordinator)
-    now[0] = 0.02
-    tail = waits.result(60)
-    assert tail and tail.outcome is EnqueueOutcome.BLOCK
-    eventually(lambda: evicted == [head])
-    assert not coordinator.dequeue(head)
-
-
 def test_a_debounce_window_ends_by_itself(pool):
     coordinator: QueueCoordinator[str] = QueueCoordinator(debounce=Debounce(0.02, 0.1))
 

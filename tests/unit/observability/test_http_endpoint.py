@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -125,32 +124,6 @@ def test_a_client_that_never_ends_its_request_is_closed_in_time(monkeypatch):
         with connected(endpoint) as slow:
             slow.sendall(b"GET / HTTP/1.1\r\n")
             assert slow.recv(1) == b""
-
-
-def test_a_client_that_never_reads_its_answer_is_closed_in_time(monkeypatch):
-    monkeypatch.setattr(endpoint_module, "WITHIN_S", 0.5)
-    with HttpEndpoint("127.0.0.1:0") as endpoint:
-        endpoint.start({"/big": lambda: HttpReply(200, BIG * 10)})
-        with connected(endpoint) as deaf:
-            deaf.sendall(b"GET /big HTTP/1.1\r\n\r\n")
-            eventually(lambda: endpoint._clients)
-            eventually(lambda: not endpoint._clients)
-
-
-def test_a_process_without_files_left_answers_again_when_it_has_some(endpoint):
-    with connected(endpoint) as waiting:
-        eventually(lambda: endpoint._clients)
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        late = connected(endpoint)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (waiting.fileno(), hard))
-        try:
-            late.sendall(b"GET /ok HTTP/1.0\r\n\r\n")
-            waiting.sendall(b"GET /ok HTTP/1.0\r\n\r\n")
-            assert waiting.recv(100).startswith(b"HTTP/1.0 200")
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        with late:
-            assert late.recv(100).startswith(b"HTTP/1.0 200")
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1:80", "no.such.host.invalid:80"])

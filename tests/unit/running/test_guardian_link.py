@@ -217,6 +217,14 @@ class Guardian:
         bus.subscribe(GuardianLost, self.events.append)
         self.link.attach(self.session, bus, career="c", candidate="a", lost=self.lost.set)  # type: ignore[arg-type]
 
+    def watching(self) -> OpenTerm:
+        """A term that is on, and was reported."""
+        self.attach()
+        led = term()
+        self.link.watch_term(led, 10.0)
+        eventually(self.reports)
+        return led
+
     def read(self) -> list[dict[str, Any]]:
         self.end.setblocking(False)
         try:
@@ -245,9 +253,7 @@ def term(lease_s: float = 100.0) -> OpenTerm:
 
 
 def test_a_term_that_is_on_is_reported_with_the_end_of_its_lease(guardian):
-    guardian.attach()
-    led = term()
-    guardian.link.watch_term(led, 10.0)
+    led = guardian.watching()
     first = eventually(guardian.reports)[0]
     assert first == {
         "term": 3,
@@ -259,10 +265,7 @@ def test_a_term_that_is_on_is_reported_with_the_end_of_its_lease(guardian):
 
 
 def test_a_deposing_reason_ends_the_lease_now_whatever_the_budget(guardian):
-    guardian.attach()
-    led = term()
-    guardian.link.watch_term(led, 10.0)
-    eventually(guardian.reports)
+    led = guardian.watching()
     led.wind_up(Reason.NODE_DELETED)
     report = eventually(
         lambda: next((r for r in guardian.reports() if r["lease_until_s"] < led.deadline), None)
@@ -272,10 +275,7 @@ def test_a_deposing_reason_ends_the_lease_now_whatever_the_budget(guardian):
 
 
 def test_a_planned_end_has_its_budget_and_its_lease_goes_on(guardian):
-    guardian.attach()
-    led = term()
-    guardian.link.watch_term(led, 10.0)
-    eventually(guardian.reports)
+    led = guardian.watching()
     led.wind_up(Reason.STEP_DOWN)
     report = eventually(lambda: next((r for r in guardian.reports() if r["budget_until_s"]), None))
     assert report["lease_until_s"] == led.deadline
@@ -285,10 +285,7 @@ def test_a_planned_end_has_its_budget_and_its_lease_goes_on(guardian):
 
 
 def test_a_shorter_time_out_makes_a_shorter_grace_and_it_stays(guardian):
-    guardian.attach()
-    led = term()
-    guardian.link.watch_term(led, 10.0)
-    eventually(guardian.reports)
+    led = guardian.watching()
     guardian.session.timeout_s = 2.4
     guardian.link.report(handing_over=led)
     guardian.session.timeout_s = 24.0
@@ -297,9 +294,7 @@ def test_a_shorter_time_out_makes_a_shorter_grace_and_it_stays(guardian):
 
 
 def test_nothing_of_a_term_is_reported_after_its_code_has_returned(guardian):
-    guardian.attach()
-    led = term()
-    guardian.link.watch_term(led, 10.0)
+    led = guardian.watching()
     guardian.link.forget_term(led)
     led.wind_up(Reason.LEASE)
     guardian.link.report(handing_over=led)
@@ -309,9 +304,7 @@ def test_nothing_of_a_term_is_reported_after_its_code_has_returned(guardian):
 def test_a_guardian_that_does_not_read_never_blocks_the_worker_and_hears_the_newest_when_it_does(
     guardian,
 ):
-    guardian.attach()
-    led = term()
-    guardian.link.watch_term(led, 10.0)
+    led = guardian.watching()
     for _ in range(600):
         guardian.link.report(handing_over=led)
         guardian.session.listeners[0](SessionState.CONNECTED)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from held import WAIT_S, Clock, Held, Told, in_thread
+from held import WAIT_S, Held, Told, in_thread
 
 from leaderq.errors import ConfigurationError, DeadlineExceeded, WouldDeadlock
 from leaderq.singular import SingularUpdateQueue
@@ -54,16 +54,6 @@ def test_whatever_a_handler_raises_reaches_its_caller_and_the_queue_goes_on(kind
         asyncio.run(use())
     assert queue.failure is None
     assert told.kinds == [("rude", kind)] * 2
-
-
-def test_a_handler_that_raises_fails_the_whole_batch() -> None:
-    def fail(batch: list[int]) -> None:
-        raise OSError("disk full")
-
-    with SingularUpdateQueue(fail, max_batch=10, on_error=(told := Told())) as queue:
-        futures = [queue.submit(number) for number in range(3)]
-        assert {type(future.exception()) for future in futures} == {OSError}
-    assert told.kinds == [(0, OSError), (1, OSError), (2, OSError)]
 
 
 def test_h9_all_that_is_wrong_with_the_options_is_told_at_once() -> None:
@@ -151,20 +141,6 @@ def test_an_outcome_becomes_a_request_of_the_next_and_its_future_goes_along() ->
 
 
 # -- A request that is not begun by its deadline is not begun at all, and nobody is left to guess
-
-
-def test_the_queue_may_have_a_deadline_for_all(clock: Clock) -> None:
-    held, told = Held(), Told()
-    with SingularUpdateQueue(held, on_error=told, deadline_s=5) as queue:
-        queue.post("a")
-        assert held.begun.wait(WAIT_S)
-        queue.post("b")
-        queue.post("c", deadline_s=50)
-        clock.at_s += 6
-        held.go.set()
-    assert held.applied == ["a", "c"]
-    assert told.kinds == [("b", DeadlineExceeded)]
-    assert told.errors[0][1].late_s == 1  # type: ignore[attr-defined]
 
 
 def test_who_waits_learns_of_a_missed_deadline_though_the_writer_is_busy() -> None:

@@ -148,24 +148,6 @@ def test_f6_producers_get_in_in_the_order_of_coming_as_soon_as_there_is_room() -
     assert SingularUpdateQueue(print).capacity == 10_000
 
 
-def test_never_more_than_the_capacity_wait_however_many_come_at_once() -> None:
-    held = Held()
-    queue = SingularUpdateQueue(held, capacity=5, timeout_s=0)
-    queue.post("in hand")
-    assert held.begun.wait(WAIT_S)
-    for _ in range(100):
-        begin = threading.Barrier(8)
-        crowd = [
-            in_thread(lambda begin=begin: (begin.wait(WAIT_S), queue.post("x"))) for _ in range(8)
-        ]
-        for thread, _ in crowd:
-            thread.join(WAIT_S)
-        assert queue.depth == 5
-    held.go.set()
-    assert queue.close()
-    assert queue.stats().accepted == 6
-
-
 def test_closing_refuses_who_waits_for_room() -> None:
     held = Held()
     queue = filled(held)

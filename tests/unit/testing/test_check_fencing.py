@@ -12,15 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from object_store import Bucket, ClientError
 
 from leaderq.errors import ConfigurationError, Deposed, Reason
 from leaderq.fencing import (
     FencedRows,
     FencingToken,
     SqlFence,
-    conditional_put,
-    read_again,
 )
 from leaderq.testing import check_fencing
 from leaderq.testing.fencing import WriteOrder
@@ -28,9 +25,6 @@ from leaderq.testing.fencing import WriteOrder
 QUICK: Any = {"threads": 2, "writes": 3, "blocked_after_s": 0.2}
 # Where nobody waits for anybody: a write is done, or hangs.
 UNHURRIED = {**QUICK, "blocked_after_s": 10.0}
-LATE = {
-    WriteOrder.AFTER, WriteOrder.FIRST_OLDER, WriteOrder.OLDER_OPEN, WriteOrder.SAME_VALUE,
-}  # fmt: skip
 
 
 class Database:
@@ -128,49 +122,6 @@ def test_a_fence_that_is_committed_before_the_write_is_found_out(tmp_path: Path)
         "LET THROUGH: 'older' stands in the store, and must be 'newer'"
     )
     assert WriteOrder.AFTER not in problems
-
-
-# -- objects in S3
-
-
-def objects(bucket: Bucket, *, names_its_term: bool = True) -> tuple[Any, Any]:
-    def condition(key: str, term: FencingToken) -> dict[str, Any]:
-        try:
-            return conditional_put(term, bucket.head_object(Key=key))
-        except ClientError:
-            return conditional_put(term, None)
-
-    @contextmanager
-    def write(key: str, term: FencingToken, value: str) -> Iterator[None]:
-        holds = condition(key, term)
-        yield
-        body = f"{term.number if names_its_term else ''}|{value}".encode()
-        while True:
-            try:
-                return bucket.put_object(Key=key, Body=body, **holds)
-            except ClientError as exc:
-                assert read_again(exc.response["ResponseMetadata"]["HTTPStatusCode"])
-                holds = condition(key, term)
-
-    def read(key: str) -> str:
-        return bucket.objects.get(key, (b"", {}))[0].decode().partition("|")[2]
-
-    return write, read
-
-
-def test_a_conditional_put_passes() -> None:
-    report = check_fencing(*objects(Bucket()), **UNHURRIED)
-    assert report.holds, report
-
-
-def test_objects_that_do_not_name_their_term_and_stores_without_conditions_are_found_out() -> None:
-    same = check_fencing(*objects(Bucket(), names_its_term=False), **UNHURRIED).problems
-    assert set(same) == {WriteOrder.SAME_VALUE}
-    ignored = check_fencing(*objects(Bucket(ignores_conditions=True)), **UNHURRIED).problems
-    assert LATE - {WriteOrder.AFTER} <= set(ignored)
-
-
-# -- a service
 
 
 # -- stores that hang, fail, or keep the newer term out

@@ -160,12 +160,6 @@ def test_what_the_career_raises_is_raised_after_the_hand_over() -> None:
         drive(adding(handle_record=lambda self, record, term: self.sen), THREE)
 
 
-def test_what_the_career_raises_is_in_the_result_if_it_may_fail() -> None:
-    driven = drive(career := Failing(), may_fail=True)
-    assert isinstance(driven.error, KeyError)
-    assert career.handed_over is driven.reason is Reason.FAILED
-
-
 @pytest.mark.parametrize("topics", ["clicks", re.compile("cl.*")])
 def test_records_that_the_career_would_never_read_are_refused(topics: Any) -> None:
     given = [*THREE, *records("orders", [b"1"])]

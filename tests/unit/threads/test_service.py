@@ -64,17 +64,6 @@ def test_once_stopped_no_wait_blocks() -> None:
     assert answers == [False, False, False]
 
 
-def test_a_function_that_has_returned_is_not_called_again() -> None:
-    calls: list[Service] = []
-    service = Service(NAME, calls.append)
-    service.start()
-    eventually(lambda: not service.is_running)
-    assert service.start() is False
-    assert service.stop() is True
-    assert calls == [service]
-    assert service.error is None
-
-
 def test_a_stop_in_the_middle_of_a_start_does_not_wait_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -159,24 +148,6 @@ def test_what_it_raises_is_kept_told_and_logged(
     assert service.error is error
     assert told == [(error, True)]
     assert f"background thread failed name={NAME}" in caplog.text
-
-
-def test_a_failing_failure_callback_is_logged_and_may_stop_the_service(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def run(_service: Service) -> None:
-        raise ValueError("the first")
-
-    def on_failure(error: BaseException) -> None:
-        assert not service.stop()
-        raise RuntimeError("the second") from error
-
-    service = Service(NAME, run, on_failure=on_failure)
-    with caplog.at_level(logging.ERROR):
-        service.start()
-        eventually(lambda: not service.is_running)
-    assert str(service.error) == "the first"
-    assert "the second" in caplog.text
 
 
 def test_a_step_is_repeated_after_its_pause_or_when_woken() -> None:

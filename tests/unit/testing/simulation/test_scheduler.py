@@ -161,25 +161,6 @@ def test_a_queue_keeps_the_order_and_its_bound(of: Any) -> None:
 # -- processes and time ----------------------------------------------------------------------------
 
 
-def test_time_jumps_to_the_next_thing_due(world: World) -> None:
-    lived(world, lambda: world.park(3600.0), seconds=4000.0)
-    assert world.now_s == pytest.approx(4000.0)
-
-
-def test_a_dead_process_does_nothing_more(world: World) -> None:
-    process, done = world.process("one"), []
-
-    def work() -> None:
-        while True:
-            world.park(1.0)
-            done.append(world.now_s)
-
-    process.spawn(work, "main")
-    world.at(3.5, process.kill)
-    world.run(10.0)
-    assert done == [1.0, 2.0, 3.0]
-
-
 @pytest.mark.parametrize(
     ("freeze", "ends_s", "passed_s"), [("freeze", 5.0, 5.0), ("freeze_with_clock", 5.5, 1.0)]
 )
@@ -198,14 +179,6 @@ def test_a_frozen_process_goes_on_where_it_was_and_its_clock_ran_unless_it_stood
     world.at(5.0, process.thaw)
     world.run(10.0)
     assert seen == [(pytest.approx(ends_s), pytest.approx(passed_s))]
-
-
-def test_a_clock_that_runs_fast_ends_a_wait_early(world: World) -> None:
-    process, seen = world.process("one"), []
-    process.run_clock(2.0)
-    process.spawn(lambda: (world.park(1.0), seen.append(world.now_s)), "main")
-    world.run(10.0)
-    assert seen == [pytest.approx(0.5)]
 
 
 def test_an_exception_can_be_raised_in_a_task_that_waits(world: World) -> None:
