@@ -474,7 +474,11 @@ class DynoConsumer:
             for one in sorted(once, key=id):  # or two calls could wait for each other
                 one.lock.acquire()
                 held.append(one.lock)
-            known = self._write({one: (*self._completion(one), *also) for one in once})
+            own = {one: self._completion(one) for one in once}
+            known = self._write({one: (*operations, *also) for one, operations in own.items()})
+            for one, error in known.items():
+                if isinstance(error, ZooKeeperError) and error.index is not None:
+                    error.index -= len(own[one])
             done = [one for one in once if known[one] is None]
             self._settled(done, are_gone=True)
             self._figures.add("acknowledged", len(done))

@@ -141,8 +141,8 @@ class Delivery:
         """It is done: remove it.
 
         ``also``: ZooKeeper operations of yours, in the same multi: the result is written and the
-        message acknowledged, or neither. If one of them is refused its error is raised, and the
-        message is leased as before.
+        message acknowledged, or neither. If one of them is refused its error is raised (``index``
+        counts in them), and the message is leased as before.
         """
         (error,) = self.queue.acknowledge([self], tuple(also))
         if error is not None:

@@ -243,17 +243,22 @@ class QueueNodes(ReadAfterNews):
 def apply_all(
     writer: SequencedWriter, groups: Sequence[Operations], path: str
 ) -> list[LeaderqError | None]:
-    """Write these, each all or nothing; for each its error, or ``None``. What goes beside a message
-    (its id, the marker of its rest) is left out if it was taken away by hand, or nobody could ever
-    settle that message."""
+    """Write these, each all or nothing; for each its error, or ``None``, whose ``index`` counts in
+    the group as it was given. What goes beside a message (its id, the marker of its rest) is left
+    out if it was taken away by hand, or nobody could ever settle that message; it stands before
+    the user's own operations.
+    """
     errors = [error for _, error in outcomes(writer, groups, path)]
-    for at, group in enumerate(groups):
+    for at, given in enumerate(groups):
+        group = given
         while (error := errors[at]) is not None and within(error, path):
             fewer = without_missing(group, error)
             if fewer is None:
                 break
             group = fewer
             errors[at] = outcomes(writer, [group], path)[0][1]
+        if isinstance(error, ZooKeeperError) and error.index is not None:
+            error.index += len(given) - len(group)
     return errors
 
 

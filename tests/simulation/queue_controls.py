@@ -10,6 +10,7 @@ from unittest import mock
 from leaderq.queues import DistributedDelayQueue, DistributedPriorityQueue, DistributedQueue
 from leaderq.queues.consuming import pending, settling
 from leaderq.queues.consuming.claims import Claim
+from leaderq.queues.consuming.consumption import Item
 from leaderq.queues.consuming.engine import Engine
 from leaderq.queues.consuming.workers import ItemWorkers
 from leaderq.queues.wire import names
@@ -55,6 +56,12 @@ def _acknowledged_before_the_work(real: Any, self: ItemWorkers, taken: list[Clai
     return [one for one in real(self, taken) if one.outcome.value != "acknowledged"]
 
 
+@around(Item, "_acknowledged")
+def _acknowledged_unasked(real: Any, self: Any, ops: Any, term: Any) -> Any:
+    is_part = self._taken.open and not ops and term is None
+    return [] if is_part else real(self, ops, term)
+
+
 @around(DistributedQueue, "put")
 def _put_again(real: Any, self: Any, item: Any, **more: Any) -> Any:
     name = real(self, item, **more)
@@ -81,6 +88,12 @@ QUEUE_CONTROLS = (
         "a consumer that was frozen does not ask whether its items are its own",
         patched(Engine, "may_be_begun", lambda *_: True),
         seed=198,
+        life={"is_locking": True, "kinds": _FROZEN, "faults": 12},
+    ),
+    _of(
+        "a value that is not the last of its znode is acknowledged without a question",
+        _acknowledged_unasked,
+        seed=870,
         life={"is_locking": True, "kinds": _FROZEN, "faults": 12},
     ),
     _of(

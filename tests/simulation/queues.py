@@ -398,10 +398,11 @@ def held_by_one(lines: Sequence[QueueLine], rules: Rules) -> list[str]:
             held[one.who] = "begun"
         elif one.step is Step.DONE and one.who in held:
             held[one.who] = "done"
-        elif one.step is Step.ACKED:
+        elif one.step in (Step.ACKED, Step.PART_ACKED):
             if one.who not in held or one.item in acked:
                 problems.append(f"{one.item} acknowledged by {one.who}, who has it no more")
-            acked.add(one.item)
+            if one.step is Step.ACKED:
+                acked.add(one.item)
         else:
             _let_go(one, holders, rules)
     return problems

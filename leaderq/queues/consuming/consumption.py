@@ -79,8 +79,8 @@ class Item(Generic[T]):
     of the servers.
 
     *Guarantees* with a lock path: nobody else is given it while this session lasts; once it is
-    over :meth:`ack` fails, and nothing is written. A znode goes when all its values are
-    done. *Not guaranteed* without: it was deleted when it was taken; if this process dies it is
+    over :meth:`ack` fails, for each value, and nothing is written. A znode goes when all its values
+    are done. *Not guaranteed* without: it was deleted when it was taken; if this process dies it is
     lost. With: a value that was acknowledged without ``ops`` comes again if the process dies before
     the last value of its znode is acknowledged.
     """
@@ -182,14 +182,14 @@ class Item(Generic[T]):
     def _acknowledged(self, ops: tuple[Operation, ...], term: Term | None) -> list[Any] | None:
         taken, claim = self._taken, self._claim
         settlement = None if taken.open else self._queue.settlement_of(taken)
-        if settlement is not None:
-            own = settlement.operations
-        elif ops or term is not None:
-            own = rewritten(claim, taken.remaining)
-        else:
+        is_bare = settlement is None and not ops and term is None
+        if is_bare and self._queue.engine.may_be_begun(claim):
             return []
-        if term is not None or (ops and not claim.membership.is_locking):
-            own = (Check(claim.membership.member), *own)
+        own = () if settlement is None else settlement.operations
+        if settlement is None and not is_bare:
+            own = rewritten(claim, taken.remaining)
+        if is_bare or term is not None or (ops and not claim.membership.is_locking):
+            own = (Check(claim.membership.member), *own)  # bare: the servers know if it is over
         before, whole = len(own), (*own, *ops)
         results: list[Any] | None = []
         try:

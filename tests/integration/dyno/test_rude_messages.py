@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from forks import in_child
@@ -20,6 +20,7 @@ from leaderq.errors import (
     NodeExists,
     NoNode,
     QueueClosed,
+    ZooKeeperError,
 )
 from leaderq.queues import Retry
 from leaderq.testing import ZooKeeperServer, eventually
@@ -133,8 +134,9 @@ def test_a_result_is_written_with_the_acknowledgement_or_neither(session: Sessio
             (SetData("/own/ids/gone", b""), NoNode),
         ]
         for operation, error in refused:
-            with pytest.raises(error):
+            with pytest.raises(error) as caught:
                 one.ack([Create("/own/result"), operation])
+            assert cast(ZooKeeperError, caught.value).index == 1  # among these
             assert session.exists("/own/result") is None
             assert queue.shard_sizes()["0"]["leased"] == 1
         one.ack([Create("/own/result", b"done"), Check("/own/term", 0)])
