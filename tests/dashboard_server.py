@@ -31,6 +31,13 @@ class Served:
     refuses: bool = False
     readings: int = 0
     done: list[tuple[str, str, str]] = field(default_factory=list)
+    refresher: Refresher | None = None
+
+    @property
+    def is_left(self) -> bool:
+        """Whether nobody looks."""
+        assert self.refresher is not None
+        return all(one.answer.cancelled() for one in self.refresher._waiting)
 
     def read(self, before: PageSnapshot, wanted: frozenset[str]) -> PageSnapshot:
         self.readings += 1
@@ -54,14 +61,14 @@ def served(
     **access: Any,
 ) -> Iterator[Served]:
     """The page until the block is left; ``access``: as of :class:`PageAccess`."""
-    from leaderq.dashboard.serving import Dashboard, new_server
+    from leaderq.dashboard.serving import Dashboard, PageServer
 
     page = Served()
-    refresher = Refresher(page.read, every_s)
+    refresher = page.refresher = Refresher(page.read, every_s)
     allowed = PageAccess(**{"tokens": TOKENS, **access})
     options = ScreenOptions(actions=actions, payloads=True, every_s=every_s)
     dashboard = Dashboard(refresher, page.carry_out, allowed, options)
-    server, listener = new_server(dashboard.app), socket.create_server(("127.0.0.1", 0))
+    server, listener = PageServer(dashboard, refresher), socket.create_server(("127.0.0.1", 0))
     page.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     former, clock.now_ms = clock.now_ms, now
@@ -72,6 +79,5 @@ def served(
     finally:
         server.should_exit = True
         thread.join(60)
-        refresher.stop()
         listener.close()
         clock.now_ms = former

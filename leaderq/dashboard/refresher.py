@@ -16,7 +16,7 @@ from leaderq.admin.careers import career_states
 from leaderq.admin.queue_states import QueueStates
 from leaderq.dashboard.snapshot import PageSnapshot, after_failure, after_reading
 from leaderq.election import Observer
-from leaderq.errors import told
+from leaderq.errors import SessionClosed, told
 from leaderq.threads import Service, primitives
 from leaderq.zookeeper import Session
 
@@ -54,7 +54,7 @@ class Refresher:
     """Calls ``read`` with the newest snapshot and the queues whose contents are wanted.
 
     *Guarantees:* no two calls of ``read`` at a time; none while nobody waits; a waiter that has
-    cancelled is nobody. Every waiter is answered, after ``stop`` too, with a ``CancelledError``.
+    cancelled is nobody. After ``stop`` every waiter is answered, with :class:`SessionClosed`.
     """
 
     def __init__(self, read: Read, every_s: float) -> None:
@@ -73,7 +73,7 @@ class Refresher:
         with self._lock:
             waiting, self._waiting = self._waiting, []
         for one in waiting:
-            one.answer.cancel()
+            _refuse(one.answer)
 
     def after(self, seen: int = 0, wants: str | None = None) -> primitives.Future[PageSnapshot]:
         """The first snapshot that is newer than ``seen``, and not older than a pace; with the
@@ -85,7 +85,7 @@ class Refresher:
             if fresh and waiting.is_served_by(self._newest):
                 waiting.answer.set_result(self._newest)
             elif self._service.is_stopping:
-                waiting.answer.cancel()
+                _refuse(waiting.answer)
             else:
                 self._waiting.append(waiting)
                 self._service.wake()
@@ -116,3 +116,8 @@ class Refresher:
         for one in served:
             if one.answer.set_running_or_notify_cancel():
                 one.answer.set_result(snapshot)
+
+
+def _refuse(answer: primitives.Future[PageSnapshot]) -> None:
+    if answer.set_running_or_notify_cancel():
+        answer.set_exception(SessionClosed("the page is closed"))

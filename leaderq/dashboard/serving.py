@@ -33,7 +33,7 @@ from leaderq.dashboard.markup import Markup, joined, tag
 from leaderq.dashboard.refresher import Refresher, reading
 from leaderq.dashboard.screens import PageScreen, ScreenKind, ScreenOptions, draw, is_known
 from leaderq.dashboard.snapshot import PageSnapshot
-from leaderq.errors import LeaderqError
+from leaderq.errors import LeaderqError, SessionClosed
 from leaderq.zookeeper import Session
 
 _MOST_BYTES = 8192  # of a form
@@ -121,7 +121,10 @@ class Dashboard:
         async def told() -> AsyncIterator[str]:
             number = int(seen) if seen.isdecimal() else 0
             while True:
-                snapshot = await self._snapshot(number, screen)
+                try:
+                    snapshot = await self._snapshot(number, screen)
+                except SessionClosed:
+                    return
                 number = snapshot.number
                 lines = str(self._draw(screen, snapshot)).splitlines()
                 yield "".join(f"data: {line}\n" for line in lines) + "\n"
@@ -312,9 +315,20 @@ async def _form(request: Request) -> dict[str, str]:
     return dict(parse_qsl(body.decode(errors="replace")))
 
 
-def new_server(app: ASGIApp) -> uvicorn.Server:
-    """A server that tells nothing of itself and keeps no log of requests."""
-    config = uvicorn.Config(
+class PageServer(uvicorn.Server):
+    """Tells nothing of itself, keeps no log of requests, and ends its streams when it ends."""
+
+    def __init__(self, dashboard: Dashboard, refresher: Refresher) -> None:
+        super().__init__(_config(dashboard.app))
+        self._refresher = refresher
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._refresher.stop()
+        await super().shutdown(sockets)
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
@@ -326,7 +340,6 @@ def new_server(app: ASGIApp) -> uvicorn.Server:
         limit_concurrency=512,
         timeout_graceful_shutdown=1,
     )
-    return uvicorn.Server(config)
 
 
 def serve_snapshots(
@@ -343,7 +356,4 @@ def serve_snapshots(
     for one in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has ended
         signal.signal(one, lambda *_: None)
     refresher.start()
-    try:
-        new_server(dashboard.app).run(sockets=[listener])
-    finally:
-        refresher.stop()
+    PageServer(dashboard, refresher).run(sockets=[listener])

@@ -51,7 +51,7 @@ def test_every_answer_has_the_headers_that_keep_others_off(browser: httpx.Client
         assert "unsafe" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["x-frame-options"] == "DENY"
-        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["referrer-policy"] == "same-origin"
         assert answer.headers["cache-control"] == "no-store"
         assert "server" not in answer.headers
     assert browser.get("/absent").status_code == 404

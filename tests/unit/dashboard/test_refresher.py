@@ -11,9 +11,8 @@ import pytest
 from leaderq.admin.queue_states import Contents
 from leaderq.dashboard.refresher import Refresher
 from leaderq.dashboard.snapshot import PageSnapshot
-from leaderq.errors import ConnectionLost
+from leaderq.errors import ConnectionLost, SessionClosed
 from leaderq.testing import eventually
-from leaderq.threads import primitives
 
 Wanted = frozenset[str]
 
@@ -127,5 +126,5 @@ def test_who_waits_at_the_end_is_not_left_waiting(readings, made) -> None:
     waiting = refresher.after(seen)
     refresher.stop()
     for one in (waiting, refresher.after(seen)):
-        with pytest.raises(primitives.CancelledError):
+        with pytest.raises(SessionClosed):
             one.result(60)
