@@ -103,14 +103,18 @@ class QueueStates:
     def __init__(self, session: Session, patterns: Sequence[str]) -> None:
         self._session, self._patterns = session, patterns
         self._listed: dict[str, _Listed] = {}
+        self._has_read = False
 
     def read(self, wanted: Collection[str]) -> tuple[list[QueueState], dict[str, Contents]]:
-        """All queues by path, and the contents of those ``wanted``."""
+        """All queues by path, and the contents of those ``wanted``. The first time no others are
+        listed, so that it takes no longer where they hold much.
+        """
         counted = self._counted()
         # Those that are looked at first, then those whose listing is the oldest.
         counted.sort(key=lambda one: (one.state.path not in wanted, self._listed_at(one)))
-        until_s = clock.now_s() + _AT_ONCE_S
-        queues = [self._with_listing(one, until_s) for one in counted]
+        until_s = clock.now_s() + (_AT_ONCE_S if self._has_read else 0.0)
+        self._has_read = True
+        queues = [self._with_listing(one, until_s, one.state.path in wanted) for one in counted]
         contents = {path: Contents(problem="there is no such queue") for path in wanted}
         contents |= {one.path: self._contents(one) for one in queues if one.path in wanted}
         return sorted(queues, key=lambda one: one.path), contents
@@ -176,14 +180,15 @@ class QueueStates:
         listed = self._listed.get(one.state.path)
         return float("-inf") if listed is None else listed.at_s
 
-    def _with_listing(self, one: _Counted, until_s: float) -> QueueState:
+    def _with_listing(self, one: _Counted, until_s: float, is_wanted: bool) -> QueueState:
         state, known, now_s = one.state, self._listed.get(one.state.path), clock.now_s()
         if state.listing is not None:
             return state  # why it cannot be read
         if state.depth > MOST_LISTED:
             return replace(state, too_many=True)
         is_old = known is None or known.stamp != one.stamp or now_s > known.at_s + _OLD_S
-        if is_old and now_s < until_s and (known is None or now_s >= known.again_at_s):
+        may_be_now = (is_wanted or now_s < until_s) and (not known or now_s >= known.again_at_s)
+        if is_old and may_be_now:
             known = self._list(one, now_s)
         return state if known is None else replace(state, listing=known.listing)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import signal
 import socket
+from functools import partial
 from pathlib import Path
 
 import click
@@ -92,11 +94,13 @@ def dashboard(given: Given) -> None:
             " which browsers ask for the page"
         )
     try:
-        from leaderq.dashboard.serving import serve_snapshots
+        from leaderq.dashboard.serving import Dashboard, PageServer
     except ImportError as exc:
         needed = str(exc.name).partition(".")[0]
         raise MissingPiece(f"the page needs {needed}: pip install 'leaderq[dashboard]'") from exc
     from leaderq.dashboard.access import PageAccess, read_tokens
+    from leaderq.dashboard.actions import carry_out
+    from leaderq.dashboard.refresher import Refresher, reading
     from leaderq.dashboard.screens import ScreenOptions
 
     tokens = read_tokens(given.tokens) if given.tokens else {}
@@ -106,7 +110,13 @@ def dashboard(given: Given) -> None:
     with listener, connected(given) as session:
         shown = f"[{host}]" if ":" in host else host
         say(f"http://{shown}:{listener.getsockname()[1]}/")
-        serve_snapshots(session, given.settings.root, given.queues, access, options, listener)
+        root = given.settings.root
+        refresher = Refresher(reading(session, root, given.queues), given.every)
+        page = Dashboard(refresher, partial(carry_out, session, root), access, options)
+        for one in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has ended
+            signal.signal(one, lambda *_: None)
+        refresher.start()
+        PageServer(page, refresher).run(sockets=[listener])
 
 
 def _is_loopback(host: str) -> bool:

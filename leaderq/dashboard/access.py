@@ -1,11 +1,10 @@
 """Who may look and who may act, and what keeps strangers' pages from acting for them.
 
 Looking is open to whoever reaches the port, which is the host's own unless told otherwise; on any
-other address one signs in first. Acting takes ``--allow-actions`` and signing in with a token of
-one's own, so that the history has a name. A visit is known by a cookie that scripts and other sites
-do not get; each form carries the visit's own secret too, and is refused from any other origin. A
-request by a host name that was not expected is refused, so that nobody's page can be taken for ours
-by a name that points here.
+other address one signs in first. Acting takes ``--allow-actions`` and a token of one's own, so that
+the history has a name. A visit is known by a cookie that scripts and other sites do not get; each
+form carries the visit's own secret too, and is refused from any other origin. So is a request by a
+host name that was not expected, because any name may be made to point here.
 """
 
 from __future__ import annotations
@@ -79,8 +78,9 @@ class Visit:
 
     def ask(self, action: Action, why: str) -> str:
         """Keep an action until it is confirmed; returns the word that confirms it, once."""
-        self.asked = {self._new(): (action, why, clock.now_s())}
-        return next(iter(self.asked))
+        word = chance.token_bytes(24).hex()
+        self.asked = {word: (action, why, clock.now_s())}
+        return word
 
     def confirmed(self, word: str) -> tuple[Action, str] | None:
         """The action that this word confirms; ``None`` if there is none, or none any more."""
@@ -88,26 +88,18 @@ class Visit:
         is_late = clock.now_s() - at_s > _ASKED_AGAIN_S
         return None if action is None or is_late else (action, why)
 
-    @staticmethod
-    def _new() -> str:
-        return chance.token_bytes(24).hex()
-
 
 @dataclass
 class PageAccess:
     """``hosts``: names, without port, by which the page may be asked for, beside this host's own;
-    ``tokens`` by user; ``is_local``: only this host can reach the port.
+    ``tokens`` by user; ``is_local``: only this host can reach the port. If others can, one signs in
+    for looking, too.
     """
 
     hosts: frozenset[str] = frozenset()
     tokens: Mapping[str, str] = field(default_factory=dict)
     is_local: bool = True
     _visits: dict[str, Visit] = field(default_factory=dict)
-
-    @property
-    def must_sign_in(self) -> bool:
-        """Whether one has to sign in for looking, too."""
-        return not self.is_local
 
     def is_expected(self, host: str) -> bool:
         """Whether the page may be asked for by this value of the header ``Host``."""
@@ -141,5 +133,4 @@ class PageAccess:
         return found if found is not None and found.until_s > clock.now_s() else None
 
     def sign_out(self, cookie: str | None) -> None:
-        """End a visit."""
         self._visits.pop(cookie or "", None)

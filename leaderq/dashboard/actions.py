@@ -6,15 +6,17 @@ none, it is a line of the log.
 from __future__ import annotations
 
 import logging
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from itertools import islice
 from urllib.parse import urlencode
 
 from leaderq.admin.dyno_queues import DynoAdmin, is_dyno
 from leaderq.dashboard.snapshot import PageSnapshot
-from leaderq.election import Operator
+from leaderq.election import Operator, View
 from leaderq.election.layout import Layout
 from leaderq.errors import ConfigurationError
 from leaderq.queues.admin import QueueAdmin
@@ -43,10 +45,6 @@ class Deed(Enum):
         """Whether it is done to a queue, and not to a career."""
         return self in (Deed.REDRIVE, Deed.REDRIVE_ALL)
 
-    @property
-    def needs_detail(self) -> bool:
-        return self in (Deed.TRANSFER, Deed.RUN_NOW, Deed.REDRIVE)
-
 
 @dataclass(frozen=True)
 class Action:
@@ -60,7 +58,6 @@ class Action:
 
     @property
     def address(self) -> str:
-        """The address of its form."""
         return (
             f"/act?{urlencode({'do': self.deed.value[0], 'of': self.subject, 'with': self.detail})}"
         )
@@ -79,7 +76,7 @@ class Action:
 
     def problem(self, snapshot: PageSnapshot) -> str | None:
         """Why it cannot be done, by what is known."""
-        if self.deed.needs_detail and not self.detail:
+        if "{1}" in self.deed.value[2] and not self.detail:
             return "it is not said with what"
         if self.deed.is_about_queue:
             return None if snapshot.queue(self.subject) else "there is no such queue"
@@ -106,28 +103,25 @@ def carry_out(session: Session, root: str, action: Action, by: str, why: str) ->
         ScheduleOperator(session, folder).run_now(action.detail)
         operator.note(f"run-now {action.detail}")
         return f"{action.detail} runs once more; its history shows what becomes of it"
-    if action.deed is Deed.PAUSE:
-        operator.pause()
-        return f"{action.subject} is paused"
-    if action.deed is Deed.RESUME:
-        operator.resume()
-        return f"{action.subject} resumes"
-    if action.deed is Deed.STEP_DOWN:
-        view = operator.step_down(timeout_s=_TIMEOUT_S)
-    else:
-        view = operator.transfer(action.detail, timeout_s=_TIMEOUT_S)
-    return f"{view.leader} leads {view.career}, term {view.term}"
+    asked: dict[Deed, Callable[[], View]] = {
+        Deed.PAUSE: operator.pause,
+        Deed.RESUME: operator.resume,
+        Deed.STEP_DOWN: partial(operator.step_down, timeout_s=_TIMEOUT_S),
+        Deed.TRANSFER: partial(operator.transfer, action.detail, timeout_s=_TIMEOUT_S),
+    }
+    view = asked[action.deed]()
+    paused = ", paused" if view.paused else ""
+    return f"{view.leader or 'nobody'} leads {view.career}, term {view.term}{paused}"
 
 
 def _redrive(session: Session, action: Action) -> str:
     wanted = [action.detail] if action.detail else None
-    if is_dyno(session, action.subject):
-        with closing(DynoAdmin(session, action.subject)) as dyno:
-            letters = dyno.dead_letters
-            done = letters.requeue(islice(letters.browse(wanted), _MOST_REDRIVEN))
-    else:
-        curator = QueueAdmin(session, QueuePaths(action.subject)).dead_letters
-        done = curator.requeue(islice(curator.browse(wanted), _MOST_REDRIVEN))
+    with ExitStack() as stack:
+        admin: DynoAdmin | QueueAdmin = QueueAdmin(session, QueuePaths(action.subject))
+        if is_dyno(session, action.subject):
+            admin = stack.enter_context(closing(DynoAdmin(session, action.subject)))
+        letters = islice(admin.dead_letters.browse(wanted), _MOST_REDRIVEN)
+        done = admin.dead_letters.requeue(letters)
     if action.detail and not done.moved:
         raise ConfigurationError(f"dead letter {action.detail} is not there any more")
     gone = f"; {done.gone} were gone already" if done.gone else ""

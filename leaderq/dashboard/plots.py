@@ -5,13 +5,14 @@ plot fits any screen and its letters keep their size.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from leaderq.admin.text import duration, local
 from leaderq.dashboard.markup import Markup, joined, tag
 
 _BAR = 34
+_BROKEN_MS = 15_000
 _LABELLED = 5.0  # per cent of the width that a number fits into
 _LEAST = 0.25  # per cent of the width: a short term is seen too
 
@@ -37,8 +38,9 @@ def time_axis(stretches: Sequence[Stretch], until: float, describes: str) -> Mar
     def x(at: float) -> float:
         return round(100 * (at - since) / span, 3)
 
-    drawn = []
-    for before, after in pairwise(stretches):
+    drawn, last = [], stretches[-1]
+    now = [] if last.kind == "leads" else [replace(last, began=until)]
+    for before, after in pairwise([*stretches, *now]):
         if (gap := after.began - before.ended) > 0:
             at, width = x(before.ended), max(x(after.began) - x(before.ended), _LEAST)
             drawn.append(_bar(at, width, "gap", f"nobody led for {briefly(gap)}"))
@@ -48,12 +50,7 @@ def time_axis(stretches: Sequence[Stretch], until: float, describes: str) -> Mar
         drawn.append(_bar(at, width, one.kind, one.title))
         if width > _LABELLED:
             middle = f"{at + width / 2:.3f}%"
-            number = f"number on-{one.kind}"
-            drawn.append(tag("text", one.label, x=middle, y=38, class_=number))
-    last = stretches[-1]
-    if last.kind != "leads" and until > last.ended:
-        gone = f"nobody has led for {duration(until - last.ended)}"
-        drawn.append(_bar(x(last.ended), max(100 - x(last.ended), _LEAST), "gap", gone))
+            drawn.append(tag("text", one.label, x=middle, y=38, class_=f"number on-{one.kind}"))
     return joined(_figure(drawn, describes, 64), _range(since, until))
 
 
@@ -68,12 +65,8 @@ def _bar(x: float, width: float, kind: str, title: str) -> Markup:
     return tag("rect", tag("title", title), class_=kind, **place)
 
 
-def line_plot(
-    points: Sequence[tuple[int, float]], until_ms: int, describes: str, *, broken_ms: int
-) -> Markup:
-    """A value over time, ms since the epoch. The line is broken where there is nothing for longer
-    than ``broken_ms``, because nobody looked.
-    """
+def line_plot(points: Sequence[tuple[int, float]], until_ms: int, describes: str) -> Markup:
+    """A value over time, ms since the epoch. The line is broken where nobody looked."""
     if len(points) < 2:
         return tag("p", "A plot begins with the next reading.", class_="faint")
     since, top = points[0][0], max(value for _, value in points)
@@ -81,7 +74,7 @@ def line_plot(
     lines: list[list[str]] = [[]]
     former = since
     for at, value in points:
-        if at - former > broken_ms:
+        if at - former > _BROKEN_MS:
             lines.append([])
         lines[-1].append(f"{1000 * (at - since) / span:.1f},{95 - value * scale:.1f}")
         former = at

@@ -23,12 +23,11 @@ from leaderq.dashboard.actions import Action, Deed
 from leaderq.dashboard.markup import Markup, joined, tag
 from leaderq.dashboard.plots import Stretch, briefly, line_plot, time_axis
 from leaderq.dashboard.snapshot import PageSnapshot
-from leaderq.election import TermRecord, View
+from leaderq.election import Member, TermRecord, View
 from leaderq.queues.admin import Browsed, DeadItem
 from leaderq.schedules.operating import ScheduleView
 from leaderq.schedules.record import PassedOver, TickGap, TickRun
 
-_BROKEN_MS = 15_000
 Row = dict[str, Any]
 _UNFIT = (PassedOver.MISSED, PassedOver.LATE, PassedOver.TOO_OLD, PassedOver.TOO_MANY)
 
@@ -41,11 +40,6 @@ class ScreenKind(Enum):
     QUEUES = "/queues"
     QUEUE = "/queue"
     SCHEDULES = "/schedules"
-
-    @property
-    def title(self) -> str:
-        """Its name in the menu."""
-        return self.name.capitalize()
 
 
 @dataclass(frozen=True)
@@ -72,8 +66,8 @@ class PageScreen:
 
     @property
     def title(self) -> str:
-        """Its heading."""
-        return self.subject or self.kind.title
+        """Its heading, and its name in the menu."""
+        return self.subject or self.kind.name.capitalize()
 
     def shows(self, name: str) -> bool:
         """Whether the filter lets this name through."""
@@ -123,9 +117,6 @@ def _news(snapshot: PageSnapshot, options: ScreenOptions, now_ms: int) -> Markup
     return tag("p", said, id="news", class_="alert")
 
 
-# -- careers ---------------------------------------------------------------------------------------
-
-
 def _careers(look: _Look) -> Iterable[Markup]:
     screen, snapshot, _, now_ms = look
     known = [one for one in snapshot.careers if screen.shows(one.career)]
@@ -159,9 +150,6 @@ def _career_row(word: Condition, state: CareerState, now_ms: int) -> Row:
     }
 
 
-# -- one career ------------------------------------------------------------------------------------
-
-
 def _career(look: _Look) -> Iterable[Markup]:
     screen, snapshot, options, now_ms = look
     state = snapshot.career(screen.subject)
@@ -180,7 +168,7 @@ def _career(look: _Look) -> Iterable[Markup]:
     yield _section("terms", "Terms", _terms(view, now))
     if state.drain is not None:
         lags = snapshot.lags(screen.subject)
-        lag = line_plot(lags, now_ms, "the lag over time", broken_ms=_BROKEN_MS)
+        lag = line_plot(lags, now_ms, "the lag over time")
         yield _section("lag", "Lag while somebody looked", lag)
     rows: list[Row] = [
         {
@@ -204,6 +192,12 @@ def _career(look: _Look) -> Iterable[Markup]:
     ]
     nothing = "Nobody who gave a name has asked for anything."
     yield _table("asked", "What operators asked for", asked, nothing)
+
+
+def _member_row(turn: int | None, role: str, one: Member, now: float) -> Row:
+    row: Row = {"Turn": turn, "Candidate": one.candidate, "Role": role, "Host": one.host}
+    row |= {"Process": one.pid, "Version": one.version}
+    return row | {"Stands again": told.until(one.stands_again, now)}
 
 
 def _career_facts(state: CareerState, view: View, now: float) -> Row:
@@ -276,9 +270,6 @@ def _actions_on(view: View) -> Iterator[Action]:
             yield Action(Deed.TRANSFER, view.career, candidate)
 
 
-# -- queues ----------------------------------------------------------------------------------------
-
-
 def _queues(look: _Look) -> Iterable[Markup]:
     screen, snapshot, _, now_ms = look
     found = [one for one in snapshot.queues if screen.shows(one.path)]
@@ -315,7 +306,7 @@ def _queue(look: _Look) -> Iterable[Markup]:
         return
     yield _facts(_without_first(_queue_row(state, now_ms)))
     depths = snapshot.depths(screen.subject)
-    plot = line_plot(depths, now_ms, "the depth over time", broken_ms=_BROKEN_MS)
+    plot = line_plot(depths, now_ms, "the depth over time")
     yield _section("depth", "Depth while somebody looked", plot)
     if contents is None:
         return
@@ -358,9 +349,6 @@ def _payload(one: Browsed, options: ScreenOptions) -> Any:
     return tag("code", brief(one.items[0]) + more) if one.items else None
 
 
-# -- schedules -------------------------------------------------------------------------------------
-
-
 def _schedules(look: _Look) -> Iterable[Markup]:
     screen, snapshot, options, now_ms = look
     found = [
@@ -382,16 +370,11 @@ def _schedule_row(career: str, one: ScheduleView, options: ScreenOptions, now_ms
         running = f"by {run.candidate} for {_ago(run.began, now_ms)}, attempt {run.attempt}"
     times = record.when.shown() if record else tag("span", one.problem, class_="bad")
     gaps = [gap for gap in history if isinstance(gap, TickGap) and gap.why in _UNFIT]
-    row: Row = {
-        "Career": _link(PageScreen(ScreenKind.CAREER, career), career, one.name),
-        "Schedule": one.name,
-        "Times": times,
-        "Last": _last(one),
-        "Next": _next(one, now_ms),
-        "Due": one.overdue or None,
-        "Missed": sum(gap.count for gap in gaps) or None,
-        "Running": running,
-    }
+    link = _link(PageScreen(ScreenKind.CAREER, career), career, one.name)
+    missed = sum(gap.count for gap in gaps) or None
+    row: Row = {"Career": link, "Schedule": one.name, "Times": times, "Last": _last(one)}
+    row |= {"Next": _next(one, now_ms), "Due": one.overdue or None, "Missed": missed}
+    row["Running"] = running
     return row | _do(options, Action(Deed.RUN_NOW, career, one.name))
 
 
@@ -409,9 +392,6 @@ def _last(view: ScheduleView) -> Markup | None:
     error = f": {cut(one.error, 120)}" if isinstance(one, TickRun) and one.error else ""
     grade = {"done": "good", "failed": "bad", "lost": "bad"}.get(word, "warn")
     return joined(local(at), " ", tag("span", word + error, class_=grade))
-
-
-# -- what all screens are made of ------------------------------------------------------------------
 
 
 def _section(id: str, title: str, *content: Any) -> Markup:
@@ -472,17 +452,13 @@ def _ago(at_ms: int, now_ms: int) -> str:
     return duration((now_ms - at_ms) / 1000)
 
 
+# fmt: off
 _KINDS = {
-    "leads": "leads now",
-    "clean": "ended well",
-    "bad": "ended with an error",
-    "unclean": "killed or cut off, its end is not known",
-    "gap": "nobody led",
+    "leads": "leads now", "clean": "ended well", "bad": "ended with an error",
+    "unclean": "killed or cut off, its end is not known", "gap": "nobody led",
 }
 _PARTS = {
-    ScreenKind.CAREERS: _careers,
-    ScreenKind.CAREER: _career,
-    ScreenKind.QUEUES: _queues,
-    ScreenKind.QUEUE: _queue,
-    ScreenKind.SCHEDULES: _schedules,
+    ScreenKind.CAREERS: _careers, ScreenKind.CAREER: _career,
+    ScreenKind.QUEUES: _queues, ScreenKind.QUEUE: _queue, ScreenKind.SCHEDULES: _schedules,
 }
+# fmt: on

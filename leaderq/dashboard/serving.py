@@ -8,10 +8,8 @@ refresher's thread, and by actions, each on a worker thread; never by a page.
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from importlib import resources
 from string import Template
 from typing import Any
@@ -28,29 +26,22 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from leaderq import clock
 from leaderq.dashboard.access import COOKIE, HEADERS, LASTS_S, PageAccess, Visit
-from leaderq.dashboard.actions import Action, Deed, carry_out
+from leaderq.dashboard.actions import Action, Deed
 from leaderq.dashboard.markup import Markup, joined, tag
-from leaderq.dashboard.refresher import Refresher, reading
+from leaderq.dashboard.refresher import Refresher
 from leaderq.dashboard.screens import PageScreen, ScreenKind, ScreenOptions, draw, is_known
 from leaderq.dashboard.snapshot import PageSnapshot
 from leaderq.errors import LeaderqError, SessionClosed
-from leaderq.zookeeper import Session
 
 _MOST_BYTES = 8192  # of a form
-_STATIC = {
-    "/page.css": "text/css; charset=utf-8",
-    "/page.js": "text/javascript; charset=utf-8",
-    "/icon.svg": "image/svg+xml",
-}
+_STATIC = {"/page.css": "text/css", "/page.js": "text/javascript", "/icon.svg": "image/svg+xml"}
 _MENU = (ScreenKind.CAREERS, ScreenKind.QUEUES, ScreenKind.SCHEDULES)
 _UNDER = {ScreenKind.CAREER: ScreenKind.CAREERS, ScreenKind.QUEUE: ScreenKind.QUEUES}
 CarryOut = Callable[[Action, str, str], str]
 
 
 class Guarded:
-    """Lets only requests through that were meant for this page, and sends no answer without the
-    headers that keep others off it.
-    """
+    """Refuses what was not meant for this page, and adds the headers that keep others off it."""
 
     def __init__(self, app: ASGIApp, access: PageAccess) -> None:
         self._app, self._access = app, access
@@ -77,11 +68,7 @@ class Dashboard:
     """The application. ``carry_out(action, by, why)`` returns what happened, and may wait."""
 
     def __init__(
-        self,
-        refresher: Refresher,
-        carry_out: CarryOut,
-        access: PageAccess,
-        options: ScreenOptions,
+        self, refresher: Refresher, carry_out: CarryOut, access: PageAccess, options: ScreenOptions
     ) -> None:
         self._refresher, self._carry_out = refresher, carry_out
         self._access, self._options = access, options
@@ -97,11 +84,9 @@ class Dashboard:
         ]
         self.app = Guarded(Starlette(routes=routes), access)
 
-    # -- looking -----------------------------------------------------------------------------------
-
     async def _page(self, request: Request) -> Response:
         visit = self._visit(request)
-        if self._access.must_sign_in and visit is None:
+        if not self._access.is_local and visit is None:
             return _to_sign_in(request)
         screen = _screen(request.url.path, request.query_params)
         snapshot = await self._snapshot(0, screen)
@@ -113,7 +98,7 @@ class Dashboard:
         return self._shell(screen.title, body, visit, screen.kind, status, stream)
 
     async def _events(self, request: Request) -> Response:
-        if self._access.must_sign_in and self._visit(request) is None:
+        if not self._access.is_local and self._visit(request) is None:
             return Response("sign in first\n", 403)
         screen = _screen(request.query_params.get("screen", "/"), request.query_params)
         seen = request.query_params.get("seen", "0")
@@ -146,8 +131,6 @@ class Dashboard:
         path = request.url.path
         return Response(_file(path[1:]), media_type=_STATIC[path])
 
-    # -- signing in --------------------------------------------------------------------------------
-
     def _visit(self, request: Request) -> Visit | None:
         return self._access.visit(request.cookies.get(COOKIE))
 
@@ -178,8 +161,6 @@ class Dashboard:
             return self._refused("The form is too old.")
         self._access.sign_out(request.cookies.get(COOKIE))
         return RedirectResponse("/", 303)
-
-    # -- acting ------------------------------------------------------------------------------------
 
     async def _act(self, request: Request) -> Response:
         """The first question: what, and why; a POST leads to the second."""
@@ -229,8 +210,6 @@ class Dashboard:
     def _refused(self, sentence: str, status: int = 403) -> Response:
         return self._shell("Refused", tag("p", sentence, class_="alert"), None, status=status)
 
-    # -- what is around a screen -------------------------------------------------------------------
-
     def _shell(
         self,
         title: str,
@@ -240,23 +219,23 @@ class Dashboard:
         status: int = 200,
         stream: str = "",
     ) -> Response:
-        here, notice = _UNDER.get(kind, kind) if kind else None, None
+        here, notice = kind and _UNDER.get(kind, kind), None
+        marks = {one: "page" if one is here else None for one in _MENU}
         menu = [
-            tag("li", tag("a", one.title, href=one.value, aria_current=one is here and "page"))
-            for one in _MENU
+            tag("li", tag("a", PageScreen(one).title, href=one.value, aria_current=mark))
+            for one, mark in marks.items()
         ]
         who = tag("span", "read-only", class_="faint")
         if visit is not None:
             notice, visit.notice = visit.notice, None
             leave = tag("button", f"Sign out {visit.user}")
-            who = tag(
-                "form", _hidden("secret", visit.secret), leave, method="post", action="/sign-out"
-            )
+            content = [_hidden("secret", visit.secret), leave]
+            who = tag("form", content, method="post", action="/sign-out")
         elif self._options.actions:
             who = tag("a", "Sign in", href="/sign-in")
         said = notice and tag("p", notice, class_="notice", role="status")
-        parts = {"title": title, "body": body, "menu": menu, "who": who, "notice": said}
-        filled = {name: joined(part) for name, part in {**parts, "stream": stream}.items()}
+        parts = {"title": title, "stream": stream, "body": body, "menu": menu, "who": who}
+        filled = {name: joined(part) for name, part in {**parts, "notice": said}.items()}
         return HTMLResponse(Template(_file("shell.html").decode()).substitute(filled), status)
 
 
@@ -319,41 +298,13 @@ class PageServer(uvicorn.Server):
     """Tells nothing of itself, keeps no log of requests, and ends its streams when it ends."""
 
     def __init__(self, dashboard: Dashboard, refresher: Refresher) -> None:
-        super().__init__(_config(dashboard.app))
+        quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False}
+        plain: dict[str, Any] = {"lifespan": "off", "ws": "none", "http": "h11"}
+        limits: dict[str, Any] = {"limit_concurrency": 512, "timeout_graceful_shutdown": 1}
+        config = uvicorn.Config(dashboard.app, proxy_headers=False, **quiet, **plain, **limits)
+        super().__init__(config)
         self._refresher = refresher
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._refresher.stop()
         await super().shutdown(sockets)
-
-
-def _config(app: ASGIApp) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        lifespan="off",
-        ws="none",
-        http="h11",
-        limit_concurrency=512,
-        timeout_graceful_shutdown=1,
-    )
-
-
-def serve_snapshots(
-    session: Session,
-    root: str,
-    queues: Sequence[str],
-    access: PageAccess,
-    options: ScreenOptions,
-    listener: socket.socket,
-) -> None:
-    """Serve until SIGINT or SIGTERM; ``queues`` are the patterns of those that are shown."""
-    refresher = Refresher(reading(session, root, queues), options.every_s)
-    dashboard = Dashboard(refresher, partial(carry_out, session, root), access, options)
-    for one in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has ended
-        signal.signal(one, lambda *_: None)
-    refresher.start()
-    PageServer(dashboard, refresher).run(sockets=[listener])

@@ -38,19 +38,15 @@ class PageSnapshot:
     failing_since_ms: int | None = None
 
     def career(self, name: str) -> CareerState | None:
-        """The career of that name."""
         return next((one for one in self.careers if one.career == name), None)
 
     def queue(self, path: str) -> QueueState | None:
-        """The queue at that path."""
         return next((one for one in self.queues if one.path == path), None)
 
     def depths(self, path: str) -> list[tuple[int, float]]:
-        """The depth of a queue over time."""
         return [(one.at_ms, one.depths[path]) for one in self.frames if path in one.depths]
 
     def lags(self, career: str) -> list[tuple[int, float]]:
-        """The lag of a career over time."""
         return [(one.at_ms, one.lags[career]) for one in self.frames if career in one.lags]
 
 

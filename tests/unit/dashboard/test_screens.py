@@ -206,7 +206,7 @@ def test_readings_are_kept_for_plots_and_not_for_ever() -> None:
 
 def test_a_line_is_broken_where_nobody_looked_and_stays_within_its_plot() -> None:
     points = [(0, 5.0), (1000, 9.0), (60_000, 0.0), (61_000, 3.0)]
-    plot = Texts(line_plot(points, 61_000, "depth", broken_ms=15_000))
+    plot = Texts(line_plot(points, 61_000, "depth"))
     lines = [str(had["points"]) for name, had in plot.elements if name == "polyline"]
     places = [tuple(map(float, pair.split(","))) for line in lines for pair in line.split()]
     assert len(lines) == 2
