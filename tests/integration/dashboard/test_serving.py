@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ httpx = pytest.importorskip("httpx", reason="pip install '.[dev]'")
 from dashboard_server import TOKENS, Served, served  # noqa: E402
 from dashboard_values import installation  # noqa: E402
 
+from leaderq.cli import main  # noqa: E402
 from leaderq.testing import eventually  # noqa: E402
+from leaderq.zookeeper import Session  # noqa: E402
 
 PAUSE = "/act?do=pause&of=billing&with="
 SCREENS = ("/", "/career?of=billing", "/queues", "/queue?of=/mail", "/schedules")
@@ -43,8 +46,11 @@ def hidden(answer: httpx.Response, name: str) -> str:
     return found[1]
 
 
-def test_every_answer_has_the_headers_that_keep_others_off(browser: httpx.Client) -> None:
-    for path in (*SCREENS, "/page.css", "/page.js", "/icon.svg", "/sign-in", "/absent", PAUSE):
+def test_every_answer_has_safe_headers_and_loads_nothing_from_elsewhere(
+    browser: httpx.Client,
+) -> None:
+    others = ("/page.css", "/page.js", "/icon.svg", "/sign-in", "/absent", PAUSE)
+    for path in (*SCREENS, *others):
         answer = browser.get(path)
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'" in policy
@@ -54,26 +60,13 @@ def test_every_answer_has_the_headers_that_keep_others_off(browser: httpx.Client
         assert answer.headers["referrer-policy"] == "same-origin"
         assert answer.headers["cache-control"] == "no-store"
         assert "server" not in answer.headers
-    assert browser.get("/absent").status_code == 404
-
-
-def test_screens_load_nothing_from_elsewhere_and_hold_no_script(browser: httpx.Client) -> None:
-    for path in SCREENS:
-        answer = browser.get(path)
-        assert answer.status_code == 200
-        loaded = re.findall(r'(?:src|href)="([^"]*)"', answer.text)
-        assert loaded
-        assert all(one.startswith(("/", "#")) for one in loaded)
-        assert re.findall(r"<script[^>]*>[^<]", answer.text) == []
-        assert "style=" not in answer.text
-        assert TOKENS["alice"] not in answer.text
-
-
-def test_what_is_not_there_is_404_and_still_a_page(browser: httpx.Client) -> None:
-    for path in ("/career?of=nobody", "/queue?of=/leaderq"):
-        answer = browser.get(path)
-        assert answer.status_code == 404
-        assert "leaderq" in answer.text
+        if path in SCREENS:
+            loaded = re.findall(r'(?:src|href)="([^"]*)"', answer.text)
+            assert loaded
+            assert all(one.startswith(("/", "#")) for one in loaded)
+            assert re.findall(r"<script[^>]*>[^<]|style=", answer.text) == []
+    for path in ("/career?of=nobody", "/queue?of=/leaderq", "/absent"):
+        assert browser.get(path).status_code == 404
 
 
 def test_another_host_name_is_refused(page: Served, browser: httpx.Client) -> None:
@@ -82,51 +75,41 @@ def test_another_host_name_is_refused(page: Served, browser: httpx.Client) -> No
     assert page.readings == 0
 
 
-def test_those_who_look_cost_one_reading_and_nobody_costs_none() -> None:
+def test_a_large_installation_is_read_and_drawn_once_for_all_who_look() -> None:
     with served(every_s=3600.0) as page, httpx.Client(base_url=page.url, timeout=60) as browser:
-        assert page.readings == 0
-        for _ in range(20):
-            assert browser.get("/").status_code == 200
+        page.snapshot = installation(200)
+        pages = {browser.get("/").text for _ in range(20)}
         assert page.readings == 1
+        (whole,) = pages
+        assert whole.count("<tr>") == 208
+        assert len(whole) < 400_000
 
 
 def streamed(browser: httpx.Client, address: str, wanted: int) -> list[str]:
-    """So many events of a stream, each as the text of its lines."""
+    """So many events of a stream."""
+    found, text = [], ""
     with browser.stream("GET", address) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
-        found: list[str] = []
-        lines: list[str] = []
         for line in answer.iter_lines():
-            if line:
-                lines.append(line.removeprefix("data: "))
-                continue
-            found.append("\n".join(lines))
-            lines = []
+            text += line.removeprefix("data: ")
+            if not line:
+                found.append(text)
+                text = ""
             if len(found) == wanted:
                 break
-        return found
+    return found
 
 
-def test_a_stream_sends_the_screen_after_each_reading_until_it_is_left() -> None:
+def test_a_stream_sends_the_screen_after_each_reading_and_tells_of_failures() -> None:
     with served(every_s=0.05) as page, httpx.Client(base_url=page.url, timeout=60) as browser:
         events = streamed(browser, "/events?screen=/career&of=billing&seen=0", 3)
-        assert len(events) == 3
-        assert all('id="terms"' in one for one in events)
+        assert [one.count('id="terms"') for one in events] == [1, 1, 1]
         page.fails = True
-        failing = streamed(browser, "/events?screen=/&seen=0", 2)
-        assert any("ConnectionLost: no server answers" in one for one in failing)
-        assert "billing" in failing[-1]
+        failing = streamed(browser, "/events?screen=/&seen=0", 3)[-1]
+        assert "ConnectionLost: no server answers" in failing
+        assert "billing" in failing
         page.fails = False
         eventually(lambda: "cannot be read" not in browser.get("/").text)
-    # Nobody looks any more: the server has ended although streams were open.
-
-
-def test_a_large_installation_is_drawn_once_for_all_who_look() -> None:
-    with served(every_s=3600.0) as page, httpx.Client(base_url=page.url, timeout=60) as browser:
-        page.snapshot = installation(200)
-        whole = browser.get("/").text
-        assert whole.count("<tr>") == 208
-        assert len(whole) < 400_000
 
 
 def test_nothing_is_done_without_signing_in(page: Served, browser: httpx.Client) -> None:
@@ -164,14 +147,9 @@ def test_an_action_is_asked_for_twice_and_done_once_in_the_name_of_who_signed_in
     assert "done for alice" not in browser.get("/career?of=billing").text
     assert browser.post("/confirm", data=word).status_code == 409
     assert len(page.done) == 1
-
-
-def test_a_refusal_is_told_where_it_was_asked(page: Served, browser: httpx.Client) -> None:
     page.refuses = True
-    sign_in(browser)
-    secret = hidden(browser.get(PAUSE), "secret")
-    second = browser.post(PAUSE, data={"secret": secret, "why": "x"})
-    browser.post("/confirm", data={"secret": secret, "word": hidden(second, "word")})
+    again = browser.post(PAUSE, data={"secret": secret, "why": "x"})
+    browser.post("/confirm", data={"secret": secret, "word": hidden(again, "word")})
     told = browser.get("/career?of=billing").text
     assert "Not done as asked: nobody leads &#x27;billing&#x27; now" in told
 
@@ -215,17 +193,49 @@ def test_a_page_that_is_read_only_does_nothing_for_anybody() -> None:
 
 
 def test_where_others_can_reach_it_one_signs_in_for_looking_too() -> None:
-    hosts = frozenset({"127.0.0.1"})
-    with (
-        served(is_local=False, hosts=hosts) as page,
-        httpx.Client(base_url=page.url, timeout=60) as browser,
-    ):
+    shared = {"is_local": False, "hosts": frozenset({"127.0.0.1"})}
+    with served(**shared) as page, httpx.Client(base_url=page.url, timeout=60) as browser:
         for path in SCREENS:
             assert browser.get(path).headers["location"].startswith("/sign-in")
         assert browser.get("/events").status_code == 403
         assert page.readings == 0
         sign_in(browser)
         assert browser.get("/").status_code == 200
+
+
+def test_the_command_serves_what_is_in_zookeeper_until_it_is_told_to_stop(
+    address: str, session: Session
+) -> None:
+    session.ensure_path("/leaderq/billing/candidates")
+    command = [sys.executable, "-m", "leaderq", "dashboard", "--zookeeper", address]
+    command += ["--bind", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        url = running.stderr.readline().strip()
+        with httpx.Client(base_url=url, timeout=60) as browser:
+            assert "/career?of=billing" in browser.get("/").text
+            with browser.stream("GET", "/events?screen=/&seen=0") as stream:
+                assert next(stream.iter_lines()).startswith("data: ")
+                running.send_signal(signal.SIGTERM)
+                assert running.wait(60) == 0
+        assert running.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--allow-actions", "--allow-actions needs --tokens FILE"),
+        ("--bind 0.0.0.0:0", "give --tokens FILE, for signing in, and --host-name NAME"),
+        ("--bind nowhere", "'nowhere' is not HOST:PORT"),
+        ("--queue orders", "must be absolute"),
+        ("--tokens /absent", "tokens cannot be read from /absent"),
+    ],
+)
+def test_the_command_refuses_what_would_not_be_safe(
+    options: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["dashboard", *options.split()]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_leaderq_does_without_the_extra_and_the_command_says_which_it_needs() -> None:

@@ -15,10 +15,11 @@ from leaderq.errors import ConnectionLost, SessionClosed
 from leaderq.testing import eventually
 
 Wanted = frozenset[str]
+Made = Callable[[float], Refresher]
 
 
 class Readings:
-    """Counts what is read, and holds a reading up while ``may_go`` is not set."""
+    """Keeps what was wanted of each reading, and holds one up while ``may_go`` is not set."""
 
     def __init__(self) -> None:
         self.wanted: list[Wanted] = []
@@ -41,7 +42,7 @@ def readings() -> Readings:
 
 
 @pytest.fixture
-def made(readings: Readings) -> Iterator[Callable[[float], Refresher]]:
+def made(readings: Readings) -> Iterator[Made]:
     running: list[Refresher] = []
 
     def start(every_s: float) -> Refresher:
@@ -54,49 +55,30 @@ def made(readings: Readings) -> Iterator[Callable[[float], Refresher]]:
         one.stop()
 
 
-def test_nobody_who_looks_costs_nothing_and_many_cost_as_much_as_one(readings, made) -> None:
+def test_many_who_look_cost_as_much_as_one(readings: Readings, made: Made) -> None:
     refresher = made(3600.0)
-    assert refresher.after().result(60).number == 1
     assert all(refresher.after().result(60).number == 1 for _ in range(100))
     assert len(readings.wanted) == 1
 
 
-def test_who_waits_gets_the_next_reading_and_waiting_is_what_makes_it(readings, made) -> None:
+def test_nobody_who_waits_and_one_who_has_left_cost_nothing(readings: Readings, made: Made) -> None:
     refresher = made(0.01)
-    numbers = []
-    for seen in range(5):
-        numbers.append(refresher.after(seen).result(60).number)
+    numbers = [refresher.after(seen).result(60).number for seen in range(5)]
     assert numbers == sorted(set(numbers))
-    read = len(readings.wanted)
-    assert refresher.after(numbers[-1]).result(60).number == read + 1
-
-
-def test_one_who_has_left_is_nobody(readings, made) -> None:
-    refresher = made(0.01)
-    seen = refresher.after().result(60).number
-    refresher.stop()
-    read = len(readings.wanted)
-    refresher = made(0.01)
     readings.may_go.clear()
-    first = refresher.after(0)
-    eventually(lambda: len(readings.wanted) == read + 1)
-    gone = refresher.after(seen + 10)
+    waiting = refresher.after(numbers[-1])
+    eventually(lambda: len(readings.wanted) == numbers[-1] + 1)
+    gone = refresher.after(numbers[-1] + 10)
     gone.cancel()
     readings.may_go.set()
-    assert first.result(60).number == 1
-    last = refresher.after(1)
-    assert last.result(60).number == 2
-    assert len(readings.wanted) == read + 2
+    assert waiting.result(60).number == numbers[-1] + 1
+    assert refresher.after(numbers[-1] + 1).result(60).number == numbers[-1] + 2
+    assert len(readings.wanted) == numbers[-1] + 2
 
 
-def test_a_queues_contents_are_read_for_those_who_look_at_it(readings, made) -> None:
-    refresher = made(0.01)
-    assert refresher.after(wants="/q").result(60).contents == {"/q": Contents()}
-    refresher.after(1).result(60)
-    assert readings.wanted == [frozenset({"/q"}), frozenset()]
-
-
-def test_one_who_comes_during_a_reading_without_it_waits_for_the_next(readings, made) -> None:
+def test_contents_are_read_for_those_who_want_them_also_if_they_come_during_a_reading(
+    readings: Readings, made: Made
+) -> None:
     refresher = made(0.01)
     readings.may_go.clear()
     first = refresher.after()
@@ -104,12 +86,15 @@ def test_one_who_comes_during_a_reading_without_it_waits_for_the_next(readings, 
     second = refresher.after(wants="/q")
     readings.may_go.set()
     assert first.result(60).number == 1
-    assert second.result(60).number == 2
-    assert readings.wanted == [frozenset(), frozenset({"/q"})]
+    assert second.result(60).contents == {"/q": Contents()}
+    refresher.after(2).result(60)
+    assert readings.wanted == [frozenset(), frozenset({"/q"}), frozenset()]
 
 
 @pytest.mark.parametrize("error", [ConnectionLost("no answer"), RuntimeError("a fault of ours")])
-def test_a_reading_that_fails_is_told_and_the_next_is_good(readings, made, error) -> None:
+def test_a_reading_that_fails_is_told_and_the_next_is_good(
+    readings: Readings, made: Made, error: Exception
+) -> None:
     refresher = made(0.01)
     before = refresher.after().result(60)
     readings.error = error
@@ -120,7 +105,7 @@ def test_a_reading_that_fails_is_told_and_the_next_is_good(readings, made, error
     eventually(lambda: refresher.after().result(60).problem is None)
 
 
-def test_who_waits_at_the_end_is_not_left_waiting(readings, made) -> None:
+def test_who_waits_at_the_end_is_told(readings: Readings, made: Made) -> None:
     refresher = made(3600.0)
     seen = refresher.after().result(60).number
     waiting = refresher.after(seen)
