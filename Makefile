@@ -13,7 +13,7 @@ STEPS   ?= 1000000
 TICKS   ?= 1000
 JOBS    ?= 2
 
-.PHONY: demo simulate conformance ticks test test-long quick docs help lint unit faults soak queue-soak losses rude mutants compat lock bench servers clean
+.PHONY: demo page simulate conformance ticks test test-long quick docs help lint unit faults soak queue-soak losses rude mutants compat lock bench servers clean
 
 demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; under two minutes
 	@$(BIN)/leaderq demo
@@ -45,6 +45,11 @@ conformance: $(READY)  ## the simulated ZooKeeper beside real ones: STEPS=100000
 	@LEADERQ_CONFORMANCE_STEPS=$(STEPS) LEADERQ_CONFORMANCE_VERSION=$(VERSION) $(BIN)/python -m pytest \
 	  --timeout 0 tests/integration/zookeeper/test_simulated_ensemble.py \
 	  tests/integration/zookeeper/test_simulated_ensemble_of_three.py
+
+# The browser is Debian's package chromium. In the other runs these tests are skipped without it.
+page: $(READY)  ## leaderq dashboard in headless Chromium, with what axe finds
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check playwright axe-playwright-python
+	@$(BIN)/python -m pytest tests/integration/dashboard
 
 help:  ## this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14

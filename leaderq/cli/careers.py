@@ -5,44 +5,45 @@ that change who leads, or how (``step-down`` to ``forget``).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from leaderq import clock
+from leaderq.admin.careers import (
+    career_states,
+    catch_up,
+    due_in,
+    how_it_ended,
+    is_bad_end,
+    members_of,
+    rate_of,
+    requests_of,
+    until,
+    why_nobody_leads,
+)
+from leaderq.admin.text import duration, harmless, local
 from leaderq.cli.connecting import (
     ONE_CAREER,
     SOME_CAREER,
     candidates,
     connected,
+    known_careers,
     named_career,
     operator,
     views,
 )
 from leaderq.cli.options import CONNECTION, JSON, YES, Given, needs_yes, number, switch, verb
-from leaderq.cli.output import (
-    Shade,
-    duration,
-    harmless,
-    local,
-    redrawn,
-    say,
-    shaded,
-    write_json,
-    write_rows,
-    write_table,
-)
-from leaderq.cli.schedule import due_in, next_tick
+from leaderq.cli.output import Shade, redrawn, say, shaded, write_json, write_rows, write_table
 from leaderq.config import Section, Settings
-from leaderq.errors import ConfigurationError, CorruptRecord, NoNode
+from leaderq.errors import ConfigurationError, CorruptRecord
 from leaderq.exits import ExitCode
 
 if TYPE_CHECKING:
-    from leaderq.election import Member, TermRecord, View
-    from leaderq.kafka.consuming.report import DrainReport
+    from leaderq.admin.careers import ShownReport
+    from leaderq.election import TermRecord, View
     from leaderq.zookeeper import Session
 
 _ONE = (ONE_CAREER, Section.CAREER, *CONNECTION)
@@ -60,26 +61,6 @@ _SPARE = {
     "CATCH-UP": 1,
     "SINCE": 1,
 }
-_FRESH_FOR_S = 15.0  # a leader reports every 5 s; an older report was missed twice
-_UNCLEAN = "killed, or cut off from ZooKeeper"
-
-
-@dataclass(frozen=True)
-class ShownReport:
-    """A leader's report with its age; ``fresh``: written lately by the present leader."""
-
-    report: DrainReport
-    age_s: float
-    fresh: bool
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        age_s = round(self.age_s, 1)
-        return {"fresh": self.fresh, "age_s": age_s, "lag": self.report.lag, **asdict(self.report)}
-
-    def lag(self, offsets: int) -> str:
-        """How many offsets behind; with the age of a report that is not fresh."""
-        return str(offsets) if self.fresh else f"{offsets} ({duration(self.age_s)} ago)"
 
 
 Found = Sequence[tuple["View", "ShownReport | None", "dict[str, Any] | None"]]
@@ -117,16 +98,14 @@ def status(given: Given) -> ExitCode:
     with connected(given) as session:
 
         def look() -> Found:
-            now = clock.calendar_s()
-            seen = views(session, settings)
-            return [
-                (
-                    view,
-                    _report(session, settings.root, view, now),
-                    next_tick(session, settings.root, view.career),
-                )
-                for view in seen
-            ]
+            found = []
+            for one in career_states(session, settings.root, known_careers(session, settings)):
+                if one.view is None:
+                    raise CorruptRecord(str(one.problem))
+                if one.problem:  # the other careers, and who leads this one, are shown
+                    say(f"leaderq: {one.problem}")
+                found.append((one.view, one.drain, one.next_tick))
+            return found
 
         def show(found: Found) -> None:
             if given.as_json:
@@ -160,7 +139,7 @@ def members(given: Given) -> None:
         found = [member for view in views(session, settings) for member in _members(view)]
     if not given.as_json:
         now = clock.calendar_s()
-        found = [{**each, "stands_again": _until(each["stands_again"], now)} for each in found]
+        found = [{**each, "stands_again": until(each["stands_again"], now)} for each in found]
     which = settings.career or "any career"
     nobody = f"no candidate stands for {which} below {settings.root}"
     write_rows(found, given.as_json, nobody, spare=_SPARE)
@@ -195,8 +174,14 @@ def history(given: Given) -> None:
         row=lambda each: _past(each, view),
     )
     if not given.as_json:
-        for sentence in buried:
+        for sentence in (*_asked(view), *buried):
             say(sentence)
+
+
+def _asked(view: View) -> Iterator[str]:
+    """Sentences about what named operators asked for, the newest first."""
+    for one in requests_of(view):
+        yield harmless(f"{one.by} asked for {one.what}, {local(one.at_ms)}{one.because}")
 
 
 def _buried(session: Session, root: str, career: str) -> list[str]:
@@ -346,41 +331,14 @@ def forget(given: Given) -> None:
     say(f"{career} is forgotten; {count} znodes deleted")
 
 
-# -- what is read ----------------------------------------------------------------------------------
-
-
-def _report(session: Session, root: str, view: View, now: float) -> ShownReport | None:
-    """The leader's last report on its draining; ``None`` for a career that drains nothing, or whose
-    report is unreadable.
-    """
-    from leaderq.election.layout import Layout
-
-    path = Layout(root, view.career).progress
-    try:
-        data, _ = session.get(path)
-        # only where something is drained: it imports the Kafka client
-        from leaderq.kafka.consuming.report import decode
-
-        report = decode(data, path=path)
-    except NoNode:
-        return None
-    except CorruptRecord as error:  # the other careers, and who leads this one, are shown
-        say(f"leaderq: {error}")
-        return None
-    age_s = max(0.0, now - report.at)
-    fresh = view.leader is not None and report.term == view.term and age_s <= _FRESH_FOR_S
-    return ShownReport(report, age_s, fresh)
+# -- how it is shown -------------------------------------------------------------------------------
 
 
 def _members(view: View) -> Iterator[dict[str, Any]]:
-    turns = enumerate(view.members, 1 if view.leader or view.repaired else 2)
-    roles = {1: "not known" if view.repaired else "leader", 2: "next"}
-    line = [(roles.get(turn, "waiting"), one) for turn, one in turns]
-    line += [("cooling off", one) for one in view.cooling_off]
-    for turn, (role, one) in enumerate(line, 1):
+    for turn, role, one in members_of(view):
         yield {
             "career": view.career,
-            "turn": None if role == "cooling off" else turn,
+            "turn": turn,
             "candidate": one.candidate,
             "role": role,
             "host": one.host,
@@ -390,9 +348,6 @@ def _members(view: View) -> Iterator[dict[str, Any]]:
             "leaderq": one.leaderq,
             "career_class": one.career_class,
         }
-
-
-# -- how it is shown -------------------------------------------------------------------------------
 
 
 def _write_overview(found: Found, settings: Settings) -> None:
@@ -417,8 +372,8 @@ def _write_overview(found: Found, settings: Settings) -> None:
     )
     for view, report, _ in found:
         if view.leader is None:
-            for line in _why_nobody_leads(view, now):
-                click.echo(line)
+            for sentence, is_bad in why_nobody_leads(view, now):
+                click.echo(shaded(f"{view.career}: {sentence}", Shade.BAD if is_bad else None))
         elif report is not None and report.fresh and report.report.held_up is not None:
             say(f"{view.career} is held up, and resumes by itself: {report.report.held_up}")
 
@@ -440,56 +395,16 @@ def _leading(view: View, now: float) -> tuple[Any, ...]:
     )
 
 
-def _why_nobody_leads(view: View, now: float) -> Iterator[str]:
-    """One fact a line, for a career without a leader."""
-    if view.repaired:
-        first, *others = map(_named, view.members)
-        yield f"{view.career}: its term record was repaired; it is not known whether {first} leads"
-        if others:
-            yield f"{view.career}: {', '.join(others)} may lead next"
-        return
-    if view.history:
-        last = view.history[0]
-        end = f"ended uncleanly: it was {_UNCLEAN}"
-        if last.ended is not None:
-            end = f"ended {duration(now - last.ended)} ago ({last.reason})"
-            end += f": {harmless(last.error)}" if last.error else ""
-        bad = last.ended is None or last.error is not None
-        line = f"{view.career}: term {last.number} of {_named(last)} {end}"
-        yield shaded(line, Shade.BAD if bad else None)
-    for one in view.cooling_off:
-        until = _until(one.stands_again, now)
-        yield f"{view.career}: {_named(one)} cools off, and stands again at {until}"
-    if view.members:
-        yield f"{view.career}: {', '.join(map(_named, view.members))} may lead next"
-    elif not view.cooling_off:
-        yield f"{view.career}: no candidate stands"
-
-
 def _who_leads(view: View) -> str:
     return "who leads is not known" if view.repaired else f"{view.leader or 'nobody'} leads"
 
 
-def _named(one: Member | TermRecord) -> str:
-    return f"{one.candidate} on {one.host}" if one.host else str(one.candidate)
-
-
-def _until(at: float | None, now: float) -> str | None:
-    if at is None:
-        return None
-    return f"{time.strftime('%H:%M:%S', time.localtime(at))} (in {duration(at - now)})"
-
-
 def _past(record: TermRecord, view: View) -> tuple[Any, ...]:
-    now, ended, error = clock.calendar_s(), record.ended, record.error
+    now, ended = clock.calendar_s(), record.ended
     if record.number == view.term and view.leader is not None:
         end, ended = shaded(f"leads now ({view.stage})", Shade.GOOD), now
-    elif ended is None:
-        end = shaded(f"unclean: {_UNCLEAN}", Shade.BAD)
-    elif error:
-        end = shaded(f"{record.reason}: {harmless(error)}", Shade.BAD)
     else:
-        end = str(record.reason)
+        end = shaded(how_it_ended(record), Shade.BAD if is_bad_end(record) else None)
     lasted = None if ended is None or record.began is None else duration(ended - record.began)
     began = None
     if record.began is not None:
@@ -505,21 +420,11 @@ def _draining(report: ShownReport | None) -> tuple[str | None, str | None, str |
     lag = report.lag(said.lag)
     if not report.fresh or said.rate_per_s is None:
         return lag, None, None
-    rate = f"{said.rate_per_s:.0f}/s" if said.rate_per_s >= 10 else f"{said.rate_per_s:.1f}/s"
-    return lag, rate, _catch_up(said)
+    return lag, rate_of(said), catch_up(said)
 
 
 def _next(tick: dict[str, Any] | None) -> str | None:
-    return f"{tick['schedule']} {due_in(tick['at_ms'])}" if tick else None
-
-
-def _catch_up(report: DrainReport) -> str:
-    if report.held_up is not None:
-        return "held up"
-    # Some records are always on their way: one second's worth is not a lag.
-    if report.lag - report.blocked_by_transaction <= (report.rate_per_s or 0.0):
-        return "waits for a transaction" if report.blocked_by_transaction else "keeps up"
-    return "not at this rate" if report.catch_up_s is None else duration(report.catch_up_s)
+    return f"{tick['schedule']} {due_in(tick['at_ms'], clock.now_ms())}" if tick else None
 
 
 def _write_partitions(found: Found) -> None:

@@ -19,7 +19,7 @@ from leaderq.cli.options import Given, meant
 from leaderq.cli.output import quiet
 from leaderq.config import Settings
 from leaderq.config.settings import BY_NAME
-from leaderq.errors import ConfigurationError
+from leaderq.errors import ConfigurationError, CorruptRecord
 
 if TYPE_CHECKING:
     from leaderq.election import Operator, View
@@ -114,8 +114,11 @@ def views(session: Session, settings: Settings) -> list[View]:
     """The views of :func:`known_careers`."""
     from leaderq.election import Observer
 
-    careers = known_careers(session, settings)
-    return [Observer(session, career, root=settings.root).view() for career in careers]
+    found = Observer.views(session, known_careers(session, settings), root=settings.root)
+    for view in found.values():
+        if isinstance(view, CorruptRecord):
+            raise view
+    return [view for view in found.values() if not isinstance(view, CorruptRecord)]
 
 
 def _careers(session: Session, settings: Settings) -> list[str]:

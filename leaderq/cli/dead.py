@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leaderq import clock, host
+from leaderq.admin.text import cut, iso
 from leaderq.cli.connecting import (
     ONE_CAREER,
     connected,
@@ -23,16 +24,7 @@ from leaderq.cli.connecting import (
     open_session,
 )
 from leaderq.cli.options import CONNECTION, JSON, Given, number, switch, verb
-from leaderq.cli.output import (
-    conclude,
-    cut,
-    iso,
-    json_value,
-    quiet,
-    say,
-    write_json,
-    write_rows,
-)
+from leaderq.cli.output import conclude, json_value, quiet, say, write_json, write_rows
 from leaderq.config import Section
 from leaderq.errors import ConfigurationError, CorruptRecord, KafkaError, NoNode
 

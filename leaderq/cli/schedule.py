@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leaderq import clock
+from leaderq.admin.careers import due_in, last_run, outcome
+from leaderq.admin.text import duration, harmless, iso, local
 from leaderq.cli.connecting import (
     ONE_CAREER,
     SOME_CAREER,
@@ -17,16 +19,7 @@ from leaderq.cli.connecting import (
     known_careers,
 )
 from leaderq.cli.options import CONNECTION, JSON, Given, switch, verb
-from leaderq.cli.output import (
-    Shade,
-    duration,
-    harmless,
-    iso,
-    local,
-    say,
-    shaded,
-    write_rows,
-)
+from leaderq.cli.output import Shade, say, shaded, write_rows
 from leaderq.config import Section
 from leaderq.errors import ConfigurationError
 from leaderq.schedules.record import TickGap, TickRun
@@ -143,25 +136,6 @@ def resume(given: Given) -> None:
     say(f"{name} is resumed{', and begins with the next tick from now on' if from_now else ''}")
 
 
-def next_tick(session: Session, root: str, career: str) -> dict[str, Any] | None:
-    """The next tick of a career; ``None`` if it has no schedules."""
-    known = [
-        (view.record.next, view.name)
-        for view in _at(session, root, career).look()
-        if view.record is not None and view.record.next is not None
-    ]
-    if not known:
-        return None
-    at, name = min(known)
-    return {"schedule": name, "at": iso(at), "at_ms": at}
-
-
-def due_in(at: int) -> str:
-    """How far ahead, or past, a tick is."""
-    ahead_s = (at - clock.now_ms()) / 1000
-    return f"in {duration(ahead_s)}" if ahead_s > 0 else f"{duration(-ahead_s)} ago"
-
-
 def _at(session: Session, root: str, career: str) -> ScheduleOperator:
     from leaderq.election.layout import Layout
     from leaderq.schedules.operating import ScheduleOperator
@@ -198,7 +172,7 @@ def _asked(given: Given, ask: Any) -> str:
 
 def _said(career: str, view: ScheduleView) -> dict[str, Any]:
     record = view.record
-    last = _last_run(view)
+    last = last_run(view)
     return {
         "career": career,
         "schedule": view.name,
@@ -211,19 +185,15 @@ def _said(career: str, view: ScheduleView) -> dict[str, Any]:
     }
 
 
-def _last_run(view: ScheduleView) -> TickRun | TickGap | None:
-    return view.record.history[-1] if view.record and view.record.history else None
-
-
 def _row(career: str, view: ScheduleView, now: int) -> tuple[Any, ...]:
     record = view.record
     if record is None:
         return career, view.name, shaded("its record cannot be read", Shade.BAD), *[None] * 4
-    last, running = _last_run(view), record.running
+    last, running = last_run(view), record.running
     told = None if last is None else f"{local(_entry(last)['at_ms'])} {_outcome(last)}"
     following = None
     if record.next is not None:
-        following = f"{local(record.next)} ({due_in(record.next)})"
+        following = f"{local(record.next)} ({due_in(record.next, now)})"
     doing = None
     if running is not None:
         since = duration((now - running.began) / 1000)
@@ -234,10 +204,8 @@ def _row(career: str, view: ScheduleView, now: int) -> tuple[Any, ...]:
 
 
 def _outcome(one: TickRun | TickGap) -> str:
-    if isinstance(one, TickGap):
-        return one.why.value
-    word = one.outcome.value if one.outcome else "running"
-    return shaded(word, {"done": Shade.GOOD, "failed": Shade.BAD, "lost": Shade.BAD}.get(word))
+    shades = {"done": Shade.GOOD, "failed": Shade.BAD, "lost": Shade.BAD}
+    return shaded(word := outcome(one), shades.get(word))
 
 
 def _entry(one: TickRun | TickGap) -> dict[str, Any]:
@@ -253,7 +221,7 @@ def _entry(one: TickRun | TickGap) -> dict[str, Any]:
     return {
         "at": iso(one.at),
         "at_ms": one.at,
-        "outcome": one.outcome.value if one.outcome else "running",
+        "outcome": outcome(one),
         "began": iso(one.began),
         "ended": iso(one.ended),
         "term": one.term,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leaderq.admin.text import iso
 from leaderq.cli.options import JSON, Given, number, pairs, switch, verb
-from leaderq.cli.output import conclude, iso, json_value, quiet, say, write_rows
+from leaderq.cli.output import conclude, json_value, quiet, say, write_rows
 from leaderq.config import Section
 from leaderq.errors import ConfigurationError
 

@@ -189,6 +189,7 @@ _SERVERS = Verbs(
         "journal": _JOURNAL,
         "config": _CONFIG,
         "observe": _OBSERVE,
+        "dashboard": ("dashboard", "Serve a page about careers, queues and schedules."),
         "doctor": ("doctor", "Find out what is missing or unreachable."),
         "topics": _TOPICS,
         "servers": _SERVERS,

@@ -149,13 +149,15 @@ class Wishes:
 
     ``paused``: the leader begins no new unit of work. ``step_down``: the number of the term that
     should end; ``successor``: who should follow it. ``floor``: the least number of the next term.
-    ``other``: fields that only newer versions know.
+    ``asked``: which wishes named operators had, the newest first. ``other``: fields that only newer
+    versions know.
     """
 
     paused: bool = False
     step_down: int | None = None
     successor: str | None = None
     floor: int = 0
+    asked: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
@@ -163,7 +165,7 @@ _NAMES = {
     kind: tuple(each.name for each in fields(kind) if each.name != "other")
     for kind in (TermRecord, Wishes)
 }
-_RARE = ("error", "stands_again", "past", "version", "leaderq", "career_class")
+_RARE = ("error", "stands_again", "past", "version", "leaderq", "career_class", "asked")
 _REMEDIES = {
     "TermRecord": "nobody can lead until it is repaired: leaderq raise-floor NUMBER "
     "--career CAREER, with a number above every term that was ever given out",
@@ -202,6 +204,9 @@ def _made(kind: type[R], found: object) -> R:
         raise ValueError(f"{number!r} is not a term number")
     if "past" in known:
         known["past"] = tuple(known["past"]) if isinstance(known["past"], list) else ()
+    if "asked" in known:
+        listed = known["asked"] if isinstance(known["asked"], list) else ()
+        known["asked"] = tuple(one for one in listed if isinstance(one, Mapping))
     for name in ("version", "leaderq", "career_class"):  # for people: they spoil no record
         if name in known and not (isinstance(known[name], str) and len(known[name]) <= _LONGEST_ID):
             del known[name]
@@ -230,6 +235,21 @@ def terms_before(record: TermRecord) -> tuple[TermRecord, ...]:
         except (ValueError, TypeError):
             continue
     return tuple(terms)
+
+
+def asked_with(
+    asked: Sequence[Mapping[str, Any]], entry: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], ...]:
+    """These wishes with one more, which is made short."""
+    short = {name: _shortened(each) for name, each in entry.items()}
+    return (short, *asked)[:_KEPT_TERMS]
+
+
+def _shortened(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    text = " ".join(value.split())
+    return text if len(text) <= _LONGEST_ERROR else text[: _LONGEST_ERROR - 1] + "…"
 
 
 class WishesDecoder:
@@ -279,8 +299,7 @@ def closed(
 ) -> TermRecord:
     error = stands_again = None
     if details is not None and details.error:
-        text = " ".join(details.error.split())
-        error = text if len(text) <= _LONGEST_ERROR else text[: _LONGEST_ERROR - 1] + "…"
+        error = _shortened(details.error)
     if details is not None and details.cool_off_s >= _SHOWN_COOL_OFF_S:
         stands_again = round(ended + details.cool_off_s, 3)
     return replace(record, ended=ended, reason=reason, error=error, stands_again=stands_again)

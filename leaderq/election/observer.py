@@ -13,9 +13,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from leaderq import clock
 from leaderq.arguments import plain_function, require
@@ -24,6 +26,7 @@ from leaderq.election.layout import (
     TermRecord,
     Wishes,
     WishesDecoder,
+    asked_with,
     decode,
     encode,
     in_line,
@@ -43,6 +46,7 @@ from leaderq.errors import (
 )
 from leaderq.events import Stage
 from leaderq.threads import primitives
+from leaderq.writing.groups import batched
 from leaderq.zookeeper import (
     AnyClient,
     Delete,
@@ -56,6 +60,7 @@ from leaderq.zookeeper.paths import join
 
 _SESSION = re.compile(r"-?[0-9a-f]+")
 _FORGET_TRIES = 3
+_TOGETHER = 25
 HIGHEST_TERM = 2**63 - 1
 """No term gets a higher number: it would not fit the columns in which resources keep it."""
 FAR = 10**6
@@ -93,6 +98,9 @@ class View:
     ``members`` are the same candidates with their places; ``cooling_off`` those that do not stand
     now and will; ``history`` the newest term and some before it.
 
+    ``asked``: what operators asked for who gave a name, the newest first: ``at`` (seconds since the
+    epoch), ``by``, ``what``, and ``why``.
+
     ``repaired``: the term record was unreadable and an operator has written it again. It names
     nobody, although the first of ``candidates`` may be in a term that began before that; the next
     stage of that term, its end, or a new term makes the record complete.
@@ -114,6 +122,7 @@ class View:
     cooling_off: tuple[Member, ...] = ()
     history: tuple[TermRecord, ...] = ()
     repaired: bool = False
+    asked: tuple[Mapping[str, Any], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; without ``history``."""
@@ -186,6 +195,7 @@ def view_of(
         if record.candidate is None
         else (replace(record, past=()), *terms_before(record)),
         repaired=record.id == REPAIRED and bool(standing),
+        asked=wishes.asked,
     )
 
 
@@ -259,38 +269,87 @@ class Observer:
         except NoNode:
             return []
 
+    @staticmethod
+    def views(
+        client: AnyClient, careers: Sequence[str], *, root: str = "/leaderq"
+    ) -> dict[str, View | CorruptRecord]:
+        """The view of each of ``careers``, or why its record cannot be read: two requests for every
+        25 careers, whatever exists.
+        """
+        session, now = as_session(client), clock.calendar_s()
+        found: dict[str, View | CorruptRecord] = {}
+        for some in batched(careers, _TOGETHER):
+            layouts = [Layout(root, career) for career in some]
+            for layout, read in zip(layouts, _looks(session, layouts), strict=True):
+                found[layout.career] = _view_or_why_not(layout, read, now)
+        return found
+
     def _look(self) -> tuple[TermRecord, Wishes, list[CandidateNode], Places, Programs]:
-        """Two requests, whatever exists."""
-        layout = self._layout
-        term, control, names, sessions = self._session.multi_read(
-            [
-                GetData(layout.term),
-                GetData(layout.control),
-                GetChildren(layout.candidates),
-                GetChildren(layout.processes),
-            ]
-        )
-        record = decode(TermRecord, _data(term), path=layout.term)
-        wishes = self._decoder.decoded(_data(control))
-        line = in_line(_there(names) or ())
-        running = [name for name in _there(sessions) or () if _SESSION.fullmatch(name)]
-        paths = [layout.candidate(name) for name in line]
-        paths += [layout.process(int(name, 16)) for name in running]
-        found = self._session.multi_read([GetData(path) for path in paths]) if paths else []
-        read = [_there(each) for each in found]  # none from one that left in between
+        (read,) = _looks(self._session, [self._layout])
+        record = decode(TermRecord, read.term, path=self._layout.term)
+        return record, self._decoder.decoded(read.control) or Wishes(), *read[2:]
+
+
+class _Look(NamedTuple):
+    """What two requests told of one career; ``term`` and ``control`` are not decoded yet."""
+
+    term: bytes
+    control: bytes
+    standing: list[CandidateNode]
+    places: Places
+    programs: Programs
+
+
+def _looks(session: Session, layouts: Sequence[Layout]) -> list[_Look]:
+    """Two requests, whatever exists."""
+    first: list[Any] = []
+    for layout in layouts:
+        first += [GetData(layout.term), GetData(layout.control)]
+        first += [GetChildren(layout.candidates), GetChildren(layout.processes)]
+    told = session.multi_read(first)
+    lines, running = [], []
+    for at in range(0, len(first), 4):
+        lines.append(in_line(_there(told[at + 2]) or ()))
+        running.append([name for name in _there(told[at + 3]) or () if _SESSION.fullmatch(name)])
+    second: list[Any] = []
+    for layout, line, names in zip(layouts, lines, running, strict=True):
+        second += [GetData(layout.candidate(name)) for name in line]
+        second += [GetData(layout.process(int(name, 16))) for name in names]
+    # none from one that left in between
+    answers = iter([_there(each) for each in session.multi_read(second)] if second else [])
+    looks = []
+    for at, (line, names) in enumerate(zip(lines, running, strict=True)):
         standing = [
             CandidateNode(name, each[0].decode(errors="replace"), each[1].ephemeral_owner)
-            for name, each in zip(line, read, strict=False)
+            for name, each in zip(line, islice(answers, len(line)), strict=True)
             if each is not None
         ]
         said = {
             int(name, 16): each[0]
-            for name, each in zip(running, read[len(line) :], strict=True)
+            for name, each in zip(names, islice(answers, len(names)), strict=True)
             if each is not None
         }
         places = {session: _place(data) for session, data in said.items()}
         programs = {session: software_of_process(data) for session, data in said.items()}
-        return record, wishes or Wishes(), standing, places, programs
+        term, control = _data(told[4 * at]), _data(told[4 * at + 1])
+        looks.append(_Look(term, control, standing, places, programs))
+    return looks
+
+
+def _view_or_why_not(layout: Layout, read: _Look, now: float) -> View | CorruptRecord:
+    try:
+        record = decode(TermRecord, read.term, path=layout.term)
+    except CorruptRecord as error:
+        return error
+    wishes = Wishes()
+    with suppress(CorruptRecord):  # its leader has logged that
+        wishes = decode(Wishes, read.control, path=layout.control)
+    return view_of(
+        *(layout.career, record, wishes, read.standing),
+        places=read.places,
+        programs=read.programs,
+        now=now,
+    )
 
 
 def _there(read: Any) -> Any:
@@ -317,9 +376,24 @@ def _place(data: bytes) -> tuple[str | None, int | None]:
 
 
 class Operator(Observer):
-    """An :class:`Observer` that also makes requests; a refusal says why."""
+    """An :class:`Observer` that also makes requests; a refusal says why.
+
+    ``by`` is who asks, and ``why``: both are kept with the request, for ``leaderq history``.
+    """
 
     _control: tuple[Wishes, int] | None = None  # as last written here, and its version
+
+    def __init__(
+        self,
+        client: AnyClient,
+        career: str,
+        *,
+        root: str = "/leaderq",
+        by: str | None = None,
+        why: str = "",
+    ) -> None:
+        super().__init__(client, career, root=root)
+        self._by, self._why = by, why
 
     def step_down(self, *, timeout_s: float = 60.0) -> View:
         """End the present term in order; returns the view in which the next leader executes.
@@ -349,12 +423,12 @@ class Operator(Observer):
 
     def pause(self) -> View:
         """Let the leader, present or future, begin no new unit of work until :meth:`resume`."""
-        self._change(lambda wishes: replace(wishes, paused=True))
+        self._change(lambda wishes: replace(wishes, paused=True), "pause")
         return self.view()
 
     def resume(self) -> View:
         """End a pause."""
-        self._change(lambda wishes: replace(wishes, paused=False))
+        self._change(lambda wishes: replace(wishes, paused=False), "resume")
         return self.view()
 
     def raise_floor(self, number: int, *, far: bool = False) -> int:
@@ -376,7 +450,7 @@ class Operator(Observer):
                 raise ConfigurationError(f"{what}, and nothing lowers it again")
             return replace(wishes, floor=max(wishes.floor, number))
 
-        self._change(raised)
+        self._change(raised, f"raise-floor {number}")
         while True:
             try:
                 data, stat = self._session.get(self._layout.term)
@@ -431,7 +505,12 @@ class Operator(Observer):
 
     def wish_for(self, *, successor: str | None, term: int) -> None:
         """Ask that term number ``term`` ends, and ``successor`` leads after it; do not wait."""
-        self._change(lambda wishes: replace(wishes, step_down=term, successor=successor))
+        what = "step-down" if successor is None else f"transfer to {successor}"
+        self._change(lambda wishes: replace(wishes, step_down=term, successor=successor), what)
+
+    def note(self, what: str) -> None:
+        """Tell in the history that ``by`` asked for this, which was done by other means."""
+        self._change(lambda wishes: wishes, what)
 
     def _led(self) -> View:
         # A moment without a leader lies between any two terms.
@@ -462,7 +541,7 @@ class Operator(Observer):
             raise RequestRefused(f"{now}, which left the line meanwhile")
         return view
 
-    def _change(self, change: Callable[[Wishes], Wishes]) -> None:
+    def _change(self, change: Callable[[Wishes], Wishes], what: str) -> None:
         path = self._layout.control
         known = self._control
         while True:
@@ -470,7 +549,7 @@ class Operator(Observer):
                 if known is None:
                     data, stat = self._session.get(path)
                     known = self._decoder.decoded(data) or Wishes(), stat.version
-                wishes, version = change(known[0]), known[1]
+                wishes, version = self._noted(change(known[0]), what), known[1]
                 self._control = wishes, self._session.set(path, encode(wishes), version).version
                 return
             except BadVersion:
@@ -478,6 +557,12 @@ class Operator(Observer):
             except NoNode:
                 self._session.ensure_path(path, shared=self._layout.shared)
                 known = None
+
+    def _noted(self, wishes: Wishes, what: str) -> Wishes:
+        if self._by is None:
+            return wishes
+        entry = {"at": round(clock.calendar_s(), 3), "by": self._by, "what": what}
+        return replace(wishes, asked=asked_with(wishes.asked, {**entry, "why": self._why}))
 
 
 def _inaugurated_after(term: int, view: View) -> bool:

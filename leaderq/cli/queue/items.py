@@ -12,10 +12,10 @@ from typing import Any
 import click
 
 from leaderq import clock
+from leaderq.admin.dyno_queues import DynoAdmin, dyno_below
 from leaderq.cli.connecting import connected
 from leaderq.cli.options import JSON, YES, Given, needs_yes, number, switch
 from leaderq.cli.output import conclude, progress, say, write_json, write_rows
-from leaderq.cli.queue.dyno import DynoAdmin, dyno_below
 from leaderq.cli.queue.options import (
     KIND,
     LOCK_PATH,
@@ -34,6 +34,7 @@ from leaderq.cli.queue.options import (
 from leaderq.cli.queue.showing import (
     LETTER_HEADINGS,
     QUEUE_HEADINGS,
+    dyno_row,
     item_headings,
     item_json,
     item_row,
@@ -85,12 +86,13 @@ def _lines(session: Session, given: Given) -> Iterator[tuple[Sequence[Any], dict
     path = given.path
     with operated(session, given, path, may_be_new=True) as own:
         if isinstance(own, DynoAdmin):
-            yield own.line()
+            said = own.overview()
+            yield dyno_row(said), said
             return
         if (seen := own.overview()) is None:
             raise ConfigurationError(missing(session, path))
     below = [] if seen.depth else list(queues_below(session, path))
-    others = [] if seen.depth else [one.line() for one in dyno_below(session, path)]
+    others = [] if seen.depth else [one.overview() for one in dyno_below(session, path)]
     is_queue = seen.depth or seen.shards or seen.dead or seen.consumers or seen.is_paused
     found = [seen] if is_queue or not (below or others or path == "/") else []
     for one in below:
@@ -98,7 +100,8 @@ def _lines(session: Session, given: Given) -> Iterator[tuple[Sequence[Any], dict
         found += filter(None, [admin.overview()])
     for each in found:
         yield queue_row(each, clock.calendar_s() * 1000), queue_json(each)
-    yield from others
+    for said in others:
+        yield dyno_row(said), said
 
 
 @queue_verb(PATH, JSON)

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import click
 
+from leaderq.admin.dyno_queues import DynoAdmin, is_dyno
 from leaderq.cli.connecting import connected, queues
 from leaderq.cli.options import CONNECTION, Given, verb
 from leaderq.cli.output import say
-from leaderq.cli.queue.dyno import DynoAdmin, is_dyno
 from leaderq.errors import ConfigurationError, NoNode
 from leaderq.queues.admin import QueueAdmin
 from leaderq.queues.wire.names import QueueKind

@@ -17,11 +17,11 @@ from typing import Any, Protocol, cast
 import click
 
 from leaderq import clock
+from leaderq.admin.dyno_queues import DynoAdmin
 from leaderq.arguments import require, unless
 from leaderq.cli.connecting import connected
 from leaderq.cli.options import JSON, Given, number, pairs, switch
 from leaderq.cli.output import conclude, progress, say
-from leaderq.cli.queue.dyno import DynoAdmin
 from leaderq.cli.queue.options import KIND, QUEUE, operated, queue_verb, told_kind
 from leaderq.cli.signals import Stopping
 from leaderq.dyno import DynoQueue, Message

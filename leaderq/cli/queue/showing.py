@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from leaderq.cli.output import cut, duration, harmless, iso, json_value, local
+from leaderq.admin.dyno_queues import DYNO
+from leaderq.admin.text import brief, cut, duration, iso, local
+from leaderq.cli.output import json_value
 from leaderq.queues.admin import Browsed, DeadItem, Overview
 from leaderq.queues.wire.names import QueueKind
 
-DYNO = "dyno"
-"""The kind of a queue that has none of Curator's recipes."""
 AnyKind = QueueKind | str | None
 _COUNTS = ("DEPTH", "HELD", "DEAD", "NEXT", "CONSUMERS")
 QUEUE_HEADINGS = ("QUEUE", "KIND", *_COUNTS, "OLDEST", "REMARKS")
@@ -23,18 +23,6 @@ _KEY_HEADINGS: dict[AnyKind, tuple[str, ...]] = {
 }
 _WIDEST = 60
 _WARN_FROM = 2**31 - 2**27
-
-
-def brief(data: bytes) -> str:
-    """At most some sixty characters on one line that are safe for a terminal."""
-    is_long = len(data) > 4 * _WIDEST
-    try:
-        text = data[: 4 * _WIDEST].decode(errors="ignore" if is_long else "strict")
-    except UnicodeDecodeError:
-        text = ""
-    if data and not text:
-        return cut(f"(hexadecimal) {data[:_WIDEST].hex(' ')}", _WIDEST)
-    return cut(harmless(text), _WIDEST, is_longer=len(text) < len(data) // 4)
 
 
 def _content(found: Browsed) -> str:
@@ -119,6 +107,16 @@ def letter_json(letter: DeadItem) -> dict[str, Any]:
 def shard_row(said: dict[str, Any]) -> Sequence[Any]:
     *counts, age_s = said.values()
     return (*counts, None if age_s is None else duration(age_s))
+
+
+def dyno_row(said: dict[str, Any]) -> Sequence[Any]:
+    """As :func:`queue_row`, of what ``DynoAdmin.overview`` returns."""
+    remarks = f"{said['due']} due, {said['delayed']} delayed, {len(said['shards'])} shards"
+    remarks += ", paused" if said["paused"] else ""
+    age_s = said["oldest_due_s"]
+    cells = (said["depth"], said["held"], said["dead"], None, said["consumers"])
+    age = None if age_s is None else duration(age_s)
+    return (said["queue"], DYNO, *cells, age, remarks)
 
 
 def queue_row(seen: Overview, now_ms: float) -> Sequence[Any]:

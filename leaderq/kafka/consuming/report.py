@@ -64,7 +64,8 @@ class DrainReport:
     minute (``None`` after a first look); ``catch_up_s`` is when the lag will be 0 if both stay so,
     ``None`` when that will not come or is not known. ``dead_letters`` is the topic for them;
     ``skipped`` and ``buried`` (set aside) count since this process started. ``held_up`` names the
-    records that are tried again and again, and their error.
+    records that are tried again and again, and their error. ``lease_left_s`` of the term was left;
+    ``in_hand``: records that were handed to the career and are not committed.
     """
 
     term: int = 0
@@ -79,6 +80,8 @@ class DrainReport:
     buried: int = 0
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     held_up: str | None = None
+    lease_left_s: float | None = None
+    in_hand: int | None = None
 
     @property
     def lag(self) -> int:
@@ -121,9 +124,10 @@ def _known(kind: type[Any], found: Any) -> dict[str, Any]:
 
 
 def _check_types(report: DrainReport) -> None:
-    counts: list[Any] = [report.term, report.skipped, report.buried]
+    counts: list[Any] = [report.term, report.skipped, report.buried, report.in_hand or 0]
     counts += [number for each in report.partitions.values() for number in astuple(each)]
     numbers: list[Any] = [report.rate_per_s, report.arriving_per_s, report.catch_up_s]
+    numbers += [report.lease_left_s]
     numbers = [report.at, *(each for each in numbers if each is not None)]
     if not isinstance(report.held_up, str | None):
         raise TypeError("'held_up' is not a sentence")
@@ -235,6 +239,7 @@ class ProgressReports:
         ends: Offsets,
         blocked: Offsets,
         topic_ids: Mapping[str, str],
+        in_hand: int,
     ) -> None:
         if term.number != self._term:
             self._term, self._estimator = term.number, LagEstimator()
@@ -244,6 +249,8 @@ class ProgressReports:
             term=term.number,
             at=clock.calendar_s(),
             topic_ids=dict(topic_ids),
+            lease_left_s=round(term.remaining_s(), 3),
+            in_hand=in_hand,
             **self._said,
         )
         self.publish(term, report)

@@ -560,7 +560,9 @@ class TermConsumer:
         self._reset(consumer, found.recreated)
         reports = self._plan.reports
         known = self._positions.committed, found.ends, found.blocked, self._check.topic_ids
-        reports.tell(self._term, self._inspected, *known)
+        batch = self._positions.in_hand
+        in_hand = 0 if batch is None else sum(map(len, batch.records.values()))
+        reports.tell(self._term, self._inspected, *known, in_hand)
         if found.stalled and not self._stalled:
             where, at = found.stalled
             self._stalled = True

@@ -34,7 +34,8 @@ from leaderq.exits import ExitCode
 
 VERBS = (
     "run lead deadline status members history step-down transfer pause resume raise-floor forget "
-    "schedule dead offsets queue journal config observe doctor topics servers completion version"
+    "schedule dead offsets queue journal config observe dashboard doctor topics servers completion"
+    " version"
 )
 LEAVES_OF = {
     "schedule": "ls history run-now pause resume",

@@ -21,14 +21,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leaderq.admin.text import brief, duration
 from leaderq.cli import ensemble
 from leaderq.cli.doctor import judge_dead_letters, judge_topic
 from leaderq.cli.ensemble import ServerView, judge_servers, judge_tick, view_of
 from leaderq.cli.finding import Verdict
-from leaderq.cli.output import Shade, duration, shaded, write_table
+from leaderq.cli.output import Shade, shaded, write_table
 from leaderq.cli.queue.drain import ItemWriter, Outlet
 from leaderq.cli.queue.put import BadEntry, Entry, Keys, from_json, pieces
-from leaderq.cli.queue.showing import brief, item_json
+from leaderq.cli.queue.showing import item_json
 from leaderq.cli.signals import Stopping
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.topics import TopicView

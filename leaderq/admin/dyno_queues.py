@@ -15,8 +15,7 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from leaderq import clock
-from leaderq.cli.output import duration, iso
-from leaderq.cli.queue.showing import DYNO
+from leaderq.admin.text import iso
 from leaderq.dyno import DeadMessage, DynoQueue, MissingBody
 from leaderq.dyno.index import ShardIndex
 from leaderq.dyno.layout import PARTS, DynoPaths, escaped, parsed_name
@@ -33,6 +32,8 @@ from leaderq.zookeeper import GetData, Session
 from leaderq.zookeeper.paths import join
 
 _AT_A_TIME = 250
+DYNO = "dyno"
+"""The kind of a queue that has none of Curator's recipes."""
 
 
 def is_dyno(session: Session, path: str) -> bool:
@@ -118,8 +119,8 @@ class DynoAdmin:
     def is_there(self) -> bool:
         return is_dyno(self._session, self.path)
 
-    def line(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The queue as a row, and as JSON."""
+    def overview(self) -> dict[str, Any]:
+        """The queue as ``leaderq queue ls --json`` tells of it; ``paused`` beside that."""
         figures = self.figures()
         counts = {
             what: sum(one[what] for one in figures) for what in ("due", "delayed", "held", "dead")
@@ -127,14 +128,9 @@ class DynoAdmin:
         depth = counts["due"] + counts["delayed"] + counts["held"]
         consumers = len(children_of(self._session, self._paths.members))
         ages = [one["oldest_due_s"] for one in figures if one["oldest_due_s"] is not None]
-        age_s = max(ages, default=None)
         said = {"queue": self.path, "kind": DYNO, "depth": depth, **counts, "consumers": consumers}
-        said |= {"oldest_due_s": age_s, "shards": self._shards}
-        remarks = f"{counts['due']} due, {counts['delayed']} delayed, {len(figures)} shards"
-        remarks += ", paused" if self.queue.is_paused else ""
-        cells = (depth, counts["held"], counts["dead"], None, consumers)
-        age = None if age_s is None else duration(age_s)
-        return (self.path, DYNO, *cells, age, remarks), said
+        said |= {"oldest_due_s": max(ages, default=None), "shards": self._shards}
+        return said | {"paused": self.queue.is_paused}
 
     def figures(self) -> list[dict[str, Any]]:
         return [

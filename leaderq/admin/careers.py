@@ -1,0 +1,297 @@
+"""Careers as operators see them: each one's view, the last report of its leader's draining, and its
+schedules; read together, in a number of requests that depends on the number of careers only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from leaderq import clock
+from leaderq.admin.text import duration, harmless, iso
+from leaderq.errors import CorruptRecord
+from leaderq.schedules.record import TickGap, TickRun
+
+# kazoo and the Kafka client take long to import, which --help should not.
+if TYPE_CHECKING:
+    from leaderq.election import Member, TermRecord, View
+    from leaderq.kafka.consuming.report import DrainReport
+    from leaderq.schedules.operating import ScheduleView
+    from leaderq.zookeeper import Session
+
+_FRESH_FOR_S = 15.0  # a leader reports every 5 s; an older report was missed twice
+_TOGETHER = 25
+_LATE_MS = 60_000  # a tick may be so late: a change of leader takes seconds
+_UNCLEAN = "killed, or cut off from ZooKeeper"
+
+
+@dataclass(frozen=True)
+class ShownReport:
+    """A leader's report with its age; ``fresh``: written lately by the present leader."""
+
+    report: DrainReport
+    age_s: float
+    fresh: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        age_s = round(self.age_s, 1)
+        return {"fresh": self.fresh, "age_s": age_s, "lag": self.report.lag, **asdict(self.report)}
+
+    def lag(self, offsets: int) -> str:
+        """How many offsets behind; with the age of a report that is not fresh."""
+        return str(offsets) if self.fresh else f"{offsets} ({duration(self.age_s)} ago)"
+
+
+@dataclass(frozen=True)
+class CareerState:
+    """One career. ``view`` is ``None`` if its record cannot be read, and then ``problem`` says why;
+    it may also say why there is no ``drain``: ``None`` too for a career that drains nothing.
+    """
+
+    career: str
+    view: View | None
+    drain: ShownReport | None = None
+    schedules: tuple[ScheduleView, ...] = ()
+    problem: str | None = None
+
+    @property
+    def next_tick(self) -> dict[str, Any] | None:
+        """The next tick; ``None`` if it has no schedules."""
+        known = [
+            (one.record.next, one.name)
+            for one in self.schedules
+            if one.record is not None and one.record.next is not None
+        ]
+        if not known:
+            return None
+        at, name = min(known)
+        return {"schedule": name, "at": iso(at), "at_ms": at}
+
+
+def career_states(session: Session, root: str, careers: Sequence[str]) -> list[CareerState]:
+    """These careers as they stand: a constant number of requests for every 25 of them."""
+    from leaderq.election import Observer
+    from leaderq.election.layout import Layout
+    from leaderq.reading import existing
+    from leaderq.schedules.operating import schedules_in
+
+    now, layouts = clock.calendar_s(), [Layout(root, career) for career in careers]
+    views = Observer.views(session, careers, root=root)
+    schedules = schedules_in(session, [layout.schedules for layout in layouts])
+    reports: dict[str, Any] = {}
+    for at in range(0, len(layouts), _TOGETHER):
+        some = layouts[at : at + _TOGETHER]
+        reports |= existing(session, [layout.progress for layout in some])
+    states = []
+    for layout in layouts:
+        view, drain, problem = views[layout.career], None, None
+        if isinstance(view, CorruptRecord):
+            states.append(CareerState(layout.career, None, problem=str(view)))
+            continue
+        if layout.progress in reports:
+            try:
+                drain = _shown(view, reports[layout.progress][0], layout.progress, now)
+            except CorruptRecord as error:  # the rest is known all the same
+                problem = str(error)
+        ticks = tuple(schedules[layout.schedules])
+        states.append(CareerState(layout.career, view, drain, ticks, problem))
+    return states
+
+
+def _shown(view: View, data: bytes, path: str, now: float) -> ShownReport:
+    # only where something is drained: it imports the Kafka client
+    from leaderq.kafka.consuming.report import decode
+
+    report = decode(data, path=path)
+    age_s = max(0.0, now - report.at)
+    fresh = view.leader is not None and report.term == view.term and age_s <= _FRESH_FOR_S
+    return ShownReport(report, age_s, fresh)
+
+
+@dataclass(frozen=True)
+class OperatorRequest:
+    """What an operator who gave a name asked of a career."""
+
+    at_ms: int
+    by: str
+    what: str
+    why: str
+
+    @property
+    def because(self) -> str:
+        """The reason, to be put behind a sentence."""
+        return f": {self.why}" if self.why else ""
+
+
+def requests_of(view: View) -> list[OperatorRequest]:
+    """Those that are kept, the newest first; damaged ones are left out."""
+    found = []
+    for one in view.asked:
+        try:
+            words = (str(one[name]) for name in ("by", "what", "why"))
+            found.append(OperatorRequest(int(one["at"] * 1000), *words))
+        except (KeyError, TypeError, ValueError, OverflowError):
+            continue
+    return found
+
+
+def members_of(view: View) -> Iterator[tuple[int | None, str, Member]]:
+    """The candidates of a career: each one's turn, its role in words, itself."""
+    turns = enumerate(view.members, 1 if view.leader or view.repaired else 2)
+    roles = {1: "not known" if view.repaired else "leader", 2: "next"}
+    for turn, one in turns:
+        yield turn, roles.get(turn, "waiting"), one
+    for one in view.cooling_off:
+        yield None, "cooling off", one
+
+
+def why_nobody_leads(view: View, now: float) -> Iterator[tuple[str, bool]]:
+    """One fact a sentence, of a career without a leader; and whether it is a bad one."""
+    if view.repaired:
+        first, *others = map(named, view.members)
+        yield f"its term record was repaired; it is not known whether {first} leads", False
+        if others:
+            yield f"{', '.join(others)} may lead next", False
+        return
+    if view.history:
+        last = view.history[0]
+        end = f"ended uncleanly: it was {_UNCLEAN}"
+        if last.ended is not None:
+            end = f"ended {duration(now - last.ended)} ago ({last.reason})"
+            end += f": {harmless(last.error)}" if last.error else ""
+        yield f"term {last.number} of {named(last)} {end}", is_bad_end(last)
+    for one in view.cooling_off:
+        yield f"{named(one)} cools off, and stands again at {until(one.stands_again, now)}", False
+    if view.members:
+        yield f"{', '.join(map(named, view.members))} may lead next", False
+    elif not view.cooling_off:
+        yield "no candidate stands", False
+
+
+def until(at: float | None, now: float) -> str | None:
+    """A time to come, today."""
+    if at is None:
+        return None
+    return f"{time.strftime('%H:%M:%S', time.localtime(at))} (in {duration(at - now)})"
+
+
+class Condition(Enum):
+    """How a career stands: in a word, and whether that is ``bad``, ``warn``, ``good`` or ``faint``.
+    Those in trouble come first.
+    """
+
+    UNREADABLE = "unreadable", "bad"
+    LEADERLESS = "nobody leads", "bad"
+    HELD_UP = "held up", "bad"
+    SILENT = "reports nothing", "warn"
+    OVERDUE = "tick overdue", "warn"
+    PAUSED = "paused", "warn"
+    LED = "led", "good"
+    STOPPED = "stopped", "faint"
+
+    @property
+    def rank(self) -> int:
+        """Its place in lists."""
+        return list(Condition).index(self)
+
+
+def condition_of(state: CareerState, now_ms: int) -> Condition:
+    """How a career stands. One whose candidates were all stopped in order is not in trouble."""
+    view, drain = state.view, state.drain
+    if view is None:
+        return Condition.UNREADABLE
+    if view.leader is None:
+        gone_well = not view.members and not view.cooling_off
+        gone_well &= not view.history or not is_bad_end(view.history[0])
+        return Condition.STOPPED if gone_well else Condition.LEADERLESS
+    if drain is not None and drain.report.term == view.term:
+        if not drain.fresh:
+            return Condition.SILENT
+        if drain.report.held_up is not None:
+            return Condition.HELD_UP
+    if any(is_late(one, now_ms) for one in state.schedules):
+        return Condition.OVERDUE
+    return Condition.PAUSED if view.paused else Condition.LED
+
+
+def is_late(schedule: ScheduleView, now_ms: int) -> bool:
+    """Whether its next tick should have begun long ago."""
+    record = schedule.record
+    if record is None or record.next is None or record.running or schedule.wishes.paused:
+        return False
+    return now_ms - record.next > _LATE_MS
+
+
+def reasons(state: CareerState, now_ms: int) -> list[str]:
+    """Why it stands so: sentences."""
+    view, found = state.view, [state.problem] if state.problem else []
+    if view is None:
+        return found
+    if view.leader is None:
+        found += [sentence for sentence, _ in why_nobody_leads(view, now_ms / 1000)]
+    if view.paused:
+        pauses = [one for one in requests_of(view) if one.what == "pause"]
+        by = "".join(f" ({one.by}{one.because})" for one in pauses[:1])
+        found.append(f"an operator has paused it{by}")
+    if state.drain and state.drain.fresh and state.drain.report.held_up:
+        found.append(f"held up, and resumes by itself: {harmless(state.drain.report.held_up)}")
+    for one in state.schedules:
+        if is_late(one, now_ms) and one.record and one.record.next:
+            found.append(f"{one.name} was due {due_in(one.record.next, now_ms)}")
+    return found
+
+
+def is_bad_end(term: TermRecord) -> bool:
+    """Whether a term that is over has ended uncleanly, or with an error."""
+    return term.ended is None or term.error is not None
+
+
+def how_it_ended(term: TermRecord) -> str:
+    """The end of a term that is over."""
+    if term.ended is None:
+        return f"unclean: {_UNCLEAN}"
+    return f"{term.reason}: {harmless(term.error)}" if term.error else str(term.reason)
+
+
+def named(one: Member | TermRecord) -> str:
+    """A candidate and its host."""
+    return f"{one.candidate} on {one.host}" if one.host else str(one.candidate)
+
+
+def catch_up(report: DrainReport) -> str:
+    """When the lag will be 0, or why not."""
+    if report.held_up is not None:
+        return "held up"
+    # Some records are always on their way: one second's worth is not a lag.
+    if report.lag - report.blocked_by_transaction <= (report.rate_per_s or 0.0):
+        return "waits for a transaction" if report.blocked_by_transaction else "keeps up"
+    return "not at this rate" if report.catch_up_s is None else duration(report.catch_up_s)
+
+
+def rate_of(report: DrainReport) -> str | None:
+    """Offsets handled a second."""
+    if report.rate_per_s is None:
+        return None
+    return f"{report.rate_per_s:.0f}/s" if report.rate_per_s >= 10 else f"{report.rate_per_s:.1f}/s"
+
+
+def last_run(view: ScheduleView) -> TickRun | TickGap | None:
+    """The newest entry of a schedule's history."""
+    return view.record.history[-1] if view.record and view.record.history else None
+
+
+def outcome(one: TickRun | TickGap) -> str:
+    """What became of it, in a word."""
+    if isinstance(one, TickGap):
+        return one.why.value
+    return one.outcome.value if one.outcome else "running"
+
+
+def due_in(at_ms: int, now_ms: int) -> str:
+    """How far ahead, or past, a tick is."""
+    ahead_s = (at_ms - now_ms) / 1000
+    return f"in {duration(ahead_s)}" if ahead_s > 0 else f"{duration(-ahead_s)} ago"

@@ -1,0 +1,134 @@
+"""``leaderq dashboard``: a page about careers, queues and schedules."""
+
+from __future__ import annotations
+
+import ipaddress
+import signal
+import socket
+from functools import partial
+from pathlib import Path
+
+import click
+
+from leaderq.cli.connecting import connected
+from leaderq.cli.options import CONNECTION, Given, number, switch, verb
+from leaderq.cli.output import say
+from leaderq.config import Section
+from leaderq.errors import ConfigurationError, MissingPiece
+from leaderq.zookeeper.paths import validated_path
+
+
+def _as_address(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, int]:
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise click.BadParameter(f"{value!r} is not HOST:PORT", ctx, param)
+    return host.strip("[]"), int(port)
+
+
+def _as_patterns(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    for value in values:
+        validated_path(value.removesuffix("/*") or "/")
+    return values or ("/*",)
+
+
+@verb(
+    click.Option(
+        ["--bind"],
+        default="127.0.0.1:8090",
+        show_default=True,
+        metavar="HOST:PORT",
+        callback=_as_address,
+        help="where to listen; port 0: any that is free",
+    ),
+    click.Option(
+        ["--queue", "queues"],
+        multiple=True,
+        metavar="PATH",
+        callback=_as_patterns,
+        help="a queue to show, or PATH/*: those directly below PATH that leaderq has used; several"
+        " may be given  [default: /*]",
+    ),
+    switch("--allow-actions", help="also pause, transfer, send back and the like; needs --tokens"),
+    click.Option(
+        ["--tokens"],
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="who may sign in: a line NAME TOKEN for each; tokens have 16 letters or more",
+    ),
+    click.Option(
+        ["--host-name", "host_names"],
+        multiple=True,
+        metavar="NAME",
+        help="a name by which browsers ask for the page, if not localhost",
+    ),
+    switch("--show-payloads", help="show what items hold, their first sixty letters"),
+    number("--every", "SECONDS between two readings", least=0.5, most=60.0, default=2.0),
+    Section.CAREER,
+    *CONNECTION,
+    hidden=("career",),
+)
+def dashboard(given: Given) -> None:
+    """Serve a page to look at: careers, those in trouble first, with the reasons; the terms of one
+    on a time axis; queues with their dead letters; schedules.
+
+    It is read-only and reaches no further than this host, unless you say otherwise. On another
+    address one signs in for looking, too. Needs the extra leaderq[dashboard].
+
+    ZooKeeper is read while somebody looks, once for all who do.
+
+    \b
+    Examples:
+      leaderq dashboard
+      leaderq dashboard --queue /orders --queue '/jobs/*' --show-payloads
+      leaderq dashboard --allow-actions --tokens tokens.txt
+    """
+    host, port = given.bind
+    is_local = host == "localhost" or _is_loopback(host)
+    if given.allow_actions and given.tokens is None:
+        raise ConfigurationError("--allow-actions needs --tokens FILE: whoever acts signs in")
+    if not is_local and not (given.tokens and given.host_names):
+        raise ConfigurationError(
+            f"others can reach {host}; give --tokens FILE, for signing in, and --host-name NAME, by"
+            " which browsers ask for the page"
+        )
+    try:
+        from leaderq.dashboard.serving import Dashboard, PageServer
+    except ImportError as exc:
+        needed = str(exc.name).partition(".")[0]
+        raise MissingPiece(f"the page needs {needed}: pip install 'leaderq[dashboard]'") from exc
+    from leaderq.dashboard.access import PageAccess, read_tokens
+    from leaderq.dashboard.actions import carry_out
+    from leaderq.dashboard.refresher import Refresher, reading
+    from leaderq.dashboard.screens import ScreenOptions
+
+    tokens = read_tokens(given.tokens) if given.tokens else {}
+    access = PageAccess(frozenset(map(str.lower, given.host_names)), tokens, is_local)
+    options = ScreenOptions(given.allow_actions, given.show_payloads, given.every)
+    listener = _listening(host, port)
+    with listener, connected(given) as session:
+        shown = f"[{host}]" if ":" in host else host
+        say(f"http://{shown}:{listener.getsockname()[1]}/")
+        root = given.settings.root
+        refresher = Refresher(reading(session, root, given.queues), given.every)
+        page = Dashboard(refresher, partial(carry_out, session, root), access, options)
+        for one in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has ended
+            signal.signal(one, lambda *_: None)
+        refresher.start()
+        PageServer(page, refresher).run(sockets=[listener])
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as exc:
+        raise ConfigurationError(f"cannot listen on {host}:{port}: {exc}") from exc

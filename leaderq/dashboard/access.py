@@ -1,0 +1,136 @@
+"""Who may look and who may act, and what keeps strangers' pages from acting for them.
+
+Looking is open to whoever reaches the port, which is the host's own unless told otherwise; on any
+other address one signs in first. Acting takes ``--allow-actions`` and a token of one's own, so that
+the history has a name. A visit is known by a cookie that scripts and other sites do not get; each
+form carries the visit's own secret too, and is refused from any other origin. So is a request by a
+host name that was not expected, because any name may be made to point here.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from leaderq import chance, clock
+from leaderq.dashboard.actions import Action
+from leaderq.errors import ConfigurationError
+
+COOKIE = "leaderq_visit"
+LASTS_S = 8 * 3600
+_ASKED_AGAIN_S = 300.0
+_LEAST_TOKEN = 16
+_NAME = re.compile(r"[\w.@+-]{1,64}").fullmatch
+_OWN_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src"
+        " 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",  # with none at all, forms of our own have no origin
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def read_tokens(path: Path) -> dict[str, str]:
+    """The users and their tokens: a line ``NAME TOKEN`` each; ``#`` begins a comment.
+
+    :raises ConfigurationError: with the line that cannot be read; never with a token.
+    """
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigurationError(f"tokens cannot be read from {path}: {exc}") from exc
+    tokens: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, _, token = line.strip().partition(" ")
+        token, is_new = token.strip(), name not in tokens and token.strip() not in tokens.values()
+        if not (_NAME(name) and is_new and len(token) >= _LEAST_TOKEN):
+            remedy = f"write NAME TOKEN, each once, the token of {_LEAST_TOKEN} letters or more"
+            raise ConfigurationError(f"line {number} of {path} is not a user's; {remedy}")
+        tokens[name] = token
+    if not tokens:
+        raise ConfigurationError(f"{path} names no user; write a line NAME TOKEN for each")
+    return tokens
+
+
+@dataclass
+class Visit:
+    """Somebody who has signed in. ``secret`` is in each form; ``asked``: what was asked for once,
+    and since when; ``notice`` is told on the next page.
+    """
+
+    user: str
+    secret: str
+    until_s: float
+    asked: dict[str, tuple[Action, str, float]] = field(default_factory=dict)
+    notice: str | None = None
+
+    def ask(self, action: Action, why: str) -> str:
+        """Keep an action until it is confirmed; returns the word that confirms it, once."""
+        word = chance.token_bytes(24).hex()
+        self.asked = {word: (action, why, clock.now_s())}
+        return word
+
+    def confirmed(self, word: str) -> tuple[Action, str] | None:
+        """The action that this word confirms; ``None`` if there is none, or none any more."""
+        action, why, at_s = self.asked.pop(word, (None, "", 0.0))
+        is_late = clock.now_s() - at_s > _ASKED_AGAIN_S
+        return None if action is None or is_late else (action, why)
+
+
+@dataclass
+class PageAccess:
+    """``hosts``: names, without port, by which the page may be asked for, beside this host's own;
+    ``tokens`` by user; ``is_local``: only this host can reach the port. If others can, one signs in
+    for looking, too.
+    """
+
+    hosts: frozenset[str] = frozenset()
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    is_local: bool = True
+    _visits: dict[str, Visit] = field(default_factory=dict)
+
+    def is_expected(self, host: str) -> bool:
+        """Whether the page may be asked for by this value of the header ``Host``."""
+        name = re.sub(r":\d+$", "", host.lower())
+        return name in (self.hosts | _OWN_HOSTS if self.is_local else self.hosts)
+
+    def is_own(self, origin: str | None, fetched_from: str | None, host: str) -> bool:
+        """Whether a form comes from a page of ours, by ``Origin`` and ``Sec-Fetch-Site``."""
+        if fetched_from is not None and fetched_from not in ("same-origin", "none"):
+            return False
+        return origin is None or urlsplit(origin).netloc.lower() == host.lower()
+
+    def sign_in(self, token: str) -> str | None:
+        """The cookie of a new visit; ``None`` if the token is nobody's."""
+        users = [
+            user
+            for user, own in self.tokens.items()
+            if hmac.compare_digest(own.encode(), token.encode(errors="replace"))
+        ]
+        if not users:
+            return None
+        now_s = clock.now_s()
+        self._visits = {key: one for key, one in self._visits.items() if one.until_s > now_s}
+        cookie, secret = (chance.token_bytes(32).hex() for _ in range(2))
+        self._visits[cookie] = Visit(users[0], secret, now_s + LASTS_S)
+        return cookie
+
+    def visit(self, cookie: str | None) -> Visit | None:
+        """The visit of this cookie, if it lasts."""
+        found = self._visits.get(cookie or "")
+        return found if found is not None and found.until_s > clock.now_s() else None
+
+    def sign_out(self, cookie: str | None) -> None:
+        self._visits.pop(cookie or "", None)

@@ -1,0 +1,128 @@
+"""What may be done from the page, and how it is done: by the same operators as the command line's,
+with the user's name and reason. Of a career that is kept in its history; of a queue, which has
+none, it is a line of the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from itertools import islice
+from urllib.parse import urlencode
+
+from leaderq.admin.dyno_queues import DynoAdmin, is_dyno
+from leaderq.dashboard.snapshot import PageSnapshot
+from leaderq.election import Operator, View
+from leaderq.election.layout import Layout
+from leaderq.errors import ConfigurationError
+from leaderq.queues.admin import QueueAdmin
+from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.schedules.operating import ScheduleOperator
+from leaderq.zookeeper import Session
+
+log = logging.getLogger(__name__)
+_MOST_REDRIVEN = 1000
+_TIMEOUT_S = 20.0
+
+
+class Deed(Enum):
+    """Its word in addresses, its button, and what is going to be done, of subject and detail."""
+
+    PAUSE = "pause", "Pause", "pause {0}: its leader begins no new unit of work"
+    RESUME = "resume", "Resume", "resume {0}"
+    STEP_DOWN = "step-down", "Step down", "let the leader of {0} step down, and the next one lead"
+    TRANSFER = "transfer", "Transfer to {1}", "transfer {0} to {1}"
+    RUN_NOW = "run-now", "Run now", "run schedule {1} of {0} once more, now"
+    REDRIVE = "redrive", "Send back", "send dead letter {1} back to {0}"
+    REDRIVE_ALL = "redrive-all", "Send all back", "send the dead letters of {0} back, 1,000 at most"
+
+    @property
+    def is_about_queue(self) -> bool:
+        """Whether it is done to a queue, and not to a career."""
+        return self in (Deed.REDRIVE, Deed.REDRIVE_ALL)
+
+
+@dataclass(frozen=True)
+class Action:
+    """A deed, and what it is done to: ``subject`` is a career or the path of a queue; ``detail`` is
+    the candidate, the schedule or the dead letter.
+    """
+
+    deed: Deed
+    subject: str
+    detail: str = ""
+
+    @property
+    def address(self) -> str:
+        return (
+            f"/act?{urlencode({'do': self.deed.value[0], 'of': self.subject, 'with': self.detail})}"
+        )
+
+    @property
+    def label(self) -> str:
+        """On a button."""
+        label: str = self.deed.value[1]
+        return label.format(self.subject, self.detail)
+
+    @property
+    def sentence(self) -> str:
+        """What is going to be done."""
+        sentence: str = self.deed.value[2]
+        return sentence.format(self.subject, self.detail)
+
+    def problem(self, snapshot: PageSnapshot) -> str | None:
+        """Why it cannot be done, by what is known."""
+        if "{1}" in self.deed.value[2] and not self.detail:
+            return "it is not said with what"
+        if self.deed.is_about_queue:
+            return None if snapshot.queue(self.subject) else "there is no such queue"
+        state = snapshot.career(self.subject)
+        if state is None:
+            return "nobody has ever stood for that career"
+        if self.deed is Deed.RUN_NOW and self.detail not in [one.name for one in state.schedules]:
+            return "there is no such schedule"
+        return None
+
+
+def carry_out(session: Session, root: str, action: Action, by: str, why: str) -> str:
+    """Do it; returns what happened, as a sentence. May wait for some 20 s.
+
+    :raises LeaderqError: it was refused, or not done in time; the text says what holds now.
+    """
+    said = "dashboard action by=%s do=%s of=%s with=%s why=%s"
+    log.warning(said, by, action.deed.value[0], action.subject, action.detail, why)
+    if action.deed.is_about_queue:
+        return _redrive(session, action)
+    operator = Operator(session, action.subject, root=root, by=by, why=why)
+    if action.deed is Deed.RUN_NOW:
+        folder = Layout(root, action.subject).schedules
+        ScheduleOperator(session, folder).run_now(action.detail)
+        operator.note(f"run-now {action.detail}")
+        return f"{action.detail} runs once more; its history shows what becomes of it"
+    asked: dict[Deed, Callable[[], View]] = {
+        Deed.PAUSE: operator.pause,
+        Deed.RESUME: operator.resume,
+        Deed.STEP_DOWN: partial(operator.step_down, timeout_s=_TIMEOUT_S),
+        Deed.TRANSFER: partial(operator.transfer, action.detail, timeout_s=_TIMEOUT_S),
+    }
+    view = asked[action.deed]()
+    paused = ", paused" if view.paused else ""
+    return f"{view.leader or 'nobody'} leads {view.career}, term {view.term}{paused}"
+
+
+def _redrive(session: Session, action: Action) -> str:
+    wanted = [action.detail] if action.detail else None
+    with ExitStack() as stack:
+        admin: DynoAdmin | QueueAdmin = QueueAdmin(session, QueuePaths(action.subject))
+        if is_dyno(session, action.subject):
+            admin = stack.enter_context(closing(DynoAdmin(session, action.subject)))
+        letters = islice(admin.dead_letters.browse(wanted), _MOST_REDRIVEN)
+        done = admin.dead_letters.requeue(letters)
+    if action.detail and not done.moved:
+        raise ConfigurationError(f"dead letter {action.detail} is not there any more")
+    gone = f"; {done.gone} were gone already" if done.gone else ""
+    return f"{done.moved} sent back to {action.subject}{gone}"

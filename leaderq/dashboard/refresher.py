@@ -1,0 +1,123 @@
+"""The one thread that reads, for all who look.
+
+Who looks asks for a snapshot newer than the one it has, and waits. Only while somebody waits is
+anything read, at most every ``every_s``; so nobody looking costs nothing, and a hundred cost as
+much as one. A reading that fails is told as a snapshot that says so; the next one comes as usual.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from leaderq import clock
+from leaderq.admin.careers import career_states
+from leaderq.admin.queue_states import QueueStates
+from leaderq.dashboard.snapshot import PageSnapshot, after_failure, after_reading
+from leaderq.election import Observer
+from leaderq.errors import SessionClosed, told
+from leaderq.threads import Service, primitives
+from leaderq.zookeeper import Session
+
+log = logging.getLogger(__name__)
+Read = Callable[[PageSnapshot, frozenset[str]], PageSnapshot]
+
+
+def reading(session: Session, root: str, patterns: Sequence[str]) -> Read:
+    """What reads all careers below ``root`` and the queues of ``patterns``."""
+    states = QueueStates(session, patterns)
+
+    def read(before: PageSnapshot, wanted: frozenset[str]) -> PageSnapshot:
+        names = Observer.careers(session, root=root)
+        careers = tuple(career_states(session, root, names))
+        queues, contents = states.read(wanted)
+        return after_reading(before, careers, tuple(queues), contents, clock.now_ms())
+
+    return read
+
+
+@dataclass(frozen=True, eq=False)
+class _Waiting:
+    """Who looks: it has seen a snapshot of this number, and wants the contents of a queue."""
+
+    answer: primitives.Future[PageSnapshot]
+    seen: int
+    wants: str | None
+
+    def is_served_by(self, snapshot: PageSnapshot) -> bool:
+        has_contents = self.wants is None or self.wants in snapshot.contents
+        return snapshot.number > self.seen and (has_contents or snapshot.problem is not None)
+
+
+class Refresher:
+    """Calls ``read`` with the newest snapshot and the queues whose contents are wanted.
+
+    *Guarantees:* no two calls of ``read`` at a time; none while nobody waits; a waiter that has
+    cancelled is nobody. After ``stop`` every waiter is answered, with :class:`SessionClosed`.
+    """
+
+    def __init__(self, read: Read, every_s: float) -> None:
+        self._read, self._every_s = read, every_s
+        self._newest, self._read_at_s = PageSnapshot(), float("-inf")
+        self._lock = primitives.Lock()
+        self._waiting: list[_Waiting] = []
+        self._service = Service("leaderq-dashboard", self._run)
+
+    def start(self) -> None:
+        self._service.start()
+
+    def stop(self) -> None:
+        """Read no more; who waits is told."""
+        self._service.stop(timeout_s=0.0)
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            _refuse(one.answer)
+
+    def after(self, seen: int = 0, wants: str | None = None) -> primitives.Future[PageSnapshot]:
+        """The first snapshot that is newer than ``seen``, and not older than a pace; with the
+        contents of the queue ``wants``, if there is such a queue.
+        """
+        waiting = _Waiting(primitives.Future(), seen, wants)
+        with self._lock:
+            fresh = clock.now_s() - self._read_at_s < self._every_s
+            if fresh and waiting.is_served_by(self._newest):
+                waiting.answer.set_result(self._newest)
+            elif self._service.is_stopping:
+                _refuse(waiting.answer)
+            else:
+                self._waiting.append(waiting)
+                self._service.wake()
+        return waiting.answer
+
+    def _run(self, service: Service) -> None:
+        while service.wait():
+            with self._lock:
+                asked, self._waiting = self._waiting, []
+            if looking := [one for one in asked if not one.answer.cancelled()]:
+                self._refresh(looking)
+                service.pause(self._every_s)
+
+    def _refresh(self, looking: list[_Waiting]) -> None:
+        before = self._newest
+        wanted = frozenset(one.wants for one in looking if one.wants is not None)
+        try:
+            snapshot = self._read(before, wanted)
+        except Exception as error:  # noqa: BLE001  (whatever it is, the page shows it)
+            if before.problem is None:
+                log.warning("dashboard cannot read error=%s", told(error))
+            snapshot = after_failure(before, told(error), clock.now_ms())
+        with self._lock:
+            self._newest, self._read_at_s = snapshot, clock.now_s()
+            later = [one for one in self._waiting if not one.is_served_by(snapshot)]
+            served = [*looking, *(one for one in self._waiting if one not in later)]
+            self._waiting = later
+        for one in served:
+            if one.answer.set_running_or_notify_cancel():
+                one.answer.set_result(snapshot)
+
+
+def _refuse(answer: primitives.Future[PageSnapshot]) -> None:
+    if answer.set_running_or_notify_cancel():
+        answer.set_exception(SessionClosed("the page is closed"))

@@ -1,0 +1,71 @@
+"""All that the page shows, as it was read at one moment (values only)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from leaderq.admin.careers import CareerState
+from leaderq.admin.queue_states import Contents, QueueState
+
+KEPT_FRAMES = 900
+"""So many readings are kept for plots: half an hour of looking."""
+_KEPT_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class PlottedFigures:
+    """The figures of one reading that plots are made of."""
+
+    at_ms: int
+    depths: Mapping[str, int]
+    lags: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class PageSnapshot:
+    """``number`` counts readings, those that failed too; ``at_ms``: when this was read. If the last
+    one failed, ``problem`` says why, since ``failing_since_ms``, and the rest is older.
+    """
+
+    number: int = 0
+    at_ms: int = 0
+    careers: tuple[CareerState, ...] = ()
+    queues: tuple[QueueState, ...] = ()
+    contents: Mapping[str, Contents] = field(default_factory=dict)
+    frames: tuple[PlottedFigures, ...] = ()
+    problem: str | None = None
+    failing_since_ms: int | None = None
+
+    def career(self, name: str) -> CareerState | None:
+        return next((one for one in self.careers if one.career == name), None)
+
+    def queue(self, path: str) -> QueueState | None:
+        return next((one for one in self.queues if one.path == path), None)
+
+    def depths(self, path: str) -> list[tuple[int, float]]:
+        return [(one.at_ms, one.depths[path]) for one in self.frames if path in one.depths]
+
+    def lags(self, career: str) -> list[tuple[int, float]]:
+        return [(one.at_ms, one.lags[career]) for one in self.frames if career in one.lags]
+
+
+def after_reading(
+    before: PageSnapshot,
+    careers: tuple[CareerState, ...],
+    queues: tuple[QueueState, ...],
+    contents: Mapping[str, Contents],
+    at_ms: int,
+) -> PageSnapshot:
+    """The snapshot after a reading that has succeeded."""
+    lags = {one.career: one.drain.report.lag for one in careers if one.drain and one.drain.fresh}
+    frame = PlottedFigures(at_ms, {one.path: one.depth for one in queues}, lags)
+    kept = tuple(one for one in before.frames if at_ms - _KEPT_MS < one.at_ms < at_ms)
+    frames = (*kept[1 - KEPT_FRAMES :], frame)
+    return PageSnapshot(before.number + 1, at_ms, careers, queues, contents, frames)
+
+
+def after_failure(before: PageSnapshot, problem: str, at_ms: int) -> PageSnapshot:
+    """The snapshot after a reading that has failed: what was known, and since when it is not."""
+    since = before.failing_since_ms or at_ms
+    return replace(before, number=before.number + 1, problem=problem, failing_since_ms=since)

@@ -1,0 +1,254 @@
+"""The page over HTTP: what it answers to whom, and what each visitor costs."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("starlette", reason="pip install 'leaderq[dashboard]'")
+httpx = pytest.importorskip("httpx", reason="pip install '.[dev]'")
+
+from dashboard_server import TOKENS, Served, served  # noqa: E402
+from dashboard_values import installation  # noqa: E402
+
+from leaderq.cli import main  # noqa: E402
+from leaderq.testing import eventually  # noqa: E402
+from leaderq.zookeeper import Session  # noqa: E402
+
+PAUSE = "/act?do=pause&of=billing&with="
+SCREENS = ("/", "/career?of=billing", "/queues", "/queue?of=/mail", "/schedules")
+
+
+@pytest.fixture
+def page() -> Iterator[Served]:
+    with served(actions=True) as one:
+        yield one
+
+
+@pytest.fixture
+def browser(page: Served) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=page.url, timeout=60) as client:
+        yield client
+
+
+def sign_in(browser: httpx.Client, token: str = TOKENS["alice"]) -> httpx.Response:
+    return browser.post("/sign-in?next=/queues", data={"token": token})
+
+
+def hidden(answer: httpx.Response, name: str) -> str:
+    found = re.search(rf'name="{name}" value="([0-9a-f]+)"', answer.text)
+    assert found, answer.text
+    return found[1]
+
+
+def test_every_answer_has_safe_headers_and_loads_nothing_from_elsewhere(
+    browser: httpx.Client,
+) -> None:
+    others = ("/page.css", "/page.js", "/icon.svg", "/sign-in", "/absent", PAUSE)
+    for path in (*SCREENS, *others):
+        answer = browser.get(path)
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["referrer-policy"] == "same-origin"
+        assert answer.headers["cache-control"] == "no-store"
+        assert "server" not in answer.headers
+        if path in SCREENS:
+            loaded = re.findall(r'(?:src|href)="([^"]*)"', answer.text)
+            assert loaded
+            assert all(one.startswith(("/", "#")) for one in loaded)
+            assert re.findall(r"<script[^>]*>[^<]|style=", answer.text) == []
+    for path in ("/career?of=nobody", "/queue?of=/leaderq", "/absent"):
+        assert browser.get(path).status_code == 404
+
+
+def test_another_host_name_is_refused(page: Served, browser: httpx.Client) -> None:
+    for host in ("evil.example", "127.0.0.1.evil.example"):
+        assert browser.get("/", headers={"Host": host}).status_code == 421
+    assert page.readings == 0
+
+
+def test_a_large_installation_is_read_and_drawn_once_for_all_who_look() -> None:
+    with served(every_s=3600.0) as page, httpx.Client(base_url=page.url, timeout=60) as browser:
+        page.snapshot = installation(200)
+        pages = {browser.get("/").text for _ in range(20)}
+        assert page.readings == 1
+        (whole,) = pages
+        assert whole.count("<tr>") == 208
+        assert len(whole) < 400_000
+
+
+def streamed(browser: httpx.Client, address: str, wanted: int) -> list[str]:
+    """So many events of a stream."""
+    found, text = [], ""
+    with browser.stream("GET", address) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        for line in answer.iter_lines():
+            text += line.removeprefix("data: ")
+            if not line:
+                found.append(text)
+                text = ""
+            if len(found) == wanted:
+                break
+    return found
+
+
+def test_a_stream_sends_the_screen_after_each_reading_and_tells_of_failures() -> None:
+    with served(every_s=0.05) as page, httpx.Client(base_url=page.url, timeout=60) as browser:
+        events = streamed(browser, "/events?screen=/career&of=billing&seen=0", 3)
+        assert [one.count('id="terms"') for one in events] == [1, 1, 1]
+        page.fails = True
+        failing = streamed(browser, "/events?screen=/&seen=0", 3)[-1]
+        assert "ConnectionLost: no server answers" in failing
+        assert "billing" in failing
+        page.fails = False
+        eventually(lambda: "cannot be read" not in browser.get("/").text)
+
+
+def test_nothing_is_done_without_signing_in(page: Served, browser: httpx.Client) -> None:
+    assert browser.get(PAUSE).headers["location"].startswith("/sign-in?next=%2Fact%3Fdo%3Dpause")
+    assert browser.post(PAUSE, data={"why": "x"}).status_code == 303
+    assert browser.post("/confirm", data={"word": "0", "secret": "0"}).status_code == 403
+    assert sign_in(browser, "nobody's").status_code == 403
+    assert page.done == []
+
+
+def test_an_action_is_asked_for_twice_and_done_once_in_the_name_of_who_signed_in(
+    page: Served, browser: httpx.Client
+) -> None:
+    answer = sign_in(browser)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/queues")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    first = browser.get(PAUSE)
+    assert "You want to pause billing" in first.text
+    secret = hidden(first, "secret")
+    assert browser.post(PAUSE, data={"secret": secret, "why": " "}).status_code == 403
+    assert browser.post(PAUSE, data={"secret": "0" * 48, "why": "x"}).status_code == 403
+    second = browser.post(PAUSE, data={"secret": secret, "why": "<b>move</b>"})
+    assert "&lt;b&gt;move&lt;/b&gt;" in second.text
+    assert page.done == []
+    word = {"secret": secret, "word": hidden(second, "word")}
+    assert browser.post("/confirm", data={**word, "secret": ""}).status_code == 403
+    elsewhere = {"Origin": "http://evil.example"}
+    assert browser.post("/confirm", data=word, headers=elsewhere).status_code == 403
+    done = browser.post("/confirm", data=word)
+    assert (done.status_code, done.headers["location"]) == (303, "/career?of=billing")
+    assert [one[1:] for one in page.done] == [("alice", "<b>move</b>")]
+    assert "done for alice" in browser.get("/career?of=billing").text
+    assert "done for alice" not in browser.get("/career?of=billing").text
+    assert browser.post("/confirm", data=word).status_code == 409
+    assert len(page.done) == 1
+    page.refuses = True
+    again = browser.post(PAUSE, data={"secret": secret, "why": "x"})
+    browser.post("/confirm", data={"secret": secret, "word": hidden(again, "word")})
+    told = browser.get("/career?of=billing").text
+    assert "Not done as asked: nobody leads &#x27;billing&#x27; now" in told
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ("do=forget&of=billing", 400),
+        ("do=pause&of=nobody", 409),
+        ("do=transfer&of=billing", 409),
+        ("do=run-now&of=night&with=absent", 409),
+        ("do=redrive-all&of=/leaderq", 409),
+    ],
+)
+def test_what_cannot_be_done_is_refused(browser: httpx.Client, asked: str, status: int) -> None:
+    sign_in(browser)
+    assert browser.get(f"/act?{asked}").status_code == status
+
+
+def test_signing_out_ends_a_visit_and_signing_in_leads_to_no_other_site(
+    browser: httpx.Client,
+) -> None:
+    for elsewhere in ("//evil.example", "https://evil.example", "/\\evil.example"):
+        answer = browser.post(
+            "/sign-in", params={"next": elsewhere}, data={"token": TOKENS["alice"]}
+        )
+        assert answer.headers["location"] == "/"
+    secret = hidden(browser.get("/"), "secret")
+    assert browser.post("/sign-out", data={"secret": "x"}).status_code == 403
+    assert browser.post("/sign-out", data={"secret": secret}).status_code == 303
+    assert browser.get(PAUSE).headers["location"].startswith("/sign-in")
+
+
+def test_a_page_that_is_read_only_does_nothing_for_anybody() -> None:
+    with served() as page, httpx.Client(base_url=page.url, timeout=60) as browser:
+        sign_in(browser)
+        assert "/act?" not in browser.get("/career?of=billing").text
+        assert browser.get(PAUSE).status_code == 403
+        assert browser.post(PAUSE, data={"why": "x"}).status_code == 403
+        assert page.done == []
+
+
+def test_where_others_can_reach_it_one_signs_in_for_looking_too() -> None:
+    shared = {"is_local": False, "hosts": frozenset({"127.0.0.1"})}
+    with served(**shared) as page, httpx.Client(base_url=page.url, timeout=60) as browser:
+        for path in SCREENS:
+            assert browser.get(path).headers["location"].startswith("/sign-in")
+        assert browser.get("/events").status_code == 403
+        assert page.readings == 0
+        sign_in(browser)
+        assert browser.get("/").status_code == 200
+
+
+def test_the_command_serves_what_is_in_zookeeper_until_it_is_told_to_stop(
+    address: str, session: Session
+) -> None:
+    session.ensure_path("/leaderq/billing/candidates")
+    command = [sys.executable, "-m", "leaderq", "dashboard", "--zookeeper", address]
+    command += ["--bind", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        url = running.stderr.readline().strip()
+        with httpx.Client(base_url=url, timeout=60) as browser:
+            assert "/career?of=billing" in browser.get("/").text
+            with browser.stream("GET", "/events?screen=/&seen=0") as stream:
+                assert next(stream.iter_lines()).startswith("data: ")
+                running.send_signal(signal.SIGTERM)
+                assert running.wait(60) == 0
+        assert running.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--allow-actions", "--allow-actions needs --tokens FILE"),
+        ("--bind 0.0.0.0:0", "give --tokens FILE, for signing in, and --host-name NAME"),
+        ("--bind nowhere", "'nowhere' is not HOST:PORT"),
+        ("--queue orders", "must be absolute"),
+        ("--tokens /absent", "tokens cannot be read from /absent"),
+    ],
+)
+def test_the_command_refuses_what_would_not_be_safe(
+    options: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["dashboard", *options.split()]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_leaderq_does_without_the_extra_and_the_command_says_which_it_needs() -> None:
+    program = """
+import sys
+import leaderq, leaderq.cli.careers, leaderq.cli.dashboard
+assert not {"starlette", "uvicorn", "anyio"} & set(sys.modules)
+sys.modules["starlette"] = None
+from leaderq.cli import main
+sys.exit(main(["dashboard"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "the page needs starlette: pip install 'leaderq[dashboard]'" in done.stderr
