@@ -445,7 +445,7 @@ def parsed_toml(text: str) -> dict[str, Any]:
 def _read_secret(path: Path) -> str:
     """The one line of ``path``; a newline at its end does not count."""
     try:
-        text = path.read_bytes().decode().rstrip("\r\n")
+        text = path.read_bytes().decode("utf-8-sig").rstrip("\r\n")
     except OSError as exc:
         remedy = "name a file this user may read"
         raise InvalidValue(f"cannot be read: {_reason(exc)}", remedy) from exc
