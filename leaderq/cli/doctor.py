@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leaderq import chance, clock
-from leaderq.career import ILeaderCareer, career_name
+from leaderq.career import Career, ILeaderCareer, career_name
 from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.connecting import open_session, zookeeper_security
 from leaderq.cli.ensemble import ensemble_of, judge_servers, judge_tick, roles_of
@@ -156,6 +156,8 @@ def _career(career: type[ILeaderCareer], target: str, settings: Settings) -> Ite
     name = settings.career or career_name(career)
     try:
         made = make_career(career, target)
+        if isinstance(made, Career):
+            made._take(settings)
         if isinstance(made, KafkaCareer):
             with open_session(settings) as session:
                 here = Deployment.of(session, settings.root)
