@@ -61,12 +61,13 @@ class Career(ILeaderCareer):
     name: ClassVar[str | None] = None
     atomic: ClassVar[bool] = False
     version: ClassVar[str] = ""
+    Options: ClassVar[type | None] = None
 
     session: Session
     settings: Settings
     events: EventBus
     candidate_id: str
-    options: Mapping[str, Any]
+    options: Any
 
     _called: ClassVar[Sequence[str]] = _STAGES
     _is_async: ClassVar[bool] = False
@@ -91,6 +92,16 @@ class Career(ILeaderCareer):
     def _is_watched(self) -> bool:
         """Whether there is a reason to ask :meth:`healthy`."""
         return type(self).healthy is not Career.healthy
+
+    def _take(self, settings: Settings) -> None:
+        """Have the settings, and of them the options of its own."""
+        self.settings, self.options = settings, settings.options
+        if self.Options is not None and not isinstance(self.options, self.Options):
+            from leaderq.config.own_options import made_options
+
+            self.options = made_options(
+                self.Options, self.options, settings.career or career_name(self)
+            )
 
     def _check_declared(self, settings: Settings) -> None:
         """For leaderq's own careers: refuse what cannot be run, before anything is connected to."""
@@ -120,9 +131,12 @@ class LeaderCareer(Career):
     abandoned: :class:`~leaderq.running.UnitAbandoned` is raised inside it at once, unless it was
     the unit that resigned. ``version``: what operators are shown, and what ``prefer = "newest"``
     compares; default that of the distribution which the class's top-level module belongs to.
+    ``Options``: a dataclass, of which :attr:`options` is then an instance.
 
     Set before :meth:`prepare`: ``session``, ``settings``, ``events``, ``candidate_id``, and
-    ``options``: your own values, from ``[careers.NAME.options]`` of ``leaderq.toml``.
+    ``options``: your own values, from ``[careers.NAME.options]`` of ``leaderq.toml`` and
+    ``LEADERQ_OPTIONS_*`` variables. With ``Options`` each value is checked against the type of its
+    field before the career stands, and text of a variable converted; else it is a mapping.
     """
 
     def prepare(self) -> None:

@@ -13,13 +13,16 @@ import click
 
 from leaderq import clock
 from leaderq.admin.careers import (
+    Condition,
     career_states,
     catch_up,
+    condition_of,
     due_in,
     how_it_ended,
     is_bad_end,
     members_of,
     rate_of,
+    reasons,
     requests_of,
     until,
     why_nobody_leads,
@@ -30,6 +33,7 @@ from leaderq.cli.connecting import (
     SOME_CAREER,
     candidates,
     connected,
+    known_career,
     known_careers,
     named_career,
     operator,
@@ -42,7 +46,7 @@ from leaderq.errors import ConfigurationError, CorruptRecord
 from leaderq.exits import ExitCode
 
 if TYPE_CHECKING:
-    from leaderq.admin.careers import ShownReport
+    from leaderq.admin.careers import CareerState, ShownReport
     from leaderq.election import TermRecord, View
     from leaderq.zookeeper import Session
 
@@ -63,7 +67,10 @@ _SPARE = {
 }
 
 
-Found = Sequence[tuple["View", "ShownReport | None", "dict[str, Any] | None"]]
+_FILTERS = (
+    switch("--failing", help="only careers in trouble: nobody leads, held up, silent, overdue"),
+    switch("--leaderless", help="only careers that nobody leads, also those that were stopped"),
+)
 
 
 # -- verbs that look -------------------------------------------------------------------------------
@@ -72,6 +79,7 @@ Found = Sequence[tuple["View", "ShownReport | None", "dict[str, Any] | None"]]
 @verb(
     switch("--partitions", help="list the drained partitions, with the lag of each"),
     switch("-w", "--watch", help="refresh every second, until Ctrl-C"),
+    *_FILTERS,
     JSON,
     *_ANY,
 )
@@ -84,44 +92,63 @@ def status(given: Given) -> ExitCode:
     unreachable. The leader reports them every 5 s; an older report, or one of an earlier term, is
     shown with its age. A narrow terminal shows fewer columns.
 
-    Exit codes: 5 if --career is given and nobody leads it now; else 0, also while that is not known
-    because the term record was repaired.
+    Exit codes: 5 if --career is given and nobody leads it now, or one of those that match; else 0,
+    also while that is not known because the term record was repaired.
 
     \b
     Examples:
       leaderq status --watch
       leaderq status --career ad-billing --partitions
-      leaderq status --json | jq -r 'select(.leader == null) | "\\(.career) \\(.error)"'
+      leaderq status --career 'team-*' --failing
+      leaderq status --leaderless --json | jq -r '"\\(.career): \\(.why)"'
       leaderq status --json | jq -r 'select(.drain.lag > 10000) | "\\(.career) \\(.drain.lag)"'
     """
     settings = given.settings
     with connected(given) as session:
 
-        def look() -> Found:
-            found = []
-            for one in career_states(session, settings.root, known_careers(session, settings)):
+        def look() -> list[CareerState]:
+            found = career_states(session, settings.root, known_careers(session, settings))
+            for one in found:
                 if one.view is None:
                     raise CorruptRecord(str(one.problem))
                 if one.problem:  # the other careers, and who leads this one, are shown
                     say(f"leaderq: {one.problem}")
-                found.append((one.view, one.drain, one.next_tick))
             return found
 
-        def show(found: Found) -> None:
-            if given.as_json:
-                for view, report, tick in found:
-                    drain = report.as_dict() if report else None
-                    write_json({**view.as_dict(), "drain": drain, "next_tick": tick})
-            elif given.partitions:
-                _write_partitions(found)
-            else:
-                _write_overview(found, settings)
+        def show(found: list[CareerState]) -> None:
+            _write_states(found, given)
 
         found = redrawn(look, show) if given.watch else look()
         if not given.watch:
             show(found)
-    leads = settings.career is None or found[0][0].leader is not None or found[0][0].repaired
-    return ExitCode.OK if leads else ExitCode.NO_LEADER
+    led = (one.view is not None and (one.view.leader or one.view.repaired) for one in found)
+    return ExitCode.OK if settings.career is None or all(led) else ExitCode.NO_LEADER
+
+
+def _write_states(found: Sequence[CareerState], given: Given) -> None:
+    wanted, now_ms = _wanted(found, given), clock.now_ms()
+    if given.as_json:
+        for one, view in wanted:
+            why = "; ".join(reasons(one, now_ms)) or None
+            drain = one.drain.as_dict() if one.drain else None
+            write_json({**view.as_dict(), "why": why, "drain": drain, "next_tick": one.next_tick})
+    elif found and not wanted:
+        say("no career is like that now")
+    elif given.partitions:
+        _write_partitions(wanted)
+    else:
+        _write_overview(wanted, given.settings)
+
+
+def _wanted(found: Sequence[CareerState], given: Given) -> list[tuple[CareerState, View]]:
+    """Those to show, each with its view."""
+    return [
+        (one, one.view)
+        for one in found
+        if one.view is not None
+        and (not given.leaderless or one.view.leader is None)
+        and (not given.failing or condition_of(one, clock.now_ms()).rank < Condition.PAUSED.rank)
+    ]
 
 
 @verb(JSON, *_ANY)
@@ -156,8 +183,8 @@ def history(given: Given) -> None:
       leaderq history --career ad-billing
       leaderq history --career ad-billing --json | jq -r 'select(.error).error' | sort | uniq -c
     """
-    career = named_career(given.settings)
     with connected(given) as session:
+        career = known_career(session, given.settings)
         (view,) = views(session, given.settings)
         buried = _buried(session, given.settings.root, career)
     write_rows(
@@ -210,9 +237,12 @@ _TIMEOUT = number(
     default=60.0,
     metavar="SECONDS",
 )
+_REASON = click.Option(
+    ["--reason"], metavar="TEXT", default="", help="why; leaderq history shows it, and who asked"
+)
 
 
-@verb(_TIMEOUT, *_ONE)
+@verb(_TIMEOUT, _REASON, *_ONE)
 def step_down(given: Given) -> None:
     """Ask the leader to finish its unit of work and hand over; return when the next leader is
     inaugurated.
@@ -235,6 +265,7 @@ def step_down(given: Given) -> None:
         shell_complete=candidates,
     ),
     _TIMEOUT,
+    _REASON,
     *_ONE,
 )
 def transfer(given: Given) -> None:
@@ -251,14 +282,14 @@ def transfer(given: Given) -> None:
     say(f"{view.leader} leads {view.career}, term {view.term}")
 
 
-@verb(*_ONE)
+@verb(_REASON, *_ONE)
 def pause(given: Given) -> None:
     """Stop the leader from beginning new units of work, until leaderq resume; it stays the leader.
     Later leaders are paused as well.
 
     \b
     Example:
-      leaderq pause --career ad-billing
+      leaderq pause --career ad-billing --reason "the bank is closed"
     """
     with operator(given) as requests:
         already = " already" if requests.view().paused else ""
@@ -266,7 +297,7 @@ def pause(given: Given) -> None:
     say(f"{view.career} is paused{already}; {_who_leads(view)}")
 
 
-@verb(*_ONE)
+@verb(_REASON, *_ONE)
 def resume(given: Given) -> None:
     """Let the leader continue its work after leaderq pause.
 
@@ -284,6 +315,7 @@ def resume(given: Given) -> None:
     click.Argument(["number"], type=click.IntRange(1, 2**63 - 1)),
     switch("--new", help="also for a career that nobody has ever stood for"),
     switch("--yes", help="also if NUMBER is more than a million above the highest one known"),
+    _REASON,
     *_ONE,
 )
 def raise_floor(given: Given) -> None:
@@ -350,27 +382,28 @@ def _members(view: View) -> Iterator[dict[str, Any]]:
         }
 
 
-def _write_overview(found: Found, settings: Settings) -> None:
+def _write_overview(found: Sequence[tuple[CareerState, View]], settings: Settings) -> None:
     if not found:
         say(f"nobody has stood for any career below {settings.root} at {settings.zookeeper}")
         return
     now = clock.calendar_s()
-    some_drain = any(report for _, report, _ in found)
-    some_tick = any(tick for _, _, tick in found)
+    some_drain = any(one.drain for one, _ in found)
+    some_tick = any(one.next_tick for one, _ in found)
     columns = [*_COLUMNS, *(_DRAIN_COLUMNS if some_drain else ()), *(["NEXT TICK"] * some_tick)]
     write_table(
         columns,
         [
             (
                 *_leading(view, now),
-                *(_draining(report) if some_drain else ()),
-                *([_next(tick)] if some_tick else ()),
+                *(_draining(one.drain) if some_drain else ()),
+                *([_next(one.next_tick)] if some_tick else ()),
             )
-            for view, report, tick in found
+            for one, view in found
         ],
         _SPARE,
     )
-    for view, report, _ in found:
+    for one, view in found:
+        report = one.drain
         if view.leader is None:
             for sentence, is_bad in why_nobody_leads(view, now):
                 click.echo(shaded(f"{view.career}: {sentence}", Shade.BAD if is_bad else None))
@@ -427,7 +460,7 @@ def _next(tick: dict[str, Any] | None) -> str | None:
     return f"{tick['schedule']} {due_in(tick['at_ms'], clock.now_ms())}" if tick else None
 
 
-def _write_partitions(found: Found) -> None:
+def _write_partitions(found: Sequence[tuple[CareerState, View]]) -> None:
     rows = [
         {
             "career": view.career,
@@ -437,8 +470,8 @@ def _write_partitions(found: Found) -> None:
             "lag": report.lag(each.lag),
             "blocked": each.blocked_by_transaction or None,
         }
-        for view, report, _ in found
-        if report
+        for one, view in found
+        if (report := one.drain)
         for name, each in sorted(report.report.partitions.items(), key=_natural)
     ]
     write_rows(rows, False, "no leader has reported partitions; does the career drain Kafka?")

@@ -53,7 +53,7 @@ def sample(given: Given) -> None:
             click.echo(f"# {row.help}  [{row.variable}]\n{assignment}\n")
     click.echo("# [careers.ad-billing]                  these, for one career only")
     click.echo('# class = "billing:AdBilling"            what leaderq run --all runs')
-    click.echo("# [careers.ad-billing.options]          its own, read from self.options")
+    click.echo("# [careers.ad-billing.options]          its own: self.options; LEADERQ_OPTIONS_*")
 
 
 def _text(value: object) -> object:

@@ -7,14 +7,18 @@ out without a word.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from fnmatch import fnmatchcase
+from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from leaderq import host
 from leaderq.cli.options import Given, meant
 from leaderq.cli.output import quiet
 from leaderq.config import Settings
@@ -72,7 +76,9 @@ def connected(given: Given) -> Iterator[Session]:
 
 @contextmanager
 def operator(given: Given, *, must_be_known: bool = True) -> Iterator[Operator]:
-    """An operator of the career that is named; a candidate must have stood for it before."""
+    """An operator of the career that is named; a candidate must have stood for it before. For a
+    verb with ``--reason`` the history keeps who asks, and why.
+    """
     settings = given.settings
     career = named_career(settings)
     with connected(given) as session:
@@ -80,7 +86,17 @@ def operator(given: Given, *, must_be_known: bool = True) -> Iterator[Operator]:
 
         if must_be_known:
             known_career(session, settings)
-        yield Operator(session, career, root=settings.root)
+        why = vars(given).get("reason")
+        by = None if why is None else user_here()
+        yield Operator(session, career, root=settings.root, by=by, why=why or "")
+
+
+def user_here() -> str:
+    """Who runs this process, as the history names operators."""
+    try:
+        return f"{getuser()}@{host.name()}"
+    except (KeyError, OSError):  # a user without a name, in a container
+        return f"uid-{os.getuid()}@{host.name()}"
 
 
 def named_career(settings: Settings) -> str:
@@ -106,8 +122,19 @@ def known_career(session: Session, settings: Settings) -> str:
 
 
 def known_careers(session: Session, settings: Settings) -> list[str]:
-    """The career that is set, which must be known, else every career there is."""
-    return [known_career(session, settings)] if settings.career else _careers(session, settings)
+    """The career that is set, which must be known, or those that it matches as a pattern, of which
+    there must be one; else every career there is.
+    """
+    pattern = settings.career
+    careers = _careers(session, settings)
+    if pattern is None:
+        return careers
+    if pattern in careers or not set(pattern) & set("*?["):
+        return [known_career(session, settings)]
+    if found := [one for one in careers if fnmatchcase(one, pattern)]:
+        return found
+    what = f"no career below {settings.root} matches {pattern!r}"
+    raise ConfigurationError(f"{what}; leaderq status lists careers")
 
 
 def views(session: Session, settings: Settings) -> list[View]:
@@ -173,6 +200,6 @@ def _career_option(help: str) -> click.Option:
 
 
 ONE_CAREER = _career_option("the career; required")
-SOME_CAREER = _career_option("only this career, instead of all")
+SOME_CAREER = _career_option("only this career, or those that match, like 'team-*'; else all")
 candidates: Completer = _completer(_candidates)
 """The ids of the candidates of the career typed so far."""

@@ -97,6 +97,7 @@ def ls(given: Given) -> None:
             f"no dead letters {kind}on topic {reader.topic!r}",
             columns=("PARTITION", "OFFSET", "TIME", "ORIGIN", "ATTEMPTS", "REPLAYED", "ERROR"),
             row=_cells,
+            spare={"REPLAYED": 3, "TIME": 2, "ATTEMPTS": 1},
         )
 
 

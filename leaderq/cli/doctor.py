@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leaderq import chance, clock
-from leaderq.career import ILeaderCareer, career_name
+from leaderq.career import Career, ILeaderCareer, career_name
 from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.connecting import open_session, zookeeper_security
 from leaderq.cli.ensemble import ensemble_of, judge_servers, judge_tick, roles_of
@@ -29,6 +29,7 @@ from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError
 from leaderq.exits import ExitCode
 
 if TYPE_CHECKING:
+    from leaderq.config import Configuration
     from leaderq.kafka import OffsetStore, StoreContext
     from leaderq.kafka.career import KafkaCareer
     from leaderq.kafka.declaration import Declaration
@@ -155,6 +156,8 @@ def _career(career: type[ILeaderCareer], target: str, settings: Settings) -> Ite
     name = settings.career or career_name(career)
     try:
         made = make_career(career, target)
+        if isinstance(made, Career):
+            made._take(settings)
         if isinstance(made, KafkaCareer):
             with open_session(settings) as session:
                 here = Deployment.of(session, settings.root)
@@ -307,7 +310,7 @@ def _group(
     switch("--quick", help="check only ZooKeeper and what is local, not Kafka and Java"),
     click.Option(
         ["--career", "target"],
-        metavar="MODULE:CLASS",
+        metavar="NAME|MODULE:CLASS",
         help="also check this career: its topics, permissions and dead letters; needs both servers",
     ),
     JSON,
@@ -319,6 +322,9 @@ def doctor(given: Given) -> int:
     each fault; with --career, whether that career could be run. Of ZooKeeper's servers it tells who
     leads them, and whether their tick and the session time-out are such that leases hold.
 
+    The class of a career that is given by NAME is that of [careers.NAME] in the configuration file,
+    else that which its candidates run.
+
     Exit codes: 0 nothing failed (there may be advice), 2 configuration or credentials, 3 a server
     did not answer, 1 anything else. Nothing is left behind on any server.
 
@@ -326,6 +332,7 @@ def doctor(given: Given) -> int:
     Examples:
       leaderq doctor --quick --zookeeper zk1:2181
       leaderq doctor --career billing:AdBilling
+      leaderq doctor --career ad-billing
       leaderq doctor --json | jq -r 'select(.verdict == "failed").detail'
     """
     quiet()
@@ -346,12 +353,16 @@ def _findings(given: Given) -> Iterator[Finding]:
     if not given.quick:
         yield _java()
     career: type[ILeaderCareer] | None = None
+    name, target = None, given.target
     try:
-        if given.target is not None:
-            career = find_career(given.target, current_folder())
-        configuration = given.load(career=career_name(career) if career else None)
-    except ConfigurationError as error:
-        for problem in error.problems:
+        if target is not None and ":" not in target:
+            name, target = target, _class_of(target, given.load(career=target))
+        if target is not None:
+            career = find_career(target, current_folder())
+            name = name or career_name(career)
+        configuration = given.load(career=name)
+    except LeaderqError as error:
+        for problem in error.problems if isinstance(error, ConfigurationError) else (str(error),):
             yield Finding("configuration", _FAILED, problem, error)
         return
     given_by = sorted(
@@ -363,4 +374,22 @@ def _findings(given: Given) -> Iterator[Finding]:
     if not given.quick:
         yield _kafka(configuration.settings)
     if career is not None:
-        yield from _career(career, given.target, configuration.settings)
+        yield from _career(career, target, configuration.settings)
+
+
+def _class_of(name: str, configuration: Configuration) -> str:
+    """The class of the career ``name``: as the file says, else as its candidates do."""
+    if target := configuration.careers.get(name):
+        return target
+    from leaderq.election import Observer
+
+    settings = configuration.settings
+    with open_session(settings) as session:
+        view = Observer(session, name, root=settings.root).view()
+    told = [one.career_class for one in view.members if one.career_class]
+    told += [one.career_class for one in view.history if one.career_class]
+    if not told:
+        what = f"the class of career {name!r} is not known"
+        remedy = f"write class in [careers.{name}] of leaderq.toml, or give MODULE:CLASS"
+        raise ConfigurationError(f"{what}; {remedy}")
+    return told[0]

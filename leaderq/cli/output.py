@@ -139,7 +139,7 @@ def redrawn(look: Callable[[], T], show: Callable[[T], None]) -> T:
     seen = look()
     try:
         while True:
-            if sys.stdout.isatty():
+            if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
                 click.clear()
             show(seen)
             sys.stdout.flush()

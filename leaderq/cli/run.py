@@ -387,6 +387,7 @@ def _made(classes: Iterable[tuple[str, Settings, type[ILeaderCareer]]]) -> Caree
         with problems.noted():
             made.append((settings, career := make_career(kind, target)))
             if isinstance(career, Career):
+                career._take(settings)
                 career._check_declared(settings)
     problems.tell()
     return made

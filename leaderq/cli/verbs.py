@@ -162,7 +162,10 @@ _TOPICS = Verbs(
 )
 _SERVERS = Verbs(
     "servers",
-    verbs={"up": ("servers", "Start one ZooKeeper and one Kafka, until Ctrl-C.")},
+    verbs={
+        "up": ("servers", "Start one ZooKeeper and one Kafka."),
+        "down": ("servers", "Stop those in the background."),
+    },
     help="Run ZooKeeper and Kafka here, for trying things.",
 )
 

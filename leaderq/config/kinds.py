@@ -87,13 +87,16 @@ def choice(*words: str) -> ValueKind:
 
 
 def addresses(default_port: int, *, chroot: bool = False) -> ValueKind:
-    """``host:port``, several separated by commas; without a port it is ``default_port``.
+    """``host:port``, several separated by commas, or as a list; without a port it is
+    ``default_port``.
 
     ``chroot``: a znode path may follow the last one.
     """
     remedy = f"write host:port, like 127.0.0.1:{default_port}, several separated by commas"
 
     def check(value: Any) -> str:
+        if isinstance(value, list | tuple):
+            value = ",".join(_text(each) for each in value)
         text = _text(value)
         if "://" in text:
             raise InvalidValue("is a URL", remedy)

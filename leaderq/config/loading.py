@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from leaderq.config.kinds import InvalidValue
+from leaderq.config.own_options import from_variables
 from leaderq.config.settings import BY_NAME, DEFAULT, PREFIX, TABLE, Row, Settings
 from leaderq.errors import ConfigurationError
 
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 ReadText = Callable[[Path], str]
 
 _OTHERS = "CACHE CONFIG DEBUG JAVA JSON ON_EXIT SERVERS"
-_FAMILIES = "BENCH DEMO GUARDIAN SERVERS TERM TEST"
+_FAMILIES = "BENCH DEMO GUARDIAN OPTIONS SERVERS TERM TEST"
 FOREIGN_VARIABLES = frozenset(PREFIX + name for name in _OTHERS.split())
 """Variables of other parts of leaderq, or of one verb; none of them is a setting."""
 _FOREIGN_FAMILIES = tuple(f"{PREFIX}{name}_" for name in _FAMILIES.split())
@@ -337,7 +338,8 @@ def load(
     ``flags`` by setting name. The file is ``config``, else the one that ``LEADERQ_CONFIG`` names,
     else ``leaderq.toml`` in ``folder`` (default: the current one). ``career`` is the name of the
     career unless a setting names another; it chooses the table. ``[careers.NAME.options]`` holds
-    values of the career's own (``Settings.options``), ``class`` what ``leaderq run --all`` runs.
+    values of the career's own (``Settings.options``), as do ``LEADERQ_OPTIONS_*`` variables;
+    ``class`` is what ``leaderq run --all`` runs.
 
     A variable ``LEADERQ_*`` that is none of these is warned of, and ignored.
 
@@ -367,7 +369,8 @@ def load(
         raise ConfigurationError(*problems)
     if career is not None and "career" not in found.values:
         found.values["career"], found.sources["career"] = career, "the class"
-    settings = Settings(**found.values, options=careers.get(str(name), {}).get(_OPTIONS, {}))
+    options = careers.get(str(name), {}).get(_OPTIONS, {}) | from_variables(environ)
+    settings = Settings(**found.values, options=options)
     return Configuration(
         settings, found.sources, path, {each: table.get(_CLASS) for each, table in careers.items()}
     )
@@ -445,7 +448,7 @@ def parsed_toml(text: str) -> dict[str, Any]:
 def _read_secret(path: Path) -> str:
     """The one line of ``path``; a newline at its end does not count."""
     try:
-        text = path.read_bytes().decode().rstrip("\r\n")
+        text = path.read_bytes().decode("utf-8-sig").rstrip("\r\n")
     except OSError as exc:
         remedy = "name a file this user may read"
         raise InvalidValue(f"cannot be read: {_reason(exc)}", remedy) from exc

@@ -270,7 +270,7 @@ class Settings:
         "lowest level of log lines to write")
     # fmt: on
     options: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
-    """The career's own values, of ``[careers.NAME.options]``; leaderq does not look at them."""
+    """The career's own values, of ``[careers.NAME.options]`` and ``LEADERQ_OPTIONS_*``."""
 
     def __post_init__(self) -> None:
         problems = []

@@ -174,7 +174,7 @@ class KafkaCareer(Career):
 
     def _check_declared(self, settings: Settings) -> None:
         if is_ours(type(self).prepare):  # else that may declare the rest
-            self.settings, self.options = settings, settings.options
+            self._take(settings)
             with suppress(AttributeError):  # such as a session, which a property may need
                 self._declared()
 

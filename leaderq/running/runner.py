@@ -264,8 +264,7 @@ class Runner:
     def _prepare(self) -> None:
         if isinstance(self._career, Career):
             self._career.session = self._session
-            self._career.settings = self.settings
-            self._career.options = self.settings.options
+            self._career._take(self.settings)
             self._career.events = self.events
             self._career.candidate_id = self.candidate_id
             self._career._perform(self._career.prepare)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from inspect import iscoroutinefunction
 from typing import Any
@@ -183,8 +183,9 @@ def drive(
     held = FakeTerm(number=1, career=name, unclean=False, lasts_s=3600.0) if term is None else term
     driven = Driven(held)
     if isinstance(career, Career):
-        career.settings, career.events = settings or Settings(), EventBus()
-        career.candidate_id, career.options = "test", dict(options or career.settings.options)
+        settings = settings or Settings()
+        career._take(replace(settings, options=dict(options or settings.options)))
+        career.candidate_id, career.events = "test", EventBus()
     if isinstance(career, KafkaCareer):
         batch = [*given]
         require(*_strange(career._declared(), batch))

@@ -140,3 +140,14 @@ def test_wrong_credentials_for_zookeeper_are_said_and_nothing_secret_is_shown(
     assert "Traceback" not in done.stderr
     assert "wrong-secret" not in done.stderr
     assert shell("status", **login, zookeeper_password="right").returncode == 0
+
+
+def test_wrong_options_of_a_career_are_refused_before_it_stands(shell, folder):
+    (folder / "exporting.py").write_text(
+        "from dataclasses import dataclass\nfrom billing import AdBilling\n"
+        "class Exporting(AdBilling):\n    @dataclass\n    class Options:\n        count: int\n"
+    )
+    for verb in (["run"], ["doctor", "--quick", "--career"]):
+        done = shell(*verb, "exporting:Exporting", zookeeper="127.0.0.1:1", options_count="many")
+        assert "LEADERQ_OPTIONS_COUNT: 'many' is not a number" in done.stdout + done.stderr
+        assert done.returncode in (2, 3)  # doctor has not found a server either

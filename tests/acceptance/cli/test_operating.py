@@ -4,6 +4,7 @@ pause, resume, doctor.
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import pty
@@ -149,6 +150,65 @@ def test_the_next_number_is_told_and_a_typing_error_in_it_is_refused(
     assert member["role"] == "not known"
     assert shell("pause", **given).stderr == "ad-billing is paused; who leads is not known\n"
     assert "are lost" in shell("history", **given).stderr
+
+
+def test_careers_are_chosen_by_pattern_and_by_trouble(
+    shell, stand, root, zookeeper_server, session, monkeypatch
+):
+    given = {"zookeeper": zookeeper_server.address, "root": root}
+    stand("a").wait_for("stage_began", stage="execution")
+    layout = Layout(root, "ad-night")
+    session.ensure_path(layout.term)
+    ended = TermRecord(number=3, candidate="b", id="x", began=1.0, ended=2.0, error="no disk")
+    session.set(layout.term, encode(ended))
+    session.ensure_path(f"{root}/other")
+
+    def listed(*arguments, code=0):
+        done = shell("status", "--json", *arguments, **given)
+        assert done.returncode == code, done.stderr
+        return {one["career"]: one["why"] for one in map(json.loads, done.stdout.splitlines())}
+
+    assert list(listed()) == ["ad-billing", "ad-night", "other"]
+    assert list(listed("--career", "ad-*", code=5)) == ["ad-billing", "ad-night"]
+    assert list(listed("--career", "ad-b*")) == ["ad-billing"]
+    assert list(listed("--leaderless")) == ["ad-night", "other"]
+    (why,) = listed("--failing").values()
+    assert "no disk" in why
+    assert "no candidate stands" in why
+    refused = shell("status", "--career", "bill*", **given)
+    assert (refused.returncode, "matches 'bill*'" in refused.stderr) == (2, True)
+    assert {one["career"] for one in lines(shell("members", "--career", "ad-*", "--json", **given))}
+    refused = shell("history", "--career", "ad-*", **given)
+    assert (refused.returncode, "nobody has ever stood" in refused.stderr) == (2, True)
+
+
+def test_the_history_keeps_who_asked_for_a_pause_and_why(shell, stand, root, zookeeper_server):
+    given = {"zookeeper": zookeeper_server.address, "root": root, "career": "ad-billing"}
+    stand("a").wait_for("stage_began", stage="execution")
+    assert shell("pause", "--reason", "the bank is closed", **given).returncode == 0
+    user = f"{getpass.getuser()}@{socket.gethostname()}"
+    said = shell("history", **given).stderr
+    assert f"{user} asked for pause" in said
+    assert ": the bank is closed" in said
+    (view,) = lines(shell("status", "--json", **given))
+    assert view["why"] == f"an operator has paused it ({user}: the bank is closed)"
+
+
+def test_doctor_finds_the_class_of_a_career_by_its_name(
+    shell, stand, root, zookeeper_server, folder
+):
+    given = {"zookeeper": zookeeper_server.address, "root": root}
+
+    def found(name):
+        done = shell("doctor", "--quick", "--json", "--career", name, **given)
+        checks = {each["check"]: each for each in map(json.loads, done.stdout.splitlines())}
+        return checks.get("career") or checks["configuration"]
+
+    assert "class of career 'ad-billing' is not known" in found("ad-billing")["detail"]
+    stand("a").wait_for("stage_began", stage="execution")
+    assert "can be made from billing:AdBilling" in found("ad-billing")["detail"]
+    (folder / "leaderq.toml").write_text("[careers.night]\nclass = 'billing:Slow'\n")
+    assert found("night")["detail"].startswith("night can be made from billing:Slow")
 
 
 def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import uuid
@@ -13,6 +14,7 @@ import pytest
 from leaderq import connect
 from leaderq.queues import DistributedQueue
 from leaderq.testing import eventually
+from leaderq.testing.jars import cache_folder
 from leaderq.testing.waiting import patience
 
 STREAMS = """
@@ -80,6 +82,44 @@ def test_what_a_career_prints_goes_into_no_socket_of_ours(
     assert done.returncode == 0
     streams = json.loads(eventually(lambda: (folder / "streams.json").read_text()))
     assert not any("socket" in stream for stream in streams)
+
+
+# -- ``leaderq servers up --detach``
+
+
+def test_servers_stay_in_the_background_until_they_are_told_to_go(
+    folder, environment, shell, tmp_path, monkeypatch
+):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    for jars in cache_folder().glob("[!s]*"):  # they are not fetched once more
+        (cache / jars.name).symlink_to(jars)
+    own = environment() | {"LEADERQ_CACHE": str(cache)}
+
+    def servers(*arguments):
+        command = [sys.executable, "-m", "leaderq", "servers", *arguments]
+        return subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True)
+
+    assert "no servers run" in servers("down").stderr
+    up = servers("up", "--detach", "--json")
+    try:
+        assert up.returncode == 0, up.stderr
+        pair = json.loads(up.stdout)
+        assert shell("doctor", **pair).returncode == 0
+        again = servers("up", "--detach")
+        export = "export LEADERQ_ZOOKEEPER={zookeeper} LEADERQ_KAFKA={kafka}\n"
+        assert again.stdout == export.format(**pair)
+    finally:
+        down = servers("down")
+    assert (down.returncode, down.stderr) == (0, "stopped\n")
+    for address in pair.values():
+        host, _, port = address.rpartition(":")
+        with (
+            pytest.raises(ConnectionRefusedError),
+            socket.create_connection((host, int(port)), timeout=5),
+        ):
+            pass
+    assert "no servers run" in servers("down").stderr
 
 
 # -- what a shell completes: verbs, options, careers, candidates and queues

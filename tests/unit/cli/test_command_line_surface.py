@@ -44,7 +44,7 @@ LEAVES_OF = {
     "queue": "ls put peek stats ack drain purge rm dead requeue pause resume",
     "config": "show sample",
     "observe": "rules dashboard",
-    "servers": "up",
+    "servers": "up down",
     "topics": "create ls put show",
     "journal": "inspect verify replay send truncate",
 }

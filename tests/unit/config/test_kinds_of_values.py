@@ -213,6 +213,14 @@ def test_kinds_are_made_of_their_bounds_and_words() -> None:
     assert addresses(5).check("a") == "a:5"
 
 
+def test_servers_may_be_listed():
+    assert SERVERS.check(["a", "b:1"]) == "a:9092,b:1"
+    assert ENSEMBLE.check(["a", "b:1/p"]) == "a:2181,b:1/p"
+    for wrong in ([], ["a", 3], ["a", ""]):
+        with pytest.raises(InvalidValue):
+            SERVERS.check(wrong)
+
+
 def test_the_greatest_lengths_are_as_documented() -> None:
     assert (kinds._HIGHEST_PORT, kinds.LOOPBACK) == (65535, "127.0.0.1")
     assert kinds._LONGEST_NAME == 200

@@ -366,3 +366,10 @@ def test_a_secret_that_does_not_fit_the_other_settings_is_refused_and_not_shown(
     (problem,) = said_of(tmp_path, environ={f"LEADERQ_{name.upper()}": "hunter2"})
     assert name.upper() in problem
     assert "hunter2" not in problem
+
+
+def test_a_byte_order_mark_is_not_part_of_a_secret(tmp_path):
+    (tmp_path / "secret").write_text("s3cret\n", encoding="utf-8-sig")
+    flags = {"zookeeper_auth": "digest", "zookeeper_user": "u", "zookeeper_password_file": "secret"}
+    found = load(flags, environ={}, folder=tmp_path)
+    assert found.settings.zookeeper_password == "s3cret"

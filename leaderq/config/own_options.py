@@ -1,0 +1,140 @@
+"""A career's own options, of a type that it declares: a dataclass, filled from text and TOML.
+
+Each value is checked against the type of its field before the election, and every problem is told
+with the place where it is changed. Text of a variable is converted; values of a file have types of
+their own, and must fit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from difflib import get_close_matches
+from enum import Enum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from leaderq.config.kinds import SWITCH, InvalidValue
+from leaderq.errors import ConfigurationError, told
+
+log = logging.getLogger(__name__)
+VARIABLES = "LEADERQ_OPTIONS_"
+"""Variables with this prefix set options of every career of the process."""
+
+
+class VariableText(str):
+    """The text of a variable; in lists, commas separate."""
+
+
+def from_variables(environ: Mapping[str, str]) -> dict[str, VariableText]:
+    """The options that variables set, by name in lower case; an empty one counts as absent."""
+    return {
+        name[len(VARIABLES) :].lower(): VariableText(text)
+        for name, text in environ.items()
+        if name.startswith(VARIABLES) and text
+    }
+
+
+def made_options(kind: Any, values: Mapping[str, Any], career: str) -> Any:
+    """An instance of the dataclass ``kind``, with ``values``.
+
+    :raises ConfigurationError: with every value that is unknown, missing, or of another type.
+    """
+    table = f"[careers.{career}.options]"
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        what = f"Options of career {career!r} is {kind!r:.100}"
+        raise ConfigurationError(f"{what}, not a dataclass; put @dataclass above it")
+    known = {one.name: one for one in fields(kind) if one.init}
+    hints, problems, given, asked = get_type_hints(kind), [], {}, set()
+    for key, value in values.items():
+        is_text = isinstance(value, VariableText)
+        place = f"{VARIABLES}{key.upper()}" if is_text else f"{key} of {table}"
+        name = next((one for one in known if one.lower() == key), key) if is_text else key
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+            if is_text:  # it may be meant for another career of the process
+                log.warning("variable ignored variable=%s career=%s why=%r", place, career, hint)
+            else:
+                problems.append(f"{place} is not an option of {kind.__qualname__}; {hint}")
+            continue
+        asked.add(name)
+        try:
+            given[name] = _converted(hints[name], value)
+        except InvalidValue as error:
+            problems.append(f"{place}: {value!r} {error}")
+    for name, one in known.items():
+        has_default = one.default is not MISSING or one.default_factory is not MISSING
+        if name not in asked and not has_default:
+            remedy = f"write it in {table}, or set {VARIABLES}{name.upper()}"
+            problems.append(f"option {name} of career {career!r} is not set; {remedy}")
+    if problems:
+        raise ConfigurationError(*problems)
+    try:
+        return kind(**given)
+    except (ValueError, TypeError) as error:  # of its __post_init__
+        raise ConfigurationError(f"{table}: {told(error)}; correct it there") from error
+
+
+def _converted(kind: Any, value: Any) -> Any:
+    """``value`` as one of ``kind``; raises :class:`InvalidValue`."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if origin in (Union, UnionType):
+        return _one_of(inner, value)
+    if origin is Literal or (isinstance(kind, type) and issubclass(kind, Enum)):
+        return _choice({str(getattr(one, "value", one)): one for one in inner or kind}, value)
+    if (origin or kind) in (list, tuple, set, frozenset, Sequence):
+        return _several(origin or kind, inner, value)
+    return _single(origin or kind, value)
+
+
+def _one_of(kinds: Sequence[Any], value: Any) -> Any:
+    problem = InvalidValue("is nothing", "give a value")
+    for kind in sorted(kinds, key=lambda one: one is str):  # text fits always
+        try:
+            if kind is not NoneType:
+                return _converted(kind, value)
+        except InvalidValue as error:
+            problem = error
+    raise problem
+
+
+def _choice(choices: Mapping[str, Any], value: Any) -> Any:
+    if str(value) in choices:
+        return choices[str(value)]
+    raise InvalidValue("is not a choice", f"write one of {', '.join(choices)}")
+
+
+def _several(kind: Any, inner: Sequence[Any], value: Any) -> Any:
+    if isinstance(value, VariableText):
+        value = [VariableText(part.strip()) for part in value.split(",")]
+    if not isinstance(value, list):
+        raise InvalidValue("is not a list", "write [ ] around it")
+    found = [_converted(inner[0] if inner else Any, one) for one in value]
+    return found if kind in (list, Sequence) else kind(found)
+
+
+def _single(kind: Any, value: Any) -> Any:
+    is_text, name = isinstance(value, VariableText), getattr(kind, "__name__", str(kind))
+    if kind is bool:
+        return SWITCH.check(SWITCH.from_text(value) if is_text else value)
+    if is_text and kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            raise InvalidValue("is not a number", f"write one for {name}") from None
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind is Path and isinstance(value, str):
+        return Path(value).expanduser()
+    if kind is str and is_text:
+        return str(value)
+    if not isinstance(kind, type):
+        return value
+    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    raise InvalidValue(f"is not of type {name}", f"write a value of type {name}")
