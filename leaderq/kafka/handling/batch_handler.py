@@ -72,6 +72,7 @@ from leaderq.kafka.handling.parts import (
     PartitionWorkers,
     PartMode,
     RestingParts,
+    TaskOutcome,
     attempt,
     by_partition,
     ends_of,
@@ -140,8 +141,9 @@ class BatchWork:
                 self._context.rate_limit.handed_out()
             is_plain = len(parts) > 1 and all(part.mode is PartMode.TOGETHER for part in parts)
             if self._workers is not None and is_plain:
-                parts = self._in_parallel(parts, self._workers)
-            self._line.extend(parts)
+                self._try(parts)
+            else:
+                self._line.extend(parts)
             if not self._work_off():
                 return False
         while not self._commit_done(all_done=True):
@@ -214,27 +216,56 @@ class BatchWork:
 
     def _step(self, part: BatchPart) -> None:
         part = self._first_of(part)
-        if not self._mark(part):
-            return
-        self._commit_first((part,))
+        if self._mark(part):
+            self._try([part])
+
+    def _try(self, parts: Sequence[BatchPart]) -> None:
+        """Attempt these; what is left to do of them, and again because of them, is next in line."""
+        self._commit_first(parts)
         self._began = True
+        done: list[BatchPart] = []
+        left: list[BatchPart] = []
+        failed: list[tuple[BatchPart, PartFailure]] = []
+        errors: list[tuple[BatchPart, BaseException]] = []
+        for part, outcome in zip(parts, self._attempted(parts), strict=True):
+            if outcome.error is not None:
+                errors.append((part, outcome.error))
+                continue
+            failure = outcome.value
+            ready, rest = part.done_after(failure) if outcome.began else (None, part)
+            done += [ready] if ready is not None else []
+            left += [rest] if rest is not None else []
+            if failure is not None and ready is None:
+                if failure.touched and failure.index:
+                    self._handled(failure.index)  # all before the culprit
+                failed.append((part, self._classified(failure)))
+        if errors:
+            self._warn_of_undecided(failed)
+            for part, error in errors:
+                self._warn_of_passing_on(part, error)
+            raise errors[0][1]
+        if done:
+            self._handled(sum(len(part.records) for part in done))
+            self._uncommitted += done
+        todo = self._undone(failed)
+        for part, failure in failed:
+            todo += self._cut(part, failure)
+        self._line.extendleft(reversed(todo + left))
+        if failed or any(part.at_once or part.mode is not PartMode.TOGETHER for part in done):
+            self._commit_now(done)  # before failures are judged
+
+    def _attempted(self, parts: Sequence[BatchPart]) -> Sequence[TaskOutcome]:
+        """How attempts at these have ended: at one on this thread, at several side by side."""
+        do = partial(attempt, self._context.decode, self._context.handle)
+        tasks = [partial(do, part.records, self._term) for part in parts]
+        if self._workers is not None and len(tasks) > 1:
+            # With "at most once" what is committed must be begun.
+            may_begin: Callable[[], bool] = lambda: self._context.commits_first or self._may_begin()
+            return self._workers.run(tasks, may_begin)
         try:
-            failure = attempt(self._context.decode, self._context.handle, part.records, self._term)
+            return [TaskOutcome(began=True, value=task()) for task in tasks]
         except LeaderqError as exc:
-            self._warn_of_passing_on(part, exc)
-            raise
-        done, left = part.done_after(failure)
-        if left is not None:
-            self._line.appendleft(left)
-        if done is not None:
-            self._handled(len(done.records))
-            self._passed(done, done.at_once or done.mode is not PartMode.TOGETHER)
-        elif failure is not None:
-            if failure.touched and failure.index:
-                self._handled(failure.index)  # all before the culprit
-            failure = self._classified(failure)
-            todo = self._undone([(part, failure)]) + self._cut(part, failure)
-            self._line.extendleft(reversed(todo))
+            return [TaskOutcome(began=True, error=exc)]
 
     def _handled(self, records: int) -> None:
         self._context.figures.records += records
@@ -280,17 +311,21 @@ class BatchWork:
         if limit is None or died < limit:
             return True
         self._context.pass_over(self._term, part.records[0], ProcessDied(died), died)
-        part.passed_over = True
-        self._passed(part, is_committed_now=True)
+        self._note_passed_over(part)
         return False
 
-    def _passed(self, part: BatchPart, is_committed_now: bool) -> None:
-        """The part is done or passed over: commit it now, so that it is not handled again."""
+    def _note_passed_over(self, part: BatchPart) -> None:
+        part.passed_over = True
         self._uncommitted.append(part)
-        if is_committed_now and not self._commit_done():
-            return
-        if part.marked and self._context.marks is not None:
-            self._context.marks.after(self._term, part.records[0])
+        self._commit_now((part,))
+
+    def _commit_now(self, parts: Sequence[BatchPart]) -> None:
+        """These are done or passed over: commit them, so that they are not handled again."""
+        marks = self._context.marks
+        if self._commit_done() and marks is not None:
+            for part in parts:
+                if part.marked:
+                    marks.after(self._term, part.records[0])
 
     def _undone(self, failed: Sequence[tuple[BatchPart, PartFailure]]) -> list[BatchPart]:
         """Undo the effects of the failed attempts, and all not committed with them; returns the
@@ -340,8 +375,7 @@ class BatchWork:
             for record in part.records:
                 self._context.pass_over(self._term, record, failure.error, part.attempts)
                 self._hold_ups.passed_over(record, failure.error)
-            part.passed_over = True
-            self._passed(part, is_committed_now=True)
+            self._note_passed_over(part)
             # The culprit is known: the records isolated behind it go on together.
             if self._line and part.mode is self._line[0].mode is PartMode.ISOLATED:
                 self._line.appendleft(self._line.popleft().together())
@@ -361,8 +395,7 @@ class BatchWork:
             return True
         if self._is_committed_before(part):
             self._bury(part.records[0], who, failure, part.attempts)
-            part.passed_over = True
-            self._passed(part, is_committed_now=True)
+            self._note_passed_over(part)
             self._buried(part.records[0])
         return True
 
@@ -541,40 +574,3 @@ class BatchWork:
         self._term.check()
         ends = ends_of(part, self._batch).items()
         return all(end <= self._committed.get(where, -1) for where, end in ends)
-
-    def _in_parallel(
-        self, parts: Sequence[BatchPart], workers: PartitionWorkers
-    ) -> list[BatchPart]:
-        self._commit_first(parts)
-        self._began = True
-        context = self._context
-        do = partial(attempt, context.decode, context.handle)
-        tasks = [partial(do, part.records, self._term) for part in parts]
-        # With "at most once" what is committed must be begun.
-        outcomes = workers.run(tasks, lambda: context.commits_first or self._may_begin())
-        done: list[BatchPart] = []
-        not_done: list[BatchPart] = []
-        failed: list[tuple[BatchPart, PartFailure]] = []
-        errors: list[tuple[BatchPart, BaseException]] = []
-        for part, outcome in zip(parts, outcomes, strict=True):
-            if outcome.error is not None:
-                errors.append((part, outcome.error))
-                continue
-            ready, rest = part.done_after(outcome.value) if outcome.began else (None, part)
-            done += [ready] if ready else []
-            not_done += [rest] if rest else []
-            if outcome.value is not None and ready is None:
-                failed.append((part, self._classified(outcome.value)))
-        if errors:
-            self._warn_of_undecided(failed)
-            for part, error in errors:
-                self._warn_of_passing_on(part, error)
-            raise errors[0][1]
-        self._uncommitted += done
-        if done:
-            self._handled(sum(len(part.records) for part in done))
-        left = self._undone(failed)
-        for part, failure in failed:
-            left += self._cut(part, failure)
-        self._commit_done()
-        return left + not_done
