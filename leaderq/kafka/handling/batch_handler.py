@@ -256,12 +256,12 @@ class BatchWork:
 
     def _attempted(self, parts: Sequence[BatchPart]) -> Sequence[TaskOutcome]:
         """How attempts at these have ended: at one on this thread, at several side by side."""
-        do = partial(attempt, self._context.decode, self._context.handle)
+        context = self._context
+        do = partial(attempt, context.decode, context.handle)
         tasks = [partial(do, part.records, self._term) for part in parts]
         if self._workers is not None and len(tasks) > 1:
             # With "at most once" what is committed must be begun.
-            may_begin: Callable[[], bool] = lambda: self._context.commits_first or self._may_begin()
-            return self._workers.run(tasks, may_begin)
+            return self._workers.run(tasks, lambda: context.commits_first or self._may_begin())
         try:
             return [TaskOutcome(began=True, value=task()) for task in tasks]
         except LeaderqError as exc:
