@@ -29,8 +29,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
+from math import inf
+from typing import NamedTuple
 
 from leaderq import clock
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
@@ -122,6 +124,13 @@ class NotLetIn(KafkaAway):
     """The group waits for others before it lets this member in."""
 
 
+class Rest(NamedTuple):
+    """Nothing of a partition is read until then (``inf``: it is read, and nothing has come yet)."""
+
+    until_s: float
+    note: object
+
+
 class TermConsumer:
     """The reading of one term, driven by :meth:`round`. Not thread-safe."""
 
@@ -146,7 +155,7 @@ class TermConsumer:
         self._stalled = False
         self._attended = self._confirmed = self._inspected = 0.0
         self._look_ahead_at = self._ahead_pause_s = 0.0
-        self._resting: dict[Partition, float] = {}
+        self._resting: dict[Partition, Rest] = {}
         self._is_to_place = False
         self._mirrored: dict[Partition, int] = {}
         self._mirror_all_at = 0.0
@@ -184,12 +193,17 @@ class TermConsumer:
     def _taken(self) -> Batch | None:
         if batch := self._ahead.take(clock.now_s()):
             self._look_ahead_at = self._ahead_pause_s = 0.0
+            if found := batch.records.keys() & self._resting.keys():
+                noted = {where: self._resting.pop(where).note for where in found}
+                return replace(batch, noted=noted)
         return batch
 
-    def rest(self, partition: Partition, for_s: float) -> None:
-        """Abandon its records in hand; read it again from the store, in ``for_s``."""
+    def rest(self, partition: Partition, for_s: float, note: object) -> None:
+        """Abandon its records in hand; read it again from the store, in ``for_s``, and hand out
+        ``note`` with it.
+        """
         self._positions.release((partition,))
-        self._resting[partition] = clock.now_s() + for_s
+        self._resting[partition] = Rest(clock.now_s() + for_s, note)
         self._drop_ahead()  # nothing is read before the next place(): it would leave a gap
         self._is_to_place = True
 
@@ -209,7 +223,8 @@ class TermConsumer:
         if not self.joined or has_work or self._is_idle:
             return 0.0
         looks = self._confirmed + CONFIRM_S, self._inspected + INSPECT_S
-        due = min(self._attended + ATTEND_S, *looks, *self._resting.values())
+        wakes = (rest.until_s for rest in self._resting.values())
+        due = min(self._attended + ATTEND_S, *looks, *wakes)
         if self._ahead.room:
             due = min(due, self._look_ahead_at)
         if is_asked and not self.has_in_hand and (left_s := self._ahead.wait_s(now)) is not None:
@@ -374,18 +389,23 @@ class TermConsumer:
         self._is_to_place = True
         self._drop_ahead()
         handed = self._positions.handed
-        consumer.seek(handed, [where for where in self._resting if where in handed])
+        consumer.seek(handed, handed.keys() & self._asleep)
         self._is_to_place = False
         self._look_ahead_at = 0.0
         self._check.stalls.restart()
 
     def _wake(self, consumer: ConsumerClient) -> None:
-        due = [where for where, until_s in self._resting.items() if until_s <= clock.now_s()]
-        for where in due:
-            del self._resting[where]
-        self._is_to_place = self._is_to_place or bool(due)
+        now = clock.now_s()
+        for where, rest in self._resting.items():
+            if rest.until_s <= now:
+                self._resting[where] = rest._replace(until_s=inf)
+                self._is_to_place = True
         if self._is_to_place:
             self._place(consumer)
+
+    @property
+    def _asleep(self) -> set[Partition]:
+        return {where for where, rest in self._resting.items() if rest.until_s < inf}
 
     def _check_forgotten(self, reached: Offsets) -> None:
         """Where offsets are gone, nothing is handled again unless the user said so."""
@@ -552,7 +572,7 @@ class TermConsumer:
         if clock.now_s() < self._inspected + INSPECT_S:
             return
         self._inspected = clock.now_s()
-        found = self._check.look(consumer, self._inspected, self._request_s, self._resting)
+        found = self._check.look(consumer, self._inspected, self._request_s, self._asleep)
         if found.added:
             consumer.rejoin()
             consumer.attend(self._request_s)

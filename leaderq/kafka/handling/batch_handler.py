@@ -17,8 +17,8 @@ On each failure:
   policy ends in ``"raise"``, one record at a time, until one fails as often by itself: the culprit.
   The part's failures do not count as attempts of a record, because an outage that outlasts them
   would set a whole batch aside. Dead letters tell all attempts.
-* **a retry waits** for 0.5 s or longer: only the culprit's partition waits
-  (:class:`~leaderq.kafka.handling.parts.RestingParts`). All wait if the culprit is unknown among
+* **a retry waits** for 0.5 s or longer: only the culprit's partition waits, and its part comes back
+  with the records that it begins with. All wait if the culprit is unknown among
   several partitions, with *at most once*, with a rate limit, and while records are marked.
 * **an outage**, or too many records in a row fail alike: the part is tried again after a back-off,
   without end and without counting attempts (:class:`~leaderq.kafka.handling.on_error.HoldUps`).
@@ -66,12 +66,10 @@ from leaderq.kafka.handling.on_error import (
     RetryAfter,
 )
 from leaderq.kafka.handling.parts import (
-    REST_FROM_S,
     BatchPart,
     PartFailure,
     PartitionWorkers,
     PartMode,
-    RestingParts,
     TaskOutcome,
     attempt,
     by_partition,
@@ -79,6 +77,9 @@ from leaderq.kafka.handling.parts import (
 )
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.term import Term
+
+REST_FROM_S = 0.5
+"""Records read ahead are thrown away, which is worth it for so long a rest."""
 
 
 class BatchHandler:
@@ -96,7 +97,6 @@ class BatchHandler:
         self.context = context
         self._work = work or BatchWork
         self.hold_ups = HoldUps(context.on_error)
-        self.resting = RestingParts()
         self.workers: PartitionWorkers | None = None
         if context.workers > 1:
             self.workers = PartitionWorkers(context.workers, f"leaderq-{context.career}-worker")
@@ -107,7 +107,6 @@ class BatchHandler:
 
         Raises the user's error where the policy says so, and errors not about records.
         """
-        self.resting.begin(term.id)
         return self._work(self, batch, term).run()
 
     def close(self) -> None:
@@ -120,7 +119,7 @@ class BatchWork:
 
     def __init__(self, handler: BatchHandler, batch: Batch, term: Term) -> None:
         context = self._context = handler.context
-        self._hold_ups, self._resting = handler.hold_ups, handler.resting
+        self._hold_ups = handler.hold_ups
         self._workers = handler.workers
         self._abandoned: set[Partition] = set()
         self._batch = batch
@@ -174,7 +173,7 @@ class BatchWork:
                 split = by_partition(records) if is_split else {}
                 yield wait_s, self._parts(split, {}, partial(list, records))
             return
-        again = self._resting.returned(batch)
+        again = self._rested()
         if not again:
             yield 0.0, self._parts(batch.records, batch.ends, batch.merged)
             return
@@ -186,6 +185,17 @@ class BatchWork:
             if where not in self._abandoned and len(rows) > counts.get(where, 0)
         }
         yield 0.0, self._parts(left, {}, Batch(records=left, ends={}).merged)
+
+    def _rested(self) -> list[BatchPart]:
+        """The parts, with their attempts, that the batch begins with; others, whose offset somebody
+        has moved, are forgotten.
+        """
+        found = []
+        for where, part in self._batch.noted.items():
+            rows = self._batch.records[where]
+            if rows[0].offset == part.records[0].offset:
+                found.append(replace(part, records=rows[: len(part.records)], ends=None))
+        return found
 
     def _parts(
         self,
@@ -458,7 +468,6 @@ class BatchWork:
         part.failure = None
         if self._may_rest(part, after_s):
             where = part.records[0].topic_partition
-            self._resting.put(where, part)
             self._abandoned.add(where)
             others = (left for each in self._line if (left := each.without(where)) is not None)
             self._line = deque(others)
@@ -474,7 +483,7 @@ class BatchWork:
             return False
         if context.commits_first or context.rate_limit is not None:
             return False
-        return part.without(where) is None and context.rest(where, after_s)
+        return part.without(where) is None and context.rest(where, after_s, part)
 
     def _raise(self, part: BatchPart, failure: PartFailure) -> None:
         self._warn_of_undecided(self._pending())
