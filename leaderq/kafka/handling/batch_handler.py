@@ -320,11 +320,13 @@ class BatchWork:
         part.marked = True
         if limit is None or died < limit:
             return True
-        self._context.pass_over(self._term, part.records[0], ProcessDied(died), died)
-        self._note_passed_over(part)
+        self._leave(part, ProcessDied(died), died)
         return False
 
-    def _note_passed_over(self, part: BatchPart) -> None:
+    def _leave(self, part: BatchPart, error: BaseException, attempts: int) -> None:
+        """Skip or dead-letter it, and commit that."""
+        for record in part.records:
+            self._context.pass_over(self._term, record, error, attempts)
         part.passed_over = True
         self._uncommitted.append(part)
         self._commit_now((part,))
@@ -383,9 +385,8 @@ class BatchWork:
             self._line.appendleft(part.isolated())
         else:
             for record in part.records:
-                self._context.pass_over(self._term, record, failure.error, part.attempts)
                 self._hold_ups.passed_over(record, failure.error)
-            self._note_passed_over(part)
+            self._leave(part, failure.error, part.attempts)
             # The culprit is known: the records isolated behind it go on together.
             if self._line and part.mode is self._line[0].mode is PartMode.ISOLATED:
                 self._line.appendleft(self._line.popleft().together())
@@ -404,8 +405,7 @@ class BatchWork:
             self._line.extendleft(one for one in (rest, culprit, before) if one is not None)
             return True
         if self._is_committed_before(part):
-            self._bury(part.records[0], who, failure, part.attempts)
-            self._note_passed_over(part)
+            self._leave(part, RecordBuried(who, failure.error), part.attempts)
             self._buried(part.records[0])
         return True
 
@@ -416,9 +416,6 @@ class BatchWork:
         if burials is None or (isinstance(decision, Ending) and decision.passes_over):
             return None
         return burials.among(part.records)
-
-    def _bury(self, record: Record, who: str, failure: PartFailure, attempts: int) -> None:
-        self._context.pass_over(self._term, record, RecordBuried(who, failure.error), attempts)
 
     def _buried(self, record: Record) -> None:
         if self._context.burials is not None:
