@@ -152,7 +152,6 @@ class TermConsumer:
         self._joins = 0
         self.commits = OffsetCommits(plan.store, gate.term)
         self._effects_lost = False
-        self._stalled = False
         self._attended = self._confirmed = self._inspected = 0.0
         self._look_ahead_at = self._ahead_pause_s = 0.0
         self._resting: dict[Partition, Rest] = {}
@@ -173,7 +172,7 @@ class TermConsumer:
 
     def offer(self) -> Batch | None:
         """The batch to hand out: the one in hand once more, else the next, if there is one."""
-        if not self.joined or self._stalled or self.commits.wanted is not None:
+        if not self.joined or self.commits.wanted is not None:
             return None
         if self._positions.in_hand is None and (batch := self._taken()):
             self._positions.hand(batch)
@@ -183,7 +182,7 @@ class TermConsumer:
         """The next batch, if there is one, while all of the batch in hand is being committed."""
         positions = self._positions
         batch = positions.in_hand
-        if not self.joined or self._stalled or batch is None or positions.behind is not None:
+        if not self.joined or batch is None or positions.behind is not None:
             return None
         if self.commits.wanted != batch.ends or (following := self._taken()) is None:
             return None
@@ -457,7 +456,7 @@ class TermConsumer:
         now = clock.now_s()
         room = self._ahead.room
         busy = not self._is_idle or self.commits.wanted is not None
-        if not room or self._stalled or (busy and now < self._look_ahead_at):
+        if not room or (busy and now < self._look_ahead_at):
             return False
         wait_s = 0.0 if busy else self._poll_s
         try:
@@ -564,11 +563,6 @@ class TermConsumer:
             log.debug("offsets of the group not set for lag tools error=%s", exc)
 
     def _inspect(self, consumer: ConsumerClient) -> None:
-        if self._stalled and not self.has_in_hand:
-            self._discard()
-            self._stalled = False
-            self._take_over(self._made())
-            return
         if clock.now_s() < self._inspected + INSPECT_S:
             return
         self._inspected = clock.now_s()
@@ -581,9 +575,9 @@ class TermConsumer:
         reports = self._plan.reports
         known = self._positions.committed, found.ends, found.blocked, self._check.topic_ids
         reports.tell(self._term, self._inspected, *known)
-        if found.stalled and not self._stalled:
+        if found.stalled:
             where, at = found.stalled
-            self._stalled = True
+            self._discard()  # a batch in hand is committed with the next one
             what = "consumer stalled, replacing it partition=%s position=%d end=%d"
             log.warning(what, where, at.position, at.end)
             reports.stalled(where, at.position, at.end)
