@@ -285,20 +285,20 @@ def _group(
     declared: Declaration, topic: str, here: Deployment | None, address: str, access: Access
 ) -> Finding:
     """Whether the career may use its group, and who else is in it."""
-    from leaderq.kafka.groups import describe_group, group_notes, rivalry
-    from leaderq.kafka.topics import committed
+    from leaderq.kafka.groups import describe_group, rivalry
+    from leaderq.kafka.topics import stored_offsets
 
     group = declared.group
     try:
-        found = committed(address, group, topic, **access)
+        stored = stored_offsets(address, group, **access)
         view = describe_group(address, group, **access)
-        notes = group_notes(address, group, **access)
     except AccessRefused as error:
         return Finding("group", _FAILED, f"{error}; it needs READ on group {group!r}", error)
     if (trouble := view.trouble(declared.name)) is not None:
         return Finding("group", _FAILED, trouble)
-    if here is not None and (rivals := here.rivals(notes)):
+    if here is not None and (rivals := here.rivals(note for _, note in stored.values())):
         return Finding("group", _ADVICE, rivalry(rivals))
+    found = [where for where in stored if where.topic == topic]
     begun = f"committed {len(found)} partitions of {topic}" if found else "committed nothing yet"
     if view.others(declared.name):
         detail = f"{view.sentence(declared.name)}; its partitions are shared with them; it has"

@@ -34,7 +34,6 @@ from leaderq.kafka.declaration import Declaration, dead_letters_of
 from leaderq.kafka.groups import (
     Deployment,
     describe_group,
-    group_notes,
     remove_static_members,
     rivalry,
     static_members,
@@ -57,6 +56,7 @@ from leaderq.kafka.topics import (
     existing_topics,
     largest_batches,
     offsets_at,
+    stored_offsets,
 )
 from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.term import Term
@@ -308,12 +308,12 @@ def _explain_group(environment: Environment) -> str:
     access: Access = {**environment.access, "timeout_s": ASK_GROUP_S}
     try:
         view = describe_group(environment.settings.kafka, declared.group, **access)
-        notes = group_notes(environment.settings.kafka, declared.group, **access)
+        stored = stored_offsets(environment.settings.kafka, declared.group, **access)
     except LeaderqError as exc:
         return f"who is in its group is not known: {exc}"
     if (trouble := view.trouble(declared.name)) is not None:
         return trouble
-    rivals = environment.deployment.rivals(notes)
+    rivals = environment.deployment.rivals(note for _, note in stored.values())
     return rivalry(rivals) if rivals else ""
 
 

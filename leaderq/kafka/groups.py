@@ -139,13 +139,6 @@ def describe_group(address: str, group: str, **access: Unpack[Access]) -> GroupV
     return GroupView(group, state, kind, assignor, members)
 
 
-def group_notes(address: str, group: str, **access: Unpack[Access]) -> frozenset[str]:
-    """What is noted beside the offsets that the group has committed."""
-    with opened(KafkaAdminClient, address, "asking for offsets", **access) as admin:
-        stored = admin.list_group_offsets({group: None})[group]
-    return frozenset(each.metadata for each in stored.values() if each.metadata)
-
-
 def static_members(address: str, group: str, **access: Unpack[Access]) -> frozenset[str]:
     """The names (``group.instance.id``) under which members of ``group`` stay in it when gone."""
     members = describe_group(address, group, **access).members

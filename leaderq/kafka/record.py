@@ -14,7 +14,7 @@ import re
 from abc import abstractmethod
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -199,10 +199,13 @@ def size_of(rows: Sequence[Record]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Records handed out together; ``ends``: the offsets to commit once all of them are handled."""
+    """Records handed out together; ``ends``: the offsets to commit once all of them are handled.
+    ``noted``: of partitions among them that have rested, what was noted when that began.
+    """
 
     records: Mapping[Partition, Sequence[Record]]
     ends: Mapping[Partition, int]
+    noted: Mapping[Partition, Any] = field(default_factory=dict)
 
     def merged(self) -> Sequence[Record]:
         parts = list(self.records.values())

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -20,7 +19,7 @@ from kafka.admin import ConfigResource
 from leaderq import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused, KafkaError, UnknownTopic
-from leaderq.kafka.clients.consumer import until_answered
+from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway, until_answered
 from leaderq.kafka.clients.kafka_python_connection import (
     Client,
     connected,
@@ -28,12 +27,13 @@ from leaderq.kafka.clients.kafka_python_connection import (
     errors_translated,
     quiet_client_logs,
 )
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings
-from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.record import Offset, Partition, Record
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
 Feed = (
     tuple[bytes | None, bytes | None]
@@ -41,6 +41,8 @@ Feed = (
 )
 _LARGEST, _LEAST_IN_SYNC = "max.message.bytes", "min.insync.replicas"
 _REFUSED = 29  # TOPIC_AUTHORIZATION_FAILED
+_POLL_S = 0.2
+_SILENCE_S = 30.0
 
 
 class Access(TypedDict, total=False):
@@ -137,44 +139,108 @@ def offsets_at(
     }
 
 
-def committed(address: str, group: str, topic: str, **access: Unpack[Access]) -> dict[int, int]:
-    """The offsets committed by ``group`` on ``topic``; asks again while its broker loads them."""
+def stored_offsets(
+    address: str, group: str, **access: Unpack[Access]
+) -> dict[Partition, tuple[Offset, str]]:
+    """What ``group`` has committed, and what is noted beside each; asks again while its broker
+    loads them.
+    """
     doing = "asking for offsets"
-    with opened(KafkaConsumer, address, doing, **access) as consumer:
-        where = _partitions(consumer, topic, address)
     with opened(KafkaAdminClient, address, doing, **access) as admin:
 
         def ask() -> Mapping[Any, Any]:
             with errors_translated(doing, address):
-                return admin.list_group_offsets({group: where})[group]
+                return admin.list_group_offsets({group: None})[group]
 
-        kept = until_answered(ask, access.get("timeout_s", 10.0))
-    return {each.partition: stored.offset for each, stored in kept.items() if stored.offset >= 0}
+        found = until_answered(ask, access.get("timeout_s", 10.0))
+    return {
+        Partition(*where): (Offset(kept.offset, kept.leader_epoch), kept.metadata or "")
+        for where, kept in found.items()
+        if kept.offset >= 0
+    }
+
+
+def committed(address: str, group: str, topic: str, **access: Unpack[Access]) -> dict[int, int]:
+    """The offsets committed by ``group`` on ``topic``."""
+    found = stored_offsets(address, group, **access).items()
+    return {where.number: at for where, (at, _) in found if where.topic == topic}
 
 
 def newest_records(address: str, topic: str, count: int, **access: Unpack[Access]) -> list[Record]:
     """The ``count`` newest stable records of ``topic``, the oldest of them first; of records with
     one time stamp, by partition.
     """
-    stable = {"isolation_level": "read_committed", "enable_auto_commit": False}
-    until_s = clock.now_s() + access.get("timeout_s", 10.0)
-    found: list[Record] = []
-    with opened(KafkaConsumer, address, "reading", stable, **access) as consumer:
-        where = _partitions(consumer, topic, address)
-        first, ends = consumer.beginning_offsets(where), consumer.end_offsets(where)
-        unread = {each for each in where if first[each] < ends[each]}
-        consumer.assign(sorted(unread))
-        for each in unread:
-            consumer.seek(each, max(first[each], ends[each] - count))
-        while unread:
-            for each in chain.from_iterable(consumer.poll(timeout_ms=500).values()):
-                place, at_ms = (each.topic, each.partition, each.offset), each.timestamp
-                found.append(Record(*place, at_ms, each.key, each.value, each.headers))
-            unread = {each for each in unread if (consumer.position(each) or 0) < ends[each]}
-            if unread and clock.now_s() > until_s:
-                raise KafkaError(f"{topic!r} cannot be read to its end; is each partition led?")
+    with TopicReader(address, topic, group="leaderq", **access) as reader:
+        found = list(reader.read({number: end - count for number, end in reader.ends.items()}))
     found.sort(key=lambda record: (record.timestamp_ms, record.partition, record.offset))
     return found[-count:]
+
+
+class TopicReader(KafkaPythonConsumer):
+    """The records of ``topic``, for a ``with`` block: from any place to ``ends``, when it was
+    entered. Joins no group, and reads what is stable.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        topic: str,
+        *,
+        group: str,
+        security: KafkaSecurity | None = None,
+        timeout_s: float = 10.0,
+    ) -> None:
+        settings = ConsumerSettings(address, (topic,), group, member=group, membership=False)
+        access = security or KafkaSecurity()
+        super().__init__(replace(settings, security=access, open_timeout_s=timeout_s))
+        self.topic = topic
+        self.starts: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
+
+    def refresh(self, timeout_s: float) -> None:
+        """Does nothing: reading needs no right on the group."""
+
+    def __enter__(self) -> Self:
+        timeout_s = self._settings.open_timeout_s
+        self.open()
+        try:
+            self.join(lambda: None, timeout_s)
+            self.starts = {where.number: at for where, at in self.start_offsets(timeout_s).items()}
+            self.ends = {where.number: at for where, at in self.end_offsets(timeout_s).items()}
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def read(self, first: Mapping[int, int] | None = None) -> Iterator[Record]:
+        """The records from ``first`` on (else all) to ``ends``, in order within each partition."""
+        first = first or {}
+        begins = {
+            Partition(self.topic, number): max(start, first.get(number, start))
+            for number, start in self.starts.items()
+        }
+        ends = {where: self.ends[where.number] for where in begins}
+        open_ = {where for where, begin in begins.items() if begin < ends[where]}
+        self.seek(begins, begins.keys() - open_)
+        last_s = clock.now_s()
+        while open_:
+            polled = self.poll(_POLL_S, 500)
+            for where in sorted(polled):
+                yield from (row for row in polled[where] if row.offset < ends[where])
+            # Positions also pass over entries that are not records (transaction markers).
+            positions = self.positions()
+            done = {where for where in open_ & positions.keys() if positions[where] >= ends[where]}
+            open_ -= done
+            if done:
+                self._consumer.pause(*(TopicPartition(*where) for where in done))
+            if done or polled:
+                last_s = clock.now_s()  # (also after the reader took its time)
+            elif clock.now_s() - last_s > _SILENCE_S:
+                where_from = f"topic {self.topic!r} on Kafka {self._settings.address!r}"
+                raise KafkaAway(f"{where_from} returned no records for {_SILENCE_S:.0f} s")
 
 
 def produce(

@@ -261,8 +261,8 @@ CARRIED: tuple[Control, ...] = (
         ),
         (
             "a record is tried for ever, a rest between two attempts",
-            "            self._resting.put(where, part)\n",
-            "",
+            "self._batch.noted.items()",
+            "()",
             "test_attempts_are_counted_over_all_batches",
         ),
     ),

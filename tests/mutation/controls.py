@@ -181,7 +181,7 @@ REVIEWED = (
     ),
     Control(
         "letters past the end are read",
-        "leaderq/kafka/dead_letters/topic.py",
+        "leaderq/kafka/topics.py",
         "if row.offset < ends[where])",
         "if row.offset <= ends[where])",
         promise="the records to ends, when reading began",

@@ -58,7 +58,6 @@ from leaderq.kafka.clients.consumer import (
     SerialExecutor,
     SubmittedWork,
     TopicPattern,
-    may_not_join,
 )
 from leaderq.kafka.clients.kafka_python_consumer import require_same_log
 from leaderq.kafka.record import Offset, Partition, Record, after, epoch_of
@@ -89,9 +88,8 @@ class ConfluentConsumer(ConsumerBase):
         self._errors = ErrorCallback()
         self._topics: ConfluentTopics | None = None
         self._commits = SerialExecutor(f"leaderq-confluent-commit-{settings.member}")
-        self._allowed: Callable[[], None] = may_not_join
         self._is_subscribed = False
-        self._joins = self._joins_before = 0
+        self._joins_before = 0
         self._held: frozenset[Partition] = frozenset()
         self._next: dict[Partition, int] = {}
         self._ends: dict[Partition, int] = {}
@@ -138,10 +136,7 @@ class ConfluentConsumer(ConsumerBase):
 
     # ---- membership ------------------------------------------------------------------------------
 
-    def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
-        self._allowed = allowed
-        if not self._settings.membership:
-            return self._take_all()
+    def _join(self, timeout_s: float) -> bool:
         if not self._is_subscribed:
             self._joins_before = self._joins
             self._subscribe()
@@ -157,24 +152,21 @@ class ConfluentConsumer(ConsumerBase):
             )
         self._is_subscribed = True
 
-    def _take_all(self) -> bool:
-        self._allowed()
-        existing = self.existing()
+    def _hold(self, partitions: frozenset[Partition]) -> None:
         with self._errors_translated("taking partitions"):
-            self._hold(self._consumer, existing)
-        return bool(existing)
+            self._now_held(self._consumer, partitions)
 
     def _on_assign(self, consumer: Any, assigned: list[Any]) -> None:
         self._allowed()
-        self._hold(consumer, frozenset(Partition(one.topic, one.partition) for one in assigned))
+        self._now_held(consumer, frozenset(Partition(one.topic, one.partition) for one in assigned))
 
     def _on_revoke(self, consumer: Any, _revoked: list[Any]) -> None:
         self._begin_again(frozenset())
         self._is_revoked = True
         consumer.unassign()  # only then does the client join again
 
-    def _hold(self, consumer: Any, partitions: frozenset[Partition]) -> None:
-        """Take these; nothing is read from them until their positions are set."""
+    def _now_held(self, consumer: Any, partitions: frozenset[Partition]) -> None:
+        """These are held now; nothing is read from them until their positions are set."""
         self._joins += 1
         self._is_revoked = False
         self._begin_again(partitions)
@@ -186,18 +178,15 @@ class ConfluentConsumer(ConsumerBase):
         self._is_reading = False
 
     @property
-    def joins(self) -> int:
-        return self._joins
-
-    @property
     def is_joining(self) -> bool:
         return self._is_revoked
 
     def rejoin(self) -> None:
         self._known.hurry()
-        if not self._settings.membership:
-            self._take_all()
-        elif self._is_subscribed:
+        super().rejoin()
+
+    def _ask_to_join(self) -> None:
+        if self._is_subscribed:
             self._joins_before = self._joins
             self._subscribe()  # to the same topics: joins again, without leaving
 
@@ -441,19 +430,15 @@ class ConfluentConsumer(ConsumerBase):
             self._fenced = found
         return found  # type: ignore[no-any-return]
 
-    def close(self) -> None:
-        self._allowed = may_not_join
-        client, topics, self._client, self._topics = self._client, self._topics, None, None
+    def _let_go(self, client: Any) -> None:
+        topics, self._topics = self._topics, None
         if topics is not None:
             topics.close()
-        if client is None:
-            return
-        ended = self._commits.submit(client.close)  # behind the last commit, which uses the client
-        self._commits.close()
-        try:
+        if client is not None:
+            # behind the last commit, which uses the client
+            ended = self._commits.submit(client.close)
+            self._commits.close()
             ended.done(_CLOSE_S)
-        except Exception:
-            log.debug("closing a Kafka consumer failed, it is dropped", exc_info=True)
 
     @property
     def _known(self) -> ConfluentTopics:

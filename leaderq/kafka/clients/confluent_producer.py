@@ -156,11 +156,9 @@ class ConfluentProducer(ProducerBase):
             raise found from exc
         return True
 
-    def begin(self) -> None:
-        self._forget()
-        self._offsets_sent = self._commit_asked = False
+    def _begin(self) -> None:
+        self._offsets_sent = False
         self._call("beginning a transaction", self._producer.begin_transaction)
-        self._began_s = clock.now_s()
 
     def _forget(self) -> None:
         self._failed, self._on_delivery = [], self._delivered

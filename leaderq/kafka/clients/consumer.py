@@ -20,6 +20,7 @@ the consumer's thread goes on reading.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ from leaderq.errors import (
 )
 from leaderq.kafka.record import Partition, Record
 from leaderq.threads import primitives
+
+log = logging.getLogger(__name__)
 
 Offsets = Mapping[Partition, int]
 T = TypeVar("T")
@@ -269,12 +272,16 @@ _NOBODYS = 2**31 - 1  # a partition that no topic has, so that no transaction co
 
 
 class ConsumerBase(ConsumerClient):
-    """The common parts of all libraries' consumers."""
+    """What is the same with all libraries: connecting within a bound, who may join and when,
+    letting the client go. A library's consumer says how each of these is done.
+    """
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self._settings = settings
         self._pattern = settings.topics if isinstance(settings.topics, TopicPattern) else None
         self._client: Any = None
+        self._allowed: Callable[[], None] = may_not_join
+        self._joins = 0
         self.notes = frozenset()
 
     def open(self) -> None:
@@ -296,6 +303,42 @@ class ConsumerBase(ConsumerClient):
         """Advice against silence; ``""`` without any."""
         return ""
 
+    def _no_topics(self, names: Sequence[str]) -> UnknownTopic:
+        return UnknownTopic(
+            f"no topic {', '.join(map(repr, names))} on Kafka {self._settings.address!r}; create it"
+            f" (leaderq topics create {' '.join(names)}), or correct the career's 'topics'"
+        )
+
+    @property
+    def joins(self) -> int:
+        return self._joins
+
+    def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
+        self._allowed = allowed
+        return self._join(timeout_s) if self._settings.membership else self._take_all()
+
+    def rejoin(self) -> None:
+        if self._settings.membership:
+            self._ask_to_join()
+        else:
+            self._take_all()
+
+    def _join(self, timeout_s: float) -> bool:
+        raise NotImplementedError
+
+    def _ask_to_join(self) -> None:
+        raise NotImplementedError
+
+    def _take_all(self) -> bool:
+        self._allowed()
+        existing = self.existing()
+        self._hold(existing)
+        return bool(existing)
+
+    def _hold(self, partitions: frozenset[Partition]) -> None:
+        """Take these, without a group, and count that; nothing is read before :meth:`seek`."""
+        raise NotImplementedError
+
     def refresh(self, timeout_s: float) -> None:
         # A leader that died may have left a transaction open, whose offsets would be waited for:
         # until the next leader fences, which this consumer is opened for.
@@ -307,6 +350,18 @@ class ConsumerBase(ConsumerClient):
         if self._client is None:
             raise KafkaError("this consumer is not open")
         return self._client
+
+    def close(self) -> None:
+        self._allowed = may_not_join
+        client, self._client = self._client, None
+        try:
+            self._let_go(client)
+        except Exception:
+            log.debug("closing a Kafka consumer failed, it is dropped", exc_info=True)
+
+    def _let_go(self, client: Any) -> None:
+        """Close the library's ``client``, if it was made."""
+        raise NotImplementedError
 
 
 def may_not_join() -> None:

@@ -18,7 +18,6 @@ the version is pinned; what is private is used through :mod:`leaderq.kafka.clien
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -30,7 +29,6 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import NoOffsetForPartitionError
 
 from leaderq import clock
-from leaderq.errors import UnknownTopic
 from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.client_options import for_client
 from leaderq.kafka.clients.consumer import (
@@ -40,7 +38,6 @@ from leaderq.kafka.clients.consumer import (
     KafkaAway,
     Offsets,
     TopicPattern,
-    may_not_join,
 )
 from leaderq.kafka.clients.kafka_python_connection import (
     connected,
@@ -50,8 +47,6 @@ from leaderq.kafka.clients.kafka_python_connection import (
 )
 from leaderq.kafka.record import Offset, Partition, Record, epoch_of
 from leaderq.threads import primitives
-
-log = logging.getLogger(__name__)
 
 # How long a broker may keep a fetch open that finds nothing. One fetch is in flight per broker:
 # while it waits for records of quiet partitions, a busy partition on the same broker cannot be
@@ -146,16 +141,15 @@ class _Commit:
 class _GatedAssignor(RangePartitionAssignor):
     """Assigns all partitions to the one member; stops a request to join that is not allowed."""
 
-    def __init__(self) -> None:
-        self.allowed: Callable[[], None] = may_not_join
-        self.joins = 0
+    def __init__(self, consumer: KafkaPythonConsumer) -> None:
+        self._of = consumer
 
     def metadata(self, topics: Iterable[str]) -> Any:
-        self.allowed()
+        self._of._allowed()
         return super().metadata(topics)
 
     def on_assignment(self, assignment: Any, generation: int) -> None:
-        self.joins += 1
+        self._of._joins += 1
 
 
 class KafkaPythonConsumer(ConsumerBase):
@@ -163,7 +157,7 @@ class KafkaPythonConsumer(ConsumerBase):
 
     def __init__(self, settings: ConsumerSettings) -> None:
         super().__init__(settings)
-        self._assignor = _GatedAssignor()
+        self._assignor = _GatedAssignor(self)
         self._busy_at = clock.now_s()
         self._quiet_fetch_ms = QUIET_FETCH_MS
 
@@ -185,11 +179,7 @@ class KafkaPythonConsumer(ConsumerBase):
             if pattern is not None and not topics:
                 raise pattern.unmatched(settings.address)
             if missing:
-                what = f"no topic {', '.join(map(repr, missing))} on Kafka {settings.address!r}"
-                create = f"leaderq topics create {' '.join(missing)}"
-                raise UnknownTopic(
-                    f"{what}; create it ({create}), or correct the career's 'topics'"
-                )
+                raise self._no_topics(missing)
             self.refresh(settings.open_timeout_s)
 
     @property
@@ -208,35 +198,22 @@ class KafkaPythonConsumer(ConsumerBase):
         if self._pattern is not None:
             private_api.follow_all_topics(client)
 
-    def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
-        self._assignor.allowed = allowed
-        if not self._settings.membership:
-            return self._take_all()
+    def _join(self, timeout_s: float) -> bool:
         self.attend(timeout_s)
-        return self.joins > 0 and not private_api.is_joining(self._consumer)
+        return self._joins > 0 and not private_api.is_joining(self._consumer)
 
-    def _take_all(self) -> bool:
-        self._assignor.allowed()
-        existing = self.existing()
+    def _hold(self, partitions: frozenset[Partition]) -> None:
         with errors_translated("taking partitions", self._settings.address):
-            self._consumer.assign([TopicPartition(*partition) for partition in sorted(existing)])
-        self._assignor.joins += 1
-        return bool(existing)
-
-    @property
-    def joins(self) -> int:
-        return self._assignor.joins
+            self._consumer.assign([TopicPartition(*partition) for partition in sorted(partitions)])
+        self._joins += 1
 
     @property
     def is_joining(self) -> bool:
         return self._settings.membership and private_api.is_between_assignments(self._consumer)
 
-    def rejoin(self) -> None:
-        if self._settings.membership:
-            self._ask_for_topics()
-            private_api.request_rejoin(self._consumer)
-        else:
-            self._take_all()
+    def _ask_to_join(self) -> None:
+        self._ask_for_topics()
+        private_api.request_rejoin(self._consumer)
 
     def attend(self, timeout_s: float) -> None:
         if not self._settings.membership:
@@ -337,12 +314,6 @@ class KafkaPythonConsumer(ConsumerBase):
             found = question(wanted, timeout_ms=timeout_s * 1000)
         return {Partition(*where): offset for where, offset in found.items()}
 
-    def close(self) -> None:
-        self._assignor.allowed = may_not_join
-        client, self._client = self._client, None
-        if client is None:
-            return
-        try:
+    def _let_go(self, client: Any) -> None:
+        if client is not None:
             client.close(autocommit=False, timeout_ms=1000)
-        except Exception:
-            log.debug("closing a Kafka consumer failed, it is dropped", exc_info=True)

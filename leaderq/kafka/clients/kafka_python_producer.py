@@ -151,14 +151,11 @@ class KafkaPythonProducer(ProducerBase):
                 self._fencing = private_api.started(self._producer, "initialize_transactions")
             return self._answered(self._fencing, timeout_s)
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         self._sending = self._ending = None
-        self._commit_asked = False
-        self._forget()
         with self._errors_translated("beginning a transaction"):
             private_api.forget_refused_offsets(self._producer)
             self._producer.begin_transaction()
-        self._began_s = clock.now_s()
 
     def _forget(self) -> None:
         self._failed = []

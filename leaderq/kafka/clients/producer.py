@@ -250,6 +250,12 @@ class ProducerBase(ProducerClient):
             self.close()
             raise
 
+    def begin(self) -> None:
+        self._forget()
+        self._commit_asked = False
+        self._begin()
+        self._began_s = clock.now_s()
+
     def commit(
         self,
         offsets: Offsets,
@@ -284,6 +290,8 @@ class ProducerBase(ProducerClient):
 
     def _forget(self) -> None:
         """Forget the failures of messages before the next one."""
+
+    def _begin(self) -> None: ...
 
     def _flush(self, deadline: float) -> None:
         """Wait until every message is acknowledged; from then on nothing is in flight."""

@@ -8,6 +8,7 @@ for.
 from __future__ import annotations
 
 from leaderq.kafka.clients.client_options import ClientLibrary
+from leaderq.kafka.clients.confluent_connection import require
 from leaderq.kafka.clients.consumer import ConsumerFactory
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
@@ -21,8 +22,6 @@ def consumers_of(library: ClientLibrary) -> ConsumerFactory:
     """What makes a consumer of this library; raises ``MissingPiece``."""
     if library is ClientLibrary.KAFKA_PYTHON:
         return new_consumer
-    from leaderq.kafka.clients.confluent_connection import require
-
     require()
     from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
 
@@ -33,8 +32,6 @@ def producers_of(library: ClientLibrary) -> ProducerFactory:
     """What makes a producer of this library; raises ``MissingPiece``."""
     if library is ClientLibrary.KAFKA_PYTHON:
         return new_producer
-    from leaderq.kafka.clients.confluent_connection import require
-
     require()
     from leaderq.kafka.clients.confluent_producer import ConfluentProducer
 

@@ -185,15 +185,16 @@ class ConsumerThread:
             self._is_behind = False
             self._committed(term, self._asked(_Kind.SETTLE, _settled))
 
-    def rest(self, partition: Partition, for_s: float) -> bool:
-        """Hand out no more of this partition for so long, then again from the committed offset; its
-        records in hand must not be committed any more. ``False``: there are no other partitions.
+    def rest(self, partition: Partition, for_s: float, note: object) -> bool:
+        """Hand out no more of this partition for so long, then again from the committed offset,
+        with ``note``; its records in hand must not be committed any more. ``False``: there are no
+        other partitions.
         """
         if len(self.loaded) < 2:
             return False
         if self._gate is not None:
             self._settle(self._gate.term)
-        self._asked(_Kind.REST, lambda consumer: consumer.rest(partition, for_s))
+        self._asked(_Kind.REST, lambda consumer: consumer.rest(partition, for_s, note))
         return True
 
     def finish(self, term: Term) -> None:

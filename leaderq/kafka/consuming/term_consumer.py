@@ -29,8 +29,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
+from math import inf
+from typing import NamedTuple
 
 from leaderq import clock
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
@@ -122,6 +124,13 @@ class NotLetIn(KafkaAway):
     """The group waits for others before it lets this member in."""
 
 
+class Rest(NamedTuple):
+    """Nothing of a partition is read until then (``inf``: it is read, and nothing has come yet)."""
+
+    until_s: float
+    note: object
+
+
 class TermConsumer:
     """The reading of one term, driven by :meth:`round`. Not thread-safe."""
 
@@ -143,10 +152,9 @@ class TermConsumer:
         self._joins = 0
         self.commits = OffsetCommits(plan.store, gate.term)
         self._effects_lost = False
-        self._stalled = False
         self._attended = self._confirmed = self._inspected = 0.0
         self._look_ahead_at = self._ahead_pause_s = 0.0
-        self._resting: dict[Partition, float] = {}
+        self._resting: dict[Partition, Rest] = {}
         self._is_to_place = False
         self._mirrored: dict[Partition, int] = {}
         self._mirror_all_at = 0.0
@@ -164,7 +172,7 @@ class TermConsumer:
 
     def offer(self) -> Batch | None:
         """The batch to hand out: the one in hand once more, else the next, if there is one."""
-        if not self.joined or self._stalled or self.commits.wanted is not None:
+        if not self.joined or self.commits.wanted is not None:
             return None
         if self._positions.in_hand is None and (batch := self._taken()):
             self._positions.hand(batch)
@@ -174,7 +182,7 @@ class TermConsumer:
         """The next batch, if there is one, while all of the batch in hand is being committed."""
         positions = self._positions
         batch = positions.in_hand
-        if not self.joined or self._stalled or batch is None or positions.behind is not None:
+        if not self.joined or batch is None or positions.behind is not None:
             return None
         if self.commits.wanted != batch.ends or (following := self._taken()) is None:
             return None
@@ -184,12 +192,17 @@ class TermConsumer:
     def _taken(self) -> Batch | None:
         if batch := self._ahead.take(clock.now_s()):
             self._look_ahead_at = self._ahead_pause_s = 0.0
+            if found := batch.records.keys() & self._resting.keys():
+                noted = {where: self._resting.pop(where).note for where in found}
+                return replace(batch, noted=noted)
         return batch
 
-    def rest(self, partition: Partition, for_s: float) -> None:
-        """Abandon its records in hand; read it again from the store, in ``for_s``."""
+    def rest(self, partition: Partition, for_s: float, note: object) -> None:
+        """Abandon its records in hand; read it again from the store, in ``for_s``, and hand out
+        ``note`` with it.
+        """
         self._positions.release((partition,))
-        self._resting[partition] = clock.now_s() + for_s
+        self._resting[partition] = Rest(clock.now_s() + for_s, note)
         self._drop_ahead()  # nothing is read before the next place(): it would leave a gap
         self._is_to_place = True
 
@@ -209,7 +222,8 @@ class TermConsumer:
         if not self.joined or has_work or self._is_idle:
             return 0.0
         looks = self._confirmed + CONFIRM_S, self._inspected + INSPECT_S
-        due = min(self._attended + ATTEND_S, *looks, *self._resting.values())
+        wakes = (rest.until_s for rest in self._resting.values())
+        due = min(self._attended + ATTEND_S, *looks, *wakes)
         if self._ahead.room:
             due = min(due, self._look_ahead_at)
         if is_asked and not self.has_in_hand and (left_s := self._ahead.wait_s(now)) is not None:
@@ -374,18 +388,23 @@ class TermConsumer:
         self._is_to_place = True
         self._drop_ahead()
         handed = self._positions.handed
-        consumer.seek(handed, [where for where in self._resting if where in handed])
+        consumer.seek(handed, handed.keys() & self._asleep)
         self._is_to_place = False
         self._look_ahead_at = 0.0
         self._check.stalls.restart()
 
     def _wake(self, consumer: ConsumerClient) -> None:
-        due = [where for where, until_s in self._resting.items() if until_s <= clock.now_s()]
-        for where in due:
-            del self._resting[where]
-        self._is_to_place = self._is_to_place or bool(due)
+        now = clock.now_s()
+        for where, rest in self._resting.items():
+            if rest.until_s <= now:
+                self._resting[where] = rest._replace(until_s=inf)
+                self._is_to_place = True
         if self._is_to_place:
             self._place(consumer)
+
+    @property
+    def _asleep(self) -> set[Partition]:
+        return {where for where, rest in self._resting.items() if rest.until_s < inf}
 
     def _check_forgotten(self, reached: Offsets) -> None:
         """Where offsets are gone, nothing is handled again unless the user said so."""
@@ -437,7 +456,7 @@ class TermConsumer:
         now = clock.now_s()
         room = self._ahead.room
         busy = not self._is_idle or self.commits.wanted is not None
-        if not room or self._stalled or (busy and now < self._look_ahead_at):
+        if not room or (busy and now < self._look_ahead_at):
             return False
         wait_s = 0.0 if busy else self._poll_s
         try:
@@ -544,15 +563,10 @@ class TermConsumer:
             log.debug("offsets of the group not set for lag tools error=%s", exc)
 
     def _inspect(self, consumer: ConsumerClient) -> None:
-        if self._stalled and not self.has_in_hand:
-            self._discard()
-            self._stalled = False
-            self._take_over(self._made())
-            return
         if clock.now_s() < self._inspected + INSPECT_S:
             return
         self._inspected = clock.now_s()
-        found = self._check.look(consumer, self._inspected, self._request_s, self._resting)
+        found = self._check.look(consumer, self._inspected, self._request_s, self._asleep)
         if found.added:
             consumer.rejoin()
             consumer.attend(self._request_s)
@@ -563,9 +577,9 @@ class TermConsumer:
         batch = self._positions.in_hand
         in_hand = 0 if batch is None else sum(map(len, batch.records.values()))
         reports.tell(self._term, self._inspected, *known, in_hand)
-        if found.stalled and not self._stalled:
+        if found.stalled:
             where, at = found.stalled
-            self._stalled = True
+            self._discard()  # a batch in hand is committed with the next one
             what = "consumer stalled, replacing it partition=%s position=%d end=%d"
             log.warning(what, where, at.position, at.end)
             reports.stalled(where, at.position, at.end)

@@ -8,22 +8,24 @@ last stable offset. Errors: :class:`~leaderq.errors.ServersUnreachable`, ``Acces
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kafka import TopicPartition
 
-from leaderq import clock
-from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, MessageTooLarge, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.consumer import BatchLost, ConsumerSettings, KafkaAway
+from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
 from leaderq.kafka.clients.kafka_python_connection import errors_translated
-from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.producer import Message, ProducerClient
 from leaderq.kafka.dead_letters.format import NewDeadLetter, shortened
-from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.record import Record
+from leaderq.kafka.topics import TopicReader
 from leaderq.term import Term
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +37,6 @@ LETTER_ROOM_BYTES, FRAME_BYTES = 65_536, 1024
 
 _SEND_S = 10.0
 _PAUSE_S = 1.0
-_POLL_S = 0.2
-_SILENCE_S = 30.0
 
 
 @dataclass(eq=False)
@@ -95,49 +95,18 @@ def _message(topic: str, letter: NewDeadLetter) -> Message:
     return Message(topic, value, letter.key, letter.headers, timestamp_ms=letter.timestamp_ms)
 
 
-class DeadLetterReader(KafkaPythonConsumer):
-    """The letters on ``topic``, for a ``with`` block; ``ends``: when it was entered."""
+class DeadLetterReader(TopicReader):
+    """The letters on ``topic``, and how far the group that replays them has come."""
 
-    def __init__(
-        self,
-        address: str,
-        topic: str,
-        *,
-        group: str,
-        security: KafkaSecurity | None = None,
-        timeout_s: float = 10.0,
-    ) -> None:
-        settings = ConsumerSettings(address, (topic,), group, member=group, membership=False)
-        access = security or KafkaSecurity()
-        super().__init__(replace(settings, security=access, open_timeout_s=timeout_s))
-        self.topic = topic
-        self.starts: dict[int, int] = {}
-        self.ends: dict[int, int] = {}
-
-    def refresh(self, timeout_s: float) -> None:
-        """Does nothing: reading letters needs no right on the group."""
-
-    def __enter__(self) -> DeadLetterReader:
-        timeout_s = self._settings.open_timeout_s
+    def __enter__(self) -> Self:
         try:
-            self.open()
+            return super().__enter__()
         except UnknownTopic as exc:
             what = f"no topic {self.topic!r} on Kafka {self._settings.address!r}"
             raise UnknownTopic(
                 f"{what}: no dead letter was ever written there; if the career's on_error names"
                 " another topic, name it with --topic"
             ) from exc
-        try:
-            self.join(lambda: None, timeout_s)
-            self.starts = {where.number: at for where, at in self.start_offsets(timeout_s).items()}
-            self.ends = {where.number: at for where, at in self.end_offsets(timeout_s).items()}
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def partitions_of(self, topic: str) -> frozenset[int]:
         """The partitions of any topic of this cluster; none if it does not exist."""
@@ -151,33 +120,6 @@ class DeadLetterReader(KafkaPythonConsumer):
         with errors_translated("reading committed offsets", self._settings.address):
             stored = private_api.committed_offsets(self._consumer, where, wait_ms)
         return {each.partition: (kept.offset, kept.metadata or "") for each, kept in stored.items()}
-
-    def read(self, first: Mapping[int, int] | None = None) -> Iterator[Record]:
-        """The records from ``first`` on (else all) to ``ends``, in order within each partition."""
-        first = first or {}
-        begins = {
-            Partition(self.topic, number): max(start, first.get(number, start))
-            for number, start in self.starts.items()
-        }
-        ends = {where: self.ends[where.number] for where in begins}
-        open_ = {where for where, begin in begins.items() if begin < ends[where]}
-        self.seek(begins, begins.keys() - open_)
-        last_s = clock.now_s()
-        while open_:
-            polled = self.poll(_POLL_S, 500)
-            for where in sorted(polled):
-                yield from (row for row in polled[where] if row.offset < ends[where])
-            # Positions also pass over entries that are not records (transaction markers).
-            positions = self.positions()
-            done = {where for where in open_ & positions.keys() if positions[where] >= ends[where]}
-            open_ -= done
-            if done:
-                self._consumer.pause(*(TopicPartition(*where) for where in done))
-            if done or polled:
-                last_s = clock.now_s()  # (also after the reader took its time)
-            elif clock.now_s() - last_s > _SILENCE_S:
-                where_from = f"topic {self.topic!r} on Kafka {self._settings.address!r}"
-                raise KafkaAway(f"{where_from} returned no records for {_SILENCE_S:.0f} s")
 
     def one(self, number: int, offset: int) -> Record:
         if number in self.ends and self.starts[number] <= offset < self.ends[number]:

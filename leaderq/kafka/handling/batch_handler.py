@@ -17,8 +17,8 @@ On each failure:
   policy ends in ``"raise"``, one record at a time, until one fails as often by itself: the culprit.
   The part's failures do not count as attempts of a record, because an outage that outlasts them
   would set a whole batch aside. Dead letters tell all attempts.
-* **a retry waits** for 0.5 s or longer: only the culprit's partition waits
-  (:class:`~leaderq.kafka.handling.parts.RestingParts`). All wait if the culprit is unknown among
+* **a retry waits** for 0.5 s or longer: only the culprit's partition waits, and its part comes back
+  with the records that it begins with. All wait if the culprit is unknown among
   several partitions, with *at most once*, with a rate limit, and while records are marked.
 * **an outage**, or too many records in a row fail alike: the part is tried again after a back-off,
   without end and without counting attempts (:class:`~leaderq.kafka.handling.on_error.HoldUps`).
@@ -66,18 +66,20 @@ from leaderq.kafka.handling.on_error import (
     RetryAfter,
 )
 from leaderq.kafka.handling.parts import (
-    REST_FROM_S,
     BatchPart,
     PartFailure,
     PartitionWorkers,
     PartMode,
-    RestingParts,
+    TaskOutcome,
     attempt,
     by_partition,
     ends_of,
 )
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.term import Term
+
+REST_FROM_S = 0.5
+"""Records read ahead are thrown away, which is worth it for so long a rest."""
 
 
 class BatchHandler:
@@ -95,7 +97,6 @@ class BatchHandler:
         self.context = context
         self._work = work or BatchWork
         self.hold_ups = HoldUps(context.on_error)
-        self.resting = RestingParts()
         self.workers: PartitionWorkers | None = None
         if context.workers > 1:
             self.workers = PartitionWorkers(context.workers, f"leaderq-{context.career}-worker")
@@ -106,7 +107,6 @@ class BatchHandler:
 
         Raises the user's error where the policy says so, and errors not about records.
         """
-        self.resting.begin(term.id)
         return self._work(self, batch, term).run()
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class BatchWork:
 
     def __init__(self, handler: BatchHandler, batch: Batch, term: Term) -> None:
         context = self._context = handler.context
-        self._hold_ups, self._resting = handler.hold_ups, handler.resting
+        self._hold_ups = handler.hold_ups
         self._workers = handler.workers
         self._abandoned: set[Partition] = set()
         self._batch = batch
@@ -140,8 +140,9 @@ class BatchWork:
                 self._context.rate_limit.handed_out()
             is_plain = len(parts) > 1 and all(part.mode is PartMode.TOGETHER for part in parts)
             if self._workers is not None and is_plain:
-                parts = self._in_parallel(parts, self._workers)
-            self._line.extend(parts)
+                self._try(parts)
+            else:
+                self._line.extend(parts)
             if not self._work_off():
                 return False
         while not self._commit_done(all_done=True):
@@ -172,7 +173,7 @@ class BatchWork:
                 split = by_partition(records) if is_split else {}
                 yield wait_s, self._parts(split, {}, partial(list, records))
             return
-        again = self._resting.returned(batch)
+        again = self._rested()
         if not again:
             yield 0.0, self._parts(batch.records, batch.ends, batch.merged)
             return
@@ -184,6 +185,17 @@ class BatchWork:
             if where not in self._abandoned and len(rows) > counts.get(where, 0)
         }
         yield 0.0, self._parts(left, {}, Batch(records=left, ends={}).merged)
+
+    def _rested(self) -> list[BatchPart]:
+        """The parts, with their attempts, that the batch begins with; others, whose offset somebody
+        has moved, are forgotten.
+        """
+        found = []
+        for where, part in self._batch.noted.items():
+            rows = self._batch.records[where]
+            if rows[0].offset == part.records[0].offset:
+                found.append(replace(part, records=rows[: len(part.records)], ends=None))
+        return found
 
     def _parts(
         self,
@@ -214,27 +226,56 @@ class BatchWork:
 
     def _step(self, part: BatchPart) -> None:
         part = self._first_of(part)
-        if not self._mark(part):
-            return
-        self._commit_first((part,))
+        if self._mark(part):
+            self._try([part])
+
+    def _try(self, parts: Sequence[BatchPart]) -> None:
+        """Attempt these; what is left to do of them, and again because of them, is next in line."""
+        self._commit_first(parts)
         self._began = True
+        done: list[BatchPart] = []
+        left: list[BatchPart] = []
+        failed: list[tuple[BatchPart, PartFailure]] = []
+        errors: list[tuple[BatchPart, BaseException]] = []
+        for part, outcome in zip(parts, self._attempted(parts), strict=True):
+            if outcome.error is not None:
+                errors.append((part, outcome.error))
+                continue
+            failure = outcome.value
+            ready, rest = part.done_after(failure) if outcome.began else (None, part)
+            done += [ready] if ready is not None else []
+            left += [rest] if rest is not None else []
+            if failure is not None and ready is None:
+                if failure.touched and failure.index:
+                    self._handled(failure.index)  # all before the culprit
+                failed.append((part, self._classified(failure)))
+        if errors:
+            self._warn_of_undecided(failed)
+            for part, error in errors:
+                self._warn_of_passing_on(part, error)
+            raise errors[0][1]
+        if done:
+            self._handled(sum(len(part.records) for part in done))
+            self._uncommitted += done
+        todo = self._undone(failed)
+        for part, failure in failed:
+            todo += self._cut(part, failure)
+        self._line.extendleft(reversed(todo + left))
+        if failed or any(part.at_once or part.mode is not PartMode.TOGETHER for part in done):
+            self._commit_now(done)  # before failures are judged
+
+    def _attempted(self, parts: Sequence[BatchPart]) -> Sequence[TaskOutcome]:
+        """How attempts at these have ended: at one on this thread, at several side by side."""
+        context = self._context
+        do = partial(attempt, context.decode, context.handle)
+        tasks = [partial(do, part.records, self._term) for part in parts]
+        if self._workers is not None and len(tasks) > 1:
+            # With "at most once" what is committed must be begun.
+            return self._workers.run(tasks, lambda: context.commits_first or self._may_begin())
         try:
-            failure = attempt(self._context.decode, self._context.handle, part.records, self._term)
+            return [TaskOutcome(began=True, value=task()) for task in tasks]
         except LeaderqError as exc:
-            self._warn_of_passing_on(part, exc)
-            raise
-        done, left = part.done_after(failure)
-        if left is not None:
-            self._line.appendleft(left)
-        if done is not None:
-            self._handled(len(done.records))
-            self._passed(done, done.at_once or done.mode is not PartMode.TOGETHER)
-        elif failure is not None:
-            if failure.touched and failure.index:
-                self._handled(failure.index)  # all before the culprit
-            failure = self._classified(failure)
-            todo = self._undone([(part, failure)]) + self._cut(part, failure)
-            self._line.extendleft(reversed(todo))
+            return [TaskOutcome(began=True, error=exc)]
 
     def _handled(self, records: int) -> None:
         self._context.figures.records += records
@@ -279,18 +320,24 @@ class BatchWork:
         part.marked = True
         if limit is None or died < limit:
             return True
-        self._context.pass_over(self._term, part.records[0], ProcessDied(died), died)
-        part.passed_over = True
-        self._passed(part, is_committed_now=True)
+        self._leave(part, ProcessDied(died), died)
         return False
 
-    def _passed(self, part: BatchPart, is_committed_now: bool) -> None:
-        """The part is done or passed over: commit it now, so that it is not handled again."""
+    def _leave(self, part: BatchPart, error: BaseException, attempts: int) -> None:
+        """Skip or dead-letter it, and commit that."""
+        for record in part.records:
+            self._context.pass_over(self._term, record, error, attempts)
+        part.passed_over = True
         self._uncommitted.append(part)
-        if is_committed_now and not self._commit_done():
-            return
-        if part.marked and self._context.marks is not None:
-            self._context.marks.after(self._term, part.records[0])
+        self._commit_now((part,))
+
+    def _commit_now(self, parts: Sequence[BatchPart]) -> None:
+        """These are done or passed over: commit them, so that they are not handled again."""
+        marks = self._context.marks
+        if self._commit_done() and marks is not None:
+            for part in parts:
+                if part.marked:
+                    marks.after(self._term, part.records[0])
 
     def _undone(self, failed: Sequence[tuple[BatchPart, PartFailure]]) -> list[BatchPart]:
         """Undo the effects of the failed attempts, and all not committed with them; returns the
@@ -338,10 +385,8 @@ class BatchWork:
             self._line.appendleft(part.isolated())
         else:
             for record in part.records:
-                self._context.pass_over(self._term, record, failure.error, part.attempts)
                 self._hold_ups.passed_over(record, failure.error)
-            part.passed_over = True
-            self._passed(part, is_committed_now=True)
+            self._leave(part, failure.error, part.attempts)
             # The culprit is known: the records isolated behind it go on together.
             if self._line and part.mode is self._line[0].mode is PartMode.ISOLATED:
                 self._line.appendleft(self._line.popleft().together())
@@ -360,9 +405,7 @@ class BatchWork:
             self._line.extendleft(one for one in (rest, culprit, before) if one is not None)
             return True
         if self._is_committed_before(part):
-            self._bury(part.records[0], who, failure, part.attempts)
-            part.passed_over = True
-            self._passed(part, is_committed_now=True)
+            self._leave(part, RecordBuried(who, failure.error), part.attempts)
             self._buried(part.records[0])
         return True
 
@@ -373,9 +416,6 @@ class BatchWork:
         if burials is None or (isinstance(decision, Ending) and decision.passes_over):
             return None
         return burials.among(part.records)
-
-    def _bury(self, record: Record, who: str, failure: PartFailure, attempts: int) -> None:
-        self._context.pass_over(self._term, record, RecordBuried(who, failure.error), attempts)
 
     def _buried(self, record: Record) -> None:
         if self._context.burials is not None:
@@ -425,7 +465,6 @@ class BatchWork:
         part.failure = None
         if self._may_rest(part, after_s):
             where = part.records[0].topic_partition
-            self._resting.put(where, part)
             self._abandoned.add(where)
             others = (left for each in self._line if (left := each.without(where)) is not None)
             self._line = deque(others)
@@ -441,7 +480,7 @@ class BatchWork:
             return False
         if context.commits_first or context.rate_limit is not None:
             return False
-        return part.without(where) is None and context.rest(where, after_s)
+        return part.without(where) is None and context.rest(where, after_s, part)
 
     def _raise(self, part: BatchPart, failure: PartFailure) -> None:
         self._warn_of_undecided(self._pending())
@@ -541,40 +580,3 @@ class BatchWork:
         self._term.check()
         ends = ends_of(part, self._batch).items()
         return all(end <= self._committed.get(where, -1) for where, end in ends)
-
-    def _in_parallel(
-        self, parts: Sequence[BatchPart], workers: PartitionWorkers
-    ) -> list[BatchPart]:
-        self._commit_first(parts)
-        self._began = True
-        context = self._context
-        do = partial(attempt, context.decode, context.handle)
-        tasks = [partial(do, part.records, self._term) for part in parts]
-        # With "at most once" what is committed must be begun.
-        outcomes = workers.run(tasks, lambda: context.commits_first or self._may_begin())
-        done: list[BatchPart] = []
-        not_done: list[BatchPart] = []
-        failed: list[tuple[BatchPart, PartFailure]] = []
-        errors: list[tuple[BatchPart, BaseException]] = []
-        for part, outcome in zip(parts, outcomes, strict=True):
-            if outcome.error is not None:
-                errors.append((part, outcome.error))
-                continue
-            ready, rest = part.done_after(outcome.value) if outcome.began else (None, part)
-            done += [ready] if ready else []
-            not_done += [rest] if rest else []
-            if outcome.value is not None and ready is None:
-                failed.append((part, self._classified(outcome.value)))
-        if errors:
-            self._warn_of_undecided(failed)
-            for part, error in errors:
-                self._warn_of_passing_on(part, error)
-            raise errors[0][1]
-        self._uncommitted += done
-        if done:
-            self._handled(sum(len(part.records) for part in done))
-        left = self._undone(failed)
-        for part, failure in failed:
-            left += self._cut(part, failure)
-        self._commit_done()
-        return left + not_done

@@ -61,9 +61,10 @@ class HandlingContext:
     that belong to offsets not committed yet. ``undoes``: effects through the store vanish when
     their records are not committed; ``handle_stores``: not those of calls of ``handle`` that
     returned. ``commits_first``: *at most once*. ``send_dead_letter(term,
-    topic, letter)``: durable on return, or part of the next ``commit``. ``rest(partition, for_s)``:
-    hands out no more of it for so long, then again from the committed offset; ``False`` if it is
-    the only one. ``coroutines``: who handles records side by side on the career's event loop.
+    topic, letter)``: durable on return, or part of the next ``commit``. ``rest(partition, for_s,
+    note)``: hands out no more of it for so long, then again from the committed offset, with the
+    note; ``False`` if it is the only one. ``coroutines``: who handles records side by side on the
+    career's event loop.
 
     ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)``
     are called for each raw record that is passed over, before its offset is committed: at least
@@ -78,7 +79,7 @@ class HandlingContext:
     on_error: OnError
     commit_behind: Callable[[Term, Mapping[Partition, int]], None] | None = None
     decode: Callable[[Record], Record] | None = None
-    rest: Callable[[Partition, float], bool] | None = None
+    rest: Callable[[Partition, float, object], bool] | None = None
     undoes: bool = False
     handle_stores: bool = False
     commits_first: bool = False

@@ -27,6 +27,7 @@ from leaderq.async_term import AsyncTerm
 from leaderq.errors import UnitAbandoned
 from leaderq.kafka.clients.consumer import EffectRefused
 from leaderq.kafka.handling.batch_handler import BatchHandler, BatchWork
+from leaderq.kafka.handling.burials import RecordBuried
 from leaderq.kafka.handling.context import HandlingContext, RecordOrder
 from leaderq.kafka.handling.on_error import Ending, HoldUp, RetryAfter
 from leaderq.kafka.handling.parts import (
@@ -48,28 +49,20 @@ def handler_for(context: HandlingContext) -> BatchHandler:
 
 
 class Chain:
-    """Records to be handled in order, of which the first ``done`` are handled or passed over; of
-    each of these its ``effects``. ``part``: the next one, once it has failed, with its attempts.
+    """Records to be handled in order, of which the first ``done`` are handled or passed over.
+    ``part``: the next one, once it has failed, with its attempts.
     """
 
-    __slots__ = ("effects", "part", "records")
+    __slots__ = ("done", "part", "records")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.effects: list[Sequence[Effect]] = []
+        self.done = 0
         self.part: BatchPart | None = None
-
-    @property
-    def done(self) -> int:
-        return len(self.effects)
 
     @property
     def left(self) -> int:
         return len(self.records) - self.done
-
-    def advance(self, effects: Sequence[Effect] = ()) -> None:
-        self.effects.append(effects)
-        self.part = None
 
 
 def chains_of(records: Iterable[Record], order: RecordOrder = RecordOrder.KEY) -> list[Chain]:
@@ -85,7 +78,9 @@ def chains_of(records: Iterable[Record], order: RecordOrder = RecordOrder.KEY) -
 
 
 class DonePrefix:
-    """How far each partition of ``batch`` may be committed, and what is stored with that."""
+    """How far each partition of ``batch`` may be committed, and what is stored with that. For one
+    thread, except for :meth:`add`.
+    """
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -124,7 +119,7 @@ class SideBySideWork(BatchWork):
         super().__init__(handler, batch, term)
         self._handler = handler
         self._prefix = DonePrefix(batch)
-        self._failed: list[Chain] = []
+        self._failed: list[tuple[Chain, BatchPart, PartFailure]] = []
         self._set_aside: set[str] = set()
         self._begun = dict.fromkeys(batch.records, -1)
         self._beginning = primitives.Lock()
@@ -170,16 +165,11 @@ class SideBySideWork(BatchWork):
 
     def _follow_once(self, chains: Sequence[Chain]) -> None:
         """Follow each to its end or its first failure; these are then in ``_failed``."""
-        before = [chain.done for chain in chains]
+        left = sum(chain.left for chain in chains)
         try:
             outcomes = self._run(chains)
         finally:  # also where coroutines were cancelled: what is done is done
-            count = 0
-            for chain, was in zip(chains, before, strict=True):
-                for at in range(was, chain.done):
-                    self._prefix.add(chain.records[at], chain.effects[at])
-                    count += 1
-            if count:
+            if count := left - sum(chain.left for chain in chains):
                 self._handled(count)
         self._failed = []
         for chain, outcome in zip(chains, outcomes, strict=True):
@@ -188,8 +178,7 @@ class SideBySideWork(BatchWork):
                 self._warn_of_passing_on(one, outcome.error)
                 raise outcome.error
             if outcome.value is not None:
-                self._failed.append(chain)
-                self._count(chain, outcome.value)
+                self._failed.append(self._counted(chain, outcome.value))
 
     def _run(self, chains: Sequence[Chain]) -> list[TaskOutcome]:
         coroutines = self._context.coroutines
@@ -224,7 +213,7 @@ class SideBySideWork(BatchWork):
                 failure = attempt(context.decode, context.handle, one, self._term)
             if failure is not None:
                 return failure
-            chain.advance(effects)
+            self._advance(chain, effects)
         return None
 
     async def _follow_awaited(
@@ -236,28 +225,34 @@ class SideBySideWork(BatchWork):
                 failure = await attempt_awaited(self._context.decode, coroutines.handle, one, term)
             if failure is not None:
                 return failure
-            chain.advance(effects)
+            self._advance(chain, effects)
         return None
 
-    def _count(self, chain: Chain, failure: PartFailure) -> None:
-        part = chain.part or BatchPart(chain.records[chain.done : chain.done + 1])
-        part.failure = failure = self._classified(failure)
+    def _advance(self, chain: Chain, effects: Sequence[Effect]) -> None:
+        """The chain's next record is done, or passed over."""
+        self._prefix.add(chain.records[chain.done], effects)
+        chain.done += 1
+        chain.part = None
+
+    def _counted(self, chain: Chain, failure: PartFailure) -> tuple[Chain, BatchPart, PartFailure]:
+        part = chain.part = chain.part or BatchPart(chain.records[chain.done : chain.done + 1])
+        failure = self._classified(failure)
         part.failed += not failure.is_outage
-        chain.part = part
+        return chain, part, failure
 
     def _judge(self) -> float | None:
         """Decide about all failures; returns how many seconds to wait, if some are tried again."""
         waits: list[float] = []
         is_held_up = False
-        self._failed.sort(key=lambda chain: not _failure_of(chain)[1].is_outage)
+        self._failed.sort(key=lambda one: not one[2].is_outage)
         while self._failed:
-            chain = self._failed.pop()
-            part, failure = _failure_of(chain)
+            chain, part, failure = self._failed.pop()
             if is_held_up:
                 continue  # one hold-up for all, and none is passed over meanwhile
             decision = self._decision(part, failure)
             if (asked := self._asked_to_pass(part, decision)) is not None:
-                self._let_pass(chain, asked[1])
+                self._pass_over(chain, part, RecordBuried(asked[1], failure.error))
+                self._buried(part.records[0])
             elif isinstance(decision, HoldUp):
                 is_held_up = True
                 self._tell_hold_up(part, failure, decision)
@@ -268,34 +263,26 @@ class SideBySideWork(BatchWork):
             elif decision is Ending.RAISE:
                 self._raise(part, failure)
             else:
-                self._pass_over(chain, part, failure)
+                self._hold_ups.passed_over(part.records[0], failure.error)
+                self._pass_over(chain, part, failure.error)
         return max(waits, default=None)
 
-    def _pass_over(self, chain: Chain, part: BatchPart, failure: PartFailure) -> None:
+    def _pass_over(self, chain: Chain, part: BatchPart, error: BaseException) -> None:
         record = part.records[0]
         self._commit_done()
-        with effects_kept() as letter:
-            self._context.pass_over(self._term, record, failure.error, part.attempts)
-        self._hold_ups.passed_over(record, failure.error)
-        self._passed_over(chain, record, letter)
-
-    def _let_pass(self, chain: Chain, who: str) -> None:
-        part, failure = _failure_of(chain)
-        record = part.records[0]
-        self._commit_done()
-        with effects_kept() as letter:
-            self._bury(record, who, failure, part.attempts)
-        self._passed_over(chain, record, letter)
-        self._buried(record)
-
-    def _passed_over(self, chain: Chain, record: Record, letter: Sequence[Effect]) -> None:
+        letter = self._letter(record, error, part.attempts)
         self._set_aside.add(record.place)
-        self._prefix.add(record, letter)
-        chain.advance(letter)
+        self._advance(chain, letter)
         self._commit_done()
+
+    def _letter(self, record: Record, error: BaseException, attempts: int) -> Sequence[Effect]:
+        """Skip or dead-letter it; returns what is to be stored with its offset."""
+        with effects_kept() as letter:
+            self._context.pass_over(self._term, record, error, attempts)
+        return letter
 
     def _pending(self) -> list[tuple[BatchPart, PartFailure]]:
-        return [_failure_of(chain) for chain in self._failed]
+        return [(part, failure) for _chain, part, failure in self._failed]
 
     def _commit_done(self, all_done: bool = False) -> bool:
         grown = self._prefix.grown()
@@ -338,16 +325,9 @@ class SideBySideWork(BatchWork):
         if not passes_over or record.place in self._set_aside:
             self._warn_of_raising(part, failure)
             raise error
-        with effects_kept() as letter:
-            self._context.pass_over(self._term, record, error, part.attempts)
+        letter = self._letter(record, error, part.attempts)
         self._hold_ups.passed_over(record, error)
         try:
             self._store([(record, letter)], ends)
         except EffectRefused as exc:
             raise exc.error from error
-
-
-def _failure_of(chain: Chain) -> tuple[BatchPart, PartFailure]:
-    assert chain.part is not None
-    assert chain.part.failure is not None
-    return chain.part, chain.part.failure

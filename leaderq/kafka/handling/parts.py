@@ -303,38 +303,6 @@ class HandleCalls:
         ]
 
 
-REST_FROM_S = 0.5
-
-
-class RestingParts:
-    """The failed part of each resting partition, with its attempts; within one term.
-
-    Records read ahead are thrown away, which is worth it from :data:`REST_FROM_S` on.
-    """
-
-    def __init__(self) -> None:
-        self._term = ""
-        self._parts: dict[Partition, BatchPart] = {}
-
-    def begin(self, term: str) -> None:
-        """Forget the parts of another term."""
-        if term != self._term:
-            self._term, self._parts = term, {}
-
-    def put(self, partition: Partition, part: BatchPart) -> None:
-        """``part``, of this partition only, is to be tried again when it is handed out again."""
-        self._parts[partition] = part
-
-    def returned(self, batch: Batch) -> list[BatchPart]:
-        """The parts that ``batch`` begins with; others, whose offset was moved, are forgotten."""
-        found = []
-        for where in batch.records.keys() & self._parts.keys():
-            part, rows = self._parts.pop(where), batch.records[where]
-            if rows[0].offset == part.records[0].offset:
-                found.append(replace(part, records=rows[: len(part.records)], ends=None))
-        return found
-
-
 _SLICE_S = 0.2  # how late an exception raised in the waiting thread is delivered
 _CLOSE_S = 5.0
 

@@ -11,8 +11,8 @@ from leaderq import clock
 from leaderq.errors import KafkaError, RequestRefused
 from leaderq.kafka.clients.consumer import Offsets
 from leaderq.kafka.groups import describe_group, remove_static_members
-from leaderq.kafka.record import Offset, Partition, epoch_of
-from leaderq.kafka.topics import Access, opened
+from leaderq.kafka.record import Partition, epoch_of
+from leaderq.kafka.topics import Access, opened, stored_offsets
 
 _TRIES_S = 10.0
 _AGAIN_S = 0.05
@@ -31,13 +31,8 @@ class GroupOffsets:
     note: str
 
     def stored(self) -> dict[Partition, int]:
-        with opened(KafkaAdminClient, self.address, "asking for offsets", **self.access) as admin:
-            found = admin.list_group_offsets({self.group: None})[self.group]
-        return {
-            Partition(*where): Offset(kept.offset, kept.leader_epoch)
-            for where, kept in found.items()
-            if kept.offset >= 0
-        }
+        found = stored_offsets(self.address, self.group, **self.access)
+        return {where: at for where, (at, _note) in found.items()}
 
     def put(self, offsets: Offsets) -> None:
         """Set them. The career's own member is removed from the group first, which fences it: a

@@ -18,8 +18,8 @@ from producer_contract import Output
 from leaderq.cli.doctor import Verdict, check_kafka_career
 from leaderq.errors import Deposed, KafkaError
 from leaderq.kafka import Record
-from leaderq.kafka.groups import Deployment, group_notes
-from leaderq.kafka.topics import committed, end_offsets
+from leaderq.kafka.groups import Deployment
+from leaderq.kafka.topics import committed, end_offsets, stored_offsets
 from leaderq.term import Term
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
@@ -210,7 +210,7 @@ def test_b2_a_leader_of_another_deployment_in_the_same_group_is_told_apart(
     assert "another leaderq deployment has led this group" in caplog.text
     assert f"root={znode_root}" in caplog.text
     feed(10, 20)
-    rival.run_until(lambda: has_caught_up() and there in str(group_notes(*where)))
+    rival.run_until(lambda: has_caught_up() and there in str(stored_offsets(*where)))
     with pytest.raises(Deposed):
         leader.run_until(lambda: False, within_s=30)
     told = f"another leaderq deployment, root '{there}', leads this group"

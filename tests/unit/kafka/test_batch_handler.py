@@ -422,6 +422,21 @@ def yes() -> bool:
     return True
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_last_ends_of_a_batch_are_committed_behind_however_many_work_on_it(
+    workers: int,
+) -> None:
+    career = FakeCareer(fails={(B, 5): 1}, names=True)
+    behind: list[dict[Partition, int]] = []
+    more: dict[str, Any] = {"commit_behind": lambda _term, ends: behind.append(dict(ends))}
+    with closing(a_handler(career, retry(1, 0), workers=workers, **more)) as handler:
+        assert handler.work(a_batch(A=[0, 1], B=[6]), open_term(7))
+        assert (career.committed, behind) == ({}, [{A: 2, B: 7}])
+        assert handler.work(a_batch(A=[2], B=[5]), open_term(7))
+    # what precedes a record that has failed is waited for
+    assert career.committed[A] == 3
+
+
 # -- the threads
 
 

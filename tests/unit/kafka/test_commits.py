@@ -15,7 +15,9 @@ from leaderq import clock
 from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import EffectRefused, KafkaAway, MembershipLost
 from leaderq.kafka.consuming import commits as module
+from leaderq.kafka.consuming import consumer_check
 from leaderq.kafka.consuming.commits import OffsetCommits
+from leaderq.kafka.consuming.consumer_check import StallLimits
 from leaderq.kafka.consuming.report import DrainReport
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan, JoinGate, TermConsumer
 from leaderq.kafka.record import Partition, Record
@@ -353,6 +355,41 @@ def test_a_client_of_which_only_commits_hang_is_replaced_after_30_seconds(
             replaced_s.append(at[0] - began_s)
     assert is_abandoned or len(replaced_s) == 2
     assert 30.0 < replaced_s[0] < 33.0
+
+
+def test_a_stalled_client_is_replaced_at_once_and_a_batch_in_hand_is_committed_with_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, at: list[float]
+) -> None:
+    monkeypatch.setattr(consumer_check, "STALL_LIMITS", StallLimits(0.0, 0, 0, 1))
+    clients: list[Client] = []
+
+    class Still(Client):
+        def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
+            return {A: 9}
+
+        def commit(self, offsets: Any, note: str) -> Any:
+            self.stored = dict(offsets)
+            return DoneAtOnce()
+
+    def make() -> Any:
+        rows = [] if clients else [Record("t", 0, 5, 0, None, b"")]
+        clients.append(Still(records={A: rows}, stored={}))
+        return clients[-1]
+
+    reports: Any = mock.Mock(former=DrainReport)
+    plan = ConsumingPlan("address", make, KafkaOffsets(), "career", reports, start="earliest")
+    consumer = TermConsumer(plan, JoinGate(open_term(7)), None)
+    while (batch := consumer.offer()) is None:
+        consumer.round()
+    while len(clients) == 1:
+        at[0] += 1.0
+        consumer.round()
+    assert reports.stalled.call_args.args == (A, 6, 9)
+    assert consumer.offer() is batch
+    consumer.commits.request(batch.ends, in_hand=True)
+    while consumer.commits.outcome is None:
+        consumer.round()
+    assert [client.stored for client in clients] == [{A: 5}, {A: 6}]
 
 
 @pytest.mark.parametrize(("last", "level"), [(6, "WARNING"), (2, "INFO")])

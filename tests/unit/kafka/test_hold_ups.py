@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,9 +36,9 @@ from leaderq.kafka import (
     skip,
 )
 from leaderq.kafka.handling import batch_handler
-from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.on_error import OnError
-from leaderq.kafka.record import Partition, batch_of
+from leaderq.kafka.record import Batch, Partition, batch_of
+from leaderq.term import Term
 
 OUTAGES = [ConnectionRefusedError("no"), DependencyUnavailable("the ledger")]
 POLICIES = [skip(), dead_letter(), retry(1, 0.0, then=dead_letter()), retry(2, 0.0)]
@@ -155,21 +156,33 @@ ALWAYS = 1000
 LATER = retry(2, backoff_s=0.5, then="skip")
 
 
-def resting(career: FakeCareer, on_error: object = LATER, **more: object) -> BatchHandler:
-    def rest(partition: Partition, for_s: float) -> bool:
+def resting(
+    career: FakeCareer, on_error: object = LATER, **more: object
+) -> Callable[[Batch, Term], bool]:
+    """Handles batches, each handed out with what was noted of partitions in it that have rested."""
+    notes: dict[Partition, object] = {}
+
+    def rest(partition: Partition, for_s: float, note: object) -> bool:
         career.log.append(f"rest {'AB'[partition.number]} {for_s:g}")
+        notes[partition] = note
         return True
 
-    return a_handler(career, on_error, rest=rest, **more)
+    handler = a_handler(career, on_error, rest=rest, **more)
+
+    def work(batch: Batch, term: Term) -> bool:
+        noted = {where: notes.pop(where) for where in batch.records.keys() & notes.keys()}
+        return handler.work(replace(batch, noted=noted), term)
+
+    return work
 
 
 def test_the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again() -> None:
     career, term = FakeCareer(fails={(A, 1): 2}, names=True), open_term(7)
-    handler = resting(career)
-    assert handler.work(a_batch(A=[0, 1, 2], B=[0, 1]), term)
-    assert handler.work(a_batch(B=[2]), term)
-    assert handler.work(a_batch(A=[1, 2], B=[3]), term)
-    assert handler.work(a_batch(A=[1, 2, 3]), term)
+    work = resting(career)
+    assert work(a_batch(A=[0, 1, 2], B=[0, 1]), term)
+    assert work(a_batch(B=[2]), term)
+    assert work(a_batch(A=[1, 2], B=[3]), term)
+    assert work(a_batch(A=[1, 2, 3]), term)
     assert career.log == [
         *("handle A0 A1 A2 B0 B1", "commit A=1", "rest A 0.5", "handle B0 B1", "commit B=2"),
         *("handle B2", "commit B=3"),
@@ -180,18 +193,18 @@ def test_the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again()
 
 def test_attempts_are_counted_over_all_batches() -> None:
     career, term = FakeCareer(fails={(A, 0): ALWAYS}, names=True), open_term(7)
-    handler = resting(career)
+    work = resting(career)
     for _ in range(3):
-        assert handler.work(a_batch(A=[0, 1]), term)
+        assert work(a_batch(A=[0, 1]), term)
     assert career.log[-5:] == ["rest A 1", "handle A0", "commit A=1", "handle A1", "commit A=2"]
     assert career.log.count("handle A0") == 2
 
 
 def test_where_nobody_knows_the_culprit_the_whole_part_of_its_partition_is_tried_again() -> None:
     career, term = FakeCareer(fails={(A, 1): 1}), open_term(7)
-    handler = resting(career, batches="partition")
-    assert handler.work(a_batch(A=[0, 1], B=[0]), term)
-    assert handler.work(a_batch(A=[0, 1, 2]), term)
+    work = resting(career, batches="partition")
+    assert work(a_batch(A=[0, 1], B=[0]), term)
+    assert work(a_batch(A=[0, 1, 2]), term)
     assert career.log == [
         *("handle A0 A1", "rest A 0.5", "handle B0", "commit B=1"),
         *("handle A0 A1", "handle A2", "commit A=3"),
@@ -200,9 +213,9 @@ def test_where_nobody_knows_the_culprit_the_whole_part_of_its_partition_is_tried
 
 def test_offsets_that_somebody_has_moved_are_begun_from_scratch() -> None:
     career, term = FakeCareer(fails={(A, 0): 1}, names=True), open_term(7)
-    handler = resting(career)
-    handler.work(a_batch(A=[0, 1]), term)
-    handler.work(a_batch(A=[5, 6]), term)
+    work = resting(career)
+    work(a_batch(A=[0, 1]), term)
+    work(a_batch(A=[5, 6]), term)
     assert career.log[-2:] == ["handle A5 A6", "commit A=7"]
 
 
@@ -221,8 +234,8 @@ def test_all_wait_where_the_partition_cannot_rest_alone(
     if why == "rate limit":
         more["rate_limit"] = FakeRateLimiter(career, 10, 0.0)
     delivery = "at_most_once" if why == "at most once" else "at_least_once"
-    handler = resting(career, retry(1, backoff_s, then="skip"), delivery=delivery, **more)
-    assert handler.work(a_batch(A=[0], B=[0]), open_term(7))
+    work = resting(career, retry(1, backoff_s, then="skip"), delivery=delivery, **more)
+    assert work(a_batch(A=[0], B=[0]), open_term(7))
     assert not [line for line in career.log if line.startswith("rest")]
     assert (A, 0) in career.effects
 

@@ -11,9 +11,9 @@ from terms import open_term
 
 from leaderq.errors import AccessRefused, Deposed, KafkaError
 from leaderq.kafka.clients.confluent_connection import translated
-from leaderq.kafka.clients.consumer import KafkaAway, until_answered
+from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway, until_answered
 from leaderq.kafka.clients.kafka_python_connection import errors_translated
-from leaderq.kafka.clients.kafka_python_consumer import _GatedAssignor
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.consuming.term_consumer import JoinGate
 from leaderq.term import Reason
 
@@ -35,11 +35,12 @@ def test_the_gate_refuses_when_the_term_is_over() -> None:
 
 
 def test_the_assignor_that_is_asked_before_each_join_asks_the_gate() -> None:
-    assignor = _GatedAssignor()
+    consumer = KafkaPythonConsumer(ConsumerSettings("nowhere:9092", ("t",), "g", "m"))
+    assignor = consumer._assignor
     with pytest.raises(KafkaError, match="kept warm"):
         assignor.metadata({"t"})
     gate = JoinGate(open_term(7))
-    assignor.allowed = gate
+    consumer._allowed = gate
     assignor.metadata({"t"})
     gate.is_shut = True
     with pytest.raises(Deposed):

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from leaderq import clock
-from leaderq.errors import KafkaError, UnknownTopic
+from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import (
     CommitFuture,
     ConsumerBase,
@@ -29,7 +29,6 @@ from leaderq.kafka.clients.consumer import (
     LogTruncated,
     MembershipLost,
     Offsets,
-    may_not_join,
 )
 from leaderq.kafka.record import Offset, Partition, Record, after, epoch_of
 from leaderq.testing.simulation.kafka.cluster import (
@@ -95,8 +94,6 @@ class SimulatedConsumer(ConsumerBase):
     def __init__(self, kafka: SimulatedKafka, settings: ConsumerSettings) -> None:
         super().__init__(settings)
         self._kafka = kafka
-        self._allowed: Callable[[], None] = may_not_join
-        self._joins = 0
         self._topics: dict[str, TopicFacts] = {}
         self._known_s = 0.0
         self._asking: SentRequest | None = None
@@ -129,8 +126,7 @@ class SimulatedConsumer(ConsumerBase):
         if pattern is not None and not self._names:
             raise pattern.unmatched(settings.address)
         if missing:
-            what = f"no topic {', '.join(map(repr, missing))} on Kafka {settings.address!r}"
-            raise UnknownTopic(f"{what}; create it, or correct the career's 'topics'")
+            raise self._no_topics(missing)
         self.refresh(max(0.1, until_s - clock.now_s()))
 
     @property
@@ -186,17 +182,9 @@ class SimulatedConsumer(ConsumerBase):
 
     # ---- membership ------------------------------------------------------------------------------
 
-    def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
-        self._allowed = allowed
-        if not self._settings.membership:
-            return self._take_all()
+    def _join(self, timeout_s: float) -> bool:
         self.attend(timeout_s)
         return self._joins > 0 and not self._needs_join and not self.is_joining
-
-    def _take_all(self) -> bool:
-        self._allowed()
-        self._hold(self._partitions())
-        return bool(self._held)
 
     def _hold(self, partitions: Iterable[Partition]) -> None:
         self._held = dict.fromkeys(sorted(partitions))
@@ -204,18 +192,11 @@ class SimulatedConsumer(ConsumerBase):
         self._joins += 1
 
     @property
-    def joins(self) -> int:
-        return self._joins
-
-    @property
     def is_joining(self) -> bool:
         return self._joining is not None or self._syncing is not None
 
-    def rejoin(self) -> None:
-        if not self._settings.membership:
-            self._take_all()
-        else:
-            self._needs_join = True
+    def _ask_to_join(self) -> None:
+        self._needs_join = True
 
     def attend(self, timeout_s: float) -> None:
         self._keep_known()
@@ -498,9 +479,7 @@ class SimulatedConsumer(ConsumerBase):
 
     # ---- the end ---------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        self._allowed = may_not_join
-        self._client = None
+    def _let_go(self, client: Any) -> None: ...
 
 
 def _is_to_fetch(looked: int, reading: _Reading | None) -> bool:

@@ -106,7 +106,7 @@ def _administration(kafka: SimulatedKafka) -> dict[str, Callable[..., Any]]:
         "static_members": lambda address, group, **_: frozenset(),
         "describe_group": lambda address, group, **_: GroupView(group, "", "", "", ()),
         "offsets_at": lambda address, topics, at_ms, **_: {},
-        "group_notes": lambda address, group, **_: frozenset(),
+        "stored_offsets": lambda address, group, **_: {},
         "remove_static_members": nothing,
     }
 

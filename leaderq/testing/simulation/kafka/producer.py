@@ -279,15 +279,13 @@ class SimulatedProducer(ProducerBase):
             return False
         return True
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         self._require_life()
         if self._identity is None:
             raise KafkaError("this producer was not fenced in")
         if self._began_s is not None:
             raise KafkaError("a transaction is open already")
-        self._forget()
-        self._commit_asked = self._has_begun = False
-        self._began_s = clock.now_s()
+        self._has_begun = False
 
     def _forget(self) -> None:
         self._failed = None
