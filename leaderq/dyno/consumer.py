@@ -78,6 +78,7 @@ class DynoConsumer:
         self._session, self._paths = nodes.session, nodes.paths
         self._figures = nodes.figures
         self._now_ms, self.bodies, self.retry = nodes.now_ms, nodes.bodies, nodes.retry
+        self.serializer = nodes.serializer
         self._looking = primitives.Lock()
         self._next_look_s, self._next_sweep_s = 0.0, clock.now_s() + SWEEP_S
         self._changed = primitives.Condition()

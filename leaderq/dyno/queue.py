@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leaderq import clock
 from leaderq.arguments import MAX_S, Seconds, at_least, in_seconds, instance, require
@@ -34,6 +34,7 @@ from leaderq.dyno.settings import QueueSettings
 from leaderq.dyno.shard_view import ClaimRead, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
 from leaderq.dyno.transitions import Operations
+from leaderq.engine.serializers import BYTES, QueueSerializer
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -78,9 +79,11 @@ class DynoQueue:
     ``lease_s``: how long a delivery belongs to its consumer, unless it is extended (60 s).
     ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`. ``strategy``: where a message goes.
     ``retry``: what becomes of messages that fail; the death of a consumer, or its hanging past the
-    lease, counts as a failure of its message. ``body_store``: where payloads of more than
-    ``body_bytes`` go; see :class:`BodyStore`. ``window``: so many requests with writes are under
-    way at a time (8); with 2, bulk work leaves more room for other users of the servers.
+    lease, counts as a failure of its message. ``serializer``: what :meth:`message` and
+    :attr:`Delivery.value` use: ``BYTES``, ``TEXT``, ``JSON`` or another. ``body_store``: where
+    payloads of more than ``body_bytes`` go; see :class:`BodyStore`. ``window``: so many requests
+    with writes are under way at a time (8); with 2, bulk work leaves more room for other users of
+    the servers.
 
     *Guarantees:* a message that was pushed is delivered until it is acknowledged, killed, removed,
     or has failed as often as ``retry`` says; it is in exactly one place at any time, whoever dies.
@@ -100,6 +103,7 @@ class DynoQueue:
         strategy: ShardingStrategy | None = None,
         lease_s: Seconds | None = None,
         retry: Retry | None = None,
+        serializer: QueueSerializer[Any] = BYTES,
         ageing_s: Seconds | None = None,
         body_store: BodyStore | None = None,
         body_bytes: int = 64 * 1024,
@@ -125,6 +129,7 @@ class DynoQueue:
             self._now_ms,
             name=name or root.rpartition("/")[2],
             retry=retry or ITEM_RETRY,
+            serializer=serializer,
             window=window,
             given_shards=() if supplier is None else tuple(supplier.shards()),
             current=None if supplier is None else supplier.current_shard(),
@@ -190,6 +195,11 @@ class DynoQueue:
     def is_over(self) -> bool:
         """Whether it can never be used again: its session was closed."""
         return self._session.state is SessionState.CLOSED
+
+    def message(self, value: Any, **fields: Any) -> DynoMessage:
+        """A message with this value as its payload, by the ``serializer``; ``fields``: the others
+        of :class:`DynoMessage`. What the serializer raises is raised."""
+        return DynoMessage(payload=self._nodes.serializer.serialize(value), **fields)
 
     def push(
         self, messages: DynoMessage | Iterable[DynoMessage], *, fence: Sequence[Operation] = ()
