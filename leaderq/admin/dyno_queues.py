@@ -207,9 +207,13 @@ class DynoAdmin:
             return True
 
     def purge(
-        self, *, held_too: bool = False, on_progress: Callable[[int], None] | None = None
+        self,
+        *,
+        held_too: bool = False,
+        older_s: float | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> Purged:
-        deleted = self.queue.clear(held_too=held_too)
+        deleted = self.queue.clear(held_too=held_too, older_s=older_s)
         return Purged(deleted, sum(one["leased"] for one in self.queue.shard_sizes().values()))
 
     def delete(self, *, force: bool = False) -> int:

@@ -617,14 +617,22 @@ class DynoQueue:
                     return one
         return None
 
-    def clear(self, *, held_too: bool = True) -> int:
+    def clear(self, *, held_too: bool = True, older_s: Seconds | None = None) -> int:
         """Remove all messages, readable or not (those in flight only if ``held_too``), but not the
         dead letters; returns their number. Messages that change or come meanwhile may stay.
+        ``older_s``: only readable ones that were first pushed more than so many seconds ago.
         """
-        count = 0
+        count, before_ms = 0, None
+        if older_s is not None:
+            before_ms = self._now_ms() - int(in_seconds("older_s", older_s) * 1000)
         for shard in self._nodes.shards():
             for batch in batched(self._nodes.messages(shard), _AT_A_TIME):
                 frames = {name: frame_of(data) for name, data in batch}
+                if before_ms is not None:
+                    found, frames = frames, {}
+                    for name, frame in found.items():
+                        if 0 < frame.enqueued_ms < before_ms:
+                            frames[name] = frame
                 read = read_claims(self._session, self._paths.shard(shard), list(frames))
                 claims = {claim.name: claim for claim in read}
                 held = {claim.name for claim in read if claim.resting is None and not held_too}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from leaderq import clock
 from leaderq.dyno import (
     AsyncDynoQueue,
     Duplicate,
@@ -101,3 +102,20 @@ def test_messages_are_pushed_popped_and_settled_on_asyncio(session: Session) -> 
             assert await queue.run(DynoQueue.size) == 0
 
     asyncio.run(main())
+
+
+def test_what_is_cleared_by_age_goes_by_when_it_was_first_pushed(session: Session) -> None:
+    hours_ago = 2 * 3600 * 1000
+    with (
+        DynoQueue(session, D) as queue,
+        DynoQueue(session, D, now_ms=lambda: clock.now_ms() - hours_ago) as former,
+    ):
+        former.push(one_of(b"old"))
+        queue.push(Message(payload=b"new"))
+        unreadable = queue._paths.shard("0").message("50-1700000000000-00000000-")
+        session.create(unreadable, b"odd", sequential=True)
+        assert queue.clear(older_s=3600) == 1
+        assert queue.get("a") is None
+        assert queue.ensure(one_of(b"again"))
+        assert {one.payload for one in queue.all_messages()} == {b"again", b"new"}
+        assert queue.clear() == 3
