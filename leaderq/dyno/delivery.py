@@ -106,6 +106,8 @@ class Delivery:
         self.until_s = until_s
         self.lease_s = lease_s
         self.is_handed_out = self.is_settled = False
+        self.due_ms = 0
+        """When it is due again if it goes back without having been handed out."""
         self._payload: bytes | None = None
         self.lock = primitives.Lock()
         """Held while it is being settled or extended."""

@@ -61,6 +61,7 @@ LEAST_LEASE_S = 0.1
 _COUNT_S = 0.2
 """How often a producer counts the messages of a queue that has a limit."""
 _TRIES = 20
+_EVER_MS = 1 << 62
 _AT_A_TIME = 250
 
 
@@ -437,6 +438,23 @@ class DynoQueue:
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
         """Extend these leases no more."""
         self._consumer.keeper.let_go(_checked(deliveries))
+
+    def take_out(self, places: Iterable[str]) -> list[Delivery]:
+        """Those of the messages at these places that nobody has, due or not, also during a pause:
+        to be acknowledged, or passed to :meth:`put_back`. Of a group only the first."""
+        found: list[Delivery] = []
+        names: dict[str, list[str]] = {}
+        for place in places:
+            shard, _, name = place.rpartition("/")
+            names.setdefault(shard, []).append(name)
+        for shard, of_one in names.items():
+            found += self._consumer.claim_these(shard, of_one, _EVER_MS)
+        return found
+
+    def put_back(self, deliveries: Iterable[Delivery]) -> None:
+        """What :meth:`take_out` has returned was not used: each goes back as it was, with its due
+        time, and no delivery is counted. So does what is left when the queue is closed."""
+        self._consumer.put_back(_checked(deliveries))
 
     @property
     def dead_letters(self) -> DynoDeadLetters:

@@ -16,6 +16,7 @@ from leaderq.dyno import (
     OnConflict,
     Unique,
 )
+from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
@@ -119,3 +120,26 @@ def test_what_is_cleared_by_age_goes_by_when_it_was_first_pushed(session: Sessio
         assert queue.ensure(one_of(b"again"))
         assert {one.payload for one in queue.all_messages()} == {b"again", b"new"}
         assert queue.clear() == 3
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_what_was_taken_out_and_not_used_goes_back_as_it_was(opened: Open, is_closed: bool) -> None:
+    with DynoQueue(opened(), D) as queue, DynoQueue(opened(), D) as drain:
+        queue.push([Message(payload=b"now"), Message(id="later", timeout_s=3600)])
+        (failed,) = queue.pop(1, 30)
+        failed.nack("no", delay_s=3600)
+        places = [one.place for one in queue.all_messages()]
+        taken = drain.take_out([*places, "0/50-1700000000000-00000000-0000000099"])
+        assert {one.place for one in taken} == set(places)
+        assert queue.shard_sizes()["0"]["leased"] == 2
+        assert queue.take_out(places) == []
+        if is_closed:
+            drain.close()
+        else:
+            drain.put_back(taken)
+        eventually(lambda: queue.shard_sizes()["0"]["leased"] == 0)
+        assert queue.pop(2) == []
+        assert queue.set_timeout("later", 0)
+        assert queue.set_timeout(failed.place, 0)
+        again = sorted(queue.pop(2, 30, least=2), key=lambda one: one.failures)
+        assert [(one.deliveries, one.failures) for one in again] == [(1, 0), (2, 1)]
