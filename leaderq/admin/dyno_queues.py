@@ -2,8 +2,8 @@
 :class:`~leaderq.queues.admin.QueueAdmin` has for other queues, and those that only a Dyno queue
 has.
 
-It is never a consumer. Payloads in a ``BodyStore`` are out of reach; the programs sweep those
-without a message.
+It is a consumer only while it drains. Payloads in a ``BodyStore`` are out of reach; the programs
+sweep those without a message.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from leaderq import clock
 from leaderq.admin.text import iso
-from leaderq.dyno import DeadMessage, DynoQueue, MissingBody
+from leaderq.dyno import DeadMessage, Delivery, DynoQueue, MissingBody, StaleLease
 from leaderq.dyno.index import ShardIndex
 from leaderq.dyno.layout import PARTS, DynoPaths, escaped, parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, frame_of
@@ -26,12 +26,16 @@ from leaderq.queues.admin import Browsed, DeadItem, Moved, Purged
 from leaderq.queues.admin.contents import delete_tree
 from leaderq.queues.wire.payload import Note
 from leaderq.reading import SizedReader, children_of
+from leaderq.threads import primitives
 from leaderq.writing import POLITE_WINDOW
 from leaderq.writing.groups import batched
 from leaderq.zookeeper import GetData, Session
 from leaderq.zookeeper.paths import join
 
 _AT_A_TIME = 250
+_LOOK_S = 1.0
+_HELD = 2
+"""The rank of those that somebody has."""
 DYNO = "dyno"
 """The kind of a queue that has none of Curator's recipes."""
 
@@ -161,7 +165,7 @@ class DynoAdmin:
         due = set(index.peek(len(names), at_ms))
         for name in names:
             due_ms = index.due_ms_of(name)
-            rank = 2 if name in held else 0 if name in due else 1
+            rank = _HELD if name in held else 0 if name in due else 1
             order = due_ms if rank == 1 else int(name[:2])
             yield _Place(rank, order, int(name[-10:]), shard, name, due_ms)
 
@@ -182,7 +186,10 @@ class DynoAdmin:
             for one, (_, answer) in zip(some, answers, strict=True):
                 if not isinstance(answer, tuple):
                     continue
-                claim, is_held = claims.get((one.shard, one.name), DeliveryState()), one.rank == 2
+                claim, is_held = (
+                    claims.get((one.shard, one.name), DeliveryState()),
+                    one.rank == _HELD,
+                )
                 due_ms = claim.until_ms if is_held else one.due_ms
                 said = {"due": iso(due_ms), "due_ms": due_ms, "deliveries": claim.deliveries}
                 note = Note(attempt=claim.failures)
@@ -207,10 +214,17 @@ class DynoAdmin:
             return True
 
     def purge(
-        self, *, held_too: bool = False, on_progress: Callable[[int], None] | None = None
+        self,
+        *,
+        held_too: bool = False,
+        older_s: float | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> Purged:
-        deleted = self.queue.clear(held_too=held_too)
+        deleted = self.queue.clear(held_too=held_too, older_s=older_s)
         return Purged(deleted, sum(one["leased"] for one in self.queue.shard_sizes().values()))
+
+    def drain(self) -> DynoDrain:
+        return DynoDrain(self)
 
     def delete(self, *, force: bool = False) -> int:
         found = {"messages": self.depth(), "dead letters": self.dead_letters.count()}
@@ -220,6 +234,81 @@ class DynoAdmin:
             remedy = "purge it first, or force its deletion"
             raise RequestRefused(f"{self.path} is in use: {said}; {remedy}")
         return delete_tree(self._session, self.path)
+
+
+class DynoDrain:
+    """As :class:`~leaderq.queues.admin.QueueDrain`: due or not, also during a pause. Messages that
+    others have stay, and so do those whose payloads are in a ``BodyStore``.
+
+    *Guarantees:* a message is in the queue until it was passed to :meth:`keep`; what was not goes
+    back as it was. *Not guaranteed:* that a message comes out only once, if the process is killed,
+    or its session ends, before the next batch; then it is delivered again as that of a dead
+    consumer.
+    """
+
+    kind = DYNO
+
+    def __init__(self, keeper: DynoAdmin) -> None:
+        self._keeper, self._queue = keeper, keeper.queue
+        self._open: dict[str, Delivery] = {}
+        self._kept: list[Delivery] = []
+        self._woken = primitives.Event()
+
+    def __enter__(self) -> DynoDrain:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._next()
+
+    def batches(
+        self, limit: int | None = None, *, corrupt_too: bool = True
+    ) -> Iterator[list[BrowsedMessage]]:
+        """Unreadable ones become dead letters, whatever ``corrupt_too`` says."""
+        given, before = 0, -1
+        while before != given != limit:
+            before = given
+            for some in batched(self._keeper.detect().places, _AT_A_TIME):
+                if given == limit:
+                    return
+                free = [one for one in some if one.rank < _HELD]
+                wanted = free if limit is None else free[: limit - given]
+                found = self._queue.take_out(f"{one.shard}/{one.name}" for one in wanted)
+                self._queue.keep(found)
+                self._open = {one.place: one for one in found}
+                order = [self._open.get(f"{one.shard}/{one.name}") for one in wanted]
+                mine = [one for one in order if one is not None and one.frame.body is None]
+                given += len(mine)
+                if mine:
+                    yield list(map(_taken_out, mine))
+                self._next()
+
+    def keep(self, one: Browsed) -> None:
+        if (kept := self._open.pop(one.name, None)) is not None:
+            self._kept.append(kept)
+
+    def settle(self) -> None:
+        kept, self._kept = self._kept, []
+        for error in self._queue.ack(kept):
+            if error is not None and not isinstance(error, StaleLease):
+                raise error
+
+    def _next(self) -> None:
+        self.settle()
+        left, self._open = self._open, {}
+        self._queue.put_back(left.values())
+
+    def await_items(self, timeout_s: float) -> None:
+        self._woken.wait(min(timeout_s, _LOOK_S))
+        self._woken.clear()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+
+def _taken_out(one: Delivery) -> BrowsedMessage:
+    said = {"due": iso(one.due_ms), "due_ms": one.due_ms, "deliveries": one.deliveries - 1}
+    note = Note(attempt=one.failures)
+    return _browsed(one.shard, one.name, one.frame.packed(), note, False, **said)
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,7 @@ class DynoConsumer:
         self._session, self._paths = nodes.session, nodes.paths
         self._figures = nodes.figures
         self._now_ms, self.bodies, self.retry = nodes.now_ms, nodes.bodies, nodes.retry
+        self.serializer = nodes.serializer
         self._looking = primitives.Lock()
         self._next_look_s, self._next_sweep_s = 0.0, clock.now_s() + SWEEP_S
         self._changed = primitives.Condition()
@@ -165,11 +166,13 @@ class DynoConsumer:
                 try:
                     if not one.is_settled:
                         state = one.state
+                        delay_s = 0.0
                         if not one.is_handed_out:  # nobody has seen it: that was no delivery
                             count = state.deliveries - 1
                             first_ms = state.first_ms if count else 0
                             state = state._replace(deliveries=count, first_ms=first_ms)
-                        writer.submit(self._rest(one, 0.0, state))
+                            delay_s = max(0, one.due_ms - self._now_ms()) / 1000
+                        writer.submit(self._rest(one, delay_s, state))
                         self._settled([one])
                 finally:
                     one.lock.release()
@@ -263,15 +266,31 @@ class DynoConsumer:
 
     def claim_one(self, shard: str, name: str, lease_s: float | None) -> Delivery | None:
         """This message, if it is due and nobody has it."""
-        membership, view = self.membership(), self.view(shard)
         if self._nodes.open().is_paused:
             return None
+        found = self.claim_these(shard, [name], self._now_ms(), lease_s)
+        return next(iter(self._handed_out(found)), None)
+
+    def claim_these(
+        self, shard: str, names: Sequence[str], due_ms: int, lease_s: float | None = None
+    ) -> list[Delivery]:
+        """Those of these that are due at ``due_ms``, and that nobody has. Unless they are handed
+        out, or settled, they go back as they were."""
+        membership, view = self.membership(), self.view(shard)
+        self._nodes.open()
         lease_s = self._nodes.lease_s if lease_s is None else lease_s
         view.refresh()
         with view.lock:
-            chosen = view.index.choose_these([name], self._now_ms())
+            chosen = view.index.choose_these(names, due_ms)
+            times_ms = {one.name: view.index.due_ms_of(one.name) for one in chosen}
         found, _ = self._claim(membership, view, chosen, lease_s) if chosen else ([], False)
-        return next(iter(self._handed_out(self._standing(found))), None)
+        for one in found:
+            one.due_ms = times_ms[one.name]
+        return self._standing(found)
+
+    def put_back(self, deliveries: Iterable[Delivery]) -> None:
+        """These were not begun; they go back as they were, in a moment."""
+        self._release(deliveries, self.membership().writer)
 
     def in_order(self, may_match: MayMatch | None = None) -> Iterator[tuple[str, str]]:
         """The shards and names of the messages that may be delivered now, the best first."""

@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leaderq import clock
 from leaderq.arguments import Seconds
 from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame
+from leaderq.engine.serializers import QueueSerializer, value_of
 from leaderq.errors import ConfigurationError, LeaderqError, told
 from leaderq.threads import Retry, Service, primitives
 from leaderq.zookeeper import Operation
@@ -57,6 +58,7 @@ class SettlesDeliveries(Protocol):
 
     bodies: Bodies
     retry: Retry
+    serializer: QueueSerializer[Any]
 
     def acknowledge(
         self, deliveries: Sequence[Delivery], also: tuple[Operation, ...] = ()
@@ -104,6 +106,8 @@ class Delivery:
         self.until_s = until_s
         self.lease_s = lease_s
         self.is_handed_out = self.is_settled = False
+        self.due_ms = 0
+        """When it is due again if it goes back without having been handed out."""
         self._payload: bytes | None = None
         self.lock = primitives.Lock()
         """Held while it is being settled or extended."""
@@ -121,6 +125,14 @@ class Delivery:
         if self._payload is None:
             self._payload = self.queue.bodies.get(self.frame.payload, self.frame.body)
         return self._payload
+
+    @property
+    def value(self) -> Any:
+        """The payload as the ``serializer`` of the queue reads it.
+
+        :raises CorruptItem: it cannot be read. What :attr:`payload` raises.
+        """
+        return value_of(self.queue.serializer, self.payload)
 
     @property
     def place(self) -> str:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 from urllib.parse import unquote
 
 from leaderq import chance, host
@@ -23,6 +24,7 @@ from leaderq.dyno.settings import LEASE_S, QueueSettings
 from leaderq.dyno.shard_view import read_claims
 from leaderq.dyno.transitions import Operations, absence, without_missing
 from leaderq.engine.members import ReadAfterNews
+from leaderq.engine.serializers import QueueSerializer
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -55,6 +57,7 @@ class QueueNodes(ReadAfterNews):
     now_ms: Callable[[], int]
     name: str
     retry: Retry
+    serializer: QueueSerializer[Any]
     window: int
     """Requests of each of its writers that are under way at a time."""
     given_shards: tuple[str, ...]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leaderq import clock
 from leaderq.arguments import MAX_S, Seconds, at_least, in_seconds, instance, require
@@ -34,6 +34,7 @@ from leaderq.dyno.settings import QueueSettings
 from leaderq.dyno.shard_view import ClaimRead, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
 from leaderq.dyno.transitions import Operations
+from leaderq.engine.serializers import BYTES, QueueSerializer
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -60,6 +61,7 @@ LEAST_LEASE_S = 0.1
 _COUNT_S = 0.2
 """How often a producer counts the messages of a queue that has a limit."""
 _TRIES = 20
+_EVER_MS = 1 << 62
 _AT_A_TIME = 250
 
 
@@ -78,9 +80,11 @@ class DynoQueue:
     ``lease_s``: how long a delivery belongs to its consumer, unless it is extended (60 s).
     ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`. ``strategy``: where a message goes.
     ``retry``: what becomes of messages that fail; the death of a consumer, or its hanging past the
-    lease, counts as a failure of its message. ``body_store``: where payloads of more than
-    ``body_bytes`` go; see :class:`BodyStore`. ``window``: so many requests with writes are under
-    way at a time (8); with 2, bulk work leaves more room for other users of the servers.
+    lease, counts as a failure of its message. ``serializer``: what :meth:`message` and
+    :attr:`Delivery.value` use: ``BYTES``, ``TEXT``, ``JSON`` or another. ``body_store``: where
+    payloads of more than ``body_bytes`` go; see :class:`BodyStore`. ``window``: so many requests
+    with writes are under way at a time (8); with 2, bulk work leaves more room for other users of
+    the servers.
 
     *Guarantees:* a message that was pushed is delivered until it is acknowledged, killed, removed,
     or has failed as often as ``retry`` says; it is in exactly one place at any time, whoever dies.
@@ -100,6 +104,7 @@ class DynoQueue:
         strategy: ShardingStrategy | None = None,
         lease_s: Seconds | None = None,
         retry: Retry | None = None,
+        serializer: QueueSerializer[Any] = BYTES,
         ageing_s: Seconds | None = None,
         body_store: BodyStore | None = None,
         body_bytes: int = 64 * 1024,
@@ -125,6 +130,7 @@ class DynoQueue:
             self._now_ms,
             name=name or root.rpartition("/")[2],
             retry=retry or ITEM_RETRY,
+            serializer=serializer,
             window=window,
             given_shards=() if supplier is None else tuple(supplier.shards()),
             current=None if supplier is None else supplier.current_shard(),
@@ -190,6 +196,11 @@ class DynoQueue:
     def is_over(self) -> bool:
         """Whether it can never be used again: its session was closed."""
         return self._session.state is SessionState.CLOSED
+
+    def message(self, value: Any, **fields: Any) -> DynoMessage:
+        """A message with this value as its payload, by the ``serializer``; ``fields``: the others
+        of :class:`DynoMessage`. What the serializer raises is raised."""
+        return DynoMessage(payload=self._nodes.serializer.serialize(value), **fields)
 
     def push(
         self, messages: DynoMessage | Iterable[DynoMessage], *, fence: Sequence[Operation] = ()
@@ -428,6 +439,23 @@ class DynoQueue:
         """Extend these leases no more."""
         self._consumer.keeper.let_go(_checked(deliveries))
 
+    def take_out(self, places: Iterable[str]) -> list[Delivery]:
+        """Those of the messages at these places that nobody has, due or not, also during a pause:
+        to be acknowledged, or passed to :meth:`put_back`. Of a group only the first."""
+        found: list[Delivery] = []
+        names: dict[str, list[str]] = {}
+        for place in places:
+            shard, _, name = place.rpartition("/")
+            names.setdefault(shard, []).append(name)
+        for shard, of_one in names.items():
+            found += self._consumer.claim_these(shard, of_one, _EVER_MS)
+        return found
+
+    def put_back(self, deliveries: Iterable[Delivery]) -> None:
+        """What :meth:`take_out` has returned was not used: each goes back as it was, with its due
+        time, and no delivery is counted. So does what is left when the queue is closed."""
+        self._consumer.put_back(_checked(deliveries))
+
     @property
     def dead_letters(self) -> DynoDeadLetters:
         """Messages that are not delivered any more."""
@@ -607,14 +635,22 @@ class DynoQueue:
                     return one
         return None
 
-    def clear(self, *, held_too: bool = True) -> int:
+    def clear(self, *, held_too: bool = True, older_s: Seconds | None = None) -> int:
         """Remove all messages, readable or not (those in flight only if ``held_too``), but not the
         dead letters; returns their number. Messages that change or come meanwhile may stay.
+        ``older_s``: only readable ones that were first pushed more than so many seconds ago.
         """
-        count = 0
+        count, before_ms = 0, None
+        if older_s is not None:
+            before_ms = self._now_ms() - int(in_seconds("older_s", older_s) * 1000)
         for shard in self._nodes.shards():
             for batch in batched(self._nodes.messages(shard), _AT_A_TIME):
                 frames = {name: frame_of(data) for name, data in batch}
+                if before_ms is not None:
+                    found, frames = frames, {}
+                    for name, frame in found.items():
+                        if 0 < frame.enqueued_ms < before_ms:
+                            frames[name] = frame
                 read = read_claims(self._session, self._paths.shard(shard), list(frames))
                 claims = {claim.name: claim for claim in read}
                 held = {claim.name for claim in read if claim.resting is None and not held_too}

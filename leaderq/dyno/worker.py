@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,14 +13,13 @@ from leaderq.arguments import (
     at_least,
     in_seconds,
     instance,
-    plain_function,
     require,
-    require_finished,
     unless,
 )
 from leaderq.dyno.delivery import Delivery, Ending, StaleLease
 from leaderq.dyno.queue import DynoQueue
-from leaderq.errors import QueueClosed, told
+from leaderq.engine.handlers import Handler, handler_problem
+from leaderq.errors import CorruptItem, QueueClosed, told
 from leaderq.threads import Backoff, Retry, Service, primitives
 from leaderq.threads.stacks import stack_of
 from leaderq.timeouts import Deadline
@@ -74,28 +73,43 @@ class Worker:
     those of :meth:`DynoQueue.keep`. From the third extension on each one is logged, with where the
     handler stands.
 
+    A coroutine function runs on an event loop of the worker, ``threads`` of them at a time.
+    ``batch_items``: the handler is given a list of up to so many messages that are there; what it
+    raises is said of all that it has not settled. ``values``: it is given the values, read by the
+    ``serializer`` of the queue, in place of the deliveries; what cannot be read is a dead letter
+    (``corrupt``).
+
     *Guarantees:* after :meth:`stop` no handler is begun, and messages not begun are released at
     once. The threads outlast every error but the end of the queue or of its session. *Not
     guaranteed:* that a handler which hangs is ended: its message passes to another when ``most_s``
     is over.
 
-    :raises ConfigurationError: the handler is not a plain function, or a number cannot be.
+    :raises ConfigurationError: the handler cannot be called, or a number cannot be.
     """
 
     def __init__(
         self,
         queue: DynoQueue,
-        handler: Callable[[Delivery], object],
+        handler: Callable[[Any], object],
         *,
         threads: int = 1,
+        batch_items: int | None = None,
+        values: bool = False,
         most_s: Seconds | None = MOST_S,
         ending: Ending | None = None,
         ending_s: Seconds = 5.0,
         retry: Mapping[type[BaseException], Retry | None] | None = None,
     ) -> None:
-        require(at_least("threads", threads, 1), plain_function("the handler of a Worker", handler))
+        what = "the handler of a Worker"
+        require(
+            at_least("threads", threads, 1),
+            at_least("batch_items", batch_items, 1, or_none="for one at a time"),
+            handler_problem(what, handler),
+        )
         self._queue = queue
-        self._handler = handler
+        self._handler = Handler(what, handler, "leaderq-dyno-worker-loop")
+        self._most, self._is_batch = batch_items or 1, batch_items is not None
+        self._of_values = values
         self._retry = dict(retry or {})
         for kind, policy in dict[Any, object](self._retry).items():
             is_class = isinstance(kind, type) and issubclass(kind, BaseException)
@@ -123,6 +137,8 @@ class Worker:
         for service in self._services:
             service.is_stopping = True
         ended = [one.stop(deadline.remaining_s) for one in self._services]
+        if not self.is_running:
+            self._handler.close()
         return all(ended)
 
     @property
@@ -141,7 +157,7 @@ class Worker:
         backoff = Backoff(_BACKOFF)
         while not service.is_stopping:
             try:
-                deliveries = self._queue.pop(1, _WAIT_S)
+                deliveries = self._queue.pop(self._most, _WAIT_S)
             except QueueClosed:
                 return
             except Exception as exc:  # noqa: BLE001 - this thread goes on
@@ -152,39 +168,78 @@ class Worker:
                 service.pause(backoff.next_s())
                 continue
             backoff.reset()
-            for delivery in deliveries:
-                self._work(service, delivery)
+            if deliveries:
+                self._work(service, deliveries)
 
-    def _work(self, service: Service, delivery: Delivery) -> None:
+    def _work(self, service: Service, deliveries: list[Delivery]) -> None:
+        if service.is_stopping:
+            for one in deliveries:
+                self._settle(one, one.release)
+            return
         try:
-            if service.is_stopping:
-                delivery.release()
-                return
-            self._keep([delivery], extended=_Watched(self._queue.root))
-            self._handle(delivery)
-        except StaleLease as exc:
-            said = "message not settled, its lease was lost queue=%s message=%s error=%s"
-            log.warning(said, self._queue.root, delivery.id, exc)
-        except Exception as exc:  # noqa: BLE001 - this thread goes on
-            said = "message not settled, it is delivered again queue=%s message=%s error=%s"
-            log.warning(said, self._queue.root, delivery.id, told(exc))
+            self._keep(deliveries[:1], extended=_Watched(self._queue.root))
+            self._keep(deliveries[1:])
+            values = dict[Delivery, Any]()
+            for one in deliveries:
+                self._read(one, values)
+            if values:
+                given = list(values.values())
+                self._handle(list(values), given if self._is_batch else given[0])
         finally:
-            self._queue.let_go([delivery])
+            self._queue.let_go(deliveries)
 
-    def _handle(self, delivery: Delivery) -> None:
-        settle: Callable[[], None] = delivery.ack
+    def _read(self, one: Delivery, values: dict[Delivery, Any]) -> None:
         try:
-            require_finished(self._handler(delivery), "the handler of a Worker")
+            values[one] = one.value if self._of_values else one
+        except CorruptItem as exc:
+            said = "message cannot be read queue=%s message=%s error=%s"
+            log.warning(said, self._queue.root, one.id, exc)
+            self._settle(one, partial(one.kill, "corrupt"))
+        except Exception as exc:  # noqa: BLE001 - its body is missing, or the store is away
+            self._settle(one, self._failed(one, exc))
+
+    def _handle(self, deliveries: list[Delivery], given: Any) -> None:
+        hows: Sequence[Callable[[], object]]
+        try:
+            self._handler(given)
         except Postpone as exc:
-            settle = partial(delivery.postpone, exc.delay_s)
+            hows = [partial(one.postpone, exc.delay_s) for one in deliveries]
         except Kill as exc:
-            settle = partial(delivery.kill, told(exc).partition(": ")[2] or "killed")
+            reason = told(exc).partition(": ")[2] or "killed"
+            hows = [partial(one.kill, reason) for one in deliveries]
         except BaseException as exc:
             said = "handler failed queue=%s message=%s deliveries=%d"
-            log.exception(said, self._queue.root, delivery.id, delivery.deliveries)
-            settle = self._failed(delivery, exc)
-        if not delivery.is_settled:
-            settle()
+            for one in deliveries:
+                log.exception(said, self._queue.root, one.id, one.deliveries)
+            hows = [self._failed(one, exc) for one in deliveries]
+        else:
+            self._acknowledge([one for one in deliveries if not one.is_settled])
+            return
+        for one, how in zip(deliveries, hows, strict=True):
+            if not one.is_settled:
+                self._settle(one, how)
+
+    def _acknowledge(self, done: list[Delivery]) -> None:
+        errors: Sequence[Exception | None]
+        try:
+            errors = self._queue.ack(done)
+        except Exception as exc:  # noqa: BLE001 - this thread goes on
+            errors = [exc] * len(done)
+        for one, error in zip(done, errors, strict=True):
+            if error is not None:
+                self._not_settled(one, error)
+
+    def _settle(self, one: Delivery, how: Callable[[], object]) -> None:
+        try:
+            how()
+        except Exception as exc:  # noqa: BLE001 - this thread goes on
+            self._not_settled(one, exc)
+
+    def _not_settled(self, one: Delivery, error: Exception) -> None:
+        said = "message not settled, it is delivered again queue=%s message=%s error=%s"
+        if isinstance(error, StaleLease):
+            said = "message not settled, its lease was lost queue=%s message=%s error=%s"
+        log.warning(said, self._queue.root, one.id, told(error))
 
     def _failed(self, delivery: Delivery, error: BaseException) -> Callable[[], None]:
         for kind in type(error).__mro__:

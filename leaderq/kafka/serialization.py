@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from leaderq.engine.serializers import JSON
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.record import Record
-from leaderq.queues.serializers import JSON
 
 Deserializer = Callable[[bytes], Any] | Literal["json"]
 Serializer = Callable[[Any], bytes | None] | Literal["json"]

@@ -8,6 +8,7 @@ retried with a back-off and set aside in the end.
 
 from __future__ import annotations
 
+from leaderq.engine.serializers import BYTES, JSON, TEXT, QueueSerializer
 from leaderq.queues.async_queue import AsyncItem, AsyncQueue
 from leaderq.queues.consumers import BlockingQueueConsumer, ErrorMode, QueueConsumer
 from leaderq.queues.consuming import Item
@@ -20,7 +21,6 @@ from leaderq.queues.recipes import (
     QueueBuilder,
     QueueRecipe,
 )
-from leaderq.queues.serializers import BYTES, JSON, TEXT, QueueSerializer
 from leaderq.queues.sharding import QueueAllocator, QueueSharder, QueueSharderPolicies
 from leaderq.queues.simple_queue import SimpleDistributedQueue
 from leaderq.threads import Retry

@@ -10,9 +10,10 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from leaderq.arguments import at_least, plain_function, require, unless
+from leaderq.arguments import at_least, require, unless
+from leaderq.engine.handlers import handler_problem
+from leaderq.engine.serializers import BYTES, QueueSerializer
 from leaderq.errors import QueueClosed
-from leaderq.queues.serializers import BYTES, QueueSerializer
 from leaderq.retrying import ITEM_RETRY
 from leaderq.threads import PerThread, Retry, primitives
 from leaderq.zookeeper import SessionState
@@ -72,8 +73,8 @@ class QueueOptions(Generic[T]):
         is_of_threads = not isinstance(self.executor, primitives.ProcessPoolExecutor)
         why = "items are acknowledged by the process that claimed them; give a ThreadPoolExecutor"
         require(
-            plain_function("consumer", self.on_value, or_none=self.consumer is None),
-            plain_function("consume_batch", self.consume_batch, or_none=True),
+            handler_problem("consumer", self.on_value, or_none=self.consumer is None),
+            handler_problem("consume_batch", self.consume_batch, or_none=True),
             unless(is_one, "give either consumer or consume_batch, not both"),
             unless(is_of_threads, f"executor is a ProcessPoolExecutor: {why}"),
             at_least("batch_items", self.batch_items, 1),

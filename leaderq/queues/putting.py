@@ -26,6 +26,7 @@ from types import MethodType
 from typing import Any, Generic, TypeVar
 
 from leaderq import chance, clock
+from leaderq.engine.serializers import unchanging
 from leaderq.errors import (
     ConnectionLost,
     LeaderqError,
@@ -37,7 +38,6 @@ from leaderq.errors import (
 from leaderq.observability.figures import QueueFigures
 from leaderq.queues.bounded import BoundedPut
 from leaderq.queues.consumers import QueueOptions
-from leaderq.queues.serializers import unchanging
 from leaderq.queues.wire import payload
 from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals

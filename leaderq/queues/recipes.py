@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from leaderq import clock
 from leaderq.arguments import at_least, require, unless
+from leaderq.engine.serializers import BYTES, QueueSerializer
 from leaderq.errors import (
     ConfigurationError,
     LeaderqError,
@@ -23,7 +24,6 @@ from leaderq.queues.admin.contents import removal
 from leaderq.queues.consumers import PUT_WINDOW, ErrorMode, QueueConsumer, QueueOptions
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption, Item
 from leaderq.queues.putting import PutListener, Putter
-from leaderq.queues.serializers import BYTES, QueueSerializer
 from leaderq.queues.wire.names import QueueKind, fixed_id, id_of, is_item, prefix_for
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
 from leaderq.retrying import ITEM_RETRY
@@ -51,9 +51,10 @@ class QueueRecipe(Generic[T]):
     ``client``: a :class:`~leaderq.zookeeper.Session`, or a started ``KazooClient`` (which stays the
     caller's). ``path``: the queue's znode; made with its parents if it is not there. Keywords:
 
-    * ``consumer``: a plain function of the value, or a :class:`~leaderq.queues.QueueConsumer`; or
-      ``consume_batch``: a callable of a list of up to ``batch_items`` values. Without either, the
-      queue puts, and :meth:`take` returns items on request;
+    * ``consumer``: a function of the value, or a :class:`~leaderq.queues.QueueConsumer`; or
+      ``consume_batch``: a function of a list of up to ``batch_items`` values. Without either, the
+      queue puts, and :meth:`take` returns items on request. Coroutine functions run on an event
+      loop of the queue, ``concurrency`` at a time;
     * ``serializer``: ``BYTES``, ``TEXT``, ``JSON``, or any
       :class:`~leaderq.queues.QueueSerializer`;
     * ``lock_path``: where an item is marked as being worked on, so that a crash of its consumer

@@ -24,15 +24,15 @@ from contextlib import nullcontext, suppress
 from select import PIPE_BUF
 
 from leaderq import clock
+from leaderq.admin.dyno_queues import DynoDrain
 from leaderq.cli.options import JSON, YES, Given, needs_yes, number, switch
 from leaderq.cli.output import progress, require_output, say
-from leaderq.cli.queue.options import KIND, LOCK_PATH, QUEUE, keeping_only, queue_verb
-from leaderq.cli.queue.showing import item_json
+from leaderq.cli.queue.options import KIND, LOCK_PATH, QUEUE, keeping, queue_verb
+from leaderq.cli.queue.showing import AnyKind, item_json
 from leaderq.cli.signals import Stopping
 from leaderq.errors import ConfigurationError
 from leaderq.exits import ExitCode
-from leaderq.queues.admin import Browsed, QueueAdmin, QueueDrain
-from leaderq.queues.wire.names import QueueKind
+from leaderq.queues.admin import Browsed, QueueDrain
 
 _WAIT_S = 60.0
 _READ_WITHIN_S = 5.0  # after Ctrl-C, before the bytes in the pipe go back
@@ -104,7 +104,7 @@ class ItemWriter:
     def __init__(
         self, send: Callable[[bytes], None], *, as_json: bool, as_base64: bool, null: bool
     ) -> None:
-        self.kind: QueueKind | None = None
+        self.kind: AnyKind = None
         self.ambiguous = 0
         """Values so far that contain their own terminator: a reader will take each for several."""
         self._send = send
@@ -144,8 +144,9 @@ def drain(given: Given) -> ExitCode:
     All of them: also items of a delay queue that are not due, items that rest after a failure, and
     those of a paused queue. If consumers have a lock path, give it: items that they are working on
     then stay. Unreadable items stay too, except with --json, which writes one object a znode, with
-    name, id, priority or due time; leaderq queue put --from-json reads these. For a Dyno queue use
-    peek --all --json, then purge.
+    name, id, priority or due time; leaderq queue put --from-json reads these. In a Dyno queue,
+    messages that cannot be read become dead letters, those in a body store stay, and after kill -9
+    those set aside are delivered again.
 
     An item is deleted only after it was written or, where standard output is a pipe, after the
     reader has taken it. Meanwhile it is set aside, where no consumer sees it. If the reader goes
@@ -164,7 +165,7 @@ def drain(given: Given) -> ExitCode:
     require_output()
     path, limit, follow = given.path, given.limit, given.follow
     needs_yes(given, f"this takes the items at {path} out of the queue")
-    with Stopping() as stopping, keeping_only(QueueAdmin, given) as keeper:
+    with Stopping() as stopping, keeping(given) as keeper:
         outlet_fd = sys.stdout.fileno()
         drained = _Drained(given, Outlet(outlet_fd, stopping))
         is_shown = not (follow or sys.stdout.isatty())
@@ -208,7 +209,10 @@ class _Drained:
         self._written: deque[tuple[int, Browsed]] = deque()  # up to which byte; perhaps not read
 
     def run(
-        self, draining: QueueDrain, limit: int | None, on_progress: Callable[[int], None]
+        self,
+        draining: QueueDrain | DynoDrain,
+        limit: int | None,
+        on_progress: Callable[[int], None],
     ) -> None:
         for batch in draining.batches(limit, corrupt_too=self._corrupt_too):
             self._writer.kind = draining.kind
@@ -225,7 +229,7 @@ class _Drained:
                 self._keep_what_was_read(draining)
             on_progress(len(batch))
 
-    def _keep_what_was_read(self, draining: QueueDrain) -> None:
+    def _keep_what_was_read(self, draining: QueueDrain | DynoDrain) -> None:
         read = self._outlet.read
         while self._written and self._written[0][0] <= read:
             draining.keep(self._written.popleft()[1])

@@ -240,6 +240,12 @@ def ack(given: Given) -> ExitCode:
     KIND,
     LOCK_PATH,
     switch("--held-too", help="also what a consumer is working on; its acknowledgement will fail"),
+    number(
+        "--older-than",
+        "only what was first put more than so many seconds ago",
+        least=0.0,
+        metavar="SECONDS",
+    ),
     YES,
     JSON,
 )
@@ -254,10 +260,13 @@ def purge(given: Given) -> None:
     \b
     Examples:
       leaderq queue purge /orders --lock-path /orders-locks --yes
+      leaderq queue purge /jobs --older-than 86400 --yes
     """
-    needs_yes(given, f"this deletes all items at {given.path}")
+    old = "" if given.older_than is None else f" older than {given.older_than:g} s"
+    needs_yes(given, f"this deletes all items{old} at {given.path}")
     with keeping(given) as keeper, progress(keeper.depth(), "deleting") as on_progress:
-        done = keeper.purge(held_too=given.held_too, on_progress=on_progress)
+        how = {"held_too": given.held_too, "older_s": given.older_than}
+        done = keeper.purge(**how, on_progress=on_progress)
     held = "left, because consumers are working on them (--held-too deletes them)"
     left = {
         held: done.held,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
 
+from leaderq import clock
 from leaderq.errors import (
     BadVersion,
     CorruptItem,
@@ -285,16 +286,25 @@ class QueueAdmin:
         return islice((one for batch in batches for one in batch), limit)
 
     def purge(
-        self, *, held_too: bool = False, on_progress: Callable[[int], None] | None = None
+        self,
+        *,
+        held_too: bool = False,
+        older_s: float | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> Purged:
         """Delete the items that are there now; with a lock path not those being worked on, unless
         ``held_too``: then their acknowledgement will fail. The last ones are deleted first, because
         consumers begin at the other end. Foreign children stay, and so do items put meanwhile.
-        After an interruption, call it again.
+        ``older_s``: only those that were first put more than so many seconds ago, by the calendars
+        of the servers and of this host; all are read. After an interruption, call it again.
 
         :raises ConfigurationError: as :meth:`browse`.
         """
         seen, paths = self._own(), self.paths
+        if older_s is not None:
+            before_ms = clock.now_ms() - int(older_s * 1000)
+            old = [one.name for one in self.browse(seen=seen) if one.enqueued_ms < before_ms]
+            seen = replace(seen, items=old)
         if held_too or seen.kind is QueueKind.SIMPLE:
             paths = QueuePaths(paths.path, None, paths.meta_path)
         locked = set(names_at(self._session, paths.lock_path)) if paths.lock_path else set()

@@ -14,14 +14,15 @@ from dataclasses import replace
 from typing import Any
 
 from leaderq import clock
-from leaderq.arguments import require_finished
-from leaderq.errors import CorruptItem, told
+from leaderq.engine.handlers import Handler
+from leaderq.engine.serializers import value_of
+from leaderq.errors import CorruptItem
 from leaderq.queues.consumers import ConsumerClosed, work_in_hand
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.engine import Engine
 from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement
-from leaderq.threads import Service, primitives
+from leaderq.threads import Service
 from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
@@ -44,13 +45,11 @@ def values_of(engine: Engine, claim: Claim) -> list[Any] | None:
     bad: list[bytes] = []
     for item in claim.items:
         try:
-            values.append(engine.options.serializer.deserialize(item))
+            values.append(value_of(engine.options.serializer, item))
             good.append(item)
-        except BaseException as exc:
-            if is_interrupt(exc):
-                raise
+        except CorruptItem as exc:
             bad.append(item)
-            problem = problem or CorruptItem(f"the serializer refuses it: {told(exc)}")
+            problem = problem or exc
     if problem is None:
         return values
     phrase = "values set aside, they cannot be read queue=%s item=%s values=%d error=%s"
@@ -61,12 +60,6 @@ def values_of(engine: Engine, claim: Claim) -> list[Any] | None:
     engine.settle([settling.corrupt_values(claim, bad, good, problem)])
     claim.items = good
     return values
-
-
-def is_interrupt(error: BaseException) -> bool:
-    """Whether it is Ctrl-C, which is no fault of the item's."""
-    is_main = primitives.current_thread() is primitives.main_thread()
-    return isinstance(error, KeyboardInterrupt) and is_main
 
 
 def log_failure(queue: str, settlement: ItemSettlement, error: BaseException) -> None:
@@ -80,6 +73,10 @@ class ItemWorkers:
 
     def __init__(self, name: str, engine: Engine) -> None:
         self._engine = engine
+        batch, one = engine.options.consume_batch, engine.options.on_value
+        what, code = ("consumer", one) if batch is None else ("consume_batch", batch)
+        assert code is not None
+        self._handler = Handler(what, code, f"leaderq-queue-{name}-loop")
         self._services = [
             Service(f"leaderq-queue-{name}-{number}", self._run)
             for number in range(engine.options.workers)
@@ -91,7 +88,10 @@ class ItemWorkers:
 
     def join(self, timeout_s: float) -> bool:
         deadline = Deadline(timeout_s)
-        return all(one.is_current or one.stop(deadline.remaining_s) for one in self._services)
+        ended = all(one.is_current or one.stop(deadline.remaining_s) for one in self._services)
+        if ended and not any(one.is_current for one in self._services):
+            self._handler.close()
+        return ended
 
     def _run(self, _service: Service) -> None:
         engine, options = self._engine, self._engine.options
@@ -163,10 +163,7 @@ class ItemWorkers:
             if not work_in_hand.value.may_be_begun():
                 return [settling.interrupted(claim, claim.items[done:]) for claim in good]
             try:
-                if options.consume_batch is not None:
-                    require_finished(options.consume_batch(values[:step]), "consume_batch")
-                elif options.on_value is not None:
-                    require_finished(options.on_value(values[0]), "consumer")
+                self._handler(values[0] if options.consume_batch is None else values[:step])
             except ConsumerClosed:  # a blocking consumer did not see it begun, or done
                 return [settling.interrupted(claim, claim.items[done:]) for claim in good]
             except BaseException as exc:  # noqa: BLE001 - nothing may end this thread

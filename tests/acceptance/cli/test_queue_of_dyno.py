@@ -135,6 +135,33 @@ def test_a_queue_is_purged_but_for_what_is_held_and_removed_when_it_is_not_in_us
     assert session.exists(path) is None
 
 
+def test_messages_are_drained_due_or_not_and_what_others_have_stays(
+    queue: Queue, path: str, jobs: DynoQueue
+) -> None:
+    jobs.push([Message(payload=b"held"), Message(payload=b"low", priority=9)])
+    (held,) = jobs.pop(1, 30)
+    jobs.push([Message("u", b"urgent"), Message(payload=b"later", timeout_s=3600)])
+    jobs.push([Message(payload=b"g1", group="g"), Message(payload=b"g2", group="g")])
+    jobs.pause()
+    (first,) = queue("drain", path, "--json", "--yes", "--limit", "1").rows
+    assert (first["id"], first["values"], first["deliveries"]) == ("u", ["urgent"], 0)
+    done = queue("drain", path, "--yes")
+    assert done.out.splitlines() == ["g1", "low", "later", "g2"]
+    assert "4 drained" in done.err
+    assert "1 left there" in done.err
+    held.ack()
+    assert jobs.size() == 0
+    assert jobs.ensure(Message("u"))
+
+
+def test_what_is_old_is_purged(queue: Queue, path: str, jobs: DynoQueue) -> None:
+    jobs.push([Message(payload=b"x")] * 3)
+    assert queue("purge", path, "--older-than", "3600", "--yes").err.startswith("0 deleted")
+    refused = queue("purge", path, "--older-than", "3600")
+    assert "all items older than 3600 s" in refused.err
+    assert queue("purge", path, "--older-than", "0", "--yes").code == 0
+
+
 def test_the_consumers_of_a_queue_are_paused_and_resumed(
     queue: Queue, path: str, jobs: DynoQueue
 ) -> None:
@@ -154,7 +181,6 @@ def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(
     plain = f"{znode_root}/plain"
     assert queue("put", plain, "a").code == 0
     mistakes: list[tuple[list[str], str]] = [
-        (["drain", path, "--yes"], "is for queues of Curator's recipes"),
         (["peek", path, "--kind", "delay"], "it has no --lock-path"),
         (["ls", path, "--lock-path", "/locks"], "it has no --lock-path"),
         (["put", path, "--header", "nothing", "a"], "is not KEY=VALUE"),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from leaderq import clock
 from leaderq.dyno import (
     AsyncDynoQueue,
     Duplicate,
@@ -15,6 +16,7 @@ from leaderq.dyno import (
     OnConflict,
     Unique,
 )
+from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
@@ -101,3 +103,43 @@ def test_messages_are_pushed_popped_and_settled_on_asyncio(session: Session) -> 
             assert await queue.run(DynoQueue.size) == 0
 
     asyncio.run(main())
+
+
+def test_what_is_cleared_by_age_goes_by_when_it_was_first_pushed(session: Session) -> None:
+    hours_ago = 2 * 3600 * 1000
+    with (
+        DynoQueue(session, D) as queue,
+        DynoQueue(session, D, now_ms=lambda: clock.now_ms() - hours_ago) as former,
+    ):
+        former.push(one_of(b"old"))
+        queue.push(Message(payload=b"new"))
+        unreadable = queue._paths.shard("0").message("50-1700000000000-00000000-")
+        session.create(unreadable, b"odd", sequential=True)
+        assert queue.clear(older_s=3600) == 1
+        assert queue.get("a") is None
+        assert queue.ensure(one_of(b"again"))
+        assert {one.payload for one in queue.all_messages()} == {b"again", b"new"}
+        assert queue.clear() == 3
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_what_was_taken_out_and_not_used_goes_back_as_it_was(opened: Open, is_closed: bool) -> None:
+    with DynoQueue(opened(), D) as queue, DynoQueue(opened(), D) as drain:
+        queue.push([Message(payload=b"now"), Message(id="later", timeout_s=3600)])
+        (failed,) = queue.pop(1, 30)
+        failed.nack("no", delay_s=3600)
+        places = [one.place for one in queue.all_messages()]
+        taken = drain.take_out([*places, "0/50-1700000000000-00000000-0000000099"])
+        assert {one.place for one in taken} == set(places)
+        assert queue.shard_sizes()["0"]["leased"] == 2
+        assert queue.take_out(places) == []
+        if is_closed:
+            drain.close()
+        else:
+            drain.put_back(taken)
+        eventually(lambda: queue.shard_sizes()["0"]["leased"] == 0)
+        assert queue.pop(2) == []
+        assert queue.set_timeout("later", 0)
+        assert queue.set_timeout(failed.place, 0)
+        again = sorted(queue.pop(2, 30, least=2), key=lambda one: one.failures)
+        assert [(one.deliveries, one.failures) for one in again] == [(1, 0), (2, 1)]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from consumption import LOCKING, PATH, Flaky, Seen, consuming, fill, is_empty
 
+from leaderq.engine.serializers import JSON
 from leaderq.queues import TEXT, DistributedQueue, ErrorMode, Retry
-from leaderq.queues.serializers import JSON
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_of
 from leaderq.queues.wire.payload import decode, encode
 from leaderq.testing import eventually

@@ -101,6 +101,16 @@ def test_a_purge_deletes_what_is_free_and_leaves_foreign_and_locked_ones(session
     assert session.exists(places.meta) is None
 
 
+def test_a_purge_by_age_goes_by_when_an_item_was_first_put(session, places, put):
+    old, corrupt, new = put(b"old", b"corrupt", b"new")
+    session.set(places.item(old), encode([b"old"], Note(enqueued_ms=5)))
+    session.set(places.item(corrupt), b"odd")
+    keeper = QueueAdmin(session, places)
+    assert keeper.purge(older_s=3600) == Purged(deleted=1)
+    assert sorted(session.children(places.path)) == [corrupt, new]
+    assert keeper.purge(older_s=0) == Purged(deleted=2)
+
+
 def bury(session: Session, places: QueuePaths, name: str, items: list[bytes], **said: Any) -> str:
     session.ensure_path(places.dead)
     note = Note(

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+from leaderq.errors import CorruptItem, told
+from leaderq.threads import primitives
+
 T = TypeVar("T")
 
 
@@ -51,6 +54,25 @@ JSON: QueueSerializer[Any] = _OfType(
     "JSON", (object,), lambda value: _as_json(value).encode(), json.loads
 )
 """Whatever ``json`` can write, compact, in UTF-8."""
+
+
+def value_of(serializer: QueueSerializer[T], data: bytes) -> T:
+    """The value of these bytes.
+
+    :raises CorruptItem: the serializer refuses them.
+    """
+    try:
+        return serializer.deserialize(data)
+    except BaseException as exc:
+        if is_interrupt(exc):
+            raise
+        raise CorruptItem(f"the serializer refuses it: {told(exc)}") from exc
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether it is Ctrl-C, which is no fault of the item's."""
+    is_main = primitives.current_thread() is primitives.main_thread()
+    return isinstance(error, KeyboardInterrupt) and is_main
 
 
 def unchanging(data: Any) -> bytes:

@@ -1,0 +1,115 @@
+"""Who runs the user's code on what was taken: functions, and coroutine functions on one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from leaderq.arguments import NotAPlainFunction
+from leaderq.engine.handlers import Handler, handler_problem
+from leaderq.engine.serializers import JSON, TEXT, value_of
+from leaderq.errors import ConfigurationError, CorruptItem
+from leaderq.queues.consumers import QueueOptions
+from leaderq.testing import eventually
+
+NAME = "loop of a handler"
+
+
+def loops() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == NAME]
+
+
+@pytest.fixture(autouse=True)
+def all_loops_end() -> Iterator[None]:
+    yield
+    eventually(lambda: not loops())
+
+
+def test_a_plain_function_is_called_on_the_callers_thread_and_starts_no_loop() -> None:
+    seen: list[Any] = []
+    handler = Handler("it", lambda one: seen.append((one, threading.get_ident())), NAME)
+    handler("x")
+    assert seen == [("x", threading.get_ident())]
+    assert not loops()
+    handler.close()
+
+
+def test_work_that_nobody_would_do_is_refused() -> None:
+    def later() -> Iterator[int]:
+        yield 1
+
+    with pytest.raises(NotAPlainFunction, match="it returned"):
+        Handler("it", lambda: later(), NAME)()
+    assert handler_problem("it", later)
+    assert handler_problem("it", None)
+    assert handler_problem("it", None, or_none=True) is None
+    assert handler_problem("it", asyncio.sleep) is None
+
+
+def test_coroutines_of_several_threads_run_side_by_side_on_one_loop() -> None:
+    both = asyncio.Event()
+    seen: list[Any] = []
+
+    async def work(one: str) -> None:
+        seen.append((one, asyncio.get_running_loop()))
+        if len(seen) == 2:
+            both.set()
+        await both.wait()  # neither ends before both have begun
+
+    handler = Handler("it", work, NAME)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(handler, ["x", "y"]))
+    assert {one for one, _ in seen} == {"x", "y"}
+    assert len({loop for _, loop in seen}) == len(loops()) == 1
+    handler.close()
+
+
+def test_what_a_coroutine_raises_is_raised_and_a_cancelled_one_has_failed() -> None:
+    async def work(error: BaseException) -> None:
+        raise error
+
+    handler = Handler("it", work, NAME)
+    for error in (ValueError("no"), asyncio.CancelledError()):
+        with pytest.raises((ValueError, CancelledError)):
+            handler(error)
+    handler.close()
+
+
+def test_tasks_that_coroutines_leave_behind_are_cancelled_at_the_end() -> None:
+    left: list[asyncio.Task[None]] = []
+
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        left.append(asyncio.create_task(forever()))
+
+    handler = Handler("it", work, NAME)
+    handler()
+    handler.close()
+    eventually(lambda: left[0].cancelled())
+    handler.close()
+
+
+def test_coroutine_functions_are_consumers_and_generators_are_not() -> None:
+    async def work(_: object) -> None: ...
+    def later(_: object) -> Iterator[int]:
+        yield 1
+
+    assert QueueOptions(consumer=work).on_value is work
+    QueueOptions(consume_batch=work)
+    for wrong in ({"consumer": later}, {"consume_batch": later}):
+        with pytest.raises(ConfigurationError, match="later"):
+            QueueOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_what_a_serializer_refuses_is_corrupt() -> None:
+    assert value_of(JSON, b'{"a": 1}') == {"a": 1}
+    for serializer, wrong in ((JSON, b"{"), (TEXT, b"\xff")):
+        with pytest.raises(CorruptItem, match="the serializer refuses it"):
+            value_of(serializer, wrong)
