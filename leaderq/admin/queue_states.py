@@ -96,7 +96,7 @@ class _Listed:
 
 
 class QueueStates:
-    """Reads the queues that ``patterns`` name: a path, or ``PATH/*`` for those directly below it
+    """Reads the queues that ``patterns`` name: a path, or ``PATH/`` for those directly below it
     that have side data of leaderq or are Dyno queues. For one thread.
     """
 
@@ -128,10 +128,10 @@ class QueueStates:
         return answers
 
     def _paths(self) -> list[str]:
-        found = [path for path in self._patterns if not path.endswith("/*")]
+        found = [path for path in self._patterns if not path.endswith("/")]
         for pattern in self._patterns:
-            if pattern.endswith("/*"):
-                parent = pattern.removesuffix("/*") or "/"
+            if pattern.endswith("/"):
+                parent = pattern.removesuffix("/") or "/"
                 found += self._below(parent, children_of(self._session, parent))
         return list(dict.fromkeys(found))
 
