@@ -34,6 +34,7 @@ _TOGETHER = 250  # reads a request
 _SHARE = 20  # one part of the time is for listings
 _AT_ONCE_S = 0.5  # of listings; the other queues' wait for the next reading
 _OLD_S = 15.0  # what is due changes by itself
+_PAUSE_S = 100.0  # a reader of the slowest pace reads every minute
 _OF_ONE_QUEUE = (ConfigurationError, CorruptItem, NoNode, NoPermission)
 
 
@@ -96,24 +97,25 @@ class _Listed:
 
 
 class QueueStates:
-    """Reads the queues that ``patterns`` name: a path, or ``PATH/*`` for those directly below it
+    """Reads the queues that ``patterns`` name: a path, or ``PATH/`` for those directly below it
     that have side data of leaderq or are Dyno queues. For one thread.
     """
 
     def __init__(self, session: Session, patterns: Sequence[str]) -> None:
         self._session, self._patterns = session, patterns
         self._listed: dict[str, _Listed] = {}
-        self._has_read = False
+        self._read_at_s = float("-inf")
 
     def read(self, wanted: Collection[str]) -> tuple[list[QueueState], dict[str, Contents]]:
-        """All queues by path, and the contents of those ``wanted``. The first time no others are
-        listed, so that it takes no longer where they hold much.
+        """All queues by path, and the contents of those ``wanted``. After a pause no others are
+        listed at first, so that it takes no longer where they hold much.
         """
         counted = self._counted()
         # Those that are looked at first, then those whose listing is the oldest.
         counted.sort(key=lambda one: (one.state.path not in wanted, self._listed_at(one)))
-        until_s = clock.now_s() + (_AT_ONCE_S if self._has_read else 0.0)
-        self._has_read = True
+        now_s = clock.now_s()
+        until_s = now_s + (_AT_ONCE_S if now_s < self._read_at_s + _PAUSE_S else 0.0)
+        self._read_at_s = now_s
         queues = [self._with_listing(one, until_s, one.state.path in wanted) for one in counted]
         contents = {path: Contents(problem="there is no such queue") for path in wanted}
         contents |= {one.path: self._contents(one) for one in queues if one.path in wanted}
@@ -128,10 +130,10 @@ class QueueStates:
         return answers
 
     def _paths(self) -> list[str]:
-        found = [path for path in self._patterns if not path.endswith("/*")]
+        found = [path for path in self._patterns if not path.endswith("/")]
         for pattern in self._patterns:
-            if pattern.endswith("/*"):
-                parent = pattern.removesuffix("/*") or "/"
+            if pattern.endswith("/"):
+                parent = pattern.removesuffix("/") or "/"
                 found += self._below(parent, children_of(self._session, parent))
         return list(dict.fromkeys(found))
 
@@ -186,7 +188,9 @@ class QueueStates:
             return state  # why it cannot be read
         if state.depth > MOST_LISTED:
             return replace(state, too_many=True)
-        is_old = known is None or known.stamp != one.stamp or now_s > known.at_s + _OLD_S
+        is_old = known is None or known.stamp != one.stamp
+        if known is not None and known.listing.due is not None:
+            is_old |= now_s > known.at_s + _OLD_S
         may_be_now = (is_wanted or now_s < until_s) and (not known or now_s >= known.again_at_s)
         if is_old and may_be_now:
             known = self._list(one, now_s)

@@ -29,8 +29,8 @@ def _as_patterns(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...]:
     for value in values:
-        validated_path(value.removesuffix("/*") or "/")
-    return values or ("/*",)
+        validated_path(value.removesuffix("/") or "/")
+    return values or ("/",)
 
 
 @verb(
@@ -47,8 +47,8 @@ def _as_patterns(
         multiple=True,
         metavar="PATH",
         callback=_as_patterns,
-        help="a queue to show, or PATH/*: those directly below PATH that leaderq has used; several"
-        " may be given  [default: /*]",
+        help="a queue to show; one that ends in a slash stands for the queues directly below it"
+        " that leaderq has used; may be repeated  [default: /]",
     ),
     switch("--allow-actions", help="also pause, transfer, send back and the like; needs --tokens"),
     click.Option(
@@ -81,7 +81,7 @@ def dashboard(given: Given) -> None:
     \b
     Examples:
       leaderq dashboard
-      leaderq dashboard --queue /orders --queue '/jobs/*' --show-payloads
+      leaderq dashboard --queue /orders --queue /jobs/ --show-payloads
       leaderq dashboard --allow-actions --tokens tokens.txt
     """
     host, port = given.bind

@@ -32,7 +32,7 @@ _TIMEOUT_S = 20.0
 class Deed(Enum):
     """Its word in addresses, its button, and what is going to be done, of subject and detail."""
 
-    PAUSE = "pause", "Pause", "pause {0}: its leader begins no new unit of work"
+    PAUSE = "pause", "Pause", "pause {0}, so that its leader begins no new work"
     RESUME = "resume", "Resume", "resume {0}"
     STEP_DOWN = "step-down", "Step down", "let the leader of {0} step down, and the next one lead"
     TRANSFER = "transfer", "Transfer to {1}", "transfer {0} to {1}"

@@ -274,7 +274,7 @@ def _queues(look: _Look) -> Iterable[Markup]:
     screen, snapshot, _, now_ms = look
     found = [one for one in snapshot.queues if screen.shows(one.path)]
     found.sort(key=lambda one: (not one.dead, one.path))
-    nothing = "No queue is known; name some with --queue PATH, or --queue 'PATH/*'."
+    nothing = "No queue is known; name some with --queue PATH, or --queue PATH/ for those below."
     rows = [_queue_row(one, now_ms) for one in found]
     yield _table("queues", "Queues, those with dead letters first", rows, nothing)
 
@@ -391,7 +391,7 @@ def _last(view: ScheduleView) -> Markup | None:
     word, at = told.outcome(one), one.last if isinstance(one, TickGap) else one.at
     error = f": {cut(one.error, 120)}" if isinstance(one, TickRun) and one.error else ""
     grade = {"done": "good", "failed": "bad", "lost": "bad"}.get(word, "warn")
-    return joined(local(at), " ", tag("span", word + error, class_=grade))
+    return tag("span", local(at), " ", tag("span", word + error, class_=grade))
 
 
 def _section(id: str, title: str, *content: Any) -> Markup:

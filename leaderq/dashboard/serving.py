@@ -143,7 +143,7 @@ class Dashboard:
             cookie = self._access.sign_in((await _form(request)).get("token", ""))
             if cookie is not None:
                 answer = RedirectResponse(after, 303)
-                secure = request.url.scheme == "https"
+                secure = not self._access.is_local  # others reach it through a proxy with TLS
                 answer.set_cookie(
                     *(COOKIE, cookie, LASTS_S), secure=secure, httponly=True, samesite="strict"
                 )

@@ -79,6 +79,7 @@ def test_each_screen_fits_its_width_and_axe_finds_nothing(
         assert tab.evaluate("document.documentElement.scrollWidth") <= width, path
         ground = tab.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (ground == "rgb(255, 255, 255)") is (scheme == "light")
+        assert tab.is_visible("#hold") is (path in SCREENS or path in FORMS[2:])
         tab.evaluate(axe)
         found = tab.evaluate("axe.run().then((all) => all.violations)")
         told = [(one["id"], [node["html"] for node in one["nodes"]]) for one in found]

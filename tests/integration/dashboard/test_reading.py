@@ -70,7 +70,7 @@ def stood_for(session: Session, career: str, *, schedules: int = 0) -> None:
 
 def read_twice(session: Session, *patterns: str, wanted: str | None = None) -> PageSnapshot:
     """The second reading; the first one lists no queues but the one that is wanted."""
-    read = reading(session, ROOT, patterns or ("/*",))
+    read = reading(session, ROOT, patterns or ("/",))
     looked_at = frozenset(filter(None, (wanted,)))
     return read(read(PageSnapshot(), looked_at), looked_at)
 
@@ -165,7 +165,7 @@ def test_what_is_no_queue_that_was_named_is_not_read(session: Session) -> None:
 def test_zookeeper_away_is_told_and_found_again(opened, proxy: FaultProxy) -> None:
     session: Session = opened(proxy.address, timeout_s=4.0)
     stood_for(session, "c")
-    refresher = Refresher(reading(session, ROOT, ("/*",)), 0.05)
+    refresher = Refresher(reading(session, ROOT, ("/",)), 0.05)
     refresher.start()
     try:
         before = refresher.after().result(60)

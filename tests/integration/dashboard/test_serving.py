@@ -199,8 +199,9 @@ def test_where_others_can_reach_it_one_signs_in_for_looking_too() -> None:
             assert browser.get(path).headers["location"].startswith("/sign-in")
         assert browser.get("/events").status_code == 403
         assert page.readings == 0
-        sign_in(browser)
-        assert browser.get("/").status_code == 200
+        cookie, *more = sign_in(browser).headers["set-cookie"].split("; ")
+        assert "Secure" in more
+        assert browser.get("/", headers={"Cookie": cookie}).status_code == 200
 
 
 def test_the_command_serves_what_is_in_zookeeper_until_it_is_told_to_stop(
