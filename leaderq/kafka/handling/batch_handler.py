@@ -50,7 +50,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, starmap
 
 from leaderq import clock
 from leaderq.errors import Deposed, KafkaFenced, LeaderqError, told
@@ -255,7 +255,8 @@ class BatchWork:
             self._handled(count)
         self._uncommitted += done
         if failed:
-            left = self._again_after(failed) + left
+            again = self._undone(failed)
+            left = [*again, *chain.from_iterable(starmap(self._cut, failed)), *left]
         self._line.extendleft(reversed(left))
         # before failures are judged
         if done and (failed or any(part.is_committed_at_once for part in done)):
@@ -270,13 +271,6 @@ class BatchWork:
             self._warn_of_passing_on(part, error)
         raise errors[0][1]
 
-    def _again_after(self, failed: Sequence[tuple[BatchPart, PartFailure]]) -> list[BatchPart]:
-        """What is to be done again, or judged, because of failures."""
-        todo = self._undone(failed)
-        for part, failure in failed:
-            todo += self._cut(part, failure)
-        return todo
-
     def _attempted(self, parts: Sequence[BatchPart]) -> Sequence[TaskOutcome]:
         """How attempts at these have ended: at one on this thread, at several side by side."""
         context, term = self._context, self._term
@@ -285,10 +279,9 @@ class BatchWork:
             tasks = [partial(attempt, decode, handle, part.records, term) for part in parts]
             # With "at most once" what is committed must be begun.
             return self._workers.run(tasks, lambda: context.commits_first or self._may_begin())
+        (part,) = parts
         try:
-            return [
-                TaskOutcome(True, attempt(decode, handle, part.records, term)) for part in parts
-            ]
+            return [TaskOutcome(True, attempt(decode, handle, part.records, term))]
         except LeaderqError as exc:
             return [TaskOutcome(True, None, exc)]
 
