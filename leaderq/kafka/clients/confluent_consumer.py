@@ -523,7 +523,6 @@ class ConfluentTopics:
             # calls back with errors known at once, while the request would go on until its time is
             # up
             self._admin.poll(0.0)
-            # known at once, while the question would go on until its time is up
             if self._errors.refusal is not None:
                 raise translated(self._errors.refusal, "connecting", self._address)
             if clock.now_s() > end_s:

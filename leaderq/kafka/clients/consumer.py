@@ -326,8 +326,7 @@ class ConsumerBase(ConsumerClient):
     def _join(self, timeout_s: float) -> bool:
         raise NotImplementedError
 
-    def _ask_to_join(self) -> None:
-        raise NotImplementedError
+    def _ask_to_join(self) -> None: ...
 
     def _take_all(self) -> bool:
         self._allowed()

@@ -50,7 +50,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, starmap
 
 from leaderq import clock
 from leaderq.errors import Deposed, KafkaFenced, LeaderqError, told
@@ -233,49 +233,57 @@ class BatchWork:
         """Attempt these; what is left to do of them, and again because of them, is next in line."""
         self._commit_first(parts)
         self._began = True
+        outcomes = self._attempted(parts)
+        if any(outcome.error is not None for outcome in outcomes):
+            self._pass_on(parts, outcomes)
         done: list[BatchPart] = []
         left: list[BatchPart] = []
         failed: list[tuple[BatchPart, PartFailure]] = []
-        errors: list[tuple[BatchPart, BaseException]] = []
-        for part, outcome in zip(parts, self._attempted(parts), strict=True):
-            if outcome.error is not None:
-                errors.append((part, outcome.error))
-                continue
+        count = 0
+        for part, outcome in zip(parts, outcomes, strict=True):
             failure = outcome.value
             ready, rest = part.done_after(failure) if outcome.began else (None, part)
-            done += [ready] if ready is not None else []
-            left += [rest] if rest is not None else []
-            if failure is not None and ready is None:
-                if failure.touched and failure.index:
-                    self._handled(failure.index)  # all before the culprit
+            if ready is not None:
+                done.append(ready)
+                count += len(ready.records)
+            elif failure is not None:
+                count += failure.done
                 failed.append((part, self._classified(failure)))
-        if errors:
-            self._warn_of_undecided(failed)
-            for part, error in errors:
-                self._warn_of_passing_on(part, error)
-            raise errors[0][1]
-        if done:
-            self._handled(sum(len(part.records) for part in done))
-            self._uncommitted += done
-        todo = self._undone(failed)
-        for part, failure in failed:
-            todo += self._cut(part, failure)
-        self._line.extendleft(reversed(todo + left))
-        if failed or any(part.at_once or part.mode is not PartMode.TOGETHER for part in done):
-            self._commit_now(done)  # before failures are judged
+            if rest is not None:
+                left.append(rest)
+        if count:
+            self._handled(count)
+        self._uncommitted += done
+        if failed:
+            again = self._undone(failed)
+            left = [*again, *chain.from_iterable(starmap(self._cut, failed)), *left]
+        self._line.extendleft(reversed(left))
+        # before failures are judged
+        if done and (failed or any(part.is_committed_at_once for part in done)):
+            self._commit_now(done)
+
+    def _pass_on(self, parts: Sequence[BatchPart], outcomes: Sequence[TaskOutcome]) -> None:
+        """Raise the first error that is not about records; the others are logged."""
+        pairs = list(zip(parts, outcomes, strict=True))
+        self._warn_of_undecided((part, one.value) for part, one in pairs if one.value is not None)
+        errors = [(part, one.error) for part, one in pairs if one.error is not None]
+        for part, error in errors:
+            self._warn_of_passing_on(part, error)
+        raise errors[0][1]
 
     def _attempted(self, parts: Sequence[BatchPart]) -> Sequence[TaskOutcome]:
         """How attempts at these have ended: at one on this thread, at several side by side."""
-        context = self._context
-        do = partial(attempt, context.decode, context.handle)
-        tasks = [partial(do, part.records, self._term) for part in parts]
-        if self._workers is not None and len(tasks) > 1:
+        context, term = self._context, self._term
+        decode, handle = context.decode, context.handle
+        if self._workers is not None and len(parts) > 1:
+            tasks = [partial(attempt, decode, handle, part.records, term) for part in parts]
             # With "at most once" what is committed must be begun.
             return self._workers.run(tasks, lambda: context.commits_first or self._may_begin())
+        (part,) = parts
         try:
-            return [TaskOutcome(began=True, value=task()) for task in tasks]
+            return [TaskOutcome(True, attempt(decode, handle, part.records, term))]
         except LeaderqError as exc:
-            return [TaskOutcome(began=True, error=exc)]
+            return [TaskOutcome(True, None, exc)]
 
     def _handled(self, records: int) -> None:
         self._context.figures.records += records

@@ -46,6 +46,11 @@ class PartFailure:
     touched: bool
     is_outage: bool = False
 
+    @property
+    def done(self) -> int:
+        """How many records before the culprit are done."""
+        return self.index or 0 if self.touched else 0
+
 
 @dataclass(eq=False)
 class BatchPart:
@@ -66,6 +71,10 @@ class BatchPart:
     failure: PartFailure | None = None
     marked: bool = False
     passed_over: bool = False
+
+    @property
+    def is_committed_at_once(self) -> bool:
+        return self.at_once or self.mode is not PartMode.TOGETHER
 
     @property
     def attempts(self) -> int:
@@ -307,7 +316,7 @@ _SLICE_S = 0.2  # how late an exception raised in the waiting thread is delivere
 _CLOSE_S = 5.0
 
 
-@dataclass
+@dataclass(slots=True)
 class TaskOutcome:
     """How a task ended: with a value or with an error of any kind, if it began at all."""
 
