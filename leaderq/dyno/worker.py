@@ -21,6 +21,7 @@ from leaderq.arguments import (
 from leaderq.dyno.delivery import Delivery, Ending, StaleLease
 from leaderq.dyno.queue import DynoQueue
 from leaderq.errors import QueueClosed, told
+from leaderq.observability import tracing
 from leaderq.threads import Backoff, Retry, Service, primitives
 from leaderq.threads.stacks import stack_of
 from leaderq.timeouts import Deadline
@@ -174,7 +175,8 @@ class Worker:
     def _handle(self, delivery: Delivery) -> None:
         settle: Callable[[], None] = delivery.ack
         try:
-            require_finished(self._handler(delivery), "the handler of a Worker")
+            with tracing.of_message(delivery, self._queue.root):
+                require_finished(self._handler(delivery), "the handler of a Worker")
         except Postpone as exc:
             settle = partial(delivery.postpone, exc.delay_s)
         except Kill as exc:

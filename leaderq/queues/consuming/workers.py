@@ -16,6 +16,7 @@ from typing import Any
 from leaderq import clock
 from leaderq.arguments import require_finished
 from leaderq.errors import CorruptItem, told
+from leaderq.observability import tracing
 from leaderq.queues.consumers import ConsumerClosed, work_in_hand
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim
@@ -164,9 +165,12 @@ class ItemWorkers:
                 return [settling.interrupted(claim, claim.items[done:]) for claim in good]
             try:
                 if options.consume_batch is not None:
-                    require_finished(options.consume_batch(values[:step]), "consume_batch")
+                    some = values[:step]
+                    with tracing.of_items(engine.path, len(some), is_batch=True):
+                        require_finished(options.consume_batch(some), "consume_batch")
                 elif options.on_value is not None:
-                    require_finished(options.on_value(values[0]), "consumer")
+                    with tracing.of_items(engine.path, 1, is_batch=False):
+                        require_finished(options.on_value(values[0]), "consumer")
             except ConsumerClosed:  # a blocking consumer did not see it begun, or done
                 return [settling.interrupted(claim, claim.items[done:]) for claim in good]
             except BaseException as exc:  # noqa: BLE001 - nothing may end this thread
