@@ -48,6 +48,7 @@ _PACKAGES = {
     "crc32c": (_ADVICE, ", and Kafka is read many times slower; run: pip install crc32c"),
     "confluent-kafka": (_OK, "; if you want it: pip install 'leaderq[confluent]'"),
     "prometheus-client": (_OK, "; if you want it: pip install 'leaderq[metrics]'"),
+    "opentelemetry-api": (_OK, "; if you want it: pip install 'leaderq[tracing]'"),
 }
 
 

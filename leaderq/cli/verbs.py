@@ -177,6 +177,7 @@ _SERVERS = Verbs(
         "lead": ("run", "Run a command while leading."),
         "deadline": ("run", "In such a command: tell how long the lease lasts."),
         "status": ("careers", "Show who leads, or why nobody does."),
+        "top": ("top", "Watch careers and queues, and act on them."),
         "members": ("careers", "List candidates in the order of their turns."),
         "history": ("careers", "Show the last terms, and why they ended."),
         "step-down": ("careers", "Let the next candidate lead."),

@@ -260,6 +260,9 @@ class Settings:
     http: str | None = setting(
         None, kinds.LISTENING, _PROCESS,
         "serve /livez, /readyz, /leader, /status and /metrics here; a port alone: this host only")
+    tracing: bool = setting(
+        False, kinds.SWITCH, _PROCESS,
+        "trace terms, stages, ticks and handlers with OpenTelemetry")
     log_format: str = setting(
         "text", kinds.choice("text", "json"), _PROCESS, "format of the log on standard error")
     log_config: Path | None = setting(

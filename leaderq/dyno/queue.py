@@ -45,6 +45,7 @@ from leaderq.errors import (
     QueueFull,
     TooLarge,
 )
+from leaderq.observability import tracing
 from leaderq.reading import SizedReader
 from leaderq.retrying import ITEM_RETRY
 from leaderq.threads import Retry
@@ -340,8 +341,9 @@ class DynoQueue:
         payload, body = self._bodies.put(one.payload)
         unique_s, lives_s = in_seconds("unique_s", one.unique_s), one.expires_s
         expires_ms = 0 if lives_s is None else now_ms + int(in_seconds("", lives_s) * 1000)
+        headers = tracing.sent_message(self.root, one.headers)
         frame = Frame(
-            payload, one.id, now_ms, one.headers, one.group, body, one.unique, unique_s, expires_ms
+            payload, one.id, now_ms, headers, one.group, body, one.unique, unique_s, expires_ms
         )
         data = frame.packed()
         if len(data) > (limit := self._session.max_request_bytes - LETTER_BYTES):

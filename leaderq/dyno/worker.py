@@ -20,6 +20,7 @@ from leaderq.dyno.delivery import Delivery, Ending, StaleLease
 from leaderq.dyno.queue import DynoQueue
 from leaderq.engine.handlers import Handler, handler_problem
 from leaderq.errors import CorruptItem, QueueClosed, told
+from leaderq.observability import tracing
 from leaderq.threads import Backoff, Retry, Service, primitives
 from leaderq.threads.stacks import stack_of
 from leaderq.timeouts import Deadline
@@ -201,7 +202,8 @@ class Worker:
     def _handle(self, deliveries: list[Delivery], given: Any) -> None:
         hows: Sequence[Callable[[], object]]
         try:
-            self._handler(given)
+            with tracing.of_messages(deliveries, self._queue.root):
+                self._handler(given)
         except Postpone as exc:
             hows = [partial(one.postpone, exc.delay_s) for one in deliveries]
         except Kill as exc:

@@ -23,6 +23,7 @@ from leaderq.kafka.record import Record
 from leaderq.kafka.stores import chosen
 from leaderq.kafka.stores.handle_call import require_handle_call
 from leaderq.kafka.stores.offset_store import OffsetStore
+from leaderq.observability import tracing
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Operation
 
@@ -115,6 +116,7 @@ class KafkaCareer(Career):
                 f"produce() in {where} names the topic {topic!r}, and 'produces' has"
                 f" {', '.join(map(repr, known))}; correct the name, or add it there"
             )
+        headers = tracing.sent_record(topic, headers)
         message = Message(topic, value, key, headers, partition, timestamp_ms)
         assembly.store.produce(message if assembly.encode is None else assembly.encode(message))
 
@@ -215,6 +217,7 @@ class KafkaCareer(Career):
 
     def _environment(self) -> Environment:
         declared, calls = self._declared(), self._calls()
+        calls.reads = declared.group, declared.topics
         return Environment(
             declared=declared,
             settings=self.settings,

@@ -37,6 +37,7 @@ from leaderq.election.layout import Layout
 from leaderq.errors import CareerFailed, LeaderqError, told
 from leaderq.events import BudgetMissed, CoolingOff, EventBus, Stage
 from leaderq.exits import ExitCode
+from leaderq.observability import tracing
 from leaderq.observability.health import RunnerState
 from leaderq.running.descendants import StartedInTerm
 from leaderq.running.guardian import SAME_REQUEST_S
@@ -83,6 +84,8 @@ class Runner:
         check_career(type(career))
         self.settings = settings or Settings()
         self.events = events or EventBus()
+        if self.settings.tracing:
+            tracing.follow(self.events)
         self.career_name = self.settings.career or career_name(career)
         self.candidate_id = self.settings.id
         self._career = career

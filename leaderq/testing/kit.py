@@ -395,6 +395,7 @@ def _assembly(
     letters: Any = _Letters(driven)
     vars(career)["handle"] = _handling(career, falls_at, driven)
     calls = career._calls()
+    calls.reads = declared.group, declared.topics
     handling = handling_context(
         declared,
         calls,

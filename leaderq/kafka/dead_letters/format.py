@@ -41,6 +41,7 @@ from typing import NamedTuple, TypeVar
 
 from leaderq.errors import CorruptRecord, leaves
 from leaderq.kafka.record import Partition, Record
+from leaderq.observability import tracing
 
 PREFIX = "leaderq-dead-"
 REPLAYED = "leaderq-replayed-"
@@ -71,8 +72,10 @@ def new_dead_letter(
     """The letter about the raw ``record``; times in milliseconds. Never raises for an ``error``; a
     group of errors is told by its first.
     """
+    carried = tracing.carried_by(error)
     error = leaves(error)[0]
     said = {
+        **carried,
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,

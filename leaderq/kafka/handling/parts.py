@@ -22,6 +22,7 @@ from leaderq.kafka.clients.consumer import SerialExecutor, SubmittedWork
 from leaderq.kafka.handling.on_error import PoisonRecord, not_about_records
 from leaderq.kafka.record import Batch, Partition, Record, after
 from leaderq.kafka.stores.handle_call import HandleCall
+from leaderq.observability import tracing
 from leaderq.term import Term
 
 
@@ -280,15 +281,16 @@ class HandleCalls:
     def __init__(self, handle: Handle, handle_awaited: HandleAwaited | None = None) -> None:
         self._handle = handle
         self._handle_awaited = handle_awaited
+        self.reads: tuple[str, object] = "", ()  # the group and the topics, for traces
         self._running: dict[object, tuple[float, Sequence[Record]]] = {}
 
     def __call__(self, records: Sequence[Record], term: Term) -> None:
-        with self._noted(records):
+        with self._noted(records), tracing.of_records(records, term, *self.reads):
             return self._handle(records, term)
 
     async def awaited(self, records: Sequence[Record], term: AsyncTerm) -> object:
         assert self._handle_awaited is not None
-        with self._noted(records):
+        with self._noted(records), tracing.of_records(records, term, *self.reads):
             return await self._handle_awaited(records, term)
 
     @contextmanager

@@ -17,6 +17,7 @@ from leaderq import clock
 from leaderq.engine.handlers import Handler
 from leaderq.engine.serializers import value_of
 from leaderq.errors import CorruptItem
+from leaderq.observability import tracing
 from leaderq.queues.consumers import ConsumerClosed, work_in_hand
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim
@@ -163,7 +164,10 @@ class ItemWorkers:
             if not work_in_hand.value.may_be_begun():
                 return [settling.interrupted(claim, claim.items[done:]) for claim in good]
             try:
-                self._handler(values[0] if options.consume_batch is None else values[:step])
+                is_batch = options.consume_batch is not None
+                given = values[:step] if is_batch else values[0]
+                with tracing.of_items(engine.path, min(step, len(values)), is_batch=is_batch):
+                    self._handler(given)
             except ConsumerClosed:  # a blocking consumer did not see it begun, or done
                 return [settling.interrupted(claim, claim.items[done:]) for claim in good]
             except BaseException as exc:  # noqa: BLE001 - nothing may end this thread

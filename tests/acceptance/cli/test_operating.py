@@ -4,14 +4,18 @@ pause, resume, doctor.
 
 from __future__ import annotations
 
+import fcntl
 import getpass
 import json
 import os
 import pty
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
+import threading
 import time
 from importlib.metadata import version
 
@@ -237,9 +241,37 @@ def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(
     assert "leaderq: left at the second signal, without a hand-over" in seen
 
 
+def test_top_shows_careers_at_a_terminal_and_pauses_one_after_a_question(
+    shell, stand, folder, environment, root, zookeeper_server
+):
+    stand("a").wait_for("stage_began", stage="execution")
+    screen, tty = pty.openpty()
+    fcntl.ioctl(tty, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    given = {"zookeeper": zookeeper_server.address, "root": root}
+    settings = environment(**given) | {"TERM": "xterm", "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "leaderq", "top", "--queue", "/no-queue-here"]
+    with subprocess.Popen(
+        command, cwd=folder, env=settings, stdin=tty, stdout=tty, stderr=tty, start_new_session=True
+    ) as process:
+        os.close(tty)
+        read_until(screen, "ad-billing")
+        os.write(screen, b"p")
+        read_until(screen, "begins no new unit")
+        os.write(screen, b"closed\r")
+        read_until(screen, "is paused")
+        os.write(screen, b"q")
+        drain = threading.Thread(target=read_until, args=(screen, "\x1b[?1049l"), daemon=True)
+        drain.start()
+        assert process.wait(60) == 0
+    os.close(screen)
+    (view,) = lines(shell("status", "--json", **given))
+    assert view["paused"]
+    assert view["why"].endswith(": closed)")
+
+
 def read_until(fd, text):
     """What a process writes until it has written ``text``; pytest's own time-out ends the wait."""
     seen = ""
     while text not in seen:
-        seen += os.read(fd, 4096).decode()
+        seen += os.read(fd, 4096).decode(errors="replace")
     return seen

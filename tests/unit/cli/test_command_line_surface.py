@@ -33,8 +33,9 @@ from leaderq.errors import (
 from leaderq.exits import ExitCode
 
 VERBS = (
-    "run lead deadline status members history step-down transfer pause resume raise-floor forget "
-    "schedule dead offsets queue journal config observe dashboard doctor topics servers completion"
+    "run lead deadline status top members history step-down transfer pause resume raise-floor"
+    " forget schedule dead offsets queue journal config observe dashboard doctor topics servers"
+    " completion"
     " version"
 )
 LEAVES_OF = {

@@ -1,0 +1,297 @@
+"""The screen of ``leaderq top``: draws rows, asks before it acts. Decides nothing.
+
+Reading and acting run on threads of Textual's, one of each at a time, so that the keyboard answers
+while a server does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import DataTable, Footer, Input, Static
+
+from leaderq.cli.top_rows import (
+    CAREER_COLUMNS,
+    QUEUE_COLUMNS,
+    Row,
+    Sort,
+    TopSnapshot,
+    career_lines,
+    career_row,
+    chosen,
+    fitting,
+    last_events,
+    may_lead_next,
+    queue_row,
+    queues_in_order,
+    style_of,
+    summary,
+)
+from leaderq.errors import LeaderqError
+
+_MOST_EVENTS = 3
+
+
+class Deed(Enum):
+    """What may be asked of a career: its word, and what is going to happen."""
+
+    PAUSE = "pause", "pause {}: its leader begins no new unit of work"
+    RESUME = "resume", "resume {}"
+    STEP_DOWN = "step-down", "let the leader of {} hand over to the next candidate"
+    TRANSFER = "transfer", "let the leader of {} hand over to this candidate:"
+
+
+@dataclass(frozen=True)
+class AskedDeed:
+    """A deed that was confirmed; ``to``: the candidate of a transfer."""
+
+    deed: Deed
+    career: str
+    why: str
+    to: str = ""
+
+
+class ConfirmScreen(ModalScreen["AskedDeed | None"]):
+    """Says what is going to happen; Enter in the last field does it, Escape does not."""
+
+    BINDINGS: ClassVar[list[Any]] = [Binding("escape", "dismiss(None)", "No")]
+    CSS = """
+    ConfirmScreen { align: center middle; }
+    ConfirmScreen > Vertical { width: 58; height: auto; border: solid; padding: 0 1; }
+    """
+
+    def __init__(self, deed: Deed, career: str, to: str) -> None:
+        super().__init__()
+        self._deed, self._career, self._to = deed, career, to
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(Text(self._deed.value[1].format(self._career)))
+            if self._deed is Deed.TRANSFER:
+                yield Input(self._to, id="to", compact=True)
+            yield Static("reason (Enter: do it, Escape: do not)")
+            yield Input(id="reason", compact=True)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.input.id == "to":
+            self.query_one("#reason").focus()
+            return
+        to = self.query_one("#to", Input).value.strip() if self._deed is Deed.TRANSFER else ""
+        self.dismiss(AskedDeed(self._deed, self._career, event.value.strip(), to))
+
+
+class CareerScreen(ModalScreen[None]):
+    """One career in full, drawn again with every reading."""
+
+    BINDINGS: ClassVar[list[Any]] = [Binding("escape,q,enter", "dismiss(None)", "Back")]
+    CSS = "CareerScreen > VerticalScroll { height: 1fr; }"
+
+    def __init__(self, career: str) -> None:
+        super().__init__()
+        self._career = career
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(id="lines")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        app = self.app
+        if isinstance(app, TopApp):
+            self.draw(app.snapshot)
+
+    def draw(self, snapshot: TopSnapshot) -> None:
+        """Show what was read last."""
+        state = snapshot.career(self._career)
+        lines = career_lines(state, snapshot.at_ms) if state else ["it is forgotten"]
+        self.query_one("#lines", Static).update(Text("\n".join(lines)))
+
+
+class TopApp(App[None]):
+    """``read(before)`` returns the next snapshot; ``act`` does a deed and returns a sentence, or
+    raises a ``LeaderqError``. Both may wait.
+    """
+
+    TITLE = "leaderq top"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #careers { height: 1fr; }
+    #queues { height: auto; max-height: 5; }
+    #events { height: auto; max-height: 3; }
+    #filter { height: 1; display: none; }
+    """
+    BINDINGS: ClassVar[list[Any]] = [
+        Binding("enter", "show", "Show"),
+        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("s", "sort", "Sort"),
+        Binding("p", "ask('PAUSE')", "Pause"),
+        Binding("r", "ask('RESUME')", "Resume"),
+        Binding("d", "ask('STEP_DOWN')", "Down"),
+        Binding("t", "ask('TRANSFER')", "Transfer"),
+        Binding("escape", "all", "All", show=False),
+        Binding("q", "quit", "Quit"),
+    ]
+
+    def __init__(
+        self,
+        read: Callable[[TopSnapshot], TopSnapshot],
+        act: Callable[[AskedDeed], str],
+        *,
+        every_s: float = 2.0,
+    ) -> None:
+        super().__init__()
+        self._read, self._act, self._every_s = read, act, every_s
+        self.snapshot = TopSnapshot()
+        self.sort = Sort.TROUBLE
+        self.wanted = ""
+        self._is_reading = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="summary")
+        yield Input(placeholder="part of a name, a pattern, or held up", id="filter", compact=True)
+        yield DataTable(id="careers", cursor_type="row")
+        yield DataTable(id="queues", cursor_type="none")
+        yield Static(id="events")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.query_one("#careers").focus()
+        self.set_interval(self._every_s, self.read_again)
+        self.read_again()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.draw)
+
+    # ---- reading and drawing ---------------------------------------------------------------------
+
+    def read_again(self) -> None:
+        """Read, unless that is still under way."""
+        if not self._is_reading:
+            self._is_reading = True
+            self.run_worker(self._read_now, thread=True, group="reading")
+
+    def _read_now(self) -> None:
+        found = self._read(self.snapshot)
+        self.call_from_thread(self._take, found)
+
+    def _take(self, snapshot: TopSnapshot) -> None:
+        self._is_reading, self.snapshot = False, snapshot
+        self.draw()
+
+    def draw(self) -> None:
+        """Draw the snapshot; the cursor stays on its career."""
+        snapshot, now_ms = self.snapshot, self.snapshot.at_ms
+        careers = chosen(snapshot, self.wanted, self.sort)
+        base = self.screen_stack[0]
+        heading = f"{summary(snapshot, len(careers))} | by {self.sort.value}"
+        base.query_one("#summary", Static).update(Text(heading, no_wrap=True))
+        rows = [career_row(one, now_ms) for one in careers]
+        styles = [style_of(one, now_ms) for one in careers]
+        names = [one.career for one in careers]
+        self._fill(base.query_one("#careers", DataTable), CAREER_COLUMNS, rows, names, styles)
+        queues = queues_in_order(snapshot.queues)
+        table = base.query_one("#queues", DataTable)
+        table.display = bool(queues)
+        paths = [one.path for one in queues]
+        self._fill(table, QUEUE_COLUMNS, [queue_row(one, now_ms) for one in queues], paths)
+        events = Text("\n".join(last_events(snapshot, _MOST_EVENTS)), no_wrap=True)
+        base.query_one("#events", Static).update(events)
+        if isinstance(self.screen, CareerScreen):
+            self.screen.draw(snapshot)
+
+    def _fill(
+        self,
+        table: DataTable[Any],
+        columns: Sequence[str],
+        rows: Sequence[Row],
+        keys: Sequence[str],
+        styles: Sequence[str] = (),
+    ) -> None:
+        under, at = self._under_cursor(table), table.cursor_row
+        table.clear(columns=True)
+        shown = fitting(columns, rows, self.size.width - 2)
+        table.add_columns(*(columns[at] for at in shown))
+        for number, (key, row) in enumerate(zip(keys, rows, strict=True)):
+            cells = [Text(row[at]) for at in shown]
+            if styles:
+                cells[1].stylize(styles[number])
+            table.add_row(*cells, key=key)
+        table.move_cursor(row=keys.index(under) if under in keys else at, scroll=False)
+
+    def _under_cursor(self, table: DataTable[Any]) -> str | None:
+        if not 0 <= table.cursor_row < table.row_count:
+            return None
+        return table.ordered_rows[table.cursor_row].key.value
+
+    @property
+    def selected(self) -> str | None:
+        """The career under the cursor."""
+        return self._under_cursor(self.screen_stack[0].query_one("#careers", DataTable))
+
+    # ---- keys ------------------------------------------------------------------------------------
+
+    def on_data_table_row_selected(self, _event: DataTable.RowSelected) -> None:
+        self.action_show()
+
+    def action_show(self) -> None:
+        """Show the career under the cursor in full."""
+        if self.selected is not None and len(self.screen_stack) == 1:
+            self.push_screen(CareerScreen(self.selected))
+
+    def action_sort(self) -> None:
+        """Take the next order."""
+        self.sort = self.sort.next
+        self.draw()
+
+    def action_filter(self) -> None:
+        """Ask which careers to show."""
+        field = self.query_one("#filter", Input)
+        field.display = True
+        field.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if event.input.id == "filter":
+            self.wanted = event.value
+            self.draw()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.input.id == "filter":
+            event.input.display = bool(event.value)
+            self.query_one("#careers").focus()
+
+    def action_all(self) -> None:
+        """Show all careers again."""
+        field = self.query_one("#filter", Input)
+        field.value, field.display = "", False
+        self.query_one("#careers").focus()
+
+    def action_ask(self, name: str) -> None:
+        """Ask whether to do this to the career under the cursor."""
+        state = self.snapshot.career(self.selected)
+        if state is not None and len(self.screen_stack) == 1:
+            confirm = ConfirmScreen(Deed[name], state.career, may_lead_next(state))
+            self.push_screen(confirm, self._do)
+
+    def _do(self, asked: AskedDeed | None) -> None:
+        if asked is not None:
+            self.notify(f"{asked.deed.value[0]} {asked.career} ...")
+            self.run_worker(lambda: self._do_now(asked), thread=True, group="acting")
+
+    def _do_now(self, asked: AskedDeed) -> None:
+        try:
+            said, severity = self._act(asked), "information"
+        except LeaderqError as error:
+            said, severity = str(error), "error"
+        self.call_from_thread(self._tell, said, severity)
+
+    def _tell(self, said: str, severity: Any) -> None:
+        self.notify(said, severity=severity, markup=False)
+        self.read_again()

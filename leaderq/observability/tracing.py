@@ -1,0 +1,334 @@
+"""Traces with OpenTelemetry's API: who led, what was handled, and what that came from.
+
+Off, which is the default, nothing of OpenTelemetry is imported, and each hook costs the look at one
+variable. On (the setting ``tracing``, or :func:`start`), spans go wherever the program has
+configured OpenTelemetry's SDK; without an SDK they go nowhere.
+
+* A term is a span, and its stages are its children. A tick is a span of its own, and current while
+  its work runs.
+* A call of a handler (a batch of records, one record, a message, items of a queue) is a span of its
+  own, ``process DESTINATION``, current meanwhile. It is linked to what sent each record, once for
+  each sender: records of many senders are handled together, so none of them is the parent.
+* What a handler sends (``produce``, a Dyno message) is a child, ``send DESTINATION``, whose context
+  travels in the headers, in W3C's format. Headers that carry a context already are left alone.
+
+Names are those of the messaging conventions, which are still called a development.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from importlib.metadata import version
+from operator import attrgetter
+from typing import Any
+
+from leaderq.errors import MissingPiece
+from leaderq.events import (
+    CareerError,
+    Event,
+    EventBus,
+    StageBegan,
+    TermBegan,
+    TermEnded,
+    TermEnding,
+    TickBegan,
+    TickEnded,
+    WorkPaused,
+    WorkResumed,
+)
+from leaderq.threads import primitives
+
+_OFF: AbstractContextManager[None] = nullcontext()
+_CARRIED = "_leaderq_trace"  # an attribute of errors: the context of the span that they ended
+Headers = Sequence[tuple[str, Any]]
+_headers_of = attrgetter("headers")
+_topic_of = attrgetter("topic")
+
+
+class Tracer:
+    """What is used of OpenTelemetry's API."""
+
+    def __init__(self) -> None:
+        try:
+            from opentelemetry import context, trace
+            from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+        except ImportError as error:
+            what = "tracing needs opentelemetry-api; run: pip install 'leaderq[tracing]'"
+            raise MissingPiece(what) from error
+        self.context, self.trace = context, trace
+        self._tracer = trace.get_tracer("leaderq", version("leaderq"))
+        self._format = TraceContextTextMapPropagator()
+        self._names = self._format.fields
+        # The SDK drops links above its limit; so many need not be made.
+        limit = os.environ.get("OTEL_SPAN_LINK_COUNT_LIMIT", "")
+        self._most_links = int(limit) if limit.isdecimal() else 128
+
+    def root(self, name: str, attributes: Mapping[str, Any], **more: Any) -> Any:
+        """A span without a parent, that somebody ends."""
+        empty = self.context.Context()
+        return self._tracer.start_span(name, context=empty, attributes=attributes, **more)
+
+    def child(self, parent: Any, name: str, attributes: Mapping[str, Any]) -> Any:
+        within = self.trace.set_span_in_context(parent, self.context.Context())
+        return self._tracer.start_span(name, context=within, attributes=attributes)
+
+    @contextmanager
+    def processing(
+        self,
+        system: str,
+        destination: str | None,
+        headers: Iterable[Headers],
+        attributes: dict[str, Any],
+    ) -> Iterator[None]:
+        """The span of a handler, current meanwhile; an error that ends it remembers it."""
+        named = _named(system, "process", "process", destination) | attributes
+        name = f"process {destination}" if destination else "process"
+        kind = self.trace.SpanKind.CONSUMER
+        span = self.root(name, named, kind=kind, links=self._links(headers))
+        try:
+            with self.trace.use_span(span):
+                try:
+                    yield
+                except Exception as error:
+                    span.set_attribute("error.type", type(error).__qualname__)
+                    self._remember(error)
+                    raise
+        finally:
+            span.end()  # also after what is not an Exception
+
+    def sent(self, system: str, destination: str, given: Iterable[str]) -> dict[str, str]:
+        """The context of a new span for one message, to put among its headers; nothing if those
+        that are ``given`` carry one.
+        """
+        if not self._names.isdisjoint(given):
+            return {}
+        named = _named(system, "send", "send", destination)
+        kind = self.trace.SpanKind.PRODUCER
+        with self._tracer.start_as_current_span(f"send {destination}", kind=kind, attributes=named):
+            return self._carrier()
+
+    def _links(self, headers: Iterable[Headers]) -> list[Any]:
+        """To the sender of each record with such headers, once."""
+        empty, found = self.context.Context(), {}
+        for pairs in dict.fromkeys(map(tuple, filter(None, headers))):
+            carrier = {name: _text(value) for name, value in pairs if name in self._names}
+            if not carrier:
+                continue
+            within = self._format.extract(carrier, context=empty)
+            sender = self.trace.get_current_span(within).get_span_context()
+            if sender.is_valid:
+                found[sender.trace_id, sender.span_id] = sender
+            if len(found) >= self._most_links:
+                break
+        return [self.trace.Link(sender) for sender in found.values()]
+
+    def _carrier(self) -> dict[str, str]:
+        carrier: dict[str, str] = {}
+        self._format.inject(carrier)
+        return carrier
+
+    def _remember(self, error: BaseException | None) -> None:
+        while error is not None:
+            with suppress(AttributeError, TypeError):  # an error with slots
+                setattr(error, _CARRIED, self._carrier())
+            error = error.__cause__
+
+
+def _text(value: bytes | str | None) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value or ""
+
+
+def _named(system: str, name: str, kind: str, destination: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "messaging.system": system,
+        "messaging.operation.name": name,
+        "messaging.operation.type": kind,
+    }
+    return found if destination is None else {**found, "messaging.destination.name": destination}
+
+
+_tracer: Tracer | None = None
+
+
+def start() -> None:
+    """Trace from now on, in this process.
+
+    :raises MissingPiece: opentelemetry-api is not installed.
+    """
+    global _tracer
+    _tracer = _tracer or Tracer()
+
+
+def stop() -> None:
+    """Trace no more; spans that have begun are ended as usual."""
+    global _tracer
+    _tracer = None
+
+
+# ---- hooks, where handlers are called and messages made ------------------------------------------
+
+
+def of_records(
+    records: Sequence[Any], term: Any, group: str, topics: object
+) -> AbstractContextManager[None]:
+    """The span of one call of ``handle`` of a career that reads ``topics`` in ``group``."""
+    if (tracer := _tracer) is None:
+        return _OFF
+    about: dict[str, Any] = {"leaderq.career": term.career, "leaderq.term": term.number}
+    about["messaging.consumer.group.name"] = group
+    first = records[0]
+    if len(records) == 1:
+        topics = {first.topic}
+        about["messaging.destination.partition.id"] = str(first.partition)
+        about["messaging.kafka.offset"] = first.offset
+    else:
+        about["messaging.batch.message_count"] = len(records)
+        if not (isinstance(topics, tuple) and len(topics) == 1):
+            topics = set(map(_topic_of, records))
+    topic = first.topic if len(topics) == 1 else None
+    return tracer.processing("kafka", topic, map(_headers_of, records), about)
+
+
+def of_messages(deliveries: Sequence[Any], queue: str) -> AbstractContextManager[None]:
+    """The span of one call of a handler of Dyno messages."""
+    if (tracer := _tracer) is None:
+        return _OFF
+    about: dict[str, Any] = {"messaging.message.id": deliveries[0].id}
+    if len(deliveries) > 1:
+        about = {"messaging.batch.message_count": len(deliveries)}
+    headers = ([*one.headers.items()] for one in deliveries)
+    return tracer.processing("leaderq_dyno", queue, headers, about)
+
+
+def of_items(queue: str, count: int, *, is_batch: bool) -> AbstractContextManager[None]:
+    """The span of a consumer of items of a queue, which carry no context."""
+    if (tracer := _tracer) is None:
+        return _OFF
+    about = {"messaging.batch.message_count": count} if is_batch else {}
+    return tracer.processing("leaderq_queue", queue, (), about)
+
+
+def sent_record(topic: str, headers: Headers) -> Headers:
+    """The headers of a record to send, with the context of its span."""
+    if (tracer := _tracer) is None:
+        return headers
+    carried = tracer.sent("kafka", topic, [name for name, _ in headers])
+    return [*headers, *((name, text.encode()) for name, text in carried.items())]
+
+
+def sent_message(queue: str, headers: Mapping[str, str]) -> Mapping[str, str]:
+    """The headers of a Dyno message to push, with the context of its span."""
+    if (tracer := _tracer) is None:
+        return headers
+    return {**headers, **tracer.sent("leaderq_dyno", queue, headers)}
+
+
+def carried_by(error: BaseException) -> Mapping[str, str]:
+    """The context of the handler's span that ``error`` has ended; none if it was not traced."""
+    found: Mapping[str, str] = getattr(error, _CARRIED, {})
+    return found
+
+
+# ---- terms, stages and ticks, as events tell of them ---------------------------------------------
+
+
+def follow(events: EventBus) -> None:
+    """Begin, if need be, and make spans of the terms, stages and ticks of a candidate."""
+    start()
+    assert _tracer is not None
+    followed = FollowedCandidate(_tracer)
+    for kind, listener in followed.listeners.items():
+        events.subscribe(kind, listener)
+
+
+class FollowedCandidate:
+    """The open spans of one candidate: at most one of each kind. Events come in order."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._term: Any = None
+        self._stage: Any = None
+        self._ticks: dict[tuple[str, str], tuple[Any, Any, int]] = {}
+        self.listeners: dict[type[Event], Callable[[Any], None]] = {
+            TermBegan: self._begin,
+            StageBegan: self._enter,
+            CareerError: self._failed,
+            TermEnding: self._tell,
+            WorkPaused: self._tell,
+            WorkResumed: self._tell,
+            TermEnded: self._end,
+            TickBegan: self._begin_tick,
+            TickEnded: self._end_tick,
+        }
+
+    def _begin(self, event: TermBegan) -> None:
+        about = _about(event) | {"leaderq.unclean": event.unclean}
+        self._term = self._tracer.root(f"term {event.career}", about)
+
+    def _enter(self, event: StageBegan) -> None:
+        self._leave()
+        if self._term is not None:
+            stage = event.stage.value
+            self._stage = self._tracer.child(self._term, f"{stage} {event.career}", _about(event))
+
+    def _leave(self) -> None:
+        if self._stage is not None:
+            self._stage.end()
+        self._stage = None
+
+    def _failed(self, event: CareerError) -> None:
+        for span in filter(None, (self._stage, self._term)):
+            self._mark_failed(span, event.error)
+
+    def _mark_failed(self, span: Any, error: BaseException) -> None:
+        span.record_exception(error)
+        span.set_attribute("error.type", type(error).__qualname__)
+        span.set_status(self._tracer.trace.StatusCode.ERROR, str(error))
+
+    def _tell(self, event: Any) -> None:
+        if self._term is not None:
+            reason = getattr(event, "reason", None)
+            why = getattr(event, "why", None) or (reason.sentence if reason else "")
+            self._term.add_event(event.name, {"why": why} if why else {})
+
+    def _end(self, event: TermEnded) -> None:
+        self._leave()
+        if self._term is not None:
+            ended = {"leaderq.reason": event.reason.value, "leaderq.clean": event.clean}
+            self._term.set_attributes(ended)
+            self._term.end()
+        self._term = None
+
+    def _begin_tick(self, event: TickBegan) -> None:
+        about = _about(event) | {
+            "leaderq.schedule": event.schedule,
+            "leaderq.tick": event.at,
+            "leaderq.tick.attempt": event.attempt,
+            "leaderq.tick.missed": event.missed,
+        }
+        span = self._tracer.root(f"tick {event.schedule}", about)
+        within = self._tracer.trace.set_span_in_context(span)
+        token = self._tracer.context.attach(within)
+        self._ticks[event.schedule, event.at] = span, token, primitives.get_ident()
+
+    def _end_tick(self, event: TickEnded) -> None:
+        found = self._ticks.pop((event.schedule, event.at), None)
+        if found is None:
+            return  # begun by an earlier leader
+        span, token, thread = found
+        span.set_attribute("leaderq.outcome", event.outcome)
+        if event.error is not None:
+            self._mark_failed(span, event.error)
+        span.end()
+        if thread == primitives.get_ident():  # on an event loop the context is a copy
+            self._tracer.context.detach(token)
+
+
+def _about(event: Any) -> dict[str, Any]:
+    return {
+        "leaderq.career": event.career,
+        "leaderq.candidate": event.candidate,
+        "leaderq.term": event.term,
+    }

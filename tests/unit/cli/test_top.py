@@ -1,0 +1,263 @@
+"""``leaderq top``: rows of a snapshot, and the screen with a keyboard, without a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import DataTable, Static
+
+from leaderq.admin.careers import CareerState, ShownReport
+from leaderq.admin.queue_states import Listing, QueueState
+from leaderq.cli.top_rows import (
+    CAREER_COLUMNS,
+    QUEUE_COLUMNS,
+    Sort,
+    TopSnapshot,
+    career_lines,
+    career_row,
+    chosen,
+    fitting,
+    last_events,
+    queue_row,
+    queues_in_order,
+    summary,
+)
+from leaderq.cli.top_screen import AskedDeed, CareerScreen, ConfirmScreen, Deed, TopApp
+from leaderq.election import Member, TermRecord, View
+from leaderq.errors import RequestRefused
+from leaderq.kafka.consuming.report import DrainReport, PartitionLag
+
+NOW_S = 1_800_000_000.0
+NOW_MS = int(NOW_S * 1000)
+
+
+def state(career: str, leader: str | None = "a", *, lag: int | None = None, **view: Any) -> Any:
+    """A career that has been led for a minute, or was lost a minute ago."""
+    began = NOW_S - 60
+    ended = {} if leader else {"ended": NOW_S - 50, "reason": "failed", "error": "no disk"}
+    record = TermRecord(number=7, candidate="a", id="x", began=began, **ended)
+    members = (Member("a", "here", 1), Member("b", "there", 2)) if leader else ()
+    shown = View(
+        **{
+            "career": career,
+            "leader": leader,
+            "host": "here" if leader else None,
+            "pid": 1 if leader else None,
+            "term": 7,
+            "stage": "execution" if leader else None,
+            "began": began,
+            "ended": ended.get("ended"),
+            "reason": ended.get("reason"),
+            "paused": False,
+            "candidates": tuple(one.candidate for one in members),
+            "members": members,
+            "history": (record,),
+            **view,
+        }
+    )
+    drain = None
+    if lag is not None:
+        report = DrainReport(
+            term=7,
+            at=NOW_S,
+            partitions={"t-0": PartitionLag(0, lag, lag)},
+            rate_per_s=40.0,
+            lease_left_s=6.25,
+            in_hand=3,
+        )
+        drain = ShownReport(report, 1.0, True)
+    return CareerState(career, shown, drain)
+
+
+ASKED = ({"at": NOW_S - 5, "by": "anna@desk", "what": "pause", "why": "bank closed"},)
+CAREERS = (
+    state("billing", lag=1200),
+    state("lost", None),
+    state("idle", paused=True, asked=ASKED),
+    CareerState("spoilt", None, problem="the znode holds nonsense"),
+)
+QUEUES = (
+    QueueState("/q/mail", True, 12, 1, 0, 2, listing=Listing(NOW_MS, None, NOW_MS - 90_000)),
+    QueueState("/q/orders", False, 1_000_000, None, 3, 1, is_paused=True, too_many=True),
+)
+SNAPSHOT = TopSnapshot(NOW_MS, CAREERS, QUEUES)
+
+
+def names(wanted: str = "", sort: Sort = Sort.TROUBLE) -> list[str]:
+    return [one.career for one in chosen(SNAPSHOT, wanted, sort)]
+
+
+def test_trouble_comes_first_and_other_orders_are_to_be_had() -> None:
+    assert names() == ["spoilt", "lost", "idle", "billing"]
+    assert names(sort=Sort.NAME) == ["billing", "idle", "lost", "spoilt"]
+    assert names(sort=Sort.LAG)[0] == "billing"
+    assert names(sort=Sort.NEWEST)[-1] == "spoilt"
+    assert [one.next for one in Sort] == [*list(Sort)[1:], Sort.TROUBLE]
+
+
+def test_careers_are_filtered_by_name_pattern_and_condition() -> None:
+    assert names("ill") == ["billing"]
+    assert names("*i*l*") == ["spoilt", "idle", "billing"]
+    assert names("Nobody Leads") == ["lost"]
+    assert names("?dle") == ["idle"]
+    assert names("xyz") == []
+
+
+def test_a_row_says_who_leads_how_far_behind_and_why_not() -> None:
+    row = dict(zip(CAREER_COLUMNS, career_row(CAREERS[0], NOW_MS), strict=True))
+    assert row["LEADER"] == "a"
+    assert (row["TERM"], row["LAG"], row["RATE"]) == ("7", "1200", "40/s")
+    assert (row["MARGIN"], row["STAGE"], row["SINCE"]) == ("6.2 s", "execution", "1 m 0 s")
+    row = dict(zip(CAREER_COLUMNS, career_row(CAREERS[1], NOW_MS), strict=True))
+    assert (row["STATE"], row["LEADER"], row["LAG"]) == ("nobody leads", "-", "-")
+    assert "no disk" in row["WHY"]
+    row = dict(zip(CAREER_COLUMNS, career_row(CAREERS[3], NOW_MS), strict=True))
+    assert (row["STATE"], row["WHY"]) == ("unreadable", "the znode holds nonsense")
+
+
+def test_queues_with_dead_letters_come_first_with_depth_and_age() -> None:
+    rows = [queue_row(one, NOW_MS) for one in queues_in_order(QUEUES)]
+    assert rows == [
+        ("/q/orders", "1000000 (paused)", "too many", "3", "1", "-"),
+        ("/q/mail", "12", "1 m 30 s", "0", "2", "dyno"),
+    ]
+    assert len(QUEUE_COLUMNS) == len(rows[0])
+
+
+def test_a_narrow_screen_shows_what_matters_most() -> None:
+    rows = [career_row(one, NOW_MS) for one in CAREERS]
+    wide = [CAREER_COLUMNS[at] for at in fitting(CAREER_COLUMNS, rows, 300)]
+    narrow = [CAREER_COLUMNS[at] for at in fitting(CAREER_COLUMNS, rows, 58)]
+    assert wide == [*CAREER_COLUMNS]
+    assert narrow[:5] == ["CAREER", "STATE", "LEADER", "TERM", "LAG"]
+    assert "WHY" not in narrow
+
+
+def test_one_line_sums_up_and_says_that_a_reading_failed() -> None:
+    said = summary(SNAPSHOT, 1)
+    assert "4 careers, 2 in trouble, 1 to look at, 1 shown" in said
+    failed = summary(TopSnapshot(NOW_MS, CAREERS, problem="away"), 4)
+    assert "not read since: away" in failed
+    assert "reading..." in summary(TopSnapshot(), 0)
+
+
+def test_the_last_events_are_told_the_newest_first() -> None:
+    told = [one[9:] for one in last_events(SNAPSHOT, 3)]
+    assert told == [
+        "idle: anna@desk asked for pause: bank closed",
+        "lost: term 7 ended, failed: no disk",
+        "lost: a won term 7",
+    ]
+
+
+def test_one_career_is_shown_in_full() -> None:
+    text = "\n".join(career_lines(CAREERS[0], NOW_MS))
+    for said in ("led by a on here", "lag 1200, 40/s", "6.2 s of the lease", "3 records in hand"):
+        assert said in text
+    assert "2  b on there: next" in text
+    assert "leads now" in text
+    assert "anna@desk: pause: bank closed" in "\n".join(career_lines(CAREERS[2], NOW_MS))
+    assert career_lines(CAREERS[3], NOW_MS)[1] == "  the znode holds nonsense"
+
+
+# -- the screen, by keyboard -----------------------------------------------------------------------
+
+
+def on_screen(
+    use: Callable[[TopApp, Pilot[None]], Awaitable[None]],
+    snapshot: TopSnapshot = SNAPSHOT,
+    size: tuple[int, int] = (60, 24),
+) -> list[AskedDeed]:
+    """Use the screen once it has read; what it was told to do."""
+    done: list[AskedDeed] = []
+
+    def act(asked: AskedDeed) -> str:
+        done.append(asked)
+        if asked.career == "lost":
+            raise RequestRefused("nobody leads")
+        return "done"
+
+    async def run() -> None:
+        app = TopApp(lambda _before: snapshot, act, every_s=3600)
+        async with app.run_test(size=size) as pilot:
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+            await use(app, pilot)
+            await app.workers.wait_for_complete()
+
+    asyncio.run(run())
+    return done
+
+
+def drawn(app: TopApp) -> list[str]:
+    """The careers in the table, in order."""
+    table = app.screen_stack[0].query_one("#careers", DataTable)
+    return [str(row.key.value) for row in table.ordered_rows]
+
+
+def test_the_screen_fits_sixty_columns_without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    many = tuple(state(f"team-{n:03}") for n in range(200))
+
+    async def use(app: TopApp, pilot: Pilot[None]) -> None:
+        assert drawn(app) == [one.career for one in many]
+        table = app.query_one("#careers", DataTable)
+        assert table.virtual_size.width <= 60
+        assert table.size.height >= 12
+        await pilot.press("ctrl+end")
+        assert app.selected == "team-199"
+        app.draw()
+        assert app.selected == "team-199"
+
+    on_screen(use, TopSnapshot(NOW_MS, many, QUEUES))
+
+
+def test_sorting_filtering_and_one_career_in_full() -> None:
+    async def use(app: TopApp, pilot: Pilot[None]) -> None:
+        assert drawn(app) == ["spoilt", "lost", "idle", "billing"]
+        await pilot.press("s")
+        assert drawn(app) == ["billing", "idle", "lost", "spoilt"]
+        await pilot.press("slash", *"bill", "enter")
+        assert drawn(app) == ["billing"]
+        await pilot.press("enter")
+        assert isinstance(app.screen, CareerScreen)
+        assert "led by a on here" in str(app.screen.query_one("#lines", Static).render())
+        await pilot.press("escape")
+        await pilot.press("escape")
+        assert len(drawn(app)) == 4
+
+    assert on_screen(use) == []
+
+
+def test_a_deed_is_asked_for_with_a_reason_and_escape_does_nothing() -> None:
+    async def use(app: TopApp, pilot: Pilot[None]) -> None:
+        await pilot.press("ctrl+end", "p")
+        assert isinstance(app.screen, ConfirmScreen)
+        await pilot.press("escape")
+        assert not isinstance(app.screen, ConfirmScreen)
+        await pilot.press("p", *"closed", "enter")
+        await pilot.press("t", "enter", *"calm", "enter")
+        await pilot.press("d", "enter", "r", "enter")
+
+    assert on_screen(use) == [
+        AskedDeed(Deed.PAUSE, "billing", "closed"),
+        AskedDeed(Deed.TRANSFER, "billing", "calm", "b"),
+        AskedDeed(Deed.STEP_DOWN, "billing", ""),
+        AskedDeed(Deed.RESUME, "billing", ""),
+    ]
+
+
+def test_a_refusal_is_shown() -> None:
+    async def use(app: TopApp, pilot: Pilot[None]) -> None:
+        await pilot.press("down", "d", "enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert ("nobody leads", "error") in [
+            (one.message, one.severity) for one in app._notifications
+        ]
+
+    assert [one.career for one in on_screen(use)] == ["lost"]

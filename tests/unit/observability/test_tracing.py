@@ -1,0 +1,195 @@
+"""Traces: one span a handler, linked once to each sender; what it sends is its child."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, StatusCode
+from traces import Spans, exporter, linked
+from traces import spans as spans
+
+from leaderq import AsyncKafkaLeaderCareer, KafkaLeaderCareer
+from leaderq.events import (
+    CareerError,
+    EventBus,
+    Stage,
+    StageBegan,
+    TermBegan,
+    TermEnded,
+    TermEnding,
+    TickBegan,
+    TickEnded,
+)
+from leaderq.kafka import Record, dead_letter
+from leaderq.observability import tracing
+from leaderq.term import Reason, Term
+from leaderq.testing import drive
+
+ROOT = Path(__file__).parents[3]
+SENDERS = [f"00-{n:032x}-{n:016x}-01" for n in range(1, 9)]
+
+
+def row(
+    offset: int, sender: str | None = None, topic: str = "clicks", partition: int = 0
+) -> Record:
+    headers = [("a", b"b")] + ([("traceparent", sender.encode())] if sender else [])
+    return Record(topic, partition, offset, 0, b"k", b"v", headers)
+
+
+class Sending(KafkaLeaderCareer):
+    topics = ("clicks", "views")
+    offsets = "transaction"
+    current: Any = None
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        self.current = trace.get_current_span()
+        for record in records:
+            self.produce("out", record.value)
+
+
+class SendingCoroutine(AsyncKafkaLeaderCareer):
+    topics = ("clicks", "views")
+    offsets = "transaction"
+    order = "key"
+    concurrency = 3
+
+    async def handle_record(self, record: Record, term: Any) -> None:
+        self.produce("out", record.value)
+
+
+def test_a_batch_is_one_span_linked_once_to_each_sender_and_to_nothing_else(spans: Spans) -> None:
+    records = [row(0, SENDERS[0]), row(1, SENDERS[1]), row(2, SENDERS[0]), row(3), row(4, "junk")]
+    career = Sending()
+    with trace.get_tracer("test").start_as_current_span("around"):
+        drive(career, records)
+    (span,) = spans("process")
+    assert (span.name, span.kind, span.parent) == ("process clicks", SpanKind.CONSUMER, None)
+    assert linked(span) == [1, 2]
+    assert dict(span.attributes or {}) == {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": "clicks",
+        "messaging.batch.message_count": 5,
+        "messaging.consumer.group.name": "sending",
+        "leaderq.career": "sending",
+        "leaderq.term": 1,
+    }
+    assert career.current.get_span_context() == span.context
+
+
+def test_what_a_handler_produces_is_its_child_and_carries_its_own_context(spans: Spans) -> None:
+    driven = drive(Sending(), [row(0, SENDERS[0]), row(1)])
+    (handled,) = spans("process")
+    sent = spans("send")
+    assert [one.name for one in sent] == ["send out"] * 2
+    assert {one.parent.span_id for one in sent} == {handled.context.span_id}
+    assert {one.kind for one in sent} == {SpanKind.PRODUCER}
+    carried = [dict(message.headers)["traceparent"].decode() for message in driven.produced]
+    assert [int(text.split("-")[2], 16) for text in carried] == [
+        one.context.span_id for one in sent
+    ]
+    assert not any(one.links for one in sent)
+
+
+def test_records_handled_singly_by_coroutines_have_a_span_each(spans: Spans) -> None:
+    drive(SendingCoroutine(), [row(n, SENDERS[n], partition=n) for n in range(4)])
+    handled = {span.context.span_id: span for span in spans("process")}
+    assert sorted(map(linked, handled.values())) == [[1], [2], [3], [4]]
+    about = [dict(span.attributes or {}) for span in handled.values()]
+    assert {one["messaging.kafka.offset"] for one in about} == {0, 1, 2, 3}
+    assert {one["messaging.destination.partition.id"] for one in about} == set("0123")
+    assert not any("messaging.batch.message_count" in one for one in about)
+    assert {one.parent.span_id for one in spans("send")} == set(handled)
+
+
+def test_a_context_that_the_user_has_put_into_headers_is_left_alone(spans: Spans) -> None:
+    class Own(Sending):
+        def handle(self, records: Sequence[Record], term: Term) -> None:
+            self.produce("out", b"v", headers=[("traceparent", SENDERS[4].encode())])
+
+    (message,) = drive(Own(), [row(0)]).produced
+    assert list(message.headers) == [("traceparent", SENDERS[4].encode())]
+    assert spans("send") == []
+
+
+def test_a_batch_of_several_topics_names_none(spans: Spans) -> None:
+    drive(Sending(), [row(0), row(0, topic="views")])
+    names = {span.name for span in spans("process")}
+    assert names == {"process"}
+
+
+def test_a_failed_handler_marks_its_span_and_the_dead_letter_leads_to_it(spans: Spans) -> None:
+    class Failing(KafkaLeaderCareer):
+        topics = ("clicks",)
+        on_error = dead_letter("dead")
+
+        def handle_record(self, record: Record, term: Term) -> None:
+            raise ValueError("no")
+
+    driven = drive(Failing(), [row(0, SENDERS[0])])
+    (span,) = spans("process")
+    assert span.status.status_code is StatusCode.ERROR
+    (letter,) = driven.dead_letters
+    headers = dict(letter.record.headers)
+    assert headers["traceparent"].decode() == SENDERS[0]  # the record's own, for a replay
+    failed_in = headers["leaderq-dead-traceparent"].decode()
+    assert int(failed_in.split("-")[2], 16) == span.context.span_id
+
+
+def test_terms_and_stages_are_spans_and_errors_mark_them(spans: Spans) -> None:
+    events, who = EventBus(), ("c", "a")
+    tracing.follow(events)
+    events.publish(TermBegan(*who, 7, True))
+    for stage in Stage:
+        events.publish(StageBegan(*who, 7, stage))
+        if stage is Stage.EXECUTION:
+            events.publish(CareerError(*who, 7, stage.value, ValueError("no")))
+            events.publish(TermEnding(*who, 7, Reason.FAILED))
+    events.publish(TermEnded(*who, 7, Reason.FAILED, True))
+    (term,) = spans("term")
+    stages = [*spans("inauguration"), *spans("execution"), *spans("hand-over")]
+    assert [one.parent.span_id for one in stages] == [term.context.span_id] * 3
+    assert term.parent is None
+    failed = [one.status.status_code is StatusCode.ERROR for one in (term, *stages)]
+    assert failed == [True, False, True, False]
+    assert term.attributes["leaderq.reason"] == Reason.FAILED.value
+    assert (term.attributes["leaderq.term"], term.attributes["leaderq.unclean"]) == (7, True)
+    assert [event.name for event in term.events] == ["exception", "term_ending"]
+    assert not any(one.links for one in (term, *stages))
+
+
+def test_a_tick_is_a_span_that_is_current_while_it_runs(spans: Spans) -> None:
+    events, who = EventBus(), ("c", "a", 7, "nightly", "2026-11-27T02:00")
+    tracing.follow(events)
+    events.publish(TickBegan(*who, 1, 2, 0.5))
+    inside = trace.get_current_span().get_span_context()
+    events.publish(TickEnded(*who, "failed", 1.0, ValueError("no")))
+    assert not trace.get_current_span().get_span_context().is_valid
+    events.publish(TickEnded(*who[:-1], "earlier", "lost", 0.0, None))  # of an earlier leader
+    (tick,) = spans("tick")
+    assert (tick.name, tick.context) == ("tick nightly", inside)
+    assert tick.attributes["leaderq.outcome"] == "failed"
+    assert tick.attributes["leaderq.tick.missed"] == 2
+    assert tick.status.status_code is StatusCode.ERROR
+
+
+def test_off_makes_no_spans_and_changes_no_headers() -> None:
+    exporter().clear()
+    tracing.stop()
+    (message,) = drive(Sending(), [row(0, SENDERS[0])]).produced
+    assert list(message.headers) == []
+    assert exporter().get_finished_spans() == ()
+
+
+def test_off_imports_nothing_of_opentelemetry() -> None:
+    code = (
+        "import sys, leaderq.kafka.career, leaderq.dyno.worker, leaderq.queues.recipes,"
+        " leaderq.running.runner; sys.exit(any('opentelemetry' in one for one in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
