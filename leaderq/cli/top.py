@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 
 from leaderq import clock
-from leaderq.cli.connecting import connected, known_careers, user_here
+from leaderq.cli.connecting import SOME_CAREER, connected, user_here
 from leaderq.cli.options import CONNECTION, Given, number, verb
-from leaderq.config import Section, Settings
+from leaderq.config import Section
 from leaderq.errors import ConfigurationError, LeaderqError, MissingPiece, told
 from leaderq.zookeeper.paths import validated_path
-
-if TYPE_CHECKING:
-    from leaderq.cli.top_rows import TopSnapshot
-    from leaderq.cli.top_screen import AskedDeed
-    from leaderq.zookeeper import Session
-
-_TIMEOUT_S = 20.0
 
 
 @verb(
@@ -33,6 +24,7 @@ _TIMEOUT_S = 20.0
         help="a queue to show, or PATH/*: those directly below PATH that leaderq has used",
     ),
     number("--every", "SECONDS between two readings", least=0.5, most=60.0, default=2.0),
+    SOME_CAREER,
     Section.CAREER,
     *CONNECTION,
 )
@@ -51,6 +43,10 @@ def top(given: Given) -> None:
       leaderq top
       leaderq top --career 'team-*' --queue '/queues/*' --zookeeper zk1:2181
     """
+    from leaderq.dashboard.actions import Action, carry_out
+    from leaderq.dashboard.refresher import reading
+    from leaderq.dashboard.snapshot import PageSnapshot, after_failure
+
     try:
         from leaderq.cli.top_screen import TopApp
     except ImportError as error:
@@ -60,55 +56,17 @@ def top(given: Given) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigurationError("top needs a terminal; leaderq status --json is for programs")
     with connected(given) as session:
-        settings = given.settings
-        reader = TopReader(session, settings, given.queues)
-        app = TopApp(
-            reader.read, lambda asked: carry_out(session, settings, asked), every_s=given.every
-        )
-        app.run()
+        root = given.settings.root
+        read = reading(session, root, given.queues)
 
+        def read_or_say_why(before: PageSnapshot) -> PageSnapshot:
+            try:
+                return read(before, frozenset())
+            except LeaderqError as error:
+                return after_failure(before, told(error), clock.now_ms())
 
-class TopReader:
-    """Reads snapshots, one after the other."""
+        def act(action: Action, why: str) -> str:
+            return carry_out(session, root, action, user_here(), why)
 
-    def __init__(self, session: Session, settings: Settings, queues: tuple[str, ...]) -> None:
-        from leaderq.admin.queue_states import QueueStates
-
-        self._session, self._settings = session, settings
-        self._queues = QueueStates(session, queues)
-
-    def read(self, before: TopSnapshot) -> TopSnapshot:
-        """The next snapshot; one that could not be read says why, with what was known before."""
-        from leaderq.admin.careers import career_states
-        from leaderq.cli.top_rows import TopSnapshot
-
-        session, settings = self._session, self._settings
-        try:
-            careers = career_states(session, settings.root, known_careers(session, settings))
-            queues, _ = self._queues.read(())
-        except LeaderqError as error:
-            return replace(before, problem=told(error))
-        return TopSnapshot(clock.now_ms(), tuple(careers), tuple(queues))
-
-
-def carry_out(session: Session, settings: Settings, asked: AskedDeed) -> str:
-    """Do what was confirmed; returns what happened.
-
-    :raises LeaderqError: it was refused, or not done within 20 s; the text says what holds now.
-    """
-    from leaderq.cli.top_screen import Deed
-    from leaderq.election import Operator
-
-    by, why = user_here(), asked.why
-    operator = Operator(session, asked.career, root=settings.root, by=by, why=why)
-    if asked.deed is Deed.PAUSE:
-        operator.pause()
-        return f"{asked.career} is paused"
-    if asked.deed is Deed.RESUME:
-        operator.resume()
-        return f"{asked.career} resumes"
-    if asked.deed is Deed.STEP_DOWN:
-        view = operator.step_down(timeout_s=_TIMEOUT_S)
-    else:
-        view = operator.transfer(asked.to, timeout_s=_TIMEOUT_S)
-    return f"{view.leader} leads {view.career}, term {view.term}"
+        wanted = given.settings.career or ""
+        TopApp(read_or_say_why, act, wanted=wanted, every_s=given.every).run()

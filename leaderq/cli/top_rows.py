@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 
-from leaderq.admin.careers import (
-    CareerState,
-    catch_up,
-    condition_of,
-    due_in,
-    how_it_ended,
-    members_of,
-    named,
-    rate_of,
-    reasons,
-    requests_of,
-)
+from leaderq.admin import careers as known
+from leaderq.admin.careers import CareerState
 from leaderq.admin.queue_states import QueueState
 from leaderq.admin.text import duration, harmless, local
+from leaderq.dashboard.snapshot import PageSnapshot
 
 CAREER_COLUMNS = (
     *("CAREER", "STATE", "LEADER", "TERM", "LAG"),
@@ -58,23 +48,7 @@ class Sort(Enum):
         return orders[(orders.index(self) + 1) % len(orders)]
 
 
-@dataclass(frozen=True)
-class TopSnapshot:
-    """What was read at ``at_ms``. After a reading that failed the rest is older, and ``problem``
-    says why.
-    """
-
-    at_ms: int = 0
-    careers: tuple[CareerState, ...] = ()
-    queues: tuple[QueueState, ...] = ()
-    problem: str | None = None
-
-    def career(self, name: str | None) -> CareerState | None:
-        """The career of that name."""
-        return next((one for one in self.careers if one.career == name), None)
-
-
-def chosen(snapshot: TopSnapshot, wanted: str, sort: Sort) -> list[CareerState]:
+def chosen(snapshot: PageSnapshot, wanted: str, sort: Sort) -> list[CareerState]:
     """The careers to show, in order. ``wanted``: a part or pattern of a name, or of a condition's
     word, such as *held up*.
     """
@@ -84,11 +58,11 @@ def chosen(snapshot: TopSnapshot, wanted: str, sort: Sort) -> list[CareerState]:
         one
         for one in snapshot.careers
         if fnmatchcase(one.career.lower(), pattern)
-        or fnmatchcase(condition_of(one, now_ms).value[0], pattern)
+        or fnmatchcase(known.condition_of(one, now_ms).value[0], pattern)
     ]
     found.sort(key=lambda one: one.career)
     if sort is Sort.TROUBLE:
-        found.sort(key=lambda one: condition_of(one, now_ms).rank)
+        found.sort(key=lambda one: known.condition_of(one, now_ms).rank)
     elif sort is Sort.LAG:
         found.sort(key=lambda one: _NO_LAG if one.drain is None else one.drain.report.lag)
         found.reverse()
@@ -97,7 +71,7 @@ def chosen(snapshot: TopSnapshot, wanted: str, sort: Sort) -> list[CareerState]:
     return found
 
 
-def summary(snapshot: TopSnapshot, shown: int) -> str:
+def summary(snapshot: PageSnapshot, shown: int) -> str:
     """One line about all of it."""
     tones = [_tone(one, snapshot.at_ms) for one in snapshot.careers]
     bad, warned = tones.count("bad"), tones.count("warn")
@@ -113,8 +87,8 @@ def summary(snapshot: TopSnapshot, shown: int) -> str:
 def career_row(state: CareerState, now_ms: int) -> Row:
     """The cells of :data:`CAREER_COLUMNS`."""
     view, drain, tick = state.view, state.drain, state.next_tick
-    why = "; ".join(reasons(state, now_ms))
-    word = condition_of(state, now_ms).value[0]
+    why = "; ".join(known.reasons(state, now_ms))
+    word = known.condition_of(state, now_ms).value[0]
     if view is None:
         return (_cut(state.career), word, *"-" * 8, _cut(why, _LONGEST_WHY))
     is_fresh = drain is not None and drain.fresh
@@ -126,8 +100,8 @@ def career_row(state: CareerState, now_ms: int) -> Row:
         _cut(view.leader or "-"),
         str(view.term or "-"),
         drain.lag(drain.report.lag) if drain else "-",
-        (rate_of(drain.report) if drain and is_fresh else None) or "-",
-        due_in(tick["at_ms"], now_ms) if tick else "-",
+        (known.rate_of(drain.report) if drain and is_fresh else None) or "-",
+        known.due_in(tick["at_ms"], now_ms) if tick else "-",
         view.stage or "-",
         "-" if left_s is None else f"{left_s:.1f} s",
         "-" if changed is None else duration(now_ms / 1000 - changed),
@@ -167,7 +141,7 @@ def fitting(columns: Sequence[str], rows: Sequence[Row], width: int) -> list[int
     return shown
 
 
-def last_events(snapshot: TopSnapshot, most: int) -> list[str]:
+def last_events(snapshot: PageSnapshot, most: int) -> list[str]:
     """What has happened last, the newest first: terms that began and ended, what operators asked
     for.
     """
@@ -177,12 +151,12 @@ def last_events(snapshot: TopSnapshot, most: int) -> list[str]:
             continue
         for one in view.history:
             if one.began is not None:
-                began = f"{view.career}: {named(one)} won term {one.number}"
+                began = f"{view.career}: {known.named(one)} won term {one.number}"
                 found.append((int(one.began * 1000), began))
             if one.ended is not None:
-                ended = f"{view.career}: term {one.number} ended, {how_it_ended(one)}"
+                ended = f"{view.career}: term {one.number} ended, {known.how_it_ended(one)}"
                 found.append((int(one.ended * 1000), ended))
-        for each in requests_of(view):
+        for each in known.requests_of(view):
             asked = f"{view.career}: {each.by} asked for {each.what}{each.because}"
             found.append((each.at_ms, harmless(asked)))
     found.sort(reverse=True)
@@ -191,37 +165,40 @@ def last_events(snapshot: TopSnapshot, most: int) -> list[str]:
 
 def career_lines(state: CareerState, now_ms: int) -> list[str]:
     """One career in full."""
-    view, word = state.view, condition_of(state, now_ms)
-    lines = [f"{state.career}: {word.value[0]}", *(f"  {why}" for why in reasons(state, now_ms))]
+    view, word = state.view, known.condition_of(state, now_ms)
+    lines = [
+        f"{state.career}: {word.value[0]}",
+        *(f"  {why}" for why in known.reasons(state, now_ms)),
+    ]
     if view is None:
         return lines
     if view.leader:
-        lines.append(f"term {view.term}, {view.stage}, led by {named(view.members[0])}")
+        lines.append(f"term {view.term}, {view.stage}, led by {known.named(view.members[0])}")
     if state.drain is not None:
         report, said = state.drain.report, state.drain
-        rate, until = rate_of(report) or "unknown rate", catch_up(report)
+        rate, until = known.rate_of(report) or "unknown rate", known.catch_up(report)
         lines.append(f"lag {said.lag(report.lag)}, {rate}, {until}")
         left_s = "" if report.lease_left_s is None else f"{report.lease_left_s:.1f} s of the lease"
         in_hand = "" if report.in_hand is None else f"{report.in_hand} records in hand"
         counts = [f"{report.skipped} skipped", f"{report.buried} set aside"]
         lines.append(", ".join(filter(None, [left_s, in_hand, *counts])))
     lines += ["", "candidates"]
-    for turn, role, one in members_of(view):
+    for turn, role, one in known.members_of(view):
         version = f", version {one.version}" if one.version else ""
-        lines.append(f"  {turn or '-'}  {named(one)}: {role}{version}")
+        lines.append(f"  {turn or '-'}  {known.named(one)}: {role}{version}")
     if state.schedules:
         lines += ["", "schedules"]
     for each in state.schedules:
         due = each.record.next if each.record is not None else None
-        when = due_in(due, now_ms) if due is not None else each.problem or "no tick to come"
+        when = known.due_in(due, now_ms) if due is not None else each.problem or "no tick to come"
         lines.append(f"  {each.name}: {when}{' (paused)' if each.wishes.paused else ''}")
     lines += ["", "terms"]
     for at, term in enumerate(view.history):
         leads = at == 0 and view.leader is not None
-        end = "leads now" if leads else how_it_ended(term)
+        end = "leads now" if leads else known.how_it_ended(term)
         began = local(int(term.began * 1000)) if term.began is not None else "?"
-        lines.append(f"  {term.number}  {named(term)}  {began}  {end}")
-    asked = requests_of(view)
+        lines.append(f"  {term.number}  {known.named(term)}  {began}  {end}")
+    asked = known.requests_of(view)
     lines += ["", "asked by operators"] if asked else []
     for request in asked:
         said_at = local(request.at_ms)
@@ -236,12 +213,12 @@ def style_of(state: CareerState, now_ms: int) -> str:
 
 
 def _tone(state: CareerState, now_ms: int) -> str:
-    return condition_of(state, now_ms).value[1]
+    return known.condition_of(state, now_ms).value[1]
 
 
 def may_lead_next(state: CareerState) -> str:
     """The candidate that is next in the line; ``""`` if there is none."""
-    roles = [] if state.view is None else members_of(state.view)
+    roles = [] if state.view is None else known.members_of(state.view)
     return next((one.candidate for _, role, one in roles if role == "next"), "")
 
 

@@ -7,8 +7,7 @@ while a server does not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -18,49 +17,19 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
-from leaderq.cli.top_rows import (
-    CAREER_COLUMNS,
-    QUEUE_COLUMNS,
-    Row,
-    Sort,
-    TopSnapshot,
-    career_lines,
-    career_row,
-    chosen,
-    fitting,
-    last_events,
-    may_lead_next,
-    queue_row,
-    queues_in_order,
-    style_of,
-    summary,
-)
+from leaderq.cli import top_rows
+from leaderq.cli.top_rows import Row, Sort
+from leaderq.dashboard.actions import Action, Deed
+from leaderq.dashboard.snapshot import PageSnapshot
 from leaderq.errors import LeaderqError
 
 _MOST_EVENTS = 3
 
 
-class Deed(Enum):
-    """What may be asked of a career: its word, and what is going to happen."""
-
-    PAUSE = "pause", "pause {}: its leader begins no new unit of work"
-    RESUME = "resume", "resume {}"
-    STEP_DOWN = "step-down", "let the leader of {} hand over to the next candidate"
-    TRANSFER = "transfer", "let the leader of {} hand over to this candidate:"
-
-
-@dataclass(frozen=True)
-class AskedDeed:
-    """A deed that was confirmed; ``to``: the candidate of a transfer."""
-
-    deed: Deed
-    career: str
-    why: str
-    to: str = ""
-
-
-class ConfirmScreen(ModalScreen["AskedDeed | None"]):
-    """Says what is going to happen; Enter in the last field does it, Escape does not."""
+class ConfirmScreen(ModalScreen["tuple[Action, str] | None"]):
+    """Says what is going to happen; Enter in the last field does it, Escape does not. Returns the
+    action and the reason.
+    """
 
     BINDINGS: ClassVar[list[Any]] = [Binding("escape", "dismiss(None)", "No")]
     CSS = """
@@ -68,24 +37,24 @@ class ConfirmScreen(ModalScreen["AskedDeed | None"]):
     ConfirmScreen > Vertical { width: 58; height: auto; border: solid; padding: 0 1; }
     """
 
-    def __init__(self, deed: Deed, career: str, to: str) -> None:
+    def __init__(self, action: Action) -> None:
         super().__init__()
-        self._deed, self._career, self._to = deed, career, to
+        self._action = action
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Static(Text(self._deed.value[1].format(self._career)))
-            if self._deed is Deed.TRANSFER:
-                yield Input(self._to, id="to", compact=True)
+            yield Static(Text(self._action.sentence))
+            if self._action.deed is Deed.TRANSFER:
+                yield Input(self._action.detail, id="to", compact=True)
             yield Static("reason (Enter: do it, Escape: do not)")
             yield Input(id="reason", compact=True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if event.input.id == "to":
+            self._action = replace(self._action, detail=event.value.strip())
             self.query_one("#reason").focus()
-            return
-        to = self.query_one("#to", Input).value.strip() if self._deed is Deed.TRANSFER else ""
-        self.dismiss(AskedDeed(self._deed, self._career, event.value.strip(), to))
+        else:
+            self.dismiss((self._action, event.value.strip()))
 
 
 class CareerScreen(ModalScreen[None]):
@@ -108,16 +77,16 @@ class CareerScreen(ModalScreen[None]):
         if isinstance(app, TopApp):
             self.draw(app.snapshot)
 
-    def draw(self, snapshot: TopSnapshot) -> None:
+    def draw(self, snapshot: PageSnapshot) -> None:
         """Show what was read last."""
         state = snapshot.career(self._career)
-        lines = career_lines(state, snapshot.at_ms) if state else ["it is forgotten"]
+        lines = top_rows.career_lines(state, snapshot.at_ms) if state else ["it is forgotten"]
         self.query_one("#lines", Static).update(Text("\n".join(lines)))
 
 
 class TopApp(App[None]):
-    """``read(before)`` returns the next snapshot; ``act`` does a deed and returns a sentence, or
-    raises a ``LeaderqError``. Both may wait.
+    """``read(before)`` returns the next snapshot; ``act(action, why)`` does it and returns a
+    sentence, or raises a ``LeaderqError``. Both may wait. ``wanted`` are the careers to show.
     """
 
     TITLE = "leaderq top"
@@ -142,16 +111,17 @@ class TopApp(App[None]):
 
     def __init__(
         self,
-        read: Callable[[TopSnapshot], TopSnapshot],
-        act: Callable[[AskedDeed], str],
+        read: Callable[[PageSnapshot], PageSnapshot],
+        act: Callable[[Action, str], str],
         *,
+        wanted: str = "",
         every_s: float = 2.0,
     ) -> None:
         super().__init__()
         self._read, self._act, self._every_s = read, act, every_s
-        self.snapshot = TopSnapshot()
+        self.snapshot = PageSnapshot()
         self.sort = Sort.TROUBLE
-        self.wanted = ""
+        self.wanted = wanted
         self._is_reading = False
 
     def compose(self) -> ComposeResult:
@@ -182,27 +152,34 @@ class TopApp(App[None]):
         found = self._read(self.snapshot)
         self.call_from_thread(self._take, found)
 
-    def _take(self, snapshot: TopSnapshot) -> None:
+    def _take(self, snapshot: PageSnapshot) -> None:
         self._is_reading, self.snapshot = False, snapshot
         self.draw()
 
     def draw(self) -> None:
         """Draw the snapshot; the cursor stays on its career."""
         snapshot, now_ms = self.snapshot, self.snapshot.at_ms
-        careers = chosen(snapshot, self.wanted, self.sort)
+        careers = top_rows.chosen(snapshot, self.wanted, self.sort)
         base = self.screen_stack[0]
-        heading = f"{summary(snapshot, len(careers))} | by {self.sort.value}"
+        heading = f"{top_rows.summary(snapshot, len(careers))} | by {self.sort.value}"
         base.query_one("#summary", Static).update(Text(heading, no_wrap=True))
-        rows = [career_row(one, now_ms) for one in careers]
-        styles = [style_of(one, now_ms) for one in careers]
+        rows = [top_rows.career_row(one, now_ms) for one in careers]
+        styles = [top_rows.style_of(one, now_ms) for one in careers]
         names = [one.career for one in careers]
-        self._fill(base.query_one("#careers", DataTable), CAREER_COLUMNS, rows, names, styles)
-        queues = queues_in_order(snapshot.queues)
+        self._fill(
+            base.query_one("#careers", DataTable), top_rows.CAREER_COLUMNS, rows, names, styles
+        )
+        queues = top_rows.queues_in_order(snapshot.queues)
         table = base.query_one("#queues", DataTable)
         table.display = bool(queues)
         paths = [one.path for one in queues]
-        self._fill(table, QUEUE_COLUMNS, [queue_row(one, now_ms) for one in queues], paths)
-        events = Text("\n".join(last_events(snapshot, _MOST_EVENTS)), no_wrap=True)
+        self._fill(
+            table,
+            top_rows.QUEUE_COLUMNS,
+            [top_rows.queue_row(one, now_ms) for one in queues],
+            paths,
+        )
+        events = Text("\n".join(top_rows.last_events(snapshot, _MOST_EVENTS)), no_wrap=True)
         base.query_one("#events", Static).update(events)
         if isinstance(self.screen, CareerScreen):
             self.screen.draw(snapshot)
@@ -217,7 +194,7 @@ class TopApp(App[None]):
     ) -> None:
         under, at = self._under_cursor(table), table.cursor_row
         table.clear(columns=True)
-        shown = fitting(columns, rows, self.size.width - 2)
+        shown = top_rows.fitting(columns, rows, self.size.width - 2)
         table.add_columns(*(columns[at] for at in shown))
         for number, (key, row) in enumerate(zip(keys, rows, strict=True)):
             cells = [Text(row[at]) for at in shown]
@@ -275,19 +252,19 @@ class TopApp(App[None]):
 
     def action_ask(self, name: str) -> None:
         """Ask whether to do this to the career under the cursor."""
-        state = self.snapshot.career(self.selected)
+        state = self.snapshot.career(self.selected or "")
         if state is not None and len(self.screen_stack) == 1:
-            confirm = ConfirmScreen(Deed[name], state.career, may_lead_next(state))
-            self.push_screen(confirm, self._do)
+            deed = Deed[name]
+            to = top_rows.may_lead_next(state) if deed is Deed.TRANSFER else ""
+            self.push_screen(ConfirmScreen(Action(deed, state.career, to)), self._do)
 
-    def _do(self, asked: AskedDeed | None) -> None:
+    def _do(self, asked: tuple[Action, str] | None) -> None:
         if asked is not None:
-            self.notify(f"{asked.deed.value[0]} {asked.career} ...")
-            self.run_worker(lambda: self._do_now(asked), thread=True, group="acting")
+            self.run_worker(lambda: self._do_now(*asked), thread=True, group="acting")
 
-    def _do_now(self, asked: AskedDeed) -> None:
+    def _do_now(self, action: Action, why: str) -> None:
         try:
-            said, severity = self._act(asked), "information"
+            said, severity = self._act(action, why), "information"
         except LeaderqError as error:
             said, severity = str(error), "error"
         self.call_from_thread(self._tell, said, severity)

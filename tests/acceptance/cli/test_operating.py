@@ -4,6 +4,7 @@ pause, resume, doctor.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import getpass
 import json
@@ -24,7 +25,7 @@ from leaderq.election.layout import Layout, TermRecord, encode
 from leaderq.election.observer import REPAIRED
 from leaderq.errors import NoNode
 from leaderq.running.guardian import SAME_REQUEST_S
-from leaderq.testing.waiting import eventually
+from leaderq.testing.waiting import eventually, patience
 
 
 def places(server, root):
@@ -250,20 +251,33 @@ def test_top_shows_careers_at_a_terminal_and_pauses_one_after_a_question(
     given = {"zookeeper": zookeeper_server.address, "root": root}
     settings = environment(**given) | {"TERM": "xterm", "NO_COLOR": "1"}
     command = [sys.executable, "-m", "leaderq", "top", "--queue", "/no-queue-here"]
-    with subprocess.Popen(
+    seen = []
+
+    def look():
+        with contextlib.suppress(OSError):  # nobody writes any more
+            while piece := os.read(screen, 4096):
+                seen.append(piece)
+
+    looking = threading.Thread(target=look, daemon=True)
+    process = subprocess.Popen(
         command, cwd=folder, env=settings, stdin=tty, stdout=tty, stderr=tty, start_new_session=True
-    ) as process:
-        os.close(tty)
-        read_until(screen, "ad-billing")
-        os.write(screen, b"p")
-        read_until(screen, "begins no new unit")
-        os.write(screen, b"closed\r")
-        read_until(screen, "is paused")
-        os.write(screen, b"q")
-        drain = threading.Thread(target=read_until, args=(screen, "\x1b[?1049l"), daemon=True)
-        drain.start()
-        assert process.wait(60) == 0
-    os.close(screen)
+    )
+    os.close(tty)
+    looking.start()
+    try:
+        for wanted, typed in (
+            (b"ad-billing", b"p"),
+            (b"begins no new unit", b"closed\r"),
+            (b"paused", b"q"),
+        ):
+            eventually(lambda wanted=wanted: wanted in b"".join(seen), timeout_s=30)
+            os.write(screen, typed)
+        assert process.wait(30 * patience()) == 0
+    finally:
+        process.kill()
+        process.wait()
+        looking.join()
+        os.close(screen)
     (view,) = lines(shell("status", "--json", **given))
     assert view["paused"]
     assert view["why"].endswith(": closed)")

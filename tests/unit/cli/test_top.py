@@ -16,7 +16,6 @@ from leaderq.cli.top_rows import (
     CAREER_COLUMNS,
     QUEUE_COLUMNS,
     Sort,
-    TopSnapshot,
     career_lines,
     career_row,
     chosen,
@@ -26,7 +25,9 @@ from leaderq.cli.top_rows import (
     queues_in_order,
     summary,
 )
-from leaderq.cli.top_screen import AskedDeed, CareerScreen, ConfirmScreen, Deed, TopApp
+from leaderq.cli.top_screen import CareerScreen, ConfirmScreen, TopApp
+from leaderq.dashboard.actions import Action, Deed
+from leaderq.dashboard.snapshot import PageSnapshot
 from leaderq.election import Member, TermRecord, View
 from leaderq.errors import RequestRefused
 from leaderq.kafka.consuming.report import DrainReport, PartitionLag
@@ -84,7 +85,7 @@ QUEUES = (
     QueueState("/q/mail", True, 12, 1, 0, 2, listing=Listing(NOW_MS, None, NOW_MS - 90_000)),
     QueueState("/q/orders", False, 1_000_000, None, 3, 1, is_paused=True, too_many=True),
 )
-SNAPSHOT = TopSnapshot(NOW_MS, CAREERS, QUEUES)
+SNAPSHOT = PageSnapshot(1, NOW_MS, CAREERS, QUEUES)
 
 
 def names(wanted: str = "", sort: Sort = Sort.TROUBLE) -> list[str]:
@@ -140,9 +141,9 @@ def test_a_narrow_screen_shows_what_matters_most() -> None:
 def test_one_line_sums_up_and_says_that_a_reading_failed() -> None:
     said = summary(SNAPSHOT, 1)
     assert "4 careers, 2 in trouble, 1 to look at, 1 shown" in said
-    failed = summary(TopSnapshot(NOW_MS, CAREERS, problem="away"), 4)
+    failed = summary(PageSnapshot(2, NOW_MS, CAREERS, problem="away"), 4)
     assert "not read since: away" in failed
-    assert "reading..." in summary(TopSnapshot(), 0)
+    assert "reading..." in summary(PageSnapshot(), 0)
 
 
 def test_the_last_events_are_told_the_newest_first() -> None:
@@ -169,15 +170,15 @@ def test_one_career_is_shown_in_full() -> None:
 
 def on_screen(
     use: Callable[[TopApp, Pilot[None]], Awaitable[None]],
-    snapshot: TopSnapshot = SNAPSHOT,
+    snapshot: PageSnapshot = SNAPSHOT,
     size: tuple[int, int] = (60, 24),
-) -> list[AskedDeed]:
+) -> list[tuple[Action, str]]:
     """Use the screen once it has read; what it was told to do."""
-    done: list[AskedDeed] = []
+    done: list[tuple[Action, str]] = []
 
-    def act(asked: AskedDeed) -> str:
-        done.append(asked)
-        if asked.career == "lost":
+    def act(action: Action, why: str) -> str:
+        done.append((action, why))
+        if action.subject == "lost":
             raise RequestRefused("nobody leads")
         return "done"
 
@@ -213,7 +214,7 @@ def test_the_screen_fits_sixty_columns_without_colours(monkeypatch: pytest.Monke
         app.draw()
         assert app.selected == "team-199"
 
-    on_screen(use, TopSnapshot(NOW_MS, many, QUEUES))
+    on_screen(use, PageSnapshot(1, NOW_MS, many, QUEUES))
 
 
 def test_sorting_filtering_and_one_career_in_full() -> None:
@@ -244,10 +245,10 @@ def test_a_deed_is_asked_for_with_a_reason_and_escape_does_nothing() -> None:
         await pilot.press("d", "enter", "r", "enter")
 
     assert on_screen(use) == [
-        AskedDeed(Deed.PAUSE, "billing", "closed"),
-        AskedDeed(Deed.TRANSFER, "billing", "calm", "b"),
-        AskedDeed(Deed.STEP_DOWN, "billing", ""),
-        AskedDeed(Deed.RESUME, "billing", ""),
+        (Action(Deed.PAUSE, "billing"), "closed"),
+        (Action(Deed.TRANSFER, "billing", "b"), "calm"),
+        (Action(Deed.STEP_DOWN, "billing"), ""),
+        (Action(Deed.RESUME, "billing"), ""),
     ]
 
 
@@ -260,4 +261,4 @@ def test_a_refusal_is_shown() -> None:
             (one.message, one.severity) for one in app._notifications
         ]
 
-    assert [one.career for one in on_screen(use)] == ["lost"]
+    assert [action.subject for action, _ in on_screen(use)] == ["lost"]
