@@ -267,7 +267,7 @@ def test_top_shows_careers_at_a_terminal_and_pauses_one_after_a_question(
     try:
         for wanted, typed in (
             (b"ad-billing", b"p"),
-            (b"begins no new unit", b"closed\r"),
+            (b"begins no new", b"closed\r"),
             (b"paused", b"q"),
         ):
             eventually(lambda wanted=wanted: wanted in b"".join(seen), timeout_s=30)
