@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
 from importlib.metadata import version as version_of
@@ -41,9 +42,13 @@ for package in ("leaderq", "leaderq.coalescing", "leaderq.testing", "leaderq.zoo
 
 
 def setup(app: object) -> None:
-    """Let ``"0 2 * * *"`` in the help of a verb be read as it stands."""
+    """Let ``"0 2 * * *"`` and ``'team-*'`` in the help of a verb be read as they stand."""
 
     def escaped(_app: object, _context: object, lines: list[str]) -> None:
-        lines[:] = [line.replace("*", "\\*") if "* *" in line else line for line in lines]
+        lines[:] = [
+            line.replace("*", "\\*") if "* *" in line else re.sub(r"(?<=[-/])\*", r"\\*", line)
+            for line in lines
+        ]
 
-    app.connect("sphinx-click-process-description", escaped)  # type: ignore[attr-defined]
+    for part in ("description", "options"):
+        app.connect(f"sphinx-click-process-{part}", escaped)  # type: ignore[attr-defined]

@@ -386,6 +386,8 @@ def test_every_command_of_the_pages_is_run_by_a_test() -> None:
         "pip install": "by whoever installs",
         "make ": "targets of the Makefile",
         "docker": "by hand, on an engine",
+        "leaderq dashboard": "tests/integration/dashboard/test_serving.py",
+        "cat tokens.txt": "by whoever signs in",
         "python -m leaderq.testing.nemesis": "tests/faults/election/test_nemesis.py, make soak",
     }
     followed = {"README", "quickstart", "asyncio", "operating", "queues", "schedules"}
