@@ -21,11 +21,11 @@ demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; un
 # Tests wait more than they compute: four workers keep two cores busy, and each may have to wait for
 # the others, hence the patience, also with tests that compute. What tests/long.txt lists is left to
 # test-long. Plain pytest runs one test after the other, the long ones too.
-test: lint  ## linters, types, layers, and all tests but the long ones; eight minutes
+test: lint  ## linters, types, layers, and all tests but the long ones; a quarter of an hour
 	@LEADERQ_TEST_PATIENCE=$(PATIENCE) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 	  -o timeout=$$((180 * $(PATIENCE))) -m "not long"
 
-test-long: lint  ## all tests, also those of tests/long.txt; a quarter of an hour
+test-long: lint  ## all tests, also those of tests/long.txt; half an hour
 	@LEADERQ_TEST_PATIENCE=$(PATIENCE) LEADERQ_TEST_CHANGES=$${LEADERQ_TEST_CHANGES:-2} \
 	  LEADERQ_TEST_ONCE=$${LEADERQ_TEST_ONCE:-20} \
 	  $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -o timeout=$$((180 * $(PATIENCE)))
