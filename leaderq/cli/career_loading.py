@@ -139,8 +139,8 @@ def _described(exc: BaseException) -> str:
 
 
 def _place(exc: BaseException) -> str:
-    """The place of the error in the user's code: the innermost frame of neither us nor
-    an import.
+    """The place of the error in the user's code: the innermost frame that is neither ours nor the
+    import system's.
     """
     machinery = (str(Path(__file__).parent), "<frozen", str(importlib.__file__))
     frames = [

@@ -75,8 +75,11 @@ def write_rows(
     row: Callable[[Any], Sequence[Any]] | None = None,
     spare: Mapping[str, int] = {},
 ) -> None:
-    """Write results: each as JSON, ``said`` as it comes; or all as a table, and ``nothing`` to
-    people if there are none. Without ``columns`` the table is that of the objects.
+    """Write results: with ``as_json`` each as the JSON of ``said(result)``, as it comes; otherwise
+    all as one table, or ``nothing`` for people if there are none.
+
+    A row of the table is ``row(result)`` below ``columns``; without ``row`` both come from the
+    JSON.
     """
     if as_json:
         for each in found:

@@ -44,7 +44,8 @@ class WatchedProcess:
     Guarantees: it does not outlive this process. A forked child of this process does not keep it
     alive and cannot stop it.
 
-    ``orphaned``: the command that a shell, in its process group, runs then; ``$$`` is its id.
+    ``orphaned``: the shell command that ends the program, and whatever it has started, once this
+    process is dead. It runs in their process group, whose id is ``$$``.
     """
 
     def __init__(

@@ -132,7 +132,7 @@ class KafkaBroker(JavaServer):
     ``properties`` are added to its configuration, and win. ``listeners`` are further listeners,
     name to protocol (``{"SECURE": "SASL_SSL"}``): each gets a port (``address_of("SECURE")``), its
     security goes into ``properties``. ``advertised`` is the address that a further listener tells
-    its clients to use: that of a fault proxy before it. Topics are not created by being used.
+    its clients to use: that of a fault proxy in front. Topics are not created by being used.
     """
 
     what = "Kafka"

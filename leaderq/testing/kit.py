@@ -75,7 +75,9 @@ class FakeTerm(OpenTerm):
         )
 
     def _passing_s(self, seconds: float) -> float:
-        """None: a wait returns at once whether the term is on, as if so much time had passed."""
+        """How long a wait really takes: not at all, whether the term is on or not. The seconds
+        count as waited.
+        """
         self.waited_s += seconds
         if self.waited_s >= self._lasts_s:
             self.wind_up(Reason.WITHDRAWN)
@@ -136,11 +138,10 @@ def records(
 class Driven:
     """The result of :func:`drive`.
 
-    ``handled`` has the records of each call of ``handle`` that returned; ``committed`` and ``left``
-    split those given: those that the next leader does not read, and those that it does.
-    ``produced`` and ``written`` are the effects of ``produce`` and ``write_with_offsets`` that
-    stand. ``reason`` is why the term ended, ``error`` the career's first error, if :func:`drive`
-    was to return it.
+    ``handled`` has the records of each call of ``handle`` that returned. ``committed`` and ``left``
+    are the records given, in two parts: the next leader reads those in ``left`` only. ``produced``
+    and ``written`` are the effects of ``produce`` and ``write_with_offsets`` that stand. ``reason``
+    is why the term ended, ``error`` the career's first error, if :func:`drive` was to return it.
     """
 
     term: FakeTerm

@@ -10,8 +10,8 @@ kafka_broker         session   a running Kafka broker
 kafka_cluster        session   three of them (``.members``)
 znode_root           function  a path that no other test uses, such as ``/t-0f3c...``
 topic_name           function  a topic name that no other test uses
-fault_proxy          function  ``fault_proxy(address)``: a ``FaultProxy`` before that server
-kafka_fault_proxy    function  one before ``kafka_broker``; clients that begin there stay behind it
+fault_proxy          function  ``fault_proxy(address)``: a ``FaultProxy`` in front of that server
+kafka_fault_proxy    function  one in front of ``kafka_broker``; clients that begin at it stay there
 ===================  ========  =====================================================================
 
 The servers run from jars, in containers or are given, as the environment says (``LEADERQ_SERVERS``,
@@ -104,7 +104,7 @@ def fault_proxy() -> Iterator[Callable[[str], FaultProxy]]:
 
 @pytest.fixture
 def kafka_fault_proxy(kafka_broker: Any) -> Iterator[FaultProxy]:
-    """A fault proxy before the broker of the session, which sends its clients through the proxy."""
+    """A fault proxy in front of the session's broker. Clients that begin at it stay with it."""
     from leaderq.testing.fault_proxy import FaultProxy
 
     port = _before_kafka.get(kafka_broker)

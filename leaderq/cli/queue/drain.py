@@ -1,9 +1,9 @@
-"""``leaderq queue drain``: the items of a queue go to standard output, and of each it is known
+"""``leaderq queue drain`` writes the items of a queue to standard output, and knows of each item
 whether it was written.
 
-This bypasses Python's buffers, which would hold back what an interruption left over and write it in
-the end after all. A pipe that is ready takes :data:`PIPE_BUF` bytes at once, or none: so nothing
-waits while bytes are under way.
+It does not use Python's buffers: they would keep what an interruption left, and write it at the end
+of the process after all. A pipe that is ready takes :data:`PIPE_BUF` bytes at once, or none, so
+nothing waits while bytes are under way.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The verbs of ``leaderq queue`` but ``put`` and ``drain``: items and dead letters are shown,
-deleted, sent back; consumers are paused.
+"""The verbs of ``leaderq queue`` except ``put`` and ``drain``: they show and delete items and dead
+letters, send letters back, and pause consumers.
 """
 
 from __future__ import annotations
@@ -307,10 +307,10 @@ def dead(given: Given) -> None:
     """Show the dead letters of the queue at PATH, or those that are NAMEd; with --drop, delete
     them.
 
-    A letter is an item that failed too often (REASON attempts), or could not be read (corrupt),
-    with the last error; ORIGIN is the name it had, or its id, which names a letter of a Dyno queue
-    too. It stays at PATH-dead, or in the Dyno queue, until it is sent back (leaderq queue requeue)
-    or dropped.
+    A letter is an item that failed too often (REASON attempts), could not be read (corrupt), or
+    killed too many consumers (died), with the last error; ORIGIN is the name it had, or its id,
+    which names a letter of a Dyno queue too. It stays at PATH-dead, or in the Dyno queue, until it
+    is sent back (leaderq queue requeue) or dropped.
 
     \b
     Examples:

@@ -280,7 +280,9 @@ def _tell_if_new(keeper: DynoAdmin | QueueAdmin, path: str, kind: str) -> None:
 
 
 class Store:
-    """``stored`` counts the znodes that are certainly there. Entries are stored in their order."""
+    """Puts entries into a queue, in their order. ``stored`` counts the znodes that are certainly
+    there.
+    """
 
     def __init__(self, refusals: Refusals) -> None:
         self.stored = 0
@@ -313,7 +315,7 @@ class Store:
 
 
 class FramedStore(Store, PutListener):
-    """Into all recipes except the simple one; entries are sent at once."""
+    """Puts into queues of all recipes except the simple one; entries are sent at once."""
 
     def __init__(
         self, refusals: Refusals, session: Session, places: QueuePaths, kind: QueueKind
@@ -384,7 +386,7 @@ def _only_value(entry: Entry, holder: str) -> bytes:
 
 
 class SimpleStore(Store):
-    """Into a simple queue: no frame, one value a znode."""
+    """Puts into a simple queue: no frame, one value a znode."""
 
     def __init__(self, refusals: Refusals, session: Session, places: QueuePaths) -> None:
         super().__init__(refusals)
@@ -409,7 +411,7 @@ class SimpleStore(Store):
 
 
 class DynoStore(Store):
-    """Into a Dyno queue, which the verb closes; a message for each value."""
+    """Puts into a Dyno queue, a message for each value. The verb closes the queue."""
 
     def __init__(self, refusals: Refusals, queue: DynoQueue) -> None:
         super().__init__(refusals)
@@ -454,9 +456,9 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What an item's name says beside its number; the kind of the queue decides what is needed.
-    ``is_bare``: it is known to say nothing, as the names of items that Java has requeued. The last
-    three are for Dyno queues, whose messages may have all of them.
+    """What an item's name says besides its number; the kind of the queue decides what is needed.
+    ``is_bare``: the name is known to say nothing else, like that of an item that Java has requeued.
+    The last three are for Dyno queues, whose messages may have all of them.
     """
 
     id: str | None = None
@@ -492,8 +494,8 @@ class BadEntry(Exception):  # one line of many: counted and told, the others go 
 def pieces(
     source: Source, end: bytes, on_bytes: Callable[[int], object] = lambda _: None
 ) -> Iterator[list[bytes]]:
-    """What stands before each ``end``, all that have come at a time; what follows the last one
-    counts if there is anything.
+    """Yield the parts of the input that end with ``end``, in batches: all that have come so far.
+    What follows the last ``end`` is a part too, unless it is empty.
 
     :raises ConfigurationError: one is longer than any item can be.
     """

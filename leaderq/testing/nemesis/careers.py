@@ -77,7 +77,9 @@ def session_file(folder: Path, who: str) -> Path:
 
 
 def gil_file(folder: Path, who: str) -> Path:
-    """The wish that the worker of ``who`` holds the GIL in its next unit; contains for how long."""
+    """The file that makes the worker of ``who`` hold the GIL in its next unit; it contains for how
+    many seconds.
+    """
     return folder / f"gil-{who}"
 
 

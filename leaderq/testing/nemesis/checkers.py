@@ -1,8 +1,7 @@
 """What must not be in a history. Pure: a checker reads lines and returns sentences, or none.
 
-A *dead* line is one of a term after which a later one was inaugurated before it, by the order of
-the file. Some dead lines are excused, because nobody promised that they cannot be: see
-:class:`_Excuses`.
+A line is *dead* if a later term than its own was inaugurated earlier in the file. Some dead lines
+are excused, because nobody promised that they cannot be: see :class:`_Excuses`.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Bounds:
 
     @property
     def newcomer_s(self) -> float:
-        """A leader inaugurated later than this after a pause began has read of it before."""
+        """How long after a pause began a new leader may be inaugurated without having read it."""
         return 1.0 * self.patience
 
 

@@ -169,7 +169,7 @@ class Cluster:
         ).start()
 
     def _supervise(self) -> None:
-        """Restart ended candidates, as systemd or Kubernetes do; but not one that cannot run."""
+        """Restart ended candidates, as systemd or Kubernetes do; except one that cannot run."""
         while not self._stopping.wait(0.1):
             for who, candidate in list(self.candidates.items()):
                 if candidate.process.poll() not in (None, ExitCode.USAGE):

@@ -89,9 +89,10 @@ def schedule(
     """Rounds of faults, without end (pure).
 
     Every kind but those in ``without`` comes, those that change the leader more often. Half of the
-    faults are over before a lease is, and half outlive a session; of the freezes, three and seven
-    tenths. The quorum is always lost for longer than a lease, and every pause outlives a session,
-    so that new leaders find it; so does every cut that follows a stall.
+    faults are over before a lease is, and half outlive a session; of the freezes, three tenths are
+    over before a lease is, and seven tenths outlive a session. The quorum is always lost for longer
+    than a lease. Every pause outlives a session, so that new leaders find it, and so does every cut
+    that follows a stall.
     """
     dice = random.Random(seed)
     possible = [kind for kind in _KINDS if kind not in without]
@@ -321,9 +322,10 @@ class Nemesis:
 
     @contextmanager
     def _between_servers(self, fault: Fault) -> Iterator[None]:
-        """Cut the server that our leader is connected to off from the servers' leader; after a
-        stall, and every other time without, our leader can reach no other server meanwhile, or it
-        would go there.
+        """Cut the server that our leader is connected to off from the servers' leader.
+
+        After a stall, and every other time without one, our leader can reach no other server
+        meanwhile, because it would go there otherwise.
         """
         ensemble, dice = self._cluster.ensemble, random.Random(fault.number)
         head, followers = ensemble.leader, ensemble.followers

@@ -59,7 +59,9 @@ class _Stream:
             self._under_way.popleft()()
 
     def put_back(self, arrive: Callable[[], object]) -> None:
-        """Of a stream that was just cut: what has arrived arrives when the cut heals instead."""
+        """Keep a message back that has arrived on a stream that was cut just then: it arrives again
+        when the cut heals.
+        """
         self._under_way.appendleft(arrive)
         self._overdue += 1
 

@@ -420,7 +420,7 @@ class World:
             action()
 
     def _run_ready(self, ready: list[Task], pick: Callable[[], float]) -> None:
-        """Let those run who can go on, one after the other, until all wait."""
+        """Run the tasks that can go on, one after the other, until all wait."""
         while ready:
             index = int(pick() * len(ready)) if len(ready) > 1 else 0
             task = ready[index]

@@ -1,7 +1,8 @@
 """The role of a follower: answers reads, sends writes to the leader, applies what is committed.
 
-It notes which of its clients it has heard of. The leader learns of it only when it pings, each half
-tick; a write that is passed on tells the leader nothing about its session.
+It notes which of its clients it has heard from. It tells the leader only in its answers to the
+leader's pings, which come each half tick; a write that it passes on tells the leader nothing about
+the client's session.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ ANYBODY = ProducerStamp()
 
 
 class FetchedPart(NamedTuple):
-    """What a fetch has found in one partition; ``next_offset`` is behind markers and what was
-    aborted, ``epoch`` that of the last entry before it (-1: none).
+    """What a fetch has found in one partition. ``next_offset`` comes after markers and aborted
+    records too; ``epoch`` is that of the last entry before it (-1: none).
     """
 
     records: list[Record]

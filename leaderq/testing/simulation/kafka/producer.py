@@ -163,7 +163,9 @@ class SimulatedProducer(ProducerBase):
         return receipt
 
     def _serve(self, outgoing: _Outgoing) -> bool:
-        """Hear of what is under way, and send what comes next; returns whether it was repeated."""
+        """Take in the answer to the request under way, and send what comes next. Returns whether
+        the answer was an error after which the same request is to be sent again.
+        """
         link, is_repeated = self._link, False
         if outgoing.sent is not None and link.is_answered(outgoing.sent):
             sent, outgoing.sent = outgoing.sent, None
