@@ -45,7 +45,8 @@ class Campaign:
     """One candidate's standing for election, term after term.
 
     ``inbox`` takes a signal, or a request to be called, from any thread. ``tenure`` is the term in
-    hand; ``concluded`` tells of the last one released, by its id, whether that was clean.
+    hand; ``concluded`` has one entry, for the term released last: its id, and whether its end was
+    clean.
     """
 
     def __init__(
@@ -103,7 +104,9 @@ class Campaign:
         return max(0.0, min(wakes) - at_s) if wakes else None
 
     def due(self, at_s: float) -> Input | None:
-        """The input that the clock has at ``at_s``; announces what is due on the way."""
+        """Return the signal that is due by the clock at ``at_s``, if there is one. A hand-over
+        whose announcement is due is announced.
+        """
         if self.tenure is not None and self.role.holds_term:
             signal = self.tenure.signal_due(at_s)
             if signal is Input.LEASE_OVER or (signal is Input.LATE and self.role is Role.LEADING):
@@ -119,7 +122,9 @@ class Campaign:
         return None
 
     def take(self, signal: Input | None) -> None:
-        """Decide on ``signal``, carry out the effects, and so on with the signals that result."""
+        """Decide on ``signal`` and carry out the effects; then do the same with each signal that
+        results.
+        """
         while signal is not None:
             if signal is Input.CONNECTED:
                 self._enlistment.forget_watch()

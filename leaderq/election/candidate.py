@@ -272,7 +272,9 @@ class Candidate:
             self._leave_the_line(0.0 if tenure is None else tenure.term.deadline)
 
     def _leave_the_line(self, lease_until_s: float) -> None:
-        """After a break-down, once no code can work on the term: at the latest T/3 after it."""
+        """After a break-down: leave the line once no code can work on the term, at the latest T/3
+        after its lease.
+        """
         try:
             quiet_s = lease_until_s + self.session.shares.answer_s
             while not self._stopping and (left_s := quiet_s - clock.now_s()) > 0:

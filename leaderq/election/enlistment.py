@@ -200,7 +200,8 @@ class Enlistment:
         has written since the survey.
 
         A claim that was carried out although its reply was lost is found by our znode's name in the
-        record, and confirmed. Without a proof that the session lives it is of no use yet.
+        record, and confirmed. A claim is won only when there is also a proof that the session
+        lives.
         """
         assert self.position is not None  # FIRST follows a survey
         path = self._layout.candidate(self.position.name)
@@ -291,7 +292,7 @@ class Enlistment:
         self._watched = None
 
     def _look(self) -> list[str]:
-        """Read everything a survey needs at once; returns the names in the line."""
+        """Read, in one request, everything a survey needs; returns the names in the line."""
         own = self._layout.candidate(self.position.name) if self.position is not None else None
         reads: list[Read] = [
             GetChildren(self._layout.candidates),
@@ -347,7 +348,8 @@ class Enlistment:
     def _gives_way(self, names: list[str]) -> bool:
         """Whether somebody behind us is newer. What was learned while we waited is not read again.
 
-        At most so often between two terms: whatever the others do, somebody leads.
+        We give way only a few times between two terms, so that somebody leads, whatever the others
+        do.
         """
         assert self.position is not None
         after, times = self._gave_way
@@ -363,8 +365,8 @@ class Enlistment:
         return True
 
     def _learn(self, names: list[str], *, again: bool) -> None:
-        """Read what those in the line run who have not been looked at; ``again``: those who had not
-        said it, too.
+        """Read what the candidates in the line run, if we have not read it yet. With ``again``,
+        also ask those again that had not said it by then.
         """
         assert self.position is not None
         self._known = {name: self._known[name] for name in names if name in self._known}
@@ -396,7 +398,9 @@ class Enlistment:
         )
 
     def _watch(self, ahead: str) -> Input:
-        """Watch the children of the one in front, which has none: so only its deletion fires."""
+        """Watch the children of the znode in front of ours. It never has children, so the watch
+        fires only when it is deleted.
+        """
         wanted = (self._owner, ahead)
         path = self._layout.candidate(ahead)
         try:

@@ -6,7 +6,9 @@ past 2147483647 it goes on at -2147483648, so names are compared as numbers modu
 text.
 
 The ``term`` and ``control`` znodes hold JSON objects, readable and repairable by hand. Fields that
-this version does not know are ignored, and kept where a record is written again.
+this version does not know are ignored, and kept where a record is written again. The object in
+``processes/<session>`` (host, pid, versions) is written by ``enlistment.py``; ``software.py`` reads
+the versions, and ``observer.py`` the host and pid.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What those may see and ask who do not stand for election: observers and operators.
+"""What observers and operators, who do not stand for election, may see and ask.
 
 A view is put together from several readings: it may be a moment old, and nothing may be written on
 the strength of it.
 
-A wish is a value in the ``control`` znode and names the term it is meant for, so that one which
-comes late does nothing. The leader watches that znode and winds up in order. A spoilt ``control``
-record counts as empty, and the next wish writes it again.
+A wish is a value in the ``control`` znode. It names the term it is meant for, so a late wish does
+nothing. The leader watches that znode and winds up in order. A spoilt ``control`` record counts as
+empty, and the next wish writes it again.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class View:
     ``members`` are the same candidates with their places; ``cooling_off`` those that do not stand
     now and will; ``history`` the newest term and some before it.
 
-    ``asked``: what operators asked for who gave a name, the newest first: ``at`` (seconds since the
+    ``asked``: what named operators asked for, the newest first: ``at`` (seconds since the
     epoch), ``by``, ``what``, and ``why``.
 
     ``repaired``: the term record was unreadable and an operator has written it again. It names
@@ -273,8 +273,8 @@ class Observer:
     def views(
         client: AnyClient, careers: Sequence[str], *, root: str = "/leaderq"
     ) -> dict[str, View | CorruptRecord]:
-        """The view of each of ``careers``, or why its record cannot be read: two requests for every
-        25 careers, whatever exists.
+        """The view of each of ``careers``, or the error if its record cannot be read. Takes two
+        requests for every 25 careers.
         """
         session, now = as_session(client), clock.calendar_s()
         found: dict[str, View | CorruptRecord] = {}

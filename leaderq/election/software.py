@@ -153,8 +153,8 @@ Reading = Generator[list[Read], list[Any], dict[str, Software]]
 
 
 def reading(layout: Layout, names: Sequence[str]) -> Reading:
-    """What the candidates ``names`` run, in this order: yields what is to be read and is sent what
-    was. Those that have left meanwhile are left out.
+    """What the candidates ``names`` run, in this order. A generator: it yields the reads to be
+    made, and must be sent their results. Candidates that have left meanwhile are left out.
     """
     nodes = yield [GetData(layout.candidate(name)) for name in names]
     owners = {

@@ -99,7 +99,9 @@ class Tenure:
         return late_s if late_s > at_s else self.term.deadline
 
     def connected(self) -> None:
-        """Watch and read again what a connection has taken along."""
+        """Set the watches again that went with the former connection, and read again what they are
+        about.
+        """
         if not self._own_watch_set:
             self._watch_own()
         self.read_wishes()

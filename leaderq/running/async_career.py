@@ -170,10 +170,13 @@ def seconds_to_cancel(
     ending (pure).
 
     ``idle``: it has units of its own, and none is in hand. ``left_s``: until the budget of the
-    hand-over is over; ``since_s``: since the term began to end. What is atomic or idle is cancelled
-    at once, unless it ended the term itself; anything when the time is nearly up: after a planned
-    end when a second is left, or a quarter; of a lost lease when three quarters are, as the
-    guardian asks then. Not more often: what it cleans up would be cancelled too.
+    hand-over is over; ``since_s``: since the term began to end.
+
+    What is atomic or idle is cancelled at once, unless it ended the term itself. Everything is
+    cancelled once when the time is nearly up: after a planned end when a second or a quarter of the
+    time is left, whichever is less; after a lost lease when three quarters are left, because the
+    guardian asks at that time. It is not cancelled more often, because that would also cancel its
+    cleaning up.
     """
     at_once = (atomic or idle) and reason not in (Reason.RESIGNED, Reason.FINISHED)
     if at_once and time == 1:

@@ -339,7 +339,9 @@ class _Call:
 
 
 def _only_deposed(error: BaseException) -> Deposed | None:
-    """The one that a group of nothing else holds, as tasks side by side raise it."""
+    """The first ``Deposed`` in a group that holds nothing else; tasks that run side by side raise
+    such a group.
+    """
     within = getattr(error, "exceptions", None)
     if not isinstance(within, tuple):
         return error if isinstance(error, Deposed) else None

@@ -54,8 +54,10 @@ def _module_name(kind: type) -> str:
 
 @functools.cache
 def installed_version(module: str) -> str | None:
-    """The version of the distribution to which the top-level ``module`` belongs, if it is known:
-    one of the same name, else the one beside the module that lists it.
+    """The version of the distribution to which the top-level ``module`` belongs; ``None``: unknown.
+
+    That is the distribution of the same name. If there is none, it is the one distribution in the
+    module's folder whose metadata list the module.
     """
     # Slow to import, and needed only where somebody stands.
     from importlib import metadata

@@ -396,8 +396,8 @@ class Runner:
 
 
 def supervise(runners: Sequence[Runner]) -> Iterator[Runner]:
-    """Run these, all on the calling thread but for their careers; yields each that has ended. One
-    that cannot begin raises, and those before it are stopped.
+    """Run these on the calling thread, except their careers; yields each that has ended. One that
+    cannot begin raises, and those before it are stopped.
     """
     waker = Waker()
     running: list[Runner] = []

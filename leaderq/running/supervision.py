@@ -46,8 +46,8 @@ class Allowance:
 
 
 class Budgets:
-    """The one allowance that runs at a time; ``changed`` is called when it is another. Thread-safe,
-    and waits for nothing.
+    """Holds the one allowance that is being timed, if any; ``changed`` is called when another takes
+    its place. Thread-safe, and never waits.
     """
 
     def __init__(self, changed: Callable[[], object] = lambda: None) -> None:

@@ -113,8 +113,9 @@ class When:
         return map(_ms, CronSim(str(self.cron), self.moment(after)))
 
     def _elapsed(self, after: int) -> Iterator[int]:
-        """As if each stretch without a change of clocks were a zone of its own: cronsim goes from
-        hour to hour, and so past the beginning of one where clocks change by half an hour.
+        """The ticks of an expression that runs by the elapsed clock. Each stretch without a change
+        of clocks is treated as a time zone of its own: cronsim goes from hour to hour, and would
+        miss the beginning of a stretch where clocks change by half an hour.
         """
         from cronsim import CronSim
 

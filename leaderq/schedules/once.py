@@ -17,7 +17,7 @@ Runs = tuple[TickRun, ...]
 
 
 def begun(runs: Runs, key: str, now: int, *, term: int, candidate: str) -> tuple[Runs, TickRun]:
-    """The runs with that of ``key`` begun; if it is done, as they are. And the run of ``key``."""
+    """The runs, and the run of ``key``, which is begun; if it is done already, nothing changes."""
     known = run_for(runs, key)
     if known is not None and known.outcome is TickOutcome.DONE:
         return runs, known
@@ -27,7 +27,7 @@ def begun(runs: Runs, key: str, now: int, *, term: int, candidate: str) -> tuple
 
 
 def concluded(runs: Runs, key: str, now: int, error: str | None) -> Runs:
-    """The runs with the end of that of ``key``."""
+    """The runs with the end of the run of ``key`` recorded."""
     outcome = TickOutcome.DONE if error is None else TickOutcome.FAILED
     return tuple(
         replace(one, ended=now, outcome=outcome, error=error) if one.key == key else one

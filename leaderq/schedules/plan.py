@@ -8,8 +8,8 @@ A record accounts for each tick up to ``last``, once: as a run, or in a gap with
 leads next counts from there. A tick that is *running* in a record that is read was left behind: by
 a process that died, or a term that ended before its end was written.
 
-The times by which missed ticks are judged are those of the record: those of a changed definition
-hold from when nothing is due by the former one.
+Missed ticks are judged by the times in the record. The times of a changed definition hold as soon
+as nothing is due by the former ones.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ ON_TIME_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """``record``: to be stored first, unless it is the one that was given. ``begins``: then its
-    ``running`` is to be worked on. ``gaps``: what was passed over in this step; ``lost``: a run
-    that was given up.
+    """``record`` is to be stored first, unless it is the one that was given. ``begins``: after
+    that, its ``running`` is to be worked on. ``gaps``: what was passed over in this step; ``lost``:
+    a run that was given up.
     """
 
     record: ScheduleRecord
@@ -131,8 +131,8 @@ def _chosen(
     wishes: ScheduleWishes,
     now: int,
 ) -> tuple[int | None, list[Passed]]:
-    """The tick to be run, and those that are passed over; later ones than it are left for later,
-    with ``catch_up="all"``.
+    """The tick to be run, and those that are passed over. With ``catch_up="all"`` the ticks after
+    the one to be run are left for later.
     """
     if wishes.paused:
         return None, [(at, PassedOver.PAUSED) for at in ticks]
@@ -183,7 +183,7 @@ def _gaps(passed: Sequence[Passed]) -> tuple[TickGap, ...]:
 
 
 def _with(history: History, when: When, *more: TickRun | TickGap) -> History:
-    """The history with these behind it; a gap that goes on is one."""
+    """The history with ``more`` at its end; a gap that continues the last one is merged with it."""
     found = list(history)
     for one in more:
         before = found[-1] if found else None

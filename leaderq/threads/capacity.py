@@ -32,13 +32,14 @@ class Waiter(Generic[W]):
 
 
 class WaitingLine(Generic[W]):
-    """Those who wait for room, in the order in which they came. Not synchronised: guarded by its
-    owner's lock, which may be reentrant.
+    """Those who wait for room, in the order in which they came. Not synchronised: its owner's lock
+    guards it, and may be reentrant.
 
-    ``take(what)`` takes room for the first, and returns whether there was any; then ``enter(what)``
-    is called and the waiter woken. Both happen in :meth:`admit`, on the thread that has made room:
-    so whoever waits proceeds as soon as there is room for it, and nobody can overtake it. A
-    ``take`` that only wakes and returns ``False`` leaves it to the first to look for itself.
+    :meth:`admit` calls ``take(what)``, which takes room for the first waiter and returns whether
+    there was any. If there was, ``admit`` calls ``enter(what)`` and wakes the waiter. All of this
+    happens on the thread that has made room: so a waiter proceeds as soon as there is room for it,
+    and nobody can overtake it. A ``take`` may also only wake the first waiter and return ``False``;
+    that waiter then looks for room itself.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class WaitingLine(Generic[W]):
             self._dismiss(waiter)
 
     def leave(self, waiter: Waiter[W]) -> None:
-        """Let it wait no longer; those behind it may fit now."""
+        """Remove ``waiter``, and admit those behind it that fit now."""
         if waiter in self.waiters:
             self.waiters.remove(waiter)
             self.admit()
@@ -142,7 +143,8 @@ class Capacity:
         return waiter.is_admitted
 
     def take(self, items: int = 1, size: int = 0) -> None:
-        """Take it without waiting, room or not: for whoever is needed to make room.
+        """Take room at once, even if there is none: for a caller that must run so that others can
+        release theirs.
 
         :raises LeaderqError: the one that :meth:`close` was given; nothing was taken.
         """

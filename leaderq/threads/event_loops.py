@@ -49,11 +49,12 @@ async def awaited(
     give_up: Callable[[], object] = lambda: None,
     put_back: Callable[[T], object] = lambda _: None,
 ) -> T:
-    """What ``call()`` returns or raises, on a thread of its own, named ``name``, or of ``pool``.
+    """Make ``call()`` on a thread of its own, named ``name``, or on a thread of ``pool``; return or
+    raise what it does.
 
-    A task that is cancelled meanwhile abandons the call: ``give_up()`` asks it to end soon, and
-    what it returns all the same is given to ``put_back``. Both return at once; the second is called
-    on any thread. A call that no thread of ``pool`` has begun is not made.
+    If the task is cancelled meanwhile, the call is abandoned: ``give_up()`` asks it to end soon,
+    and what it still returns is given to ``put_back``. Neither may block, and ``put_back`` may be
+    called on any thread. A call that no thread of ``pool`` has begun is not made.
     """
     from asyncio import CancelledError, wrap_future
 

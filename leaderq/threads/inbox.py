@@ -89,8 +89,8 @@ class Inbox(Generic[M]):
         return max(0, self._items.qsize() - self.is_closed)  # STOP is in it, too
 
     def put_now(self, item: M) -> bool:
-        """Put ``item`` if there is room and nobody waits; return whether that was so: then, look
-        whether the inbox ``has_ended`` meanwhile.
+        """Put ``item`` if there is room and nobody waits; return whether it was put. After that,
+        the caller must check whether the inbox ``has_ended`` meanwhile.
         """
         try:
             self._permit()
@@ -184,7 +184,9 @@ class Inbox(Generic[M]):
     def _arriving(
         self, item: M, wake: Callable[[], object], timeout_s: float | None
     ) -> Iterator[bool]:
-        """Put ``item`` at once, or note that its producer waits in the block; tells which."""
+        """Put ``item`` at once, or note that its producer waits within the ``with`` block; yields
+        whether the producer need not wait.
+        """
         self._start()
         arrival = self._arrived(item, wake)
         if arrival is None:
@@ -204,7 +206,7 @@ class Inbox(Generic[M]):
             raise QueueFull(self.name, capacity=self.capacity or 0, waited_s=timeout_s or 0.0)
 
     def _arrived(self, item: M, wake: Callable[[], object]) -> Waiter[M] | None:
-        """Put ``item`` and return ``None``, or the one that waits to put it."""
+        """Put ``item`` and return ``None``, or return its entry in the line, where it waits."""
         if self._lock._is_owned():  # type: ignore[attr-defined]
             raise WouldDeadlock(f"queue {self.name!r}: this call interrupts its own thread in here")
         with self._lock:

@@ -107,8 +107,8 @@ class Listeners(Generic[T]):
             self._service.wake()
 
     def put(self, value: T, *, is_owed: bool = False) -> None:
-        """Note a value for the next :meth:`deliver`, in any case if ``is_owed``. Calls nobody: a
-        lock may be held.
+        """Keep a value for the next :meth:`deliver`; if ``is_owed``, even when too many values
+        wait. Calls no listener, so the caller may hold a lock.
         """
         if is_owed or len(self._values) < self._most:
             self._values.append(value)
@@ -116,7 +116,9 @@ class Listeners(Generic[T]):
             self.untold += 1
 
     def deliver(self) -> None:
-        """Deliver what is noted, unless that is under way: then that call delivers it."""
+        """Tell the listeners all values kept. If a call on another thread, or further up on this
+        one, is doing so, that call tells them.
+        """
         struck = None
         while (self._calls or self._values) and self._delivering.acquire(blocking=False):
             try:  # after an interrupt between two calls, the next deliver goes on from there

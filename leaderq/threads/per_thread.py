@@ -13,8 +13,8 @@ T = TypeVar("T")
 class PerThread(Generic[T]):
     """``value`` is the calling thread's own, made by ``make`` when that thread first asks.
 
-    For modules, which are imported once and serve both real and simulated threads: an instance of
-    ``primitives.local`` that is made at import would be the one kind's only.
+    For modules, which are imported once and serve both real and simulated threads: a
+    ``primitives.local`` made at import would serve only one of the two kinds.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:

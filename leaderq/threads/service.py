@@ -59,8 +59,9 @@ class Service:
     def lasting(
         cls, name: str, step: Callable[[Service], bool], *, on_struck: Callable[[], object]
     ) -> Service:
-        """A service that calls ``step(service)`` until that returns ``False``, whatever strikes its
-        thread meanwhile: that is logged, ``on_struck`` called, and it goes on.
+        """A service that calls ``step(service)`` until that returns ``False``. If anything is
+        raised on its thread meanwhile, it logs that, calls ``on_struck`` after a pause, and goes
+        on.
         """
 
         def run(service: Service) -> None:
@@ -110,7 +111,7 @@ class Service:
         return True
 
     def wake(self) -> None:
-        """Cut the wait of the service short; before it waits, the next one."""
+        """End the wait of the service now; if it is not waiting, its next wait ends at once."""
         self._waker.wake()
 
     def stop(self, timeout_s: float | None = None) -> bool:

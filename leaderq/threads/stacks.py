@@ -1,4 +1,4 @@
-"""Where a thread stands, for who is told that it hangs."""
+"""Shows what a thread is doing, for messages which say that it hangs."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class Client(KazooClient):
 
     @property
     def echoes(self) -> Echoes:
-        """What the server of the newest connection was heard to have heard."""
+        """Which requests the server of the newest connection has answered, and when."""
         return self.connection.echoes
 
     @property
@@ -317,7 +317,9 @@ class ClientSupervisor:
         self._service.stop(0)
 
     def expect_attempt(self, client: Client) -> None:
-        """Its connection is about to be dropped: if it does not try to connect, it is stuck."""
+        """The connection of ``client`` is about to be dropped: if the client makes no attempt to
+        connect after that, it is stuck.
+        """
         self._dropped = (client, client.attempts)
         self.wake()
 

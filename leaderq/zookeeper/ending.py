@@ -59,7 +59,9 @@ class SessionEnder:
         self._resolving: primitives.Thread | None = None
 
     def know(self, addresses: Iterable[tuple[str, int]]) -> None:
-        """Use these numeric addresses, which someone else has resolved; none change nothing."""
+        """Use these numeric addresses, which somebody else has resolved. An empty list changes
+        nothing.
+        """
         families = {True: socket.AF_INET6, False: socket.AF_INET}
         known = [(families[":" in ip], (ip, port)) for ip, port in addresses]
         self._endpoints = known or self._endpoints
@@ -74,8 +76,9 @@ class SessionEnder:
     ) -> bool:
         """End the session; returns within ``timeout_s`` whether it is certainly over.
 
-        ``session_timeout_s``: how long it lives on if it was taken up and could not be closed.
-        Without ``patient`` each server is asked only once.
+        To close a session, this takes it up first. ``session_timeout_s``: how long the session
+        lives on if it was taken up and could not be closed after that. Without ``patient`` each
+        server is asked only once.
         """
         deadline = clock.awake_s() + timeout_s
         needs_kazoo = self._security.uses_tls or self._security.uses_sasl

@@ -47,7 +47,9 @@ def has_one_shot_watch(client: Any, path: str) -> bool:
 
 
 def stop_flag(client: KazooClient) -> primitives.Event:
-    """Set to end the connection thread; kazoo's ``stop()`` sets it, but then waits unbounded."""
+    """Set to end the connection thread. kazoo's ``stop()`` sets it too, and then waits without
+    bound.
+    """
     return client._stopped
 
 

@@ -51,8 +51,9 @@ class Shares:
 
     @property
     def known_s(self) -> float:
-        """What a server has heard for so long is on its way to the leader: half a tick, and what
-        our clock may gain in it."""
+        """How long ago a server must have heard from a client for the news to be on its way to the
+        leader: half a tick, and what our clock may gain in that time.
+        """
         tick_s = self.timeout_s / 2 if self.tick_s is None else self.tick_s
         return tick_s / 2 * 25 / 24
 
@@ -68,13 +69,17 @@ class Shares:
 
     @property
     def late_s(self) -> float:
-        """How long after it a missing proof becomes suspicious: T/6 after it was to come."""
+        """How long after the proven request was sent the lack of a newer proof becomes suspicious:
+        T/6 after that proof was due.
+        """
         due_s = self.known_s + 2 * self.beat_s
         return min(due_s + self.timeout_s / 6, self.trusted_s - self.grace_s)
 
     @property
     def gone_s(self) -> float:
-        """How long after it nothing may act any more that relies on the session."""
+        """How long after the proven request was sent everything that relies on the session must
+        have stopped.
+        """
         return self.timeout_s * 11 / 12
 
     @property
@@ -95,8 +100,9 @@ class Shares:
 
     @property
     def strict_s(self) -> float:
-        """How long a leader waits after an unclean end that wants more than the proof: as if clocks
-        ran at rates that differ by half."""
+        """How long a leader waits after an unclean end if the proof is not enough for it
+        (``strict``): as if clocks ran at rates that differ by half.
+        """
         return self.timeout_s / 2
 
     @property
@@ -128,17 +134,20 @@ class Proof:
         return self.known_s + self.shares.gone_s
 
     def granted(self, shares: Shares) -> Proof:
-        """A connection was made under these: a shorter time-out counts at once."""
+        """This proof under ``shares``, which a new connection was granted: a shorter time-out
+        counts at once, a longer one does not.
+        """
         if shares.timeout_s >= self.shares.timeout_s:
             return self
         return Proof(self.session, shares, self.known_s)
 
 
 class Echoes:
-    """When the server of one connection was heard to have heard us.
+    """Which requests the server of one connection has answered: so what it has heard from us, and
+    when.
 
-    Fed by the connection's thread with what it sends and reads; :meth:`newest_s` may be asked
-    from any thread. ``began_s``: when the connection attempt began that has succeeded.
+    The connection's thread tells it what was sent and read; :meth:`newest_s` may be asked from any
+    thread. ``began_s``: when the successful attempt to connect began.
     """
 
     __slots__ = ("_asked", "_heard", "_sent", "_timeout_s")
@@ -157,7 +166,9 @@ class Echoes:
             self._asked = (self._sent, now_s)
 
     def read(self, now_s: float, outstanding: int) -> None:
-        """An answer was read; so many are still to come. Requests are heard in their order."""
+        """An answer was read, and ``outstanding`` answers are still to come. A server hears
+        requests in their order.
+        """
         if self._asked is None or self._sent - outstanding < self._asked[0]:
             return
         sent_s, self._asked = self._asked[1], None
@@ -168,5 +179,5 @@ class Echoes:
         self._heard = (*useful, (sent_s, now_s))
 
     def newest_s(self, before_s: float) -> float:
-        """When the newest request was sent that was answered by ``before_s``."""
+        """Of the requests that were answered by ``before_s``, when the newest one was sent."""
         return max((sent for sent, answered in self._heard if answered <= before_s), default=NEVER)

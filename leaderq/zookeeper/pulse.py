@@ -89,8 +89,9 @@ class Pulse:
     def hold(self, on_proof: OnProof) -> Callable[[], None]:
         """Prove the session again and again until the returned function is called.
 
-        ``on_proof`` gets the newest proof now, then each, and each that has become shorter, on a
-        thread of the session that must not be blocked.
+        ``on_proof`` is called with the newest proof now, with each newer one, and again with a
+        proof whose time-out has become shorter. It is called on a thread of the session that must
+        not be blocked.
         """
         mark = object()
         with self._lock:

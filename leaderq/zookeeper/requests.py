@@ -68,8 +68,8 @@ class Reply(Generic[T]):
     """The object that kazoo holds while a request is in flight; it calls ``set`` or
     ``set_exception``.
 
-    Neither ever raises, which would end kazoo's connection thread, whatever became of the future.
-    ``is_last``: whether no further request has this future.
+    Neither of them raises, whatever became of the future, because that would end kazoo's connection
+    thread. ``is_last``: whether no further request has this future.
     """
 
     future: primitives.Future[T]

@@ -83,8 +83,9 @@ class Seat:
             raise
 
     def watch(self, gone: Callable[[], object], unheard: Callable[[], object]) -> None:
-        """Have ``gone`` called when the znode is deleted, or is not there; ``unheard`` when nobody
-        watches any more, and this is to be called again. On a thread of the session's.
+        """Call ``gone`` when the znode is deleted or is not there. Call ``unheard`` when the watch
+        is lost; then this method has to be called again. Both are called on a thread of the
+        session's.
         """
 
         def heard(event: WatchEvent) -> None:

@@ -171,7 +171,7 @@ class Session(Requests):
     def timeout_s(self) -> float:
         """T: the session time-out in seconds that the servers granted at the newest connection.
 
-        It may be another at each; the new one is here before ``CONNECTED`` is announced.
+        Each connection may change it. The new value stands here before ``CONNECTED`` is announced.
         """
         return self._client.timeout_s
 
@@ -228,15 +228,15 @@ class Session(Requests):
         self, path: str, callback: Watch, *, timeout_s: float | None = None
     ) -> Subscription:
         """Call ``callback(WatchEvent)`` for everything that is created, changed or deleted at or
-        below ``path``, which need not exist, until closed. Runs on the thread of watches, in the
-        order things happened; do not block it for long.
+        below ``path``, which need not exist, until closed.
 
-        Runs on the thread of watches, in the order things happened; do not block it for long. A
-        ``SESSION`` event says that the connection was lost: the watch stands again, events may be
-        missing, read again.
+        It is called on the thread of watches, in the order in which things happened; do not block
+        that thread for long. A ``SESSION`` event says that the connection was lost and the watch is
+        set again. Events may be missing, so read again.
 
-        *Not guaranteed:* before ZooKeeper 3.9, two of this, :meth:`watch_node` and a one-shot
-        ``watch`` on one path of one session; the later is heard.
+        *Not guaranteed:* before ZooKeeper 3.9, more than one watch (of this method,
+        :meth:`watch_node` and one-shot ``watch``) on one path in one session: only the newest is
+        heard.
 
         :raises ConnectionLost: not connected, or no answer in ``timeout_s``; no watch is left.
         """
@@ -318,13 +318,13 @@ class Session(Requests):
                     write_report(term.number)
 
         A term is released when the body is left or goes on to the next one. Before it stands
-        again the candidate cools off: ``cool_off_s`` after the body has left a term that was on or
-        has resigned, longer each time after it was deposed, or as ``term.resign`` says.
+        again the candidate cools off: for ``cool_off_s`` if the body left a term that was still on,
+        or resigned from it; longer each time it was deposed; or as ``term.resign`` says.
         ``term.finish()`` ends the loop.
 
         *Guarantees:* as :meth:`leadership`, for each term.
-        *Not guaranteed:* that an error is told from a ``break``: operators see *withdrawn* for
-        both. In a program that keeps the iterator, the last term lasts until it is closed
+        *Not guaranteed:* that operators can tell an error from a ``break``: they see *withdrawn*
+        for both. In a program that keeps the iterator, the last term lasts until it is closed
         (``contextlib.closing``).
         """
         made: Generator[Term, None, None] = provided("leadership").terms(

@@ -238,8 +238,8 @@ class MultiRead(PackedRequest):
 
 
 class ChildData(PackedRequest):
-    """The data of these children of one znode, whose path ``prefix`` is but for the name. Results:
-    ``(data, ctime in ms, version)``.
+    """The data of these children of one znode; ``prefix`` is the path of each without its name.
+    Results: ``(data, ctime in ms, version)``.
     """
 
     __slots__ = ()
