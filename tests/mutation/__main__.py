@@ -12,9 +12,8 @@ from pathlib import Path
 import kafka  # noqa: F401  (imported once, for all processes that are forked)
 import kazoo.client  # noqa: F401
 
-from mutation.control import Control
 from mutation.controlling import run_controls
-from mutation.controls import CONTROLS
+from mutation.controls import CONTROLS, Control
 from mutation.equivalents import EQUIVALENT
 from mutation.modules import MODULES
 from mutation.operators import Edit

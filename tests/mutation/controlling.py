@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 
-from mutation.control import Control
+from mutation.controls import Control
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 240.0

@@ -32,8 +32,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.threads.listeners": _tests("threads/test_listeners_of_threads.py", "test_events.py"),
     "leaderq.threads.waker": _tests("threads/test_waker.py"),
     "leaderq.coalescing.automaton": _tests(
-        "coalescing/test_coalescing_rules.py",
-        "coalescing/test_coordinator_model.py",
+        "coalescing/test_coalescing_rules.py", "coalescing/test_coordinator_model.py"
     ),
     "leaderq.coalescing.rules": _tests("coalescing/test_coalescing_rules.py"),
     "leaderq.kafka.consuming.positions": _tests("kafka/test_positions.py"),

@@ -241,7 +241,7 @@ class _Walk:
             for operator, table in (("boundary", _BOUNDARY), ("comparison negated", _OPPOSITE)):
                 if type(found) in table:
                     ops = list(node.ops)
-                    ops[number] = table[type(found)]()  # type: ignore[index]
+                    ops[number] = table[type(found)]()
                     yield self._edit(operator, at, (node, "ops", ops))
 
     def _arithmetic(self, node: Any, at: _Place) -> Iterator[Edit]:

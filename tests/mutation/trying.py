@@ -122,17 +122,7 @@ def use_profile() -> None:
     settings.load_profile("mutation")
 
 
-_OPTIONS = [
-    "-qq",
-    "-x",
-    "--assert=plain",
-    "-p",
-    "no:cacheprovider",
-    "-p",
-    "no:xdist",
-    "-o",
-    "timeout=0",
-]
+_OPTIONS = ["-qq", "-x", "--assert=plain", "-pno:cacheprovider", "-pno:xdist", "-otimeout=0"]
 
 
 def _verdict(code: int | None) -> Verdict:
@@ -217,13 +207,13 @@ class _Plugin:
                 reached.append(edit)
                 runs.append(self._run(edit, [items[number] for number in numbers], functions))
             elif self._runs_at_import(edit):
-                self.tried.verdicts[edit.id] = None  # type: ignore[assignment]
+                self.tried.verdicts[edit.id] = None
             else:
                 self.tried.verdicts[edit.id] = Verdict.NOT_REACHED
         codes = _each(runs, self._jobs, LIMIT_S + 2 * self.tried.took_s)
         for edit, code in zip(reached, codes, strict=True):
             again = code == _REIMPORT or (code == 0 and self._runs_at_import(edit))
-            self.tried.verdicts[edit.id] = None if again else _verdict(code)  # type: ignore[assignment]
+            self.tried.verdicts[edit.id] = None if again else _verdict(code)
         return True
 
     def _runs_at_import(self, edit: Edit) -> bool:
@@ -280,7 +270,7 @@ def _baseline(items: Sequence[pytest.Item], path: str) -> _Baseline:
         sys.settrace(trace)
         reports = runtestprotocol(item, log=False, nextitem=following)
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
         if any(report.failed for report in reports):
             found.failed.append(number)
         found.took_s.append(time.process_time() - began_s)
