@@ -1,13 +1,21 @@
-"""What the source code keeps to: imports, names, log lines; and that it can be installed."""
+"""What the source code keeps to: imports, names, log lines, seams; and that it can be installed."""
 
 from __future__ import annotations
 
 import ast
+import concurrent.futures
+import os
+import queue
+import random
 import re
+import socket
 import subprocess
 import sys
 import tarfile
-from collections import defaultdict
+import threading
+import time
+import uuid
+from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -16,58 +24,55 @@ import grimp
 import pytest
 
 import leaderq
+from leaderq import chance, clock, host
+from leaderq.threads import PerThread, primitives
+from leaderq.timeouts import Deadline
 
 PACKAGE = Path(leaderq.__file__).parent
 
 
-def cycles(graph: grimp.ImportGraph) -> set[frozenset[str]]:
-    """The sets of modules that import each other, directly or not."""
-    upstream = {module: graph.find_upstream_modules(module) for module in graph.modules}
-    found = set()
-    for module, others in upstream.items():
-        if back := {other for other in others if module in upstream[other]}:
-            found.add(frozenset({module, *back}))
-    return found
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    """The source of each module by its path below the package."""
+    return {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rglob("*.py")}
 
 
-def test_no_module_imports_itself_by_a_detour() -> None:
+@pytest.fixture(scope="module")
+def trees(texts: dict[str, str]) -> dict[str, ast.Module]:
+    """Parsed once for all tests of this file."""
+    return {path: ast.parse(text) for path, text in texts.items()}
+
+
+def test_no_module_imports_itself_by_a_detour():
     graph = grimp.build_graph("leaderq", exclude_type_checking_imports=False, cache_dir=None)
-    assert [sorted(cycle) for cycle in cycles(graph)] == []
+    upstream = {module: graph.find_upstream_modules(module) for module in graph.modules}
+    cycles = {
+        module: back
+        for module, others in upstream.items()
+        if (back := {other for other in others if module in upstream[other]})
+    }
+    assert cycles == {}
 
 
-def test_what_is_imported_by_its_name_is_an_edge_that_the_import_linter_sees() -> None:
-    for path in Path(leaderq.__file__).parent.rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        seen = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        named = {
-            node.args[0].value
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Call)
-            and getattr(node.func, "attr", getattr(node.func, "id", "")) == "import_module"
-            and isinstance(node.args[0], ast.Constant)
-        }
-        own = ".".join(("leaderq", *path.relative_to(PACKAGE).parent.parts))
-        hidden = {name for name in named if name.startswith("leaderq.")} - seen
-        assert {name for name in hidden if not name.startswith(own)} == set(), path
+def test_what_is_imported_by_its_name_is_an_edge_that_the_import_linter_sees(texts):
+    for path, text in texts.items():
+        named = set(re.findall(r"import_module\(\s*\"(leaderq\.[\w.]+)\"", text))
+        seen = set(re.findall(r"(?m)^ *from (leaderq[\w.]*) import", text))
+        own = ".".join(("leaderq", *Path(path).parent.parts))
+        assert {name for name in named - seen if not name.startswith(own)} == set(), path
 
 
 # -- one word, one idea: no public class name is defined twice
 
 
-def test_no_public_class_name_is_defined_twice() -> None:
-    homes: dict[str, list[str]] = defaultdict(list)
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes[node.name].append(str(path.relative_to(PACKAGE)))
-    assert "LeaderqError" in homes
-    twice = {name: places for name, places in homes.items() if len(places) > 1}
-    assert twice == {}
+def test_no_public_class_name_is_defined_twice(texts):
+    names = [name for text in texts.values() for name in re.findall(r"(?m)^class ([A-Z]\w*)", text)]
+    assert "LeaderqError" in names
+    assert [name for name, times in Counter(names).items() if times > 1] == []
 
 
 # -- log lines are fixed phrases with the values behind them, so that an operator can grep
 
-PRODUCT = Path(leaderq.__file__).parent
 LEVELS = ("debug", "info", "warning", "error", "exception", "critical", "log")
 FIXED = re.compile(r"(%s, )?[^%:;]+( [\w.]+=%[^ =]*)*")
 ELSEWHERE = {
@@ -82,43 +87,120 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
-def lines(text: str) -> Iterator[str]:
-    """The texts that ``text``, a Python source, logs: constants, and variables that hold one."""
-    tree = ast.parse(text)
-    for scope in (tree, *(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))):
-        held = {
-            target.id: node.value.value
-            for node in ast.walk(scope)
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
-        for node in ast.walk(scope):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr in LEVELS
-                and ast.unparse(node.func.value).endswith("log")
-            ):
-                for one in node.args[:2]:
-                    said = held.get(one.id) if isinstance(one, ast.Name) else None
-                    said = one.value if isinstance(one, ast.Constant) else said
-                    if isinstance(said, str):
-                        yield said
+def logged(tree: ast.Module) -> Iterator[str]:
+    """The texts that a module logs: constants, and variables that hold one."""
+    held: dict[str, set[object]] = {}
+    calls = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            for target in node.targets:
+                held.setdefault(getattr(target, "id", ""), set()).add(node.value.value)
+        elif (
+            isinstance(node, ast.Call)
+            and getattr(node.func, "attr", "") in LEVELS
+            and ast.unparse(node.func).rpartition(".")[0].endswith("log")
+        ):
+            calls.append(node)
+    for one in (one for node in calls for one in node.args[:2]):
+        said = held.get(one.id, set()) if isinstance(one, ast.Name) else {getattr(one, "value", 0)}
+        yield from (text for text in said if isinstance(text, str))
 
 
-def is_fixed(line: str) -> bool:
-    return line in ELSEWHERE or FIXED.fullmatch(line) is not None
+def test_every_log_line_is_a_fixed_phrase_with_its_values_behind_it(trees):
+    found = [(path, line) for path, tree in trees.items() for line in logged(tree)]
+    assert len(set(found)) > 100
+    assert [one for one in found if one[1] not in ELSEWHERE and not FIXED.fullmatch(one[1])] == []
 
 
-def test_every_log_line_is_a_fixed_phrase_with_its_values_behind_it() -> None:
-    found = {
-        f"{path.relative_to(PRODUCT)}: {line}": is_fixed(line)
-        for path in PRODUCT.rglob("*.py")
-        for line in lines(path.read_text())
+# -- time, threads, chance and who we are come from four modules, whose names can be replaced
+
+SEAMS = ("leaderq.clock", "leaderq.chance", "leaderq.host", "leaderq.threads.primitives")
+FUTURES = {"primitives.Future"}
+"""May be a base class: a simulation leaves the class, and replaces what it waits with."""
+
+
+def aliases(tree: ast.Module) -> set[str]:
+    """The names by which a module knows the seams."""
+    return {
+        one.asname or one.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for one in node.names
+        if f"{node.module}.{one.name}" in SEAMS
     }
-    assert len(found) > 100
-    assert [line for line, fixed in found.items() if not fixed] == []
+
+
+def eager(node: ast.AST, *, in_function: bool = False) -> Iterator[ast.AST]:
+    """What is evaluated once: on import, or as the default of a parameter."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        yield from node.args.defaults
+        yield from (one for one in node.args.kw_defaults if one is not None)
+        body = node.body if isinstance(node.body, list) else [node.body]
+        for one in body:
+            yield from eager(one, in_function=True)
+    elif isinstance(node, ast.AnnAssign) and not in_function:  # annotations are not evaluated
+        if node.value is not None:
+            yield from eager(node.value)
+    else:
+        if not in_function:
+            yield node
+        for one in ast.iter_child_nodes(node):
+            yield from eager(one, in_function=in_function)
+
+
+def test_nobody_imports_a_name_of_the_seams(texts):
+    by_name = re.compile(rf"(?m)^ *from ({'|'.join(map(re.escape, SEAMS))}) import")
+    assert [path for path, text in texts.items() if by_name.search(text)] == []
+
+
+def test_nothing_of_the_seams_is_captured_on_import_or_as_a_default(trees):
+    captured = [
+        f"{path}:{part.lineno} {ast.unparse(part)}"
+        for path, tree in trees.items()
+        if (known := aliases(tree))
+        for part in eager(tree)
+        if isinstance(part, ast.Attribute) and getattr(part.value, "id", None) in known
+    ]
+    assert [one for one in captured if one.rpartition(" ")[2] not in FUTURES] == []
+
+
+def test_ordinarily_the_names_are_the_standard_librarys():
+    assert clock.sleep is time.sleep
+    assert clock.calendar_s is time.time
+    assert clock.awake_s is time.monotonic
+    assert host.pid is os.getpid
+    assert host.name is socket.gethostname
+    assert chance.random == random.random
+    assert chance.uuid4 is uuid.uuid4
+    homes = dict.fromkeys(dir(threading), threading)
+    homes |= dict.fromkeys(dir(queue), queue)
+    homes |= dict.fromkeys((*concurrent.futures.__all__, "InvalidStateError"), concurrent.futures)
+    other = {"FutureTimeout": "TimeoutError", "wait_futures": "wait"}
+    for name in sorted(
+        set(primitives.__all__) - {"raise_in", "frame_of", "new_event_loop"}
+    ):  # our own
+        theirs = other.get(name, name)
+        assert getattr(primitives, name) is getattr(homes[theirs], theirs), name
+
+
+def test_a_replaced_clock_is_everybodys(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(clock, "now_s", lambda: now[0])
+    deadline = Deadline(5)
+    assert not deadline.is_over
+    now[0] += 5
+    assert deadline.is_over
+
+
+def test_a_value_per_thread_is_made_once_for_each_thread():
+    mine: PerThread[list[int]] = PerThread(list)
+    mine.value.append(1)
+    theirs: list[list[int]] = []
+    thread = threading.Thread(target=lambda: theirs.append(mine.value))
+    thread.start()
+    thread.join()
+    assert theirs == [[]]
+    assert mine.value == [1]
 
 
 # -- names that are loaded when first used
@@ -136,7 +218,6 @@ def seen_by_type_checkers(package: str) -> dict[str, str]:
     )
     seen = {}
     for statement in block.body:
-        assert isinstance(statement, ast.ImportFrom)
         for alias in statement.names:
             assert alias.asname == alias.name, "a type checker takes it as private"
             seen[alias.name] = str(statement.module)
@@ -144,7 +225,7 @@ def seen_by_type_checkers(package: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("package", LAZY)
-def test_each_name_is_where_type_checkers_see_it(package: str) -> None:
+def test_each_name_is_where_type_checkers_see_it(package):
     module, seen = import_module(package), seen_by_type_checkers(package)
     assert module.__all__ == sorted(seen)
     for name, home in seen.items():
@@ -152,12 +233,12 @@ def test_each_name_is_where_type_checkers_see_it(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", LAZY)
-def test_an_unknown_name_is_an_attribute_error_as_in_any_module(package: str) -> None:
+def test_an_unknown_name_is_an_attribute_error_as_in_any_module(package):
     with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'nonsense'"):
         _ = import_module(package).nonsense
 
 
-def test_importing_loads_nothing() -> None:
+def test_importing_loads_nothing():
     program = f"""
 import sys
 from importlib import import_module
@@ -187,7 +268,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         ("os.name, sys.platform = 'nt', 'win32'", "on win32"),
     ],
 )
-def test_a_system_that_is_not_supported_is_told_in_one_sentence(pretence: str, told: str) -> None:
+def test_a_system_that_is_not_supported_is_told_in_one_sentence(pretence, told):
     done = run("-c", f"import os, sys; {pretence}; import leaderq")
     assert done.returncode == 1
     line = done.stderr.splitlines()[-1]
@@ -195,7 +276,7 @@ def test_a_system_that_is_not_supported_is_told_in_one_sentence(pretence: str, t
     assert line.endswith(told)
 
 
-def test_a_source_distribution_has_all_that_the_repository_has(tmp_path: Path) -> None:
+def test_a_source_distribution_has_all_that_the_repository_has(tmp_path):
     pytest.importorskip("setuptools", reason="pip install '.[dev]'")
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
