@@ -30,7 +30,7 @@ from leaderq.testing.simulation.faults import Faults
 from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
 from leaderq.testing.simulation.kafka.faults import DrainFaults
-from leaderq.testing.simulation.kafka.installing import KafkaLines, kafka_installed, simulated_kafka
+from leaderq.testing.simulation.kafka.installing import kafka_installed, simulated_kafka
 from leaderq.testing.simulation.kafka.network import SimulatedKafka
 from leaderq.testing.simulation.kafka.partition_log import PartitionLog
 from leaderq.testing.simulation.scheduler import LifeHangs, World
@@ -190,7 +190,6 @@ class _Witness:
         """To the user's database; it rolls back what a process has left open when it dies."""
         made = self._opened()
         task = self.world.current
-        assert task is not None
         task.process.deaths.append(made.close)
         return made
 
@@ -314,7 +313,7 @@ EFFECTS_OF: dict[str, type] = dict(
 )
 
 
-def drain(life: DrainLife) -> LifeVerdict:
+def lead(life: DrainLife) -> LifeVerdict:
     """Lead one life and judge it."""
     world = World(f"drain {life.store} {life.seed}")
     cluster = SimulatedCluster(world, timeout_s=life.timeout_s)
@@ -337,7 +336,6 @@ def drain(life: DrainLife) -> LifeVerdict:
             watched = {"has_guardian": not life.zombies}
             cluster.worker(f"c{number}", make, kafka=kafka.address, **watched)
         lines = kafka.network
-        assert isinstance(lines, KafkaLines)
         faults = DrainFaults(cluster, kafka, lines, Faults(cluster, chronicle))
         try:
             keep_running(cluster)
@@ -376,7 +374,6 @@ def _patience(drawn: float) -> Any:
 def _breaking(world: World, kafka: SimulatedKafka) -> Any:
     """Now and then a client library raises what nobody expects, while it hears no answers."""
     real, lines = SimulatedConsumer.poll, kafka.network
-    assert isinstance(lines, KafkaLines)
 
     def poll(self: SimulatedConsumer, timeout_s: float, most: int) -> Any:
         task = world.current

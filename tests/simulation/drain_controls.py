@@ -17,9 +17,9 @@ from leaderq.kafka.stores import database_offsets, transaction_offsets
 from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from simulation.control import NegativeControl, around, patched, together
-from simulation.drain import STORES, DrainLife, drain
+from simulation.drain import STORES, DrainLife, lead
 
-_of = partial(NegativeControl, lead=drain, make=DrainLife)
+_of = partial(NegativeControl, lead=lead, make=DrainLife)
 _KAFKA, _ZOOKEEPER, _TRANSACTION, _EXTERNAL = ({"store": store, "faults": 8} for store in STORES)
 _BY_KEY = {**_KAFKA, "by_key": True}
 _ZOMBIES = {"zombies": 3, "faults": 1}
@@ -98,10 +98,7 @@ def _any_term(real: Any, *given: Any, **more: Any) -> str:
 
 
 _NO_OFFSET = f"{database_offsets.ONE_OFFSET} AND 1 = 0"
-_LINES_OF_DATABASES = together(
-    _any_term,
-    patched(database_offsets, "ONE_OFFSET", _NO_OFFSET),
-)
+_LINES_OF_DATABASES = together(_any_term, patched(database_offsets, "ONE_OFFSET", _NO_OFFSET))
 
 DRAIN_CONTROLS = (
     _of(
@@ -149,12 +146,7 @@ DRAIN_CONTROLS = (
         53,
         life=_ZOOKEEPER,
     ),
-    _of(
-        "an unknown commit is a commit",
-        _unknown_is_committed,
-        8,
-        life=_TRANSACTION,
-    ),
+    _of("an unknown commit is a commit", _unknown_is_committed, 8, life=_TRANSACTION),
     _of(
         "offsets in ZooKeeper are not fenced",
         patched(Tenure, "write", _unfenced),

@@ -1,6 +1,4 @@
-"""Thousands of lives, each the same for its seed, and the negative controls that lives show; those
-of queues have a file of their own.
-"""
+"""Thousands of lives, each the same for its seed, and the negative controls that lives show."""
 
 from __future__ import annotations
 
@@ -10,7 +8,6 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,12 +15,12 @@ import pytest
 from leaderq.testing.nemesis.history import What
 from simulation.coalescing_controls import COALESCING_CONTROLS
 from simulation.conftest import in_chunks
-from simulation.control import NegativeControl
 from simulation.controls import CONTROLS
 from simulation.drain_controls import DRAIN_CONTROLS
 from simulation.elections import ElectionLife, lead
 from simulation.kinds import KINDS
 from simulation.message_controls import MESSAGE_CONTROLS
+from simulation.queue_controls import QUEUE_CONTROLS
 from simulation.schedule_controls import SCHEDULE_CONTROLS
 from simulation.schedules import ScheduleLife
 from simulation.schedules import lead as lead_schedules
@@ -35,11 +32,13 @@ STORES += ["drains in transactions", "drains into a database"]
 WAYS_TO_DRAIN = [kind for kind in KINDS if kind.startswith("drains") and kind not in STORES]
 LIVES = [
     *(in_chunks(kind, 500, more=100, at_once=100) for kind in ELECTIONS),
-    *(in_chunks(kind, 210, more=42, at_once=42) for kind in STORES),
-    *(in_chunks(kind, 42, more=210, at_once=42) for kind in WAYS_TO_DRAIN),
+    *(in_chunks(kind, 208, more=44, at_once=52) for kind in STORES),
+    *(in_chunks(kind, 28, more=224, at_once=28) for kind in WAYS_TO_DRAIN),
     *(in_chunks(kind, 50, more=100, at_once=50) for kind in SCHEDULES),
     in_chunks("rude careers of coroutines", 100, more=200, at_once=100),
     in_chunks("messages", 1000, at_once=50),
+    in_chunks("queues", 500, at_once=25),
+    in_chunks("queues with one consumer", 500, at_once=25),
     in_chunks("coalescing", 200, at_once=100),
 ]
 CONTROLS_OF_LIVES = [
@@ -48,11 +47,12 @@ CONTROLS_OF_LIVES = [
     *SCHEDULE_CONTROLS,
     *MESSAGE_CONTROLS,
     *COALESCING_CONTROLS,
+    *QUEUE_CONTROLS,
 ]
 
 
 @pytest.mark.parametrize(("kind", "seeds"), [one for chunks in LIVES for one in chunks])
-def test_no_life_breaks_a_promise(kind: str, seeds: range, lived: Callable[..., None]) -> None:
+def test_no_life_breaks_a_promise(kind, seeds, lived):
     with warnings.catch_warnings():
         # A process may die before its loop has begun what it was told.
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
@@ -62,14 +62,14 @@ def test_no_life_breaks_a_promise(kind: str, seeds: range, lived: Callable[..., 
 
 
 @pytest.mark.parametrize("control", CONTROLS_OF_LIVES, ids=lambda one: one.name)
-def test_a_safety_line_that_is_taken_out_is_missed(control: NegativeControl) -> None:
+def test_a_safety_line_that_is_taken_out_is_missed(control):
     """The tables of docs/design/simulation.md say how many lives each takes."""
     assert not control.problems(control.seed)
     found = control.search(control.seed, 1) or control.search(0, 400)
     assert found is not None, f"{control.name}: no life shows it; make simulate may find a seed"
 
 
-def test_a_life_has_terms_units_ticks_and_faults_to_judge() -> None:
+def test_a_life_has_terms_units_ticks_and_faults_to_judge():
     words = [line.split(" ", 2)[2] for line in lead(ElectionLife(8, faults=8)).history]
     for what in (What.INAUGURATED, What.UNIT, What.EFFECT, What.FAULT, What.HEALED):
         assert any(word.startswith(what.value) for word in words), what
@@ -80,13 +80,12 @@ def test_a_life_has_terms_units_ticks_and_faults_to_judge() -> None:
 
 _PROGRAM = """
 from simulation.kinds import KINDS
-from simulation.message_controls import MESSAGE_CONTROLS
 for kind, lead in KINDS.items():
     print(kind, *lead(1).history, sep="\\n")
 """
 
 
-def test_the_same_seed_gives_the_same_history_byte_for_byte_with_any_hash_seed() -> None:
+def test_the_same_seed_gives_the_same_history_byte_for_byte_with_any_hash_seed():
     tests = Path(__file__).parents[1]
     given = {**os.environ, "PYTHONPATH": f"{tests.parent}{os.pathsep}{tests}"}
     first, second = (
