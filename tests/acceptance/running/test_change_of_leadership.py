@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -87,24 +86,6 @@ def test_without_a_guardian_the_session_times_out_and_the_next_leads(start, hist
     a.process.kill()
     leading(b)
     assert history.overlap_s() < 0
-
-
-def test_a_worker_that_outlives_its_lease_without_noticing_is_stopped_before_the_next_one_leads(
-    start, history
-):
-    """A C call that holds the GIL: no Python thread of the worker runs, but its code would go on
-    afterwards.
-    """
-    a = start("rude:GilHog", id="a", session_timeout_s=9)
-    eventually(lambda: history.lines("effect"))
-    b = start("rude:TinyUnits", id="b", session_timeout_s=9)
-    b.wait_for("standing")
-    Path(f"{history.path}.go").touch()
-    leading(b)
-    a.wait_for("worker_overdue")
-    assert a.wait() == 1
-    (inaugurated,) = history.lines("inaugurate", term=2)
-    assert not [line for line in history.lines("effect", term=1) if line["at"] > inaugurated["at"]]
 
 
 def test_a_restart_within_the_lease_pauses_the_work_and_keeps_the_term(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -133,51 +131,3 @@ def test_a_worker_that_its_guardian_may_not_signal_is_asked_to_leave_in_another_
     assert a.wait() == 0
     assert history.lines("handOver", reason="withdrawn")
     assert a.said("worker_not_signalled")
-
-
-# ---- what a worker has started ----------------------------------------------------------------
-
-
-@pytest.fixture
-def writers(start, history) -> Iterator[Callable[..., tuple[Any, Any]]]:
-    """Start a leader of a career whose processes all work for term 1, and its successor."""
-
-    def begin(career: str, *working: str, **options: Any) -> tuple[Any, Any]:
-        options = {"session_timeout_s": 6, **options}
-        a = start(f"rude:{career}", id="a", **options)
-        eventually(lambda: {line["by"] for line in history.lines("effect")}.issuperset(working))
-        b = start(TINY, id="b", **options)
-        b.wait_for("standing")
-        return a, b
-
-    yield begin
-    Path(f"{history.path}.over").touch()
-
-
-def late(history) -> list[str]:
-    """Who works for term 1 while the next one is led."""
-    (inaugurated,) = history.lines("inaugurate", term=2)
-    works_on(history, term=2)
-    effects = history.lines("effect", term=1)
-    return sorted({line["by"] for line in effects if line["at"] > inaugurated["at"]})
-
-
-STARTED = ("subprocess", "multiprocessing", "daemon")
-
-
-def test_what_a_stopped_worker_has_started_is_gone_before_the_next_one_leads(writers, history):
-    a, b = writers("LeavingChildren", *STARTED)
-    freeze(a.worker_pid)
-    try:
-        leading(b)
-        assert late(history) == []
-    finally:
-        a.signal_worker(signal.SIGCONT)
-
-
-def test_what_a_worker_has_started_is_gone_when_it_leaves_without_a_guardian(writers, history):
-    soon = ["--handover-budget-s", "0.5"]
-    a, b = writers("Children", "subprocess", "multiprocessing", arguments=soon)
-    a.process.kill()
-    leading(b)
-    assert late(history) == []

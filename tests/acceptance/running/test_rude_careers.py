@@ -157,10 +157,10 @@ def test_a_leader_that_hears_nothing_or_runs_no_python_ends_before_its_successor
         Kind("black hole, children left behind", "LeavingChildren", cut_off),
         # The worker leaves by itself (4) at the very moment at which it is killed (1).
         Kind("black hole, a hand-over without end", "NeverHandsOver", cut_off, (1, 4)),
-        Kind("black hole, guardian stopped", "LongUnits", cut_off_alone, (4,), undo=thaw),
+        Kind("GIL held, a child", "GilHog", hog, KILLED),
         # Its supervisor's SIGTERM and its guardian's are not "leave at once", which would be 130.
         Kind("SIGTERM, then black hole", "LongUnits", ask_to_stop_and_cut_off, KILLED),
-        Kind("GIL held, a child", "GilHog", hog, KILLED),
+        Kind("black hole, guardian stopped", "LongUnits", cut_off_alone, (4,), undo=thaw),
     )
 
 
@@ -175,9 +175,9 @@ def test_a_thawed_leader_begins_nothing_and_its_unit_ends_within_a_tenth_of_a_se
         Kind("freeze of all, units of 1 ms", "TinyUnits", freeze, **thawed),
         Kind("freeze of all, children", "Children", freeze, **thawed),
         Kind("freeze of all, a daemon", "Daemonizing", freeze, KILLED, **thawed),
-        Kind("freeze of the worker, a unit of 12 s", "LongUnits", freeze_worker, KILLED, **thawed),
-        Kind("freeze of the worker, units of 1 ms", "TinyUnits", freeze_worker, **thawed),
         Kind("freeze of the worker, children go on", "Children", freeze_worker, undo=thaw),
+        Kind("freeze of the worker, units of 1 ms", "TinyUnits", freeze_worker, **thawed),
+        Kind("freeze of the worker, a unit of 12 s", "LongUnits", freeze_worker, KILLED, **thawed),
         Kind("freeze of worker and children", "Children", freeze_worker_and_children, **thawed),
     )
 
@@ -208,9 +208,7 @@ def test_what_was_started_in_a_term_ends_before_the_next_inauguration(change_lea
 
 
 @pytest.mark.timeout(PATIENT)
-def test_a_loop_and_all_that_coroutines_have_begun_end_before_the_next_inauguration(
-    change_leaders,
-):
+def test_a_loop_and_all_that_coroutines_have_begun_end_before_the_next_inauguration(change_leaders):
     budget: Any = {"takes_s": 3.0, "arguments": SOON}
     change_leaders(
         Kind("black hole, time.sleep in a coroutine", "AsyncSleeping", cut_off, KILLED),
