@@ -36,7 +36,6 @@ class Served:
     @property
     def is_left(self) -> bool:
         """Whether nobody looks."""
-        assert self.refresher is not None
         return all(one.answer.cancelled() for one in self.refresher._waiting)
 
     def read(self, before: PageSnapshot, wanted: frozenset[str]) -> PageSnapshot:

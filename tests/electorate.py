@@ -10,6 +10,7 @@ from leaderq.election.decision import Role
 from leaderq.events import Event, EventBus, Standing
 from leaderq.term import OpenTerm, Reason
 from leaderq.testing import eventually
+from leaderq.testing.waiting import patience
 
 
 def conclude_and_close(candidate: Candidate) -> None:
@@ -30,8 +31,8 @@ def is_believed(term: Term) -> bool:
 
 
 def term_of(candidate: Candidate) -> OpenTerm:
-    """The term that a candidate wins, which it must within 30 s."""
-    term = candidate.await_term(30.0)
+    """The term that a candidate wins, which it must within 30 s, on a patient machine."""
+    term = candidate.await_term(30.0 * patience())
     assert term is not None, f"{candidate.id} has not won a term"
     return term
 

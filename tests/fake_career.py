@@ -84,7 +84,7 @@ class FakeCareer:
             raise Bad("not decodable")
         return record.replace(value=("decoded", record.value))
 
-    def handle(self, records: Sequence[Record], term: OpenTerm) -> None:  # type: ignore[override]
+    def handle(self, records: Sequence[Record], term: OpenTerm) -> None:
         with self._lock:
             self.log.append("handle " + " ".join(map(_short, records)))
         self.before_handle(records)
@@ -101,12 +101,12 @@ class FakeCareer:
             if left:
                 raise Bad(_short(record))
 
-    def commit(self, term: OpenTerm, ends: Mapping[Partition, int]) -> None:  # type: ignore[override]
+    def commit(self, term: OpenTerm, ends: Mapping[Partition, int]) -> None:
         self.before_commit()
         told = " ".join(f"{_letter(each)}={end}" for each, end in sorted(ends.items()))
         if self.refused.intersection(self._pending):
             self.log.append(f"refuse {told}")
-            raise EffectRefused(Bad("refused"))  # type: ignore[arg-type]
+            raise EffectRefused(Bad("refused"))
         self.log.append(f"commit {told}")
         assert all(end > self.committed.get(each, -1) for each, end in ends.items()), (
             "committed backwards, or twice"
@@ -119,7 +119,7 @@ class FakeCareer:
         self.log.append("undo")
         self._pending = []
 
-    def send_dead_letter(self, term: OpenTerm, topic: str, letter: NewDeadLetter) -> None:  # type: ignore[override]
+    def send_dead_letter(self, term: OpenTerm, topic: str, letter: NewDeadLetter) -> None:
         self.before_dead_letter()
         dead = read_dead_letter(Record(topic, 0, 0, 0, letter.key, letter.value, letter.headers))
         self.log.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 class Mute(Exception):
     def __str__(self) -> str:
-        return str(self.message)  # type: ignore[attr-defined]
+        return str(self.message)
 
 
 TOLD = "Mute, which cannot be told: AttributeError"

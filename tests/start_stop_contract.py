@@ -58,7 +58,7 @@ class StartStopContract:
         yield
         sys.setswitchinterval(interval_s)
 
-    def test_it_runs_once_it_is_started_and_no_longer_than_its_stop(self) -> None:
+    def test_it_runs_once_it_is_started_and_no_longer_than_its_stop(self):
         subject = self.subject()
         assert subject.running() == 0
         subject.start()
@@ -66,7 +66,7 @@ class StartStopContract:
         subject.stop()
         assert subject.running() == 0
 
-    def test_stopped_twice_or_before_it_is_started_it_stays_stopped(self) -> None:
+    def test_stopped_twice_or_before_it_is_started_it_stays_stopped(self):
         subject = self.subject()
         subject.stop()
         subject.stop()
@@ -75,7 +75,7 @@ class StartStopContract:
         assert subject.running() == 0
         subject.stop()
 
-    def test_nothing_runs_after_a_stop_in_whatever_order_many_threads_call(self) -> None:
+    def test_nothing_runs_after_a_stop_in_whatever_order_many_threads_call(self):
         for seed in range(ROUNDS):
             subject = self.subject()
             faults: list[object] = []

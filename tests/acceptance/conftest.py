@@ -62,9 +62,7 @@ def history(tmp_path: Path) -> History:
 
 
 @pytest.fixture
-def start(
-    history: History, znode_root: str, zookeeper_server: Any, fault_proxy: Any
-) -> Iterator[Start]:
+def start(history, znode_root, zookeeper_server, fault_proxy) -> Iterator[Start]:
     """Start a candidate of a career in ``careers/``; all are stopped after the test, and before the
     proxies they go through.
     """

@@ -58,7 +58,7 @@ def todays_schema() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["the Compose Specification", "docker-compose 1.29.2"])
-def test_the_file_is_valid_in(kind: str, composed: dict[str, Any]) -> None:
+def test_the_file_is_valid_in(kind, composed):
     tool("jsonschema")
     from jsonschema import Draft201909Validator
     from jsonschema.validators import validator_for
@@ -73,12 +73,10 @@ def test_the_file_is_valid_in(kind: str, composed: dict[str, Any]) -> None:
     assert faults == []
 
 
-def test_ports_are_published_on_the_loopback_interface_only_and_can_be_chosen(
-    services: dict[str, Any],
-) -> None:
+def test_ports_are_published_on_the_loopback_interface_only_and_can_be_chosen(services):
     published = [port for service in services.values() for port in service.get("ports", [])]
     pattern = re.compile(r"127\.0\.0\.1:\$\{(\w+):-(\d+)\}:\d+")
-    found = dict(pattern.fullmatch(port).groups() for port in published)  # type: ignore[union-attr]
+    found = dict(pattern.fullmatch(port).groups() for port in published)
     demo = {
         name: int(port)
         for name, port in found.items()
@@ -88,9 +86,7 @@ def test_ports_are_published_on_the_loopback_interface_only_and_can_be_chosen(
     assert len(set(found.values())) == len(published)
 
 
-def test_a_leader_has_more_time_to_stop_than_its_hand_over_may_take(
-    services: dict[str, Any],
-) -> None:
+def test_a_leader_has_more_time_to_stop_than_its_hand_over_may_take(services):
     candidate = services["candidate"]
     budget_s = float(candidate["environment"]["LEADERQ_HANDOVER_BUDGET_S"])
     assert float(candidate["stop_grace_period"].removesuffix("s")) > budget_s
@@ -99,7 +95,7 @@ def test_a_leader_has_more_time_to_stop_than_its_hand_over_may_take(
     assert candidate["scale"] == 3
 
 
-def test_what_is_ours_runs_with_nothing_it_does_not_need(services: dict[str, Any]) -> None:
+def test_what_is_ours_runs_with_nothing_it_does_not_need(services):
     ours = [
         service for service in services.values() if service["image"].startswith("leaderq-demo:")
     ]
@@ -110,14 +106,13 @@ def test_what_is_ours_runs_with_nothing_it_does_not_need(services: dict[str, Any
         assert service["user"] == "10001:10001"
 
 
-def test_the_guardian_is_process_1_of_a_candidate(services: dict[str, Any]) -> None:
+def test_the_guardian_is_process_1_of_a_candidate(services):
     entry = services["candidate"]["entrypoint"]
     assert entry[:2] == ["sh", "-c"]
     assert entry[2].startswith("exec leaderq run ")
     assert "init" not in services["candidate"]
 
 
-def test_the_image_has_the_version_of_the_package(services: dict[str, Any]) -> None:
+def test_the_image_has_the_version_of_the_package(services):
     version = re.search(r"^version = (\S+)$", (CHECKOUT / "setup.cfg").read_text(), re.MULTILINE)
-    assert version is not None
     assert services["candidate"]["image"] == f"leaderq-demo:{version[1]}"

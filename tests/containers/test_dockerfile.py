@@ -23,7 +23,7 @@ def instructions() -> list[tuple[str, str]]:
     return [(line.partition(" ")[0], line.partition(" ")[2]) for line in lines]
 
 
-def test_hadolint_has_nothing_to_say() -> None:
+def test_hadolint_has_nothing_to_say():
     hadolint = Path(sys.executable).parent / "hadolint"
     found = str(hadolint) if hadolint.exists() else shutil.which("hadolint")
     if found is None and not os.environ.get("CI"):
@@ -33,21 +33,19 @@ def test_hadolint_has_nothing_to_say() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_it_does_not_run_as_root(instructions: list[tuple[str, str]]) -> None:
+def test_it_does_not_run_as_root(instructions):
     users = [value for name, value in instructions if name == "USER"]
     assert len(users) == 1
     assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", users[0])
 
 
-def test_no_shell_stands_between_signals_and_the_program(
-    instructions: list[tuple[str, str]],
-) -> None:
+def test_no_shell_stands_between_signals_and_the_program(instructions):
     given = dict(instructions)
     assert json.loads(given["ENTRYPOINT"]) == ["leaderq"]
     assert json.loads(given["CMD"]) == ["--help"]
 
 
-def test_what_is_copied_is_let_in_and_secrets_are_not(instructions: list[tuple[str, str]]) -> None:
+def test_what_is_copied_is_let_in_and_secrets_are_not(instructions):
     lines = [
         line
         for line in (CHECKOUT / ".dockerignore").read_text().splitlines()

@@ -505,7 +505,6 @@ class Election:
     def _serve_overdue(self, draft: Draft, who: int) -> None:
         one = draft.candidates[who]
         request, one.overdue = one.overdue, None
-        assert request is not None
         node_session = one.session
         if draft.lives(node_session):
             carried_out(self, draft, who, request)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from leaderq.election.decision import Input, Role
@@ -81,32 +82,18 @@ class Budget(NamedTuple):
     passed: int = 0  # times that the first in line is to let another one lead
 
 
+FIELDS = (
+    *("role", "session", "linked", "inbox", "wire", "overdue", "busy", "place", "owner", "seen"),
+    *("watching", "retry", "term", "node", "heard", "sent", "steady", "over", "ending", "paused"),
+    "code",
+)
+_values: Callable[[object], tuple[Any, ...]] = attrgetter(*FIELDS)
+
+
 class Candidate:
     """One candidate of a state, made to be changed; :meth:`frozen` is its part of the state."""
 
-    __slots__ = (
-        "busy",
-        "code",
-        "ending",
-        "heard",
-        "inbox",
-        "linked",
-        "node",
-        "over",
-        "overdue",
-        "owner",
-        "paused",
-        "place",
-        "retry",
-        "role",
-        "seen",
-        "sent",
-        "session",
-        "steady",
-        "term",
-        "watching",
-        "wire",
-    )
+    __slots__ = FIELDS
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         (
@@ -134,29 +121,7 @@ class Candidate:
         ) = values
 
     def frozen(self) -> tuple[Any, ...]:
-        return (
-            self.role,
-            self.session,
-            self.linked,
-            self.inbox,
-            self.wire,
-            self.overdue,
-            self.busy,
-            self.place,
-            self.owner,
-            self.seen,
-            self.watching,
-            self.retry,
-            self.term,
-            self.node,
-            self.heard,
-            self.sent,
-            self.steady,
-            self.over,
-            self.ending,
-            self.paused,
-            self.code,
-        )
+        return _values(self)
 
     def hears(self, signal: int) -> None:
         """Put ``signal`` into the inbox; the same one twice in a row is one."""

@@ -11,7 +11,7 @@ import pytest
 
 from leaderq.election.decision import Input, Role
 from model.assumptions import World, sentences
-from model.controls import CONTROLS, Control
+from model.controls import CONTROLS
 from model.election import Election
 from model.ensemble import Program
 from model.lease import LeaseModel
@@ -88,7 +88,7 @@ def visited(name: str, found: Found[object]) -> None:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", [*ELECTIONS, *(pytest.param(one, marks=deep) for one in DEEP)])
-def test_no_state_of_the_election_breaks_a_rule_or_is_a_dead_end(name: str) -> None:
+def test_no_state_of_the_election_breaks_a_rule_or_is_a_dead_end(name):
     model, least = (ELECTIONS | DEEP)[name]
     found = search(model, wedges=True)
     visited(name, found)
@@ -97,7 +97,7 @@ def test_no_state_of_the_election_breaks_a_rule_or_is_a_dead_end(name: str) -> N
 
 
 @pytest.mark.parametrize("name", LEASES)
-def test_the_lease_is_over_before_the_session_under_the_assumptions(name: str) -> None:
+def test_the_lease_is_over_before_the_session_under_the_assumptions(name):
     model, least = LEASES[name]
     found = search(model)
     visited(name, found)
@@ -106,14 +106,14 @@ def test_the_lease_is_over_before_the_session_under_the_assumptions(name: str) -
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
-def test_what_is_broken_on_purpose_is_found(control: Control) -> None:
+def test_what_is_broken_on_purpose_is_found(control):
     found = search(control.model, wedges=True)
     visited(control.name, found)
     assert found.rule == control.rule
     assert found.trace
 
 
-def test_the_lease_of_before_is_outlived_by_a_follower_that_stalls() -> None:
+def test_the_lease_of_before_is_outlived_by_a_follower_that_stalls():
     """The finding of the review: what was acknowledged late was not known to the leader."""
     (control,) = [each for each in CONTROLS if each.name.startswith("the lease of before")]
     found = search(control.model)
@@ -124,7 +124,7 @@ def test_the_lease_of_before_is_outlived_by_a_follower_that_stalls() -> None:
     assert touches not in found.trace[acknowledged:]
 
 
-def test_every_role_and_every_signal_of_the_table_is_reached() -> None:
+def test_every_role_and_every_signal_of_the_table_is_reached():
     """A model that never comes to a row of the table says nothing about it."""
     asked: set[tuple[int, int]] = set()
 
@@ -144,7 +144,7 @@ def test_every_role_and_every_signal_of_the_table_is_reached() -> None:
     assert missing == set()
 
 
-def test_the_documentation_quotes_the_assumptions_word_for_word() -> None:
+def test_the_documentation_quotes_the_assumptions_word_for_word():
     text = (DOCS / "guarantees.rst").read_text()
     section = text.split("Assumptions of the model\n---", 1)[1].split("\n\n", 1)[1]
     quoted = [" ".join(each.split()) for each in re.split(r"^\* ", section, flags=re.M)[1:]]
@@ -154,6 +154,6 @@ def test_the_documentation_quotes_the_assumptions_word_for_word() -> None:
     assert [each for each in sentences() if each not in page] == []
 
 
-def test_the_documentation_names_every_control() -> None:
+def test_the_documentation_names_every_control():
     page = (DOCS / "design" / "model.md").read_text()
     assert [each.name for each in CONTROLS if f"| {each.name} |" not in page] == []

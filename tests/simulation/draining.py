@@ -11,7 +11,7 @@ from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
 from leaderq.testing.simulation.cluster import SimulatedWorker
-from leaderq.testing.simulation.kafka.installing import KafkaLines, kafka_installed, simulated_kafka
+from leaderq.testing.simulation.kafka.installing import kafka_installed, simulated_kafka
 from leaderq.zookeeper import Create
 from simulation.drain import Handled, not_exactly_once, out_of_order, skipped
 from simulation.programs import keep_running
@@ -63,7 +63,6 @@ class Drain:
     ) -> None:
         self.s, self.rule = s, rule
         self.kafka = simulated_kafka(s.world)
-        assert isinstance(self.kafka.network, KafkaLines)
         self.lines = self.kafka.network
         attributes = {"drain": self, "offsets": offsets, **attributes}
         self.career: type[Drained] = type("Billing", (Drained,), attributes)
@@ -76,7 +75,7 @@ class Drain:
     def __enter__(self) -> Drain:
         self._open.enter_context(kafka_installed(self.kafka))
         for topic in (SOURCE, RESULTS):
-            self.kafka.acts(lambda all_, name=topic: all_.create_topic(name, self._partitions))  # type: ignore[misc]
+            self.kafka.acts(lambda all_, name=topic: all_.create_topic(name, self._partitions))
         count, self._records = self._records, 0
         self.feed(count)
         return self
@@ -111,7 +110,6 @@ class Drain:
 
     def note(self, what: str, term: Term) -> None:
         task = self.s.world.current
-        assert task is not None
         self.s.world.note(what, term=term.number, why=str(term.reason and term.reason.value))
         self.told.append((self.s.now_s, what, task.process.host.removeprefix("host-"), term))
 
@@ -179,7 +177,6 @@ def freezing(at: int, also: Callable[[Any], object] = lambda _: None) -> Any:
     def rule(career: Drained, record: Record) -> None:
         if record.offset == at and not struck:
             world = career.drain.s.world
-            assert world.current is not None
             process = world.current.process
             struck.append(process)
             world.at(0.0, lambda: (process.freeze_with_clock(), also(process)))

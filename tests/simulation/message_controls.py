@@ -91,11 +91,7 @@ MESSAGE_CONTROLS = (
         5,
         life={"off_s": 8.0},
     ),
-    _of(
-        "a lease lasts from the first that was seen",
-        _from_the_first,
-        14,
-    ),
+    _of("a lease lasts from the first that was seen", _from_the_first, 14),
     _of(
         "priorities of messages do not matter",
         patched(ShardIndex, "order_of", _by_age),
@@ -117,11 +113,7 @@ MESSAGE_CONTROLS = (
         life=_FROZEN,
     ),
     _of("an id outlives its message", patched(transitions, "id_over", lambda *_, **__: ()), 0),
-    _of(
-        "an extension by the redeemer keeps the former member",
-        _member_stays,
-        0,
-    ),
+    _of("an extension by the redeemer keeps the former member", _member_stays, 0),
     _of(
         "a message is put off that may be gone",
         patched(transitions, "first_rest", _rest_of_nothing),

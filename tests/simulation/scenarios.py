@@ -52,7 +52,7 @@ def scene(seeds: int = 20, **options: Any) -> Callable[[Callable[..., None]], An
             for seed in range(seeds):
                 _led(seed, scenario, options, **given)
 
-        test.led = lambda seed: _led(seed, scenario, options)  # type: ignore[attr-defined]
+        test.led = lambda seed: _led(seed, scenario, options)
         return _as_test(test, scenario, 1)
 
     return decorated
@@ -146,7 +146,6 @@ class Actor(Guest):
         self.told.append(event)
         if isinstance(event, TermBegan):
             tenure = self.candidate._campaign.tenure
-            assert tenure is not None
             self.scene.term_began(self, tenure.term)
 
     def stand(self) -> None:
@@ -259,7 +258,7 @@ class Scene:
         self._terms: list[tuple[Actor, OpenTerm]] = []
         self._pinned: dict[str, tuple[int, ...]] = {}
         self._beside: Actor | None = None
-        self.network.servers = _Servers(world, range(servers), self._pinned)  # type: ignore[assignment]
+        self.network.servers = _Servers(world, range(servers), self._pinned)
 
     @contextmanager
     def led(self) -> Iterator[Scene]:

@@ -81,38 +81,21 @@ def _ticks_are_done_before_the_work(real: Any, self: Timetable, term: Any) -> An
     return tick
 
 
-_UNWATCHED = {
-    "has_guardian": False,
-    "kinds": (Kind.FREEZE_WORKER, Kind.END_SESSION),
-    "faults": 12,
-}
+_UNWATCHED = {"has_guardian": False, "kinds": (Kind.FREEZE_WORKER, Kind.END_SESSION), "faults": 12}
 
 SCHEDULE_CONTROLS = (
-    _of(
-        "records are neither fenced nor compared",
-        _unfenced,
-        seed=35,
-        life=_UNWATCHED,
-    ),
+    _of("records are neither fenced nor compared", _unfenced, seed=35, life=_UNWATCHED),
     _of("a tick is written down after the work", _afterwards, seed=0),
     _of(
         "a write whose answer was lost is taken for done",
         patched(StoredRecord, "_holds", lambda *_: True),
         seed=12,
     ),
-    _of(
-        "missed ticks are counted from the start of a term",
-        _since_the_start,
-        seed=0,
-    ),
+    _of("missed ticks are counted from the start of a term", _since_the_start, seed=0),
     _of("what was left behind is forgotten", _plan_is(_forgets_what_was_left), seed=0),
     _of("on_crash does not matter", _plan_is(_repeats_anyhow), seed=0),
     _of("attempts are not counted", _plan_is(_attempts_are_not_counted), seed=1),
-    _of(
-        "an interrupted tick is recorded as done",
-        _interrupted_is_done,
-        seed=9,
-    ),
+    _of("an interrupted tick is recorded as done", _interrupted_is_done, seed=9),
     _of("a tick is recorded as done before the work", _ticks_are_done_before_the_work, seed=0),
     _of(
         "any tick is taken for overlapped",

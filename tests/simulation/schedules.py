@@ -191,9 +191,7 @@ def _keep_running(
         if name != path and name not in first:
             record = decode(data, path=path)
             known = [record.running, *record.history]
-            first[name] = min(
-                [record.last, *(one.at - 1 for one in known if _is_of_rhythm(one))],  # type: ignore[union-attr]
-            )
+            first[name] = min([record.last, *(one.at - 1 for one in known if _is_of_rhythm(one))])
     world.at(0.25, lambda: _keep_running(world, cluster, skews, first))
 
 

@@ -7,7 +7,7 @@ import pytest
 from simulation.coalescing import CoalescingLife, Turn, TurnLine, judge, lead
 
 
-def test_a_life_has_heads_waiters_declined_requests_and_faults_to_judge() -> None:
+def test_a_life_has_heads_waiters_declined_requests_and_faults_to_judge():
     history = "\n".join(line for seed in range(6) for line in lead(CoalescingLife(seed)).history)
     for what in (Turn.BEGUN, Turn.BELIEVED, Turn.STOOD, Turn.DECLINED, Turn.EVICTED):
         assert f" {what.value} key" in history, what
@@ -31,7 +31,7 @@ def _lines(*told: tuple[Turn, str, int]) -> list[TurnLine]:
         ("never covered", [(Turn.BEGUN, "d", 1), (Turn.ASKED, "c", 7), (Turn.DECLINED, "c", 7)]),
     ],
 )
-def test_the_judge_of_coalescing_sees(said: str, told: list[tuple[Turn, str, int]]) -> None:
+def test_the_judge_of_coalescing_sees(said, told):
     problems = judge(_lines(*told))
     assert len(problems) == 1, problems
     assert said in problems[0]
@@ -47,5 +47,5 @@ def test_the_judge_of_coalescing_sees(said: str, told: list[tuple[Turn, str, int
         [(Turn.ASKED, "c", 7), (Turn.DECLINED, "c", 7), (Turn.DIED, "c", 0)],
     ],
 )
-def test_the_judge_of_coalescing_lets_pass(told: list[tuple[Turn, str, int]]) -> None:
+def test_the_judge_of_coalescing_lets_pass(told):
     assert judge(_lines(*told)) == []

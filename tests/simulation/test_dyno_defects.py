@@ -52,7 +52,7 @@ def left(s: Scene) -> list[str]:
 
 
 @scene()
-def test_d1_a_pop_that_found_nothing_returns_what_comes_while_it_waits(s: Scene) -> None:
+def test_d1_a_pop_that_found_nothing_returns_what_comes_while_it_waits(s):
     a, b = sides(s, "ab")
     a.pop(1)
     popping = a.who.begin(lambda: a.queue.pop(1, 60))
@@ -62,7 +62,7 @@ def test_d1_a_pop_that_found_nothing_returns_what_comes_while_it_waits(s: Scene)
 
 
 @scene()
-def test_d2_a_pop_of_more_than_there_are_waits_for_the_rest(s: Scene) -> None:
+def test_d2_a_pop_of_more_than_there_are_waits_for_the_rest(s):
     a, b = sides(s, "ab")
     b.push(numbered(0, 4))
     popping = a.who.begin(lambda: a.queue.pop(10, 60, least=10))
@@ -72,7 +72,7 @@ def test_d2_a_pop_of_more_than_there_are_waits_for_the_rest(s: Scene) -> None:
 
 
 @scene()
-def test_d3_a_lower_number_goes_first_whenever_it_became_due(s: Scene) -> None:
+def test_d3_a_lower_number_goes_first_whenever_it_became_due(s):
     (a,) = sides(s, "a")
     a.push(Message(payload=b"9, first", priority=9, timeout_s=0.3))
     a.push(Message(payload=b"9", priority=9))
@@ -82,7 +82,7 @@ def test_d3_a_lower_number_goes_first_whenever_it_became_due(s: Scene) -> None:
 
 
 @scene()
-def test_d4_a_message_that_is_rescheduled_keeps_its_priority(s: Scene) -> None:
+def test_d4_a_message_that_is_rescheduled_keeps_its_priority(s):
     (a,) = sides(s, "a")
     a.push(
         [
@@ -99,9 +99,7 @@ def test_d4_a_message_that_is_rescheduled_keeps_its_priority(s: Scene) -> None:
 
 @pytest.mark.parametrize("what", ["request", "answer"])
 @every_point(3)
-def test_d5_a_message_under_way_is_not_handed_out_twice_whichever_request_is_lost(
-    s: Scene, point: int, what: str
-) -> list[Any]:
+def test_d5_a_message_under_way_is_not_handed_out_twice_whichever_request_is_lost(s, point, what):
     a, b = sides(s, "ab", lease_s=30.0, retry=QUICK)
     a.push(numbered(0, 2))
     lost = s.lose(a.who, nth(point), what)
@@ -120,7 +118,7 @@ def is_about_claims(request: Any) -> bool:
 
 @pytest.mark.parametrize("when", ["reads", "claims"])
 @scene(10)
-def test_d6_a_bulk_pop_in_which_one_is_missing_returns_the_others(s: Scene, when: str) -> None:
+def test_d6_a_bulk_pop_in_which_one_is_missing_returns_the_others(s, when):
     a, b = sides(s, "ab")
     a.push(numbered(0, 10))
     assert len(a.peek(10)) == 10
@@ -136,7 +134,7 @@ def test_d6_a_bulk_pop_in_which_one_is_missing_returns_the_others(s: Scene, when
 
 
 @scene(5)
-def test_d7_due_times_of_any_length_are_compared_as_numbers(s: Scene) -> None:
+def test_d7_due_times_of_any_length_are_compared_as_numbers(s):
     now_ms = [999_999_999_990]  # twelve digits, just before there are thirteen
     (a,) = sides(s, "a", now_ms=lambda: now_ms[0])
     a.push([Message(payload=b"later", timeout_s=0.02), Message(payload=b"now")])
@@ -146,9 +144,7 @@ def test_d7_due_times_of_any_length_are_compared_as_numbers(s: Scene) -> None:
 
 
 @every_point(2)
-def test_d8_a_consumer_that_dies_at_any_request_as_it_pops_does_not_block_the_head(
-    s: Scene, point: int
-) -> list[Any]:
+def test_d8_a_consumer_that_dies_at_any_request_as_it_pops_does_not_block_the_head(s, point):
     a, b = sides(s, "ab", lease_s=600.0)
     b.push([Message(payload=b"head"), Message(payload=b"next")])
     struck = s.at(a.who, nth(point), a.who.process.kill)
@@ -181,9 +177,7 @@ ACTS: dict[str, Callable[[DynoQueue, Any], object]] = {
 
 @pytest.mark.parametrize("act", ACTS)
 @every_point(1)
-def test_d9_whoever_dies_at_whichever_request_leaves_a_message_or_nothing_of_it(
-    s: Scene, point: int, act: str
-) -> list[Any]:
+def test_d9_whoever_dies_at_whichever_request_leaves_a_message_or_nothing_of_it(s, point, act):
     a, b = sides(s, "ab", retry=Retry(attempts=9, first_s=0.0))
     b.push(Message(id="x", payload=b"x"))
     (mine,) = a.pop(1, 5)
@@ -200,7 +194,7 @@ def test_d9_whoever_dies_at_whichever_request_leaves_a_message_or_nothing_of_it(
 
 
 @scene()
-def test_d10_one_id_is_in_one_shard_only(s: Scene) -> None:
+def test_d10_one_id_is_in_one_shard_only(s):
     a, b = sides(s, "ab", shards=("a", "b"))
     pushing = [
         one.who.begin(
@@ -220,7 +214,7 @@ def test_d10_one_id_is_in_one_shard_only(s: Scene) -> None:
 
 
 @scene()
-def test_d11_of_many_that_ensure_one_id_at_once_one_pushes(s: Scene) -> None:
+def test_d11_of_many_that_ensure_one_id_at_once_one_pushes(s):
     every = sides(s, "abcd")
     asked = [
         one.who.begin(lambda one=one: one.queue.ensure(Message(id="x", payload=b"x")))
@@ -231,7 +225,7 @@ def test_d11_of_many_that_ensure_one_id_at_once_one_pushes(s: Scene) -> None:
 
 
 @scene(3)
-def test_d12_single_pushes_are_spread_over_all_shards(s: Scene) -> None:
+def test_d12_single_pushes_are_spread_over_all_shards(s):
     (a,) = sides(s, "a", shards=("a", "b", "c"))
     for one in numbered(0, 30):
         a.push(one)
@@ -239,7 +233,7 @@ def test_d12_single_pushes_are_spread_over_all_shards(s: Scene) -> None:
 
 
 @scene()
-def test_d13_every_shard_is_served_while_one_consumer_lives(s: Scene) -> None:
+def test_d13_every_shard_is_served_while_one_consumer_lives(s):
     a, b = sides(s, "ab", shards=("a", "b", "c"))
     assert b.pop(1) == []
     b.who.process.kill()
@@ -249,9 +243,7 @@ def test_d13_every_shard_is_served_while_one_consumer_lives(s: Scene) -> None:
 
 @pytest.mark.parametrize("fate", ["fails", "dies"])
 @scene(5)
-def test_d14_a_message_that_fails_for_ever_is_set_aside_with_its_reason(
-    s: Scene, fate: str
-) -> None:
+def test_d14_a_message_that_fails_for_ever_is_set_aside_with_its_reason(s, fate):
     last, *others = sides(s, "abcd", retry=QUICK)
     last.push(Message(id="p", payload=b"poison"))
     for one in others:
@@ -272,7 +264,7 @@ def test_d14_a_message_that_fails_for_ever_is_set_aside_with_its_reason(
 
 
 @scene(5)
-def test_d14_a_message_that_has_failed_comes_again_after_pauses_that_grow(s: Scene) -> None:
+def test_d14_a_message_that_has_failed_comes_again_after_pauses_that_grow(s):
     (a,) = sides(s, "a", retry=Retry(attempts=3, first_s=10.0, jitter=0.0))
     a.push(Message(payload=b"poison"))
     (one,) = a.pop(1, 5)
@@ -285,7 +277,7 @@ def test_d14_a_message_that_has_failed_comes_again_after_pauses_that_grow(s: Sce
 
 @pytest.mark.parametrize("late", ["ack", "nack", "extend", "release", "kill"])
 @scene(5)
-def test_d15_who_has_lost_its_lease_changes_nothing(s: Scene, late: str) -> None:
+def test_d15_who_has_lost_its_lease_changes_nothing(s, late):
     a, b = sides(s, "ab", lease_s=1.0)
     b.push(Message(payload=b"a"))
     (lost,) = a.pop(1, 5)
@@ -300,7 +292,7 @@ def test_d15_who_has_lost_its_lease_changes_nothing(s: Scene, late: str) -> None
 
 
 @scene(5)
-def test_d16_leases_of_every_shard_are_looked_after_by_any_consumer(s: Scene) -> None:
+def test_d16_leases_of_every_shard_are_looked_after_by_any_consumer(s):
     a, b = sides(s, "ab", shards=("a", "b"), lease_s=600.0)
     a.push([Message(payload=b"x", shard=shard) for shard in "ab" for _ in range(20)])
     assert len(a.pop(40, 30)) == 40
@@ -309,7 +301,7 @@ def test_d16_leases_of_every_shard_are_looked_after_by_any_consumer(s: Scene) ->
 
 
 @scene(3)
-def test_d17_a_lease_lasts_a_minute_unless_told_otherwise(s: Scene) -> None:
+def test_d17_a_lease_lasts_a_minute_unless_told_otherwise(s):
     (a,) = sides(s, "a")
     a.push(Message(payload=b"a"))
     (one,) = a.pop(1, 5)
@@ -317,7 +309,7 @@ def test_d17_a_lease_lasts_a_minute_unless_told_otherwise(s: Scene) -> None:
 
 
 @scene(5)
-def test_d18_peek_survives_a_head_that_is_gone_or_spoilt(s: Scene) -> None:
+def test_d18_peek_survives_a_head_that_is_gone_or_spoilt(s):
     (a,) = sides(s, "a")
     names = [
         id.rpartition("/")[2] for id in a.push([Message(payload=b"%d" % one) for one in range(3)])
@@ -331,7 +323,7 @@ def test_d18_peek_survives_a_head_that_is_gone_or_spoilt(s: Scene) -> None:
 
 
 @scene()
-def test_d19_what_comes_again_keeps_its_priority_and_its_place(s: Scene) -> None:
+def test_d19_what_comes_again_keeps_its_priority_and_its_place(s):
     a, b = sides(s, "ab", lease_s=1.0)
     assert b.pop(1) == []
     a.push(Message(payload=b"old", priority=5))
@@ -342,7 +334,7 @@ def test_d19_what_comes_again_keeps_its_priority_and_its_place(s: Scene) -> None
 
 
 @scene(3)
-def test_d20_a_predicate_sees_the_message_and_returns_its_payload(s: Scene) -> None:
+def test_d20_a_predicate_sees_the_message_and_returns_its_payload(s):
     (a,) = sides(s, "a")
     a.push([Message(payload=b"priority"), Message(payload=b"wanted", headers={"kind": "x"})])
     assert not a.contains(lambda message: message.payload == b"headers")
@@ -351,9 +343,7 @@ def test_d20_a_predicate_sees_the_message_and_returns_its_payload(s: Scene) -> N
 
 @pytest.mark.parametrize("who", ["the same consumer", "who redeemed it"])
 @scene()
-def test_d21_a_lease_that_is_extended_as_it_is_acknowledged_brings_nothing_back(
-    s: Scene, who: str
-) -> None:
+def test_d21_a_lease_that_is_extended_as_it_is_acknowledged_brings_nothing_back(s, who):
     a, b = sides(s, "ab")
     a.push(Message(payload=b"a"))
     (one,) = a.pop(1, 5)
@@ -375,7 +365,7 @@ def test_d21_a_lease_that_is_extended_as_it_is_acknowledged_brings_nothing_back(
 
 
 @scene(3)
-def test_d22_figures_tell_the_due_from_the_delayed_and_how_old_the_oldest_is(s: Scene) -> None:
+def test_d22_figures_tell_the_due_from_the_delayed_and_how_old_the_oldest_is(s):
     (a,) = sides(s, "a")
     a.push(
         [

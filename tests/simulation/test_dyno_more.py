@@ -17,7 +17,7 @@ from simulation.test_dyno_defects import D, Side, left, sides, texts
 
 
 @scene(5)
-def test_while_a_queue_is_paused_nobody_begins_a_message(s: Scene) -> None:
+def test_while_a_queue_is_paused_nobody_begins_a_message(s):
     a, b = sides(s, "ab")
     b.push([Message(id=name, payload=b"x") for name in "xy"])
     (one,) = a.pop(1, 5.0)
@@ -37,7 +37,7 @@ def test_while_a_queue_is_paused_nobody_begins_a_message(s: Scene) -> None:
 
 
 @scene(5)
-def test_a_message_that_nobody_has_begun_in_time_becomes_a_dead_letter(s: Scene) -> None:
+def test_a_message_that_nobody_has_begun_in_time_becomes_a_dead_letter(s):
     (a,) = sides(s, "a")
     a.push([Message(id="late", payload=b"1", expires_s=5), Message(payload=b"2", expires_s=60)])
     (shown,) = [one for one in a.peek(2) if one.id == "late"]
@@ -53,7 +53,7 @@ def test_a_message_that_nobody_has_begun_in_time_becomes_a_dead_letter(s: Scene)
 
 
 @scene(3)
-def test_a_queue_with_a_limit_takes_no_more(s: Scene) -> None:
+def test_a_queue_with_a_limit_takes_no_more(s):
     a, b = sides(s, "ab", shards=("x", "y"))
     assert a.configure(max_messages=5).max_messages == 5
     s.run(0.1)
@@ -70,13 +70,13 @@ def test_a_queue_with_a_limit_takes_no_more(s: Scene) -> None:
     assert len(a.push([Message() for _ in range(9)])) == 9
 
 
-def test_a_time_to_live_is_a_time() -> None:
+def test_a_time_to_live_is_a_time():
     with pytest.raises(ConfigurationError, match="expires_s"):
         Message(expires_s=-1)
 
 
 @scene(3)
-def test_a_message_is_pushed_with_znodes_of_ones_own_or_not_at_all(s: Scene) -> None:
+def test_a_message_is_pushed_with_znodes_of_ones_own_or_not_at_all(s):
     (a,) = sides(s, "a")
 
     def write(*operations: Any) -> None:
@@ -108,7 +108,7 @@ def most_under_way(s: Scene, who: Guest, writer: Any, work: Any) -> int:
 
 @pytest.mark.parametrize("window", [1, 2, 8])
 @scene(1)
-def test_bulk_work_keeps_to_its_window(s: Scene, window: int) -> None:
+def test_bulk_work_keeps_to_its_window(s, window):
     one, other = s.guests("ab")
     side, many = Side(one, window=window), [Message(payload=bytes(1000)) for _ in range(2000)]
     found = most_under_way(s, one, lambda: side.queue._nodes._writer, lambda: side.queue.push(many))
@@ -123,7 +123,7 @@ def test_bulk_work_keeps_to_its_window(s: Scene, window: int) -> None:
 
 
 @scene(5)
-def test_an_entry_whose_answer_is_lost_leaves_no_member_that_nobody_owns(s: Scene) -> None:
+def test_an_entry_whose_answer_is_lost_leaves_no_member_that_nobody_owns(s):
     (a,) = sides(s, "a")
     lost = s.lose(a.who, lambda one: is_multi(one) and f"{D}/members/".encode() in one.serialize())
     a.push(Message(payload=b"1"))

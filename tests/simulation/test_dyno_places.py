@@ -6,17 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.dyno import (
-    DynoDeadLetters,
-    DynoQueue,
-    Fields,
-    Message,
-    Unique,
-    by_id,
-    dead_letters,
-)
+from leaderq.dyno import DynoDeadLetters, DynoQueue, Fields, Message, Unique, by_id, dead_letters
 from leaderq.errors import ConfigurationError
-from simulation.scenarios import Scene, scene
+from simulation.scenarios import scene
 from simulation.test_dyno_defects import Side, left, sides, texts
 
 
@@ -25,7 +17,7 @@ def started(text: bytes) -> Message:
 
 
 @scene(5)
-def test_a_message_whose_id_is_another_s_by_now_is_reached_by_its_place(s: Scene) -> None:
+def test_a_message_whose_id_is_another_s_by_now_is_reached_by_its_place(s):
     (a,) = sides(s, "a")
     a.push(started(b"first"))
     (first,) = a.pop(1, 5.0)
@@ -50,7 +42,7 @@ def test_a_message_whose_id_is_another_s_by_now_is_reached_by_its_place(s: Scene
 
 
 @scene(5)
-def test_what_is_wanted_comes_in_the_order_of_pop(s: Scene) -> None:
+def test_what_is_wanted_comes_in_the_order_of_pop(s):
     (a,) = sides(s, "a", shards=("x", "y"))
     a.push(Message(payload=b"delayed, first", timeout_s=1.0, shard="x"))
     a.push(Message(payload=b"later", shard="x"))
@@ -67,7 +59,7 @@ def test_what_is_wanted_comes_in_the_order_of_pop(s: Scene) -> None:
 
 
 @scene(5)
-def test_an_urgent_message_of_a_group_takes_its_group_along(s: Scene) -> None:
+def test_an_urgent_message_of_a_group_takes_its_group_along(s):
     (a,) = sides(s, "a")
     a.pop(1)
     a.push([Message(payload=b"head", group="g", priority=50)])
@@ -82,7 +74,7 @@ def test_an_urgent_message_of_a_group_takes_its_group_along(s: Scene) -> None:
 
 
 @scene(2)
-def test_one_bad_message_of_many_is_told_in_its_place(s: Scene) -> None:
+def test_one_bad_message_of_many_is_told_in_its_place(s):
     class Store:
         def __init__(self) -> None:
             self.kept: dict[str, bytes] = {}
@@ -120,14 +112,14 @@ def test_one_bad_message_of_many_is_told_in_its_place(s: Scene) -> None:
     assert a.size() == 4
 
 
-def test_an_id_that_cannot_be_one_is_refused_with_the_message() -> None:
+def test_an_id_that_cannot_be_one_is_refused_with_the_message():
     assert Message(id="\u5b57" * 22).id
     for id in ("\u5b57" * 23, "x" * 201):
         with pytest.raises(ConfigurationError, match="200 bytes, where a letter outside ASCII"):
             Message(id=id)
 
 
-def test_a_shard_by_an_id_needs_an_id() -> None:
+def test_a_shard_by_an_id_needs_an_id():
     with pytest.raises(ConfigurationError, match="give it an id"):
         by_id(["a"], Message())
 
@@ -141,7 +133,7 @@ def dead(a: Side, *messages: Message) -> DynoDeadLetters:
 
 
 @scene(2)
-def test_a_letter_whose_id_is_taken_stays_and_is_told(s: Scene) -> None:
+def test_a_letter_whose_id_is_taken_stays_and_is_told(s):
     (a,) = sides(s, "a")
     letters = dead(a, Message(id="x", payload=b"old"), Message(payload=b"nameless"))
     a.push(Message(id="x", payload=b"new"))
@@ -158,7 +150,7 @@ def test_a_letter_whose_id_is_taken_stays_and_is_told(s: Scene) -> None:
 
 
 @scene(2)
-def test_a_letter_of_a_shard_with_a_long_name_is_sent_back(s: Scene) -> None:
+def test_a_letter_of_a_shard_with_a_long_name_is_sent_back(s):
     (a,) = sides(s, "a", shards=("s" * 170,))
     letters = dead(a, Message(payload=b"x"))
     assert a.who.do(letters.redrive) == 1
@@ -168,7 +160,7 @@ def test_a_letter_of_a_shard_with_a_long_name_is_sent_back(s: Scene) -> None:
 
 @pytest.mark.parametrize("root", ["/", "/zookeeper", "/zookeeper/quota/q"])
 @scene(1)
-def test_what_is_not_the_user_s_cannot_be_a_queue(s: Scene, root: str) -> None:
+def test_what_is_not_the_user_s_cannot_be_a_queue(s, root):
     (who,) = s.guests("a")
     with pytest.raises(ConfigurationError, match="one of its own"):
         who.do(lambda: DynoQueue(who.session, root))

@@ -5,7 +5,6 @@ again, to whom it belongs, and in which order.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -13,14 +12,14 @@ from leaderq import clock
 from leaderq.dyno import DynoQueue, Message, OnConflict, StaleLease, Worker, consumer
 from leaderq.errors import ConnectionLost, QueueClosed, SessionClosed
 from leaderq.threads import Retry
-from simulation.scenarios import Scene, every_point, nth, scene
+from simulation.scenarios import every_point, nth, scene
 from simulation.test_dyno_defects import left, sides, texts
 
 OFTEN = Retry(attempts=None, first_s=0.0)
 
 
 @scene(3)
-def test_a_letter_that_is_sent_back_keeps_its_priority(s: Scene) -> None:
+def test_a_letter_that_is_sent_back_keeps_its_priority(s):
     (a,) = sides(s, "a")
     a.push(Message(payload=b"late", priority=7))
     a.who.do(a.pop(1, 5.0)[0].kill)
@@ -30,7 +29,7 @@ def test_a_letter_that_is_sent_back_keeps_its_priority(s: Scene) -> None:
 
 
 @scene(3)
-def test_a_letter_tells_of_the_first_delivery_and_of_the_last_error(s: Scene) -> None:
+def test_a_letter_tells_of_the_first_delivery_and_of_the_last_error(s):
     (a,) = sides(s, "a", retry=Retry(attempts=3, first_s=0.0))
     a.push(Message(payload=b"x"))
     (one,) = a.pop(1, 5.0)
@@ -45,7 +44,7 @@ def test_a_letter_tells_of_the_first_delivery_and_of_the_last_error(s: Scene) ->
 
 
 @scene(3)
-def test_each_of_four_consumers_serves_a_shard_of_its_own_first(s: Scene) -> None:
+def test_each_of_four_consumers_serves_a_shard_of_its_own_first(s):
     shards = ["a", "b", "c", "d"]
     every = sides(s, "wxyz", shards=shards)
     for one in every:
@@ -57,7 +56,7 @@ def test_each_of_four_consumers_serves_a_shard_of_its_own_first(s: Scene) -> Non
 
 
 @scene(5)
-def test_a_pop_returns_what_there_is_as_soon_as_there_is_one(s: Scene) -> None:
+def test_a_pop_returns_what_there_is_as_soon_as_there_is_one(s):
     a, b = sides(s, "ab", lease_s=6.0)
     b.push(Message(payload=b"x"))
     began_s = s.now_s
@@ -68,9 +67,7 @@ def test_a_pop_returns_what_there_is_as_soon_as_there_is_one(s: Scene) -> None:
 
 
 @scene(5)
-def test_who_waits_for_more_gets_what_there_is_before_a_third_of_the_first_lease_is_over(
-    s: Scene,
-) -> None:
+def test_who_waits_for_more_gets_what_there_is_before_a_third_of_the_first_lease_is_over(s):
     a, b = sides(s, "ab", lease_s=6.0)
     b.push(Message(payload=b"x"))
     began_s = s.now_s
@@ -82,7 +79,7 @@ def test_who_waits_for_more_gets_what_there_is_before_a_third_of_the_first_lease
 
 
 @scene(5)
-def test_a_delivery_is_counted_when_it_leaves_pop(s: Scene) -> None:
+def test_a_delivery_is_counted_when_it_leaves_pop(s):
     a, b = sides(s, "ab")
     b.push(Message(payload=b"x"))
     popping = a.who.begin(lambda: a.queue.pop(2, None, least=2))
@@ -99,9 +96,7 @@ def test_a_delivery_is_counted_when_it_leaves_pop(s: Scene) -> None:
 
 @pytest.mark.parametrize("skew_s", [-61.0, 40.0, 61.0])
 @scene(3)
-def test_no_calendar_takes_the_leases_of_others_and_none_keeps_them(
-    s: Scene, skew_s: float
-) -> None:
+def test_no_calendar_takes_the_leases_of_others_and_none_keeps_them(s, skew_s):
     a, b = sides(s, "ab", lease_s=12.0, retry=OFTEN)
     b.pop(1, 0.0)
     a.push([Message(payload=b"x"), Message(payload=b"y")])
@@ -121,7 +116,7 @@ def test_no_calendar_takes_the_leases_of_others_and_none_keeps_them(
 
 
 @scene(5)
-def test_a_slow_clock_does_not_take_a_lease_too_soon_and_a_fast_one_neither(s: Scene) -> None:
+def test_a_slow_clock_does_not_take_a_lease_too_soon_and_a_fast_one_neither(s):
     a, b = sides(s, "ab", lease_s=48.0)
     b.pop(1, 0.0)
     a.push(Message(payload=b"x"))
@@ -135,14 +130,12 @@ def test_a_slow_clock_does_not_take_a_lease_too_soon_and_a_fast_one_neither(s: S
 
 
 @pytest.mark.parametrize("skew_s", [-2.5, 0.0, 2.5])
-def test_a_calendar_that_is_wrong_is_told_when_a_consumer_enters(
-    skew_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_calendar_that_is_wrong_is_told_when_a_consumer_enters(skew_s, monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(consumer.log, "warning", lambda said, *values: told.append(said % values))
 
     @scene(1)
-    def test_calendar(s: Scene) -> None:
+    def test_calendar(s):
         (a,) = sides(s, "a")
         a.who.process.skew_s = skew_s
         a.pop(1)
@@ -153,7 +146,7 @@ def test_a_calendar_that_is_wrong_is_told_when_a_consumer_enters(
 
 
 @scene(5)
-def test_a_delivery_that_was_redeemed_is_not_its_former_owners_any_more(s: Scene) -> None:
+def test_a_delivery_that_was_redeemed_is_not_its_former_owners_any_more(s):
     a, b = sides(s, "ab")
     a.push(Message(payload=b"x"))
     (one,) = a.pop(1, 5.0)
@@ -167,9 +160,7 @@ def test_a_delivery_that_was_redeemed_is_not_its_former_owners_any_more(s: Scene
 
 @pytest.mark.parametrize("what", ["request", "answer"])
 @every_point(5)
-def test_of_many_that_replace_one_message_at_once_one_survives(
-    s: Scene, point: int, what: str
-) -> list[Any]:
+def test_of_many_that_replace_one_message_at_once_one_survives(s, point, what):
     every = sides(s, "abc")
     every[0].push(Message(id="a", payload=b"first"))
     lost = s.lose(every[1].who, nth(point), what)
@@ -189,7 +180,7 @@ def test_of_many_that_replace_one_message_at_once_one_survives(
 
 
 @scene(10)
-def test_a_pop_outlasts_an_outage_and_what_was_held_is_settled_after_it(s: Scene) -> None:
+def test_a_pop_outlasts_an_outage_and_what_was_held_is_settled_after_it(s):
     a, b = sides(s, "ab", lease_s=60.0)
     b.push([Message(payload=b"1"), Message(payload=b"2")])
     held = a.pop(1, 5.0)
@@ -204,7 +195,7 @@ def test_a_pop_outlasts_an_outage_and_what_was_held_is_settled_after_it(s: Scene
 
 @pytest.mark.parametrize("end", ["queue", "session"])
 @scene(10)
-def test_a_pop_that_waits_ends_with_its_queue_or_its_session(s: Scene, end: str) -> None:
+def test_a_pop_that_waits_ends_with_its_queue_or_its_session(s, end):
     (a,) = sides(s, "a")
     popping = a.who.begin(lambda: a.queue.pop(1, None))
     s.run(s.world.faults())
@@ -216,9 +207,7 @@ def test_a_pop_that_waits_ends_with_its_queue_or_its_session(s: Scene, end: str)
 
 
 @scene(5)
-def test_a_message_of_a_handler_that_hangs_passes_to_another_when_its_time_is_over(
-    s: Scene,
-) -> None:
+def test_a_message_of_a_handler_that_hangs_passes_to_another_when_its_time_is_over(s):
     a, b = sides(s, "ab", lease_s=1.0)
     a.push(Message(payload=b"1"))
     worker = Worker(a.queue, lambda _: s.world.park(60.0), threads=1, most_s=5.0)
@@ -231,7 +220,7 @@ def test_a_message_of_a_handler_that_hangs_passes_to_another_when_its_time_is_ov
 
 
 @scene(5)
-def test_what_is_kept_stays_ours_and_its_end_is_told_before(s: Scene) -> None:
+def test_what_is_kept_stays_ours_and_its_end_is_told_before(s):
     a, b = sides(s, "ab", lease_s=1.0)
     a.push(Message(payload=b"1"))
     (one,) = a.pop(1, 5.0)

@@ -13,7 +13,7 @@ from leaderq.dyno.layout import name_prefix
 from leaderq.dyno.settings import QueueSettings
 from leaderq.dyno.shards import hashed
 from leaderq.errors import ConfigurationError
-from simulation.scenarios import Guest, Scene, scene
+from simulation.scenarios import Guest, scene
 from simulation.test_dyno_defects import D, sides, texts
 
 
@@ -23,7 +23,7 @@ def settings(who: Guest) -> dict[str, Any]:
 
 
 @scene(10)
-def test_a_shard_that_a_consumer_was_not_told_of_is_served(s: Scene) -> None:
+def test_a_shard_that_a_consumer_was_not_told_of_is_served(s):
     (a,) = sides(s, "a")
     assert a.pop(1) == []
     waiting = a.who.begin(lambda: a.queue.pop(1, 60.0))
@@ -39,7 +39,7 @@ def test_a_shard_that_a_consumer_was_not_told_of_is_served(s: Scene) -> None:
 
 
 @scene(10)
-def test_a_shard_that_is_taken_away_is_served_until_it_is_empty_and_then_vanishes(s: Scene) -> None:
+def test_a_shard_that_is_taken_away_is_served_until_it_is_empty_and_then_vanishes(s):
     a, b = sides(s, "ab", shards=("x", "y"))
     b.push([Message(payload=b"1", shard="y"), Message(payload=b"2", shard="y", timeout_s=40)])
     a.who.do(a.pop(1, 5.0)[0].release)
@@ -60,7 +60,7 @@ def test_a_shard_that_is_taken_away_is_served_until_it_is_empty_and_then_vanishe
 
 
 @scene(5)
-def test_a_push_to_a_shard_that_just_vanished_is_delivered(s: Scene) -> None:
+def test_a_push_to_a_shard_that_just_vanished_is_delivered(s):
     a, b = sides(s, "ab", shards=("x", "y"))
     b.push(Message(payload=b"1", shard="x"))
     a.pop(1, 5.0)
@@ -71,7 +71,7 @@ def test_a_push_to_a_shard_that_just_vanished_is_delivered(s: Scene) -> None:
 
 
 @scene(5)
-def test_the_messages_of_a_group_stay_in_one_shard_when_a_queue_grows(s: Scene) -> None:
+def test_the_messages_of_a_group_stay_in_one_shard_when_a_queue_grows(s):
     a, b = sides(s, "ab", shards=("x", "y"))
     groups = [f"g{number}" for number in range(20)]
     b.push([Message(payload=b"1", group=one) for one in groups])
@@ -84,7 +84,7 @@ def test_the_messages_of_a_group_stay_in_one_shard_when_a_queue_grows(s: Scene) 
 
 
 @scene(5)
-def test_who_gives_no_lease_takes_that_of_the_queue_which_may_change(s: Scene) -> None:
+def test_who_gives_no_lease_takes_that_of_the_queue_which_may_change(s):
     (a,) = sides(s, "a", lease_s=30.0, ageing_s=7.0)
     a.push([Message(payload=b"%d" % number) for number in range(3)])
     b, c = *sides(s, "b"), *sides(s, "c", lease_s=5.0)
@@ -102,7 +102,7 @@ def test_who_gives_no_lease_takes_that_of_the_queue_which_may_change(s: Scene) -
 
 
 @scene(5)
-def test_how_messages_age_changes_while_the_queue_runs(s: Scene) -> None:
+def test_how_messages_age_changes_while_the_queue_runs(s):
     (a,) = sides(s, "a")
     a.pop(1)
     a.push(Message(payload=b"old", priority=1))
@@ -117,7 +117,7 @@ def test_how_messages_age_changes_while_the_queue_runs(s: Scene) -> None:
 
 
 @scene(5)
-def test_a_queue_of_a_former_version_is_taken_over_as_it_is(s: Scene) -> None:
+def test_a_queue_of_a_former_version_is_taken_over_as_it_is(s):
     (old,) = s.guests("o")
     for shard in ("a", "b"):
         for part in ("messages", "claims", "rests", "dead"):
@@ -133,7 +133,7 @@ def test_a_queue_of_a_former_version_is_taken_over_as_it_is(s: Scene) -> None:
 
 
 @scene(3)
-def test_what_others_have_written_into_the_root_is_left_alone(s: Scene) -> None:
+def test_what_others_have_written_into_the_root_is_left_alone(s):
     (a,) = s.guests("a")
     a.do(lambda: a.session.create(D, b"somebody's"))
     queue = a.do(lambda: DynoQueue(a.session, D, shards=("x",)))
@@ -143,7 +143,7 @@ def test_what_others_have_written_into_the_root_is_left_alone(s: Scene) -> None:
 
 
 @scene(3)
-def test_messages_are_not_pushed_among_the_items_of_another_kind_of_queue(s: Scene) -> None:
+def test_messages_are_not_pushed_among_the_items_of_another_kind_of_queue(s):
     (a,) = s.guests("a")
     a.do(lambda: a.session.ensure_path(f"{D}/queue-0000000001"))
     queue = a.do(lambda: DynoQueue(a.session, D))
@@ -154,7 +154,7 @@ def test_messages_are_not_pushed_among_the_items_of_another_kind_of_queue(s: Sce
 # -- as bytes
 
 
-def test_settings_come_back_with_what_a_later_version_has_added() -> None:
+def test_settings_come_back_with_what_a_later_version_has_added():
     data = b'{"dyno":2,"shards":["a","b"],"grouped":1,"lease_s":7.5,"ageing_s":3,"cap":9}'
     found = QueueSettings.read(data)
     assert found == QueueSettings(("a", "b"), 1, 7.5, 3.0, others={"cap": 9})
@@ -176,11 +176,11 @@ def test_settings_come_back_with_what_a_later_version_has_added() -> None:
         b'{"dyno":1,"shards":["a"],"grouped":1,"lease_s":-1}',
     ],
 )
-def test_other_data_are_no_settings(data: bytes) -> None:
+def test_other_data_are_no_settings(data):
     assert QueueSettings.read(data) is None
 
 
-def test_shards_that_stay_keep_their_order_and_so_do_groups() -> None:
+def test_shards_that_stay_keep_their_order_and_so_do_groups():
     queue = QueueSettings(("a", "b", "c"), 2)
     for names, shards, of_groups in (
         (("a", "b", "c", "d"), ("a", "b", "c", "d"), ("a", "b")),

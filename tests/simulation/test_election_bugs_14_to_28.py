@@ -20,13 +20,13 @@ from leaderq.events import (
 from leaderq.running.watchdog import Watchdog
 from leaderq.term import Reason, Term
 from leaderq.zookeeper import Create, Delete, SessionState, SetData
-from simulation.scenarios import FOLDER, LINE, Scene, is_claim, is_create, scene
+from simulation.scenarios import FOLDER, LINE, is_claim, is_create, scene
 
 CONTROL = f"{FOLDER}/control"
 
 
 @scene(timeout_s=6.0)
-def test_bug_14_a_listener_that_holds_the_thread_keeps_no_lost_term(s: Scene) -> None:
+def test_bug_14_a_listener_that_holds_the_thread_keeps_no_lost_term(s):
     a, b, term = s.standing("ab")
     with a.stalled(WorkPaused) as is_reached:
         s.reset(a)
@@ -39,7 +39,7 @@ def test_bug_14_a_listener_that_holds_the_thread_keeps_no_lost_term(s: Scene) ->
 
 
 @scene()
-def test_bug_14_a_listener_that_asks_zookeeper_hangs_nothing(s: Scene) -> None:
+def test_bug_14_a_listener_that_asks_zookeeper_hangs_nothing(s):
     a = s.actor("a")
     term = a.lead()
     refused: list[str] = []
@@ -58,7 +58,7 @@ def test_bug_14_a_listener_that_asks_zookeeper_hangs_nothing(s: Scene) -> None:
 
 
 @scene()
-def test_bug_15_a_claim_lost_together_with_its_znode_is_not_led_on(s: Scene) -> None:
+def test_bug_15_a_claim_lost_together_with_its_znode_is_not_led_on(s):
     a = s.actor("a")
     beside = s.beside
 
@@ -83,7 +83,7 @@ def test_bug_15_a_claim_lost_together_with_its_znode_is_not_led_on(s: Scene) -> 
 
 @pytest.mark.parametrize("lose", ["session", "znode", "lease"])
 @scene(10)
-def test_bug_16_a_candidate_that_lost_its_term_stands_and_leads_again(s: Scene, lose: str) -> None:
+def test_bug_16_a_candidate_that_lost_its_term_stands_and_leads_again(s, lose):
     a, b, term = s.standing("ab")
     if lose == "session":
         s.expire(a)
@@ -103,7 +103,7 @@ def test_bug_16_a_candidate_that_lost_its_term_stands_and_leads_again(s: Scene, 
 
 
 @scene()
-def test_bug_17_a_losers_release_leaves_its_successors_record_alone(s: Scene) -> None:
+def test_bug_17_a_losers_release_leaves_its_successors_record_alone(s):
     a, b, term = s.standing("ab")
     s.take(term.id)
     successor = b.await_term()
@@ -117,7 +117,7 @@ def test_bug_17_a_losers_release_leaves_its_successors_record_alone(s: Scene) ->
 
 
 @scene(timeout_s=4.0)
-def test_bug_17_a_losers_own_clean_up_is_refused(s: Scene) -> None:
+def test_bug_17_a_losers_own_clean_up_is_refused(s):
     a, b, term = s.standing("ab")
     s.cut(a)
     successor = b.await_term()
@@ -131,7 +131,7 @@ def test_bug_17_a_losers_own_clean_up_is_refused(s: Scene) -> None:
 
 
 @scene()
-def test_bug_18_short_losses_of_the_connection_keep_the_term(s: Scene) -> None:
+def test_bug_18_short_losses_of_the_connection_keep_the_term(s):
     a = s.actor("a", timeout_s=20.0)
     term = a.lead()
     for flap in range(1, 6):
@@ -143,7 +143,7 @@ def test_bug_18_short_losses_of_the_connection_keep_the_term(s: Scene) -> None:
 
 
 @scene(timeout_s=20.0)
-def test_bug_19_a_ghost_sessions_znode_is_neither_adopted_nor_waited_for(s: Scene) -> None:
+def test_bug_19_a_ghost_sessions_znode_is_neither_adopted_nor_waited_for(s):
     first, a = s.actors("fa")
     term = first.lead()
     s.lose(a, is_create)
@@ -161,7 +161,7 @@ def test_bug_19_a_ghost_sessions_znode_is_neither_adopted_nor_waited_for(s: Scen
 
 @pytest.mark.parametrize("again", [False, True], ids=["together", "one after the other"])
 @scene(10)
-def test_bug_20_two_sessions_lost_in_a_row_demote_once(s: Scene, again: bool) -> None:
+def test_bug_20_two_sessions_lost_in_a_row_demote_once(s, again):
     a = s.actor("a")
     term = a.lead()
     for _ in range(2):
@@ -179,7 +179,7 @@ def test_bug_20_two_sessions_lost_in_a_row_demote_once(s: Scene, again: bool) ->
 
 
 @scene()
-def test_bug_20_a_waiting_candidate_that_loses_two_sessions_stands_once(s: Scene) -> None:
+def test_bug_20_a_waiting_candidate_that_loses_two_sessions_stands_once(s):
     a, b, _ = s.standing("ab")
     for _ in range(2):
         old = b.session.id
@@ -191,7 +191,7 @@ def test_bug_20_a_waiting_candidate_that_loses_two_sessions_stands_once(s: Scene
 
 @pytest.mark.parametrize("znode", ["term", "control"])
 @scene(10)
-def test_bug_21_a_claim_that_was_overtaken_is_made_again(s: Scene, znode: str) -> None:
+def test_bug_21_a_claim_that_was_overtaken_is_made_again(s, znode):
     a, beside = s.actor("a"), s.beside
     left = [43, 42, 41]
 
@@ -209,7 +209,7 @@ def test_bug_21_a_claim_that_was_overtaken_is_made_again(s: Scene, znode: str) -
 
 @pytest.mark.parametrize("how", ["busy", "reconnecting", "cut off"])
 @scene(10, timeout_s=20.0)
-def test_bug_24_a_leaders_znode_goes_with_the_close_of_its_session(s: Scene, how: str) -> None:
+def test_bug_24_a_leaders_znode_goes_with_the_close_of_its_session(s, how):
     a, b, term = s.standing("ab")
 
     def close() -> None:
@@ -228,7 +228,7 @@ def test_bug_24_a_leaders_znode_goes_with_the_close_of_its_session(s: Scene, how
 
 
 @scene(timeout_s=4.0)
-def test_bug_25_a_process_that_stood_still_past_its_lease_goes_on_with_nothing(s: Scene) -> None:
+def test_bug_25_a_process_that_stood_still_past_its_lease_goes_on_with_nothing(s):
     a, b, term = s.standing("ab")
     a.process.freeze()
     successor = b.await_term(6.0)
@@ -240,15 +240,12 @@ def test_bug_25_a_process_that_stood_still_past_its_lease_goes_on_with_nothing(s
 
 
 @scene(timeout_s=6.0, tick_s=0.5)
-def test_bug_25_a_call_that_holds_the_gil_ends_with_its_worker_before_another_leads(
-    s: Scene,
-) -> None:
+def test_bug_25_a_call_that_holds_the_gil_ends_with_its_worker_before_another_leads(s):
     class Stuck(LeaderCareer):
         def inaugurate(self, term: Term) -> None:
             s.world.note("inaugurated", by=term.candidate)
 
         def execute(self, term: Term) -> None:
-            assert s.world.current is not None
             s.world.current.process.freeze()  # no thread of its goes on, and it is not stopped
             s.world.park(0.01)
 
@@ -268,7 +265,7 @@ def test_bug_25_a_call_that_holds_the_gil_ends_with_its_worker_before_another_le
 
 
 @scene(timeout_s=3.0)
-def test_bug_26_a_busy_connection_is_found_dead(s: Scene) -> None:
+def test_bug_26_a_busy_connection_is_found_dead(s):
     a, b, c, _ = s.standing("abc")
 
     def ask() -> None:
@@ -285,7 +282,7 @@ def test_bug_26_a_busy_connection_is_found_dead(s: Scene) -> None:
 
 
 @scene(servers=3, timeout_s=3.0, tick_s=0.5)
-def test_bug_27_a_leader_beside_an_isolated_follower_steps_down_in_time(s: Scene) -> None:
+def test_bug_27_a_leader_beside_an_isolated_follower_steps_down_in_time(s):
     a, b = s.actor("a", server=0), s.actor("b", server=1)
     term = a.lead()
     b.wait_in_line()
@@ -302,10 +299,10 @@ def test_bug_27_a_leader_beside_an_isolated_follower_steps_down_in_time(s: Scene
 
 
 @scene(10, servers=3, timeout_s=3.0, tick_s=0.5)
-def test_bug_28_a_rolling_restart_shows_never_two_leaders(s: Scene) -> None:
+def test_bug_28_a_rolling_restart_shows_never_two_leaders(s):
     everybody = [s.actor(name, server=number) for number, name in enumerate("abc")]
 
-    def serve(one):  # type: ignore[no-untyped-def]
+    def serve(one):
         while not s.world.over:
             one.candidate.stand()
             term = one.candidate.await_term(1.0)

@@ -35,7 +35,6 @@ from leaderq.zookeeper.proof import Shares
 from simulation.scenarios import (
     FOLDER,
     LINE,
-    Scene,
     is_claim,
     is_close,
     is_create,
@@ -48,7 +47,7 @@ CONTROL = f"{FOLDER}/control"
 
 
 @scene()
-def test_bug_01_a_new_session_never_adopts_the_old_sessions_znode(s: Scene) -> None:
+def test_bug_01_a_new_session_never_adopts_the_old_sessions_znode(s):
     a, b = s.actors("ab")
     term = b.lead()
     a.wait_in_line()
@@ -64,7 +63,7 @@ def test_bug_01_a_new_session_never_adopts_the_old_sessions_znode(s: Scene) -> N
 
 
 @scene()
-def test_bug_02_reconnections_in_a_row_take_nothing_from_a_leader(s: Scene) -> None:
+def test_bug_02_reconnections_in_a_row_take_nothing_from_a_leader(s):
     a = s.actor("a", timeout_s=20.0)
     with a.stalled(Standing) as is_reached:
         a.stand()
@@ -83,7 +82,7 @@ def test_bug_02_reconnections_in_a_row_take_nothing_from_a_leader(s: Scene) -> N
 
 
 @scene(timeout_s=20.0)
-def test_bug_03_a_deleted_znode_is_noticed_at_once(s: Scene) -> None:
+def test_bug_03_a_deleted_znode_is_noticed_at_once(s):
     a, b, term = s.standing("ab")
     s.take(term.id)
     s.until(term.ending.is_set, within_s=0.1)
@@ -93,7 +92,7 @@ def test_bug_03_a_deleted_znode_is_noticed_at_once(s: Scene) -> None:
 
 
 @scene(timeout_s=20.0)
-def test_bug_03_a_deleted_znode_is_noticed_at_once_after_a_reconnection(s: Scene) -> None:
+def test_bug_03_a_deleted_znode_is_noticed_at_once_after_a_reconnection(s):
     a = s.actor("a")
     term = a.lead()
     s.run(0.1 * s.world.faults())  # the watch is asked for, or set
@@ -104,7 +103,7 @@ def test_bug_03_a_deleted_znode_is_noticed_at_once_after_a_reconnection(s: Scene
 
 
 @scene()
-def test_bug_04_a_line_that_vanished_between_two_terms_is_made_again(s: Scene) -> None:
+def test_bug_04_a_line_that_vanished_between_two_terms_is_made_again(s):
     a = s.actor("a")
     assert a.conclude(a.lead())
     s.ask(lambda beside: beside.delete(LINE))
@@ -112,7 +111,7 @@ def test_bug_04_a_line_that_vanished_between_two_terms_is_made_again(s: Scene) -
 
 
 @scene()
-def test_bug_04_a_line_that_vanished_under_those_in_it_is_made_again(s: Scene) -> None:
+def test_bug_04_a_line_that_vanished_under_those_in_it_is_made_again(s):
     a, b, term = s.standing("ab")
     s.is_forced = True
     vanish = [Delete(f"{LINE}/{name}") for name in s.line()]
@@ -124,7 +123,7 @@ def test_bug_04_a_line_that_vanished_under_those_in_it_is_made_again(s: Scene) -
 
 
 @scene()
-def test_bug_05_a_watch_that_fires_after_close_makes_no_znode(s: Scene) -> None:
+def test_bug_05_a_watch_that_fires_after_close_makes_no_znode(s):
     a, b = s.actors("ab")
     term = b.lead()
     a.wait_in_line()
@@ -137,7 +136,7 @@ def test_bug_05_a_watch_that_fires_after_close_makes_no_znode(s: Scene) -> None:
 
 
 @scene()
-def test_bug_05_closed_while_it_makes_its_znode_again(s: Scene) -> None:
+def test_bug_05_closed_while_it_makes_its_znode_again(s):
     a, b = s.actors("ab")
     term = b.lead()
     a.wait_in_line()
@@ -154,7 +153,7 @@ def test_bug_05_closed_while_it_makes_its_znode_again(s: Scene) -> None:
 
 
 @scene()
-def test_bug_06_a_znode_whose_creation_was_not_answered_blocks_nobody(s: Scene) -> None:
+def test_bug_06_a_znode_whose_creation_was_not_answered_blocks_nobody(s):
     a, b = s.actors("ab")
     lost = s.lose(a, is_create)
     term = a.lead()
@@ -166,7 +165,7 @@ def test_bug_06_a_znode_whose_creation_was_not_answered_blocks_nobody(s: Scene) 
 
 
 @scene()
-def test_bug_06_a_deletion_that_was_lost_is_repeated(s: Scene) -> None:
+def test_bug_06_a_deletion_that_was_lost_is_repeated(s):
     holder, a, behind, term = s.standing("hab")
     s.cut(a)
     assert not a.do(lambda: a.candidate.withdraw(timeout_s=0.1))
@@ -178,7 +177,7 @@ def test_bug_06_a_deletion_that_was_lost_is_repeated(s: Scene) -> None:
 
 
 @scene()
-def test_bug_06_a_claim_whose_answer_was_lost_wins_one_term(s: Scene) -> None:
+def test_bug_06_a_claim_whose_answer_was_lost_wins_one_term(s):
     a = s.actor("a")
     lost = s.lose(a, is_claim)
     term = a.lead()
@@ -188,7 +187,7 @@ def test_bug_06_a_claim_whose_answer_was_lost_wins_one_term(s: Scene) -> None:
 
 
 @scene()
-def test_bug_07_many_interrupts_end_a_term_once(s: Scene) -> None:
+def test_bug_07_many_interrupts_end_a_term_once(s):
     a = s.actor("a")
     for number in (1, 2):
         term = a.lead()
@@ -203,7 +202,7 @@ def test_bug_07_many_interrupts_end_a_term_once(s: Scene) -> None:
 
 
 @scene()
-def test_bug_07_a_thread_that_died_does_not_block_the_line(s: Scene) -> None:
+def test_bug_07_a_thread_that_died_does_not_block_the_line(s):
     a, b, c, term = s.standing("abc")
 
     def run_out() -> None:
@@ -216,9 +215,7 @@ def test_bug_07_a_thread_that_died_does_not_block_the_line(s: Scene) -> None:
 
 @pytest.mark.parametrize("former_terms", [0, 1])
 @scene(5)
-def test_bug_07_the_znode_of_a_broken_leader_stands_until_nobody_can_trust_it(
-    s: Scene, former_terms: int
-) -> None:
+def test_bug_07_the_znode_of_a_broken_leader_stands_until_nobody_can_trust_it(s, former_terms):
     def run_out() -> None:
         raise MemoryError
 
@@ -238,7 +235,7 @@ def test_bug_07_the_znode_of_a_broken_leader_stands_until_nobody_can_trust_it(
 
 
 @scene()
-def test_bug_07_a_closed_session_breaks_no_candidate(s: Scene) -> None:
+def test_bug_07_a_closed_session_breaks_no_candidate(s):
     a, b, term = s.standing("ab")
     for one in (b, a):
         one.do(one.session.close)
@@ -252,7 +249,7 @@ def test_bug_07_a_closed_session_breaks_no_candidate(s: Scene) -> None:
 
 
 @scene()
-def test_bug_07_a_refusal_ends_no_thread(s: Scene) -> None:
+def test_bug_07_a_refusal_ends_no_thread(s):
     a, b, term = s.standing("ab")
     s.allow(LINE, ())
     s.reset(b)  # so that it looks at the line
@@ -264,7 +261,7 @@ def test_bug_07_a_refusal_ends_no_thread(s: Scene) -> None:
 
 
 @scene(timeout_s=4.0)
-def test_bug_08_a_leader_cut_off_has_ended_before_the_next_one_leads(s: Scene) -> None:
+def test_bug_08_a_leader_cut_off_has_ended_before_the_next_one_leads(s):
     a, b, term = s.standing("ab")
     s.run(3.0)
     cut_s = s.now_s
@@ -275,7 +272,7 @@ def test_bug_08_a_leader_cut_off_has_ended_before_the_next_one_leads(s: Scene) -
 
 
 @scene(timeout_s=20.0)
-def test_bug_09_a_session_replaced_between_look_and_claim_wins_nothing(s: Scene) -> None:
+def test_bug_09_a_session_replaced_between_look_and_claim_wins_nothing(s):
     a = s.actor("a")
     with a.stalled(Standing) as is_reached:
         a.stand()
@@ -291,7 +288,7 @@ def test_bug_09_a_session_replaced_between_look_and_claim_wins_nothing(s: Scene)
 
 
 @scene(timeout_s=20.0)
-def test_bug_09_a_lease_runs_from_when_the_claim_was_sent(s: Scene) -> None:
+def test_bug_09_a_lease_runs_from_when_the_claim_was_sent(s):
     a = s.actor("a")
     s.at(a, is_claim, lambda: s.network.cut("host-a", there=False))
     a.stand()
@@ -304,7 +301,7 @@ def test_bug_09_a_lease_runs_from_when_the_claim_was_sent(s: Scene) -> None:
 
 
 @scene(timeout_s=3.0)
-def test_bug_09_a_term_is_over_by_the_clock_whatever_stands_still(s: Scene) -> None:
+def test_bug_09_a_term_is_over_by_the_clock_whatever_stands_still(s):
     a, _, term = s.standing("ab")
     with a.stalled(WorkPaused) as is_reached:
         s.ask(lambda beside: Operator(beside, "c").pause())
@@ -316,7 +313,7 @@ def test_bug_09_a_term_is_over_by_the_clock_whatever_stands_still(s: Scene) -> N
 
 
 @scene()
-def test_bug_10_a_term_is_over_before_it_is_released(s: Scene) -> None:
+def test_bug_10_a_term_is_over_before_it_is_released(s):
     a, b, term = s.standing("ab")
     seen = s.at(a, is_release, lambda: s.network.cut("host-a", there=False))
     assert not a.do(lambda: a.candidate.conclude(term, Reason.WITHDRAWN, timeout_s=0.1))
@@ -327,7 +324,7 @@ def test_bug_10_a_term_is_over_before_it_is_released(s: Scene) -> None:
 
 @pytest.mark.parametrize("end", ["replace", "close"])
 @scene(10)
-def test_bug_10_a_term_ends_before_its_session_whatever_stands_still(s: Scene, end: str) -> None:
+def test_bug_10_a_term_ends_before_its_session_whatever_stands_still(s, end):
     a, b, term = s.standing("ab")
     with a.stalled(WorkPaused) as is_reached:
         s.ask(lambda beside: Operator(beside, "c").pause())
@@ -342,7 +339,7 @@ def test_bug_10_a_term_ends_before_its_session_whatever_stands_still(s: Scene, e
 
 
 @scene(timeout_s=4.0)
-def test_bug_11_answers_to_reads_do_not_keep_a_leader(s: Scene) -> None:
+def test_bug_11_answers_to_reads_do_not_keep_a_leader(s):
     a = s.actor("a")
     term = a.lead()
     answered: list[object] = []
@@ -362,7 +359,7 @@ def test_bug_11_answers_to_reads_do_not_keep_a_leader(s: Scene) -> None:
 
 
 @scene()
-def test_bug_11_a_write_never_lands_after_its_term(s: Scene) -> None:
+def test_bug_11_a_write_never_lands_after_its_term(s):
     a = s.actor("a")
     term = a.lead()
     s.cut(a)
@@ -380,7 +377,7 @@ def test_bug_11_a_write_never_lands_after_its_term(s: Scene) -> None:
 
 @pytest.mark.parametrize("how", ["withdraw", "close"])
 @scene(10, timeout_s=20.0)
-def test_bug_12_a_candidate_stopped_while_suspended_leaves_no_znode(s: Scene, how: str) -> None:
+def test_bug_12_a_candidate_stopped_while_suspended_leaves_no_znode(s, how):
     a, first, behind = s.actors("afb")
     term = first.lead()
     a.wait_in_line()
@@ -400,14 +397,14 @@ def test_bug_12_a_candidate_stopped_while_suspended_leaves_no_znode(s: Scene, ho
 
 
 @scene(timeout_s=20.0)
-def test_bug_13_the_end_of_the_one_in_front_is_heard_at_once(s: Scene) -> None:
+def test_bug_13_the_end_of_the_one_in_front_is_heard_at_once(s):
     a, b, term = s.standing("ab")
     a.conclude(term)
     assert b.await_term(0.2).number == 2
 
 
 @scene(timeout_s=20.0)
-def test_bug_13_the_one_in_front_ended_while_nobody_was_connected(s: Scene) -> None:
+def test_bug_13_the_one_in_front_ended_while_nobody_was_connected(s):
     a, b, term = s.standing("ab")
     s.cut(b)
     s.reset(b)

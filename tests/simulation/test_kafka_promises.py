@@ -18,7 +18,7 @@ from leaderq.testing.simulation.kafka.cluster import BrokerCluster
 from leaderq.testing.simulation.kafka.producer import SimulatedProducer
 from leaderq.zookeeper import Create
 from simulation.draining import ORDERS, SOURCE, Drain, freezing
-from simulation.scenarios import FOLDER, Scene, scene
+from simulation.scenarios import FOLDER, scene
 
 STORES = ("kafka", "zookeeper", "transaction")
 EACH_STORE = pytest.mark.parametrize("store", STORES)
@@ -26,9 +26,7 @@ EACH_STORE = pytest.mark.parametrize("store", STORES)
 
 @EACH_STORE
 @scene(8)
-def test_bug_22_a_zombies_commit_after_its_successors_first_read_is_refused(
-    s: Scene, store: str
-) -> None:
+def test_bug_22_a_zombies_commit_after_its_successors_first_read_is_refused(s, store):
     """A host that was paused with its clock, and is cut off from ZooKeeper: only a server can stop
     it.
     """
@@ -50,9 +48,7 @@ def test_bug_22_a_zombies_commit_after_its_successors_first_read_is_refused(
 
 @pytest.mark.parametrize("zombie", ["frozen", "far away"])
 @scene(8)
-def test_bug_23_a_new_leader_reads_no_offsets_while_a_zombies_transaction_is_open(
-    s: Scene, zombie: str
-) -> None:
+def test_bug_23_a_new_leader_reads_no_offsets_while_a_zombies_transaction_is_open(s, zombie):
     """The zombie's offsets are in its transaction; then it is paused with its clock, before it asks
     for the end of that; or its requests take longer than its term.
     """
@@ -87,7 +83,7 @@ def test_bug_23_a_new_leader_reads_no_offsets_while_a_zombies_transaction_is_ope
 
 @EACH_STORE
 @scene(5)
-def test_kafka_unreachable_and_the_term_goes_on_and_skips_nothing(s: Scene, store: str) -> None:
+def test_kafka_unreachable_and_the_term_goes_on_and_skips_nothing(s, store):
     with Drain(s, store, records=15) as drain:
         drain.workers("ab")
         s.until(lambda: len(drain.handled) > 7)
@@ -102,7 +98,7 @@ def test_kafka_unreachable_and_the_term_goes_on_and_skips_nothing(s: Scene, stor
 
 
 @scene(5)
-def test_your_handler_raises_and_by_default_the_offset_stays_and_it_stands_again(s: Scene) -> None:
+def test_your_handler_raises_and_by_default_the_offset_stays_and_it_stands_again(s):
     left = [2]
 
     def rule(_career: Any, record: Any) -> None:
@@ -126,7 +122,7 @@ def test_your_handler_raises_and_by_default_the_offset_stays_and_it_stands_again
     ids=lambda one: one.function,
 )
 @scene(5)
-def test_your_database_is_unreachable_and_no_record_is_blamed(s: Scene, on_error: Any) -> None:
+def test_your_database_is_unreachable_and_no_record_is_blamed(s, on_error):
     def rule(_career: Any, record: Any) -> None:
         if 5.0 < s.now_s < 20.0:
             raise ConnectionRefusedError("a scenario wants it")
@@ -147,12 +143,9 @@ def test_your_database_is_unreachable_and_no_record_is_blamed(s: Scene, on_error
 
 @pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.function)
 @scene(5)
-def test_a_record_that_kills_the_process_again_and_again_is_passed_over(
-    s: Scene, on_error: Any
-) -> None:
+def test_a_record_that_kills_the_process_again_and_again_is_passed_over(s, on_error):
     def rule(_career: Any, record: Any) -> None:
         if record.offset == 12:
-            assert s.world.current is not None
             s.world.current.process.exit(-9)
 
     with Drain(s, rule=rule, on_error=on_error) as drain:
@@ -167,9 +160,7 @@ def test_a_record_that_kills_the_process_again_and_again_is_passed_over(
 @pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.function)
 @pytest.mark.parametrize("store", ["zookeeper", "transaction"])
 @scene(5)
-def test_a_record_whose_effect_is_refused_at_the_commit_is_found_and_judged(
-    s: Scene, store: str, on_error: Any
-) -> None:
+def test_a_record_whose_effect_is_refused_at_the_commit_is_found_and_judged(s, store, on_error):
     def rule(career: Any, record: Any) -> None:
         if record.offset == 12:
             if store == "zookeeper":
@@ -188,9 +179,7 @@ def test_a_record_whose_effect_is_refused_at_the_commit_is_found_and_judged(
 
 @pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.function)
 @scene(5)
-def test_a_handler_that_exits_again_and_again_for_a_record_passes_it_over(
-    s: Scene, on_error: Any
-) -> None:
+def test_a_handler_that_exits_again_and_again_for_a_record_passes_it_over(s, on_error):
     def rule(_career: Any, record: Any) -> None:
         if record.offset == 12:
             raise SystemExit(1)
@@ -203,9 +192,7 @@ def test_a_handler_that_exits_again_and_again_for_a_record_passes_it_over(
 
 
 @scene(5)
-def test_lag_counts_to_the_end_of_the_log_and_tells_what_an_open_transaction_holds_back(
-    s: Scene,
-) -> None:
+def test_lag_counts_to_the_end_of_the_log_and_tells_what_an_open_transaction_holds_back(s):
     with Drain(s, records=5) as drain:
         drain.workers("b")
         (a,) = s.guests("a")
@@ -229,7 +216,7 @@ def test_lag_counts_to_the_end_of_the_log_and_tells_what_an_open_transaction_hol
 
 @EACH_STORE
 @scene(5)
-def test_one_records_retries_hold_up_its_own_partition_only(s: Scene, store: str) -> None:
+def test_one_records_retries_hold_up_its_own_partition_only(s, store):
     tries: list[float] = []
 
     def rule(_career: Any, record: Any) -> None:
@@ -254,9 +241,7 @@ def test_one_records_retries_hold_up_its_own_partition_only(s: Scene, store: str
 
 @EACH_STORE
 @scene(5)
-def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(
-    s: Scene, store: str
-) -> None:
+def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(s, store):
     with Drain(s, store, auto_offset_reset=KafkaLeaderCareer.auto_offset_reset) as drain:
         (a,) = drain.workers("a", cool_off_s=1.0)
         s.until(lambda: len(drain.handled) == 30)
@@ -266,14 +251,11 @@ def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(
         kept = [path for path in s.cluster.znodes() if path.endswith(f"/offsets/{SOURCE}")]
         s.ask(lambda beside: [beside.delete(path) for path in kept])
         s.until(lambda: len(drain.terms("handed over")) > 1)
-        assert (len(drain.handled), drain.terms("handed over")[-1].reason) == (
-            30,
-            Reason.FAILED,
-        )
+        assert (len(drain.handled), drain.terms("handed over")[-1].reason) == (30, Reason.FAILED)
 
 
 @scene(5)
-def test_a_handler_over_its_budget_is_named_and_ends_its_term(s: Scene) -> None:
+def test_a_handler_over_its_budget_is_named_and_ends_its_term(s):
     def rule(_career: Any, record: Any) -> None:
         if record.offset == 7 and len(drain.terms()) == 1:
             s.world.park(600.0)
@@ -289,8 +271,8 @@ def test_a_handler_over_its_budget_is_named_and_ends_its_term(s: Scene) -> None:
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_with_commit_behind_one_batch_is_handled_while_the_one_before_is_committed_and_no_more(
-    dies: bool,
-) -> None:
+    dies,
+):
     seen: list[tuple[int, int]] = []
 
     def rule(career: Any, record: Any) -> None:
@@ -300,7 +282,7 @@ def test_with_commit_behind_one_batch_is_handled_while_the_one_before_is_committ
             career.drain.s.world.current.process.exit(-9)
 
     @scene(5)
-    def test_behind(s: Scene) -> None:
+    def test_behind(s):
         with Drain(s, rule=rule, commit_behind=True) as drain:
             drain.workers("ab")
             drain.lines.slow["host-a"] = 0.2

@@ -9,7 +9,7 @@ import pytest
 from simulation.messages import Did, MessageLife, Step, judge, lead, undone
 
 
-def test_without_faults_each_message_is_delivered_as_often_as_it_was_given_back() -> None:
+def test_without_faults_each_message_is_delivered_as_often_as_it_was_given_back():
     history = lead(MessageLife(3, faults=0, rude=0.0)).history
     ids = {line.split()[-1] for line in history if " returned " in line and " consumer" in line}
     delivered = [line.split()[-1] for line in history if " delivered " in line]
@@ -70,12 +70,12 @@ _B = {"id": "b", "group": "g"}
         ),
     ],
 )
-def test_the_judge_of_messages_sees(said: str, told: list[Step]) -> None:
+def test_the_judge_of_messages_sees(said, told):
     problems = judge(told)
     assert [said in one for one in problems] == [True], problems
 
 
-def test_the_judge_of_messages_lets_pass_what_is_right() -> None:
+def test_the_judge_of_messages_lets_pass_what_is_right():
     assert judge([PUSHED, GIVEN, ACKED]) == []
     assert undone([PUSHED, GIVEN]) == ["a"]
     assert undone([PUSHED, GIVEN, step(Did.SETTLING)]) == []

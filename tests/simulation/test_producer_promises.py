@@ -79,8 +79,8 @@ RETRY = Retry(first_s=0.01, most_s=0.1)
 @POLICIES
 @scene(10)
 def test_a_buffered_producer_is_killed_and_what_it_had_accepted_is_sent_in_order(
-    s: Scene, tmp_path: Path, persistence: Any
-) -> None:
+    s, tmp_path, persistence
+):
     a, b = s.guests("ab")
     sink, accepted = FarSink(s), list[int]()
     place = Path(tempfile.mkdtemp(dir=tmp_path))
@@ -113,9 +113,7 @@ def test_a_buffered_producer_is_killed_and_what_it_had_accepted_is_sent_in_order
 
 @pytest.mark.parametrize("when_full", [WhenFull.RAISE, WhenFull.DROP_NEWEST])
 @scene(10)
-def test_the_disk_of_its_journal_is_full_and_nothing_goes_without_a_word(
-    s: Scene, tmp_path: Path, when_full: WhenFull
-) -> None:
+def test_the_disk_of_its_journal_is_full_and_nothing_goes_without_a_word(s, tmp_path, when_full):
     (a,) = s.guests("a")
     sink, disk, place = FarSink(s), TestedDisk(), Path(tempfile.mkdtemp(dir=tmp_path))
     lost: list[int] = []
@@ -153,7 +151,7 @@ def test_the_disk_of_its_journal_is_full_and_nothing_goes_without_a_word(
 
 
 @scene(3)
-def test_a_sink_that_takes_none_and_gives_no_reason_is_called_after_a_pause(s: Scene) -> None:
+def test_a_sink_that_takes_none_and_gives_no_reason_is_called_after_a_pause(s):
     (a,) = s.guests("a")
     calls: list[float] = []
 

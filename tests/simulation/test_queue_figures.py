@@ -44,7 +44,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @scene(1)
-def test_a_queue_of_messages_offers_all_that_is_documented(s: Scene) -> None:
+def test_a_queue_of_messages_offers_all_that_is_documented(s):
     a, b = sides(s, "ab", lease_s=5.0, retry=ONCE)
     b.push([Message(payload=b"%d" % number) for number in range(4)])
     b.push([Message(payload=b"later", timeout_s=500.0)])
@@ -67,7 +67,7 @@ def test_a_queue_of_messages_offers_all_that_is_documented(s: Scene) -> None:
 
 
 @scene(1)
-def test_what_comes_again_and_what_was_lost_are_counted(s: Scene) -> None:
+def test_what_comes_again_and_what_was_lost_are_counted(s):
     a, b = sides(s, "ab", lease_s=2.0, retry=Retry(attempts=None, first_s=0.0))
     b.push(Message(payload=b"x"))
     (one,) = a.pop(1, 5.0)
@@ -88,9 +88,7 @@ def refuse(value: bytes) -> None:
 @pytest.mark.parametrize("lock", ["/locks", None])
 @pytest.mark.parametrize("kind", [DistributedQueue, DistributedDelayQueue])
 @scene(1)
-def test_a_queue_of_curator_s_recipes_offers_all_that_is_documented(
-    s: Scene, kind: Any, lock: Any
-) -> None:
+def test_a_queue_of_curator_s_recipes_offers_all_that_is_documented(s, kind, lock):
     (a,) = s.guests("a")
     queue = a.do(lambda: kind(a.session, "/q", lock_path=lock, consumer=refuse, retry=ONCE))
     a.do(queue.start)
@@ -110,7 +108,7 @@ def test_a_queue_of_curator_s_recipes_offers_all_that_is_documented(
 
 
 @scene(1)
-def test_a_simple_queue_offers_all_that_is_documented(s: Scene) -> None:
+def test_a_simple_queue_offers_all_that_is_documented(s):
     (a,) = s.guests("a")
     queue = a.do(lambda: SimpleDistributedQueue(a.session, "/q"))
     for _ in range(3):
@@ -124,7 +122,7 @@ def test_a_simple_queue_offers_all_that_is_documented(s: Scene) -> None:
 
 
 @scene(1)
-def test_two_consumers_of_a_process_see_one_queue(s: Scene) -> None:
+def test_two_consumers_of_a_process_see_one_queue(s):
     (a,) = s.guests("a")
     both = [a.do(lambda: DynoQueue(a.session, D)) for _ in range(2)]
     a.do(lambda: both[0].push([Message(payload=b"x"), Message(payload=b"y")]))
@@ -134,7 +132,7 @@ def test_two_consumers_of_a_process_see_one_queue(s: Scene) -> None:
     assert (said["ready"], said["taken"]) == (2, 2)
 
 
-def test_what_queues_count_is_documented_and_so_is_what_others_offer() -> None:
+def test_what_queues_count_is_documented_and_so_is_what_others_offer():
     assert {*COUNTED, *DEPTHS, "held", "pending_puts"} == documented(FigureSource.QUEUE)
     assert documented(FigureSource.DRAIN) == set(vars(DrainFigures()))
     with BufferedProducer(CallableSink(lambda batch: None), name="orders"):

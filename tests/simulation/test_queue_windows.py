@@ -106,8 +106,8 @@ def is_clean(s: Scene) -> bool:
 @pytest.mark.parametrize("what", ["request", "answer", "death"])
 @every_point(8)
 def test_f1_f2_f6_f10_f11_whatever_is_lost_at_whichever_request_nothing_is_lost_or_done_twice(
-    s: Scene, point: int, what: str, lock: bool
-) -> list[Any]:
+    s, point, what, lock
+):
     a, b = s.guests("ab")
     values = [str(number) for number in range(4)]
     put(s, *values)
@@ -132,7 +132,7 @@ def test_f1_f2_f6_f10_f11_whatever_is_lost_at_whichever_request_nothing_is_lost_
 
 @LOCKING
 @scene(10)
-def test_f3_nothing_is_begun_while_not_connected(s: Scene, lock: bool) -> None:
+def test_f3_nothing_is_begun_while_not_connected(s, lock):
     a, b = s.guests("ab")
     values = [*map(str, range(30))]
     put(s, *values)
@@ -157,9 +157,7 @@ def test_f3_nothing_is_begun_while_not_connected(s: Scene, lock: bool) -> None:
 @LOST
 @pytest.mark.parametrize("how", ["awaited", "background", "bounded"])
 @every_point(6)
-def test_f4_a_put_is_stored_once_and_in_order_whichever_request_is_lost(
-    s: Scene, point: int, how: str, what: str
-) -> list[Any]:
+def test_f4_a_put_is_stored_once_and_in_order_whichever_request_is_lost(s, point, how, what):
     (a,) = s.guests("a")
     struck = s.lose(a, nth(point), what)
 
@@ -184,9 +182,7 @@ def _tallies(s: Scene) -> list[str]:
 
 @LOST
 @every_point(13)
-def test_f4_f6_of_simple_queues_each_item_is_offered_and_taken_once(
-    s: Scene, point: int, what: str
-) -> list[Any]:
+def test_f4_f6_of_simple_queues_each_item_is_offered_and_taken_once(s, point, what):
     (a,) = s.guests("a")
     struck = s.lose(a, nth(point), what)
 
@@ -217,9 +213,7 @@ def test_f4_f6_of_simple_queues_each_item_is_offered_and_taken_once(
 
 @pytest.mark.parametrize("told", ["listener", "flush", "close"])
 @scene(10)
-def test_f5_somebody_is_told_of_a_put_in_the_background_that_failed_for_good(
-    s: Scene, told: str
-) -> None:
+def test_f5_somebody_is_told_of_a_put_in_the_background_that_failed_for_good(s, told):
     class Ledger(PutListener):
         failed: list[str] = []  # noqa: RUF012
 
@@ -246,8 +240,8 @@ def test_f5_somebody_is_told_of_a_put_in_the_background_that_failed_for_good(
 @pytest.mark.parametrize("end", ["killed", "host lost", "expired"])
 @scene(10, timeout_s=6.0)
 def test_f7_what_a_dead_consumer_held_goes_to_an_idle_one_although_the_queue_does_not_change(
-    s: Scene, end: str
-) -> None:
+    s, end
+):
     a, b = s.guests("ab")
     put(s, "x")
     first, second = Work(1000.0), Work()
@@ -266,7 +260,7 @@ def test_f7_what_a_dead_consumer_held_goes_to_an_idle_one_although_the_queue_doe
 
 
 @scene(10, timeout_s=6.0)
-def test_f7_a_java_consumer_that_watches_the_queue_only_is_woken(s: Scene) -> None:
+def test_f7_a_java_consumer_that_watches_the_queue_only_is_woken(s):
     a, b = s.guests("ab")
     put(s, "x")
     work, heard = Work(1000.0), list[WatchEvent]()
@@ -284,8 +278,8 @@ def test_f7_a_java_consumer_that_watches_the_queue_only_is_woken(s: Scene) -> No
 @pytest.mark.parametrize("how", ["expired", "frozen"])
 @scene(10)
 def test_f8_f9_who_was_late_takes_neither_the_item_nor_the_lock_nor_gives_it_a_third_time(
-    s: Scene, how: str, late: str
-) -> None:
+    s, how, late
+):
     a, b = s.guests("ab")
     put(s, "x")
     queue, work = opened(a), Work(3.0)
@@ -318,8 +312,8 @@ def test_f8_f9_who_was_late_takes_neither_the_item_nor_the_lock_nor_gives_it_a_t
 @pytest.mark.parametrize("is_carried_out", [True, False])
 @scene(10)
 def test_f10_results_that_go_with_the_acknowledgement_are_written_once_whenever_it_dies(
-    s: Scene, is_carried_out: bool
-) -> None:
+    s, is_carried_out
+):
     a, b = s.guests("ab")
     put(s, "x")
 
@@ -340,7 +334,7 @@ def test_f10_results_that_go_with_the_acknowledgement_are_written_once_whenever_
 
 
 @scene(10)
-def test_f12_an_executor_that_refuses_ends_no_loop(s: Scene) -> None:
+def test_f12_an_executor_that_refuses_ends_no_loop(s):
     (a,) = s.guests("a")
     work = Work()
 
@@ -364,7 +358,7 @@ def test_f12_an_executor_that_refuses_ends_no_loop(s: Scene) -> None:
 
 @pytest.mark.parametrize("is_cut_off", [False, True])
 @scene(10)
-def test_f13_a_queue_that_was_deleted_and_made_again_is_heard(s: Scene, is_cut_off: bool) -> None:
+def test_f13_a_queue_that_was_deleted_and_made_again_is_heard(s, is_cut_off):
     (a,) = s.guests("a")
     work = Work()
     consuming(a, work)
@@ -382,7 +376,7 @@ def test_f13_a_queue_that_was_deleted_and_made_again_is_heard(s: Scene, is_cut_o
 
 @pytest.mark.parametrize("why", ["locked", "failed", "later"])
 @scene(10)
-def test_f15_a_delay_queue_that_got_nothing_looks_again(s: Scene, why: str) -> None:
+def test_f15_a_delay_queue_that_got_nothing_looks_again(s, why):
     a, b = s.guests("ab")
     first = Work(1000.0)
     put_delayed(s, "x", 3.0 if why == "later" else 0.0)
@@ -403,7 +397,7 @@ def put_delayed(s: Scene, value: str, delay_s: float) -> None:
 
 
 @scene(10)
-def test_f16_closing_wakes_a_put_that_waits_for_room(s: Scene) -> None:
+def test_f16_closing_wakes_a_put_that_waits_for_room(s):
     (a,) = s.guests("a")
     queue = opened(a, max_items=1, final_flush_s=60.0)
     assert a.do(lambda: queue.put("x"))
@@ -418,9 +412,7 @@ def test_f16_closing_wakes_a_put_that_waits_for_room(s: Scene) -> None:
 
 @LOCKING
 @scene(60)
-def test_one_consumer_begins_items_in_their_order_however_often_it_hangs(
-    s: Scene, lock: bool
-) -> None:
+def test_one_consumer_begins_items_in_their_order_however_often_it_hangs(s, lock):
     """What was claimed ahead is released when it hangs: what came behind was once begun before."""
 
     a, _ = s.guests("ab")

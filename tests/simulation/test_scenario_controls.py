@@ -24,7 +24,7 @@ from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import SendQueue
 from simulation.control import NegativeControl, around, patched
 from simulation.draining import Drain
-from simulation.scenarios import Scene, is_multi, nth, scene
+from simulation.scenarios import is_multi, nth, scene
 from simulation.test_election_promises import (
     test_once_a_write_was_fenced_every_later_one_is_refused as fenced_once,
 )
@@ -37,7 +37,7 @@ from simulation.test_writing import TALLY, creates, lying
 
 
 @scene(timeout_s=20.0)
-def test_work_stays_paused_when_an_old_proof_comes(s: Scene) -> None:
+def test_work_stays_paused_when_an_old_proof_comes(s):
     a = s.actor("a")
     a.session._tick_s = 4.0
     term = a.lead()
@@ -54,7 +54,7 @@ def test_work_stays_paused_when_an_old_proof_comes(s: Scene) -> None:
 
 
 @scene(5)
-def test_a_leader_that_begins_at_the_end_has_stored_where_that_is(s: Scene) -> None:
+def test_a_leader_that_begins_at_the_end_has_stored_where_that_is(s):
     real, refused = BrokerCluster.commit, list[int]()
 
     def commit(self: BrokerCluster, *given: Any) -> Any:
@@ -75,7 +75,7 @@ def test_a_leader_that_begins_at_the_end_has_stored_where_that_is(s: Scene) -> N
 
 
 @scene(5)
-def test_a_writer_notices_that_another_one_uses_its_guard(s: Scene) -> None:
+def test_a_writer_notices_that_another_one_uses_its_guard(s):
     a, b = s.guests("ab")
     s.ask(lambda beside: beside.ensure_path("/n"))
     mine, other = (SequencedWriter(one.session, TALLY, max_ops=1) for one in (a, b))
@@ -100,7 +100,7 @@ def test_a_writer_notices_that_another_one_uses_its_guard(s: Scene) -> None:
 def _led(made: tuple[Callable[[], None], int]) -> LifeVerdict:
     test, seed = made
     try:
-        test.led(seed)  # type: ignore[attr-defined]
+        test.led(seed)
     except (AssertionError, LeaderqError) as error:
         return LifeVerdict(None, [str(error).partition("\n")[0]], [])
     except pytest.fail.Exception as error:
@@ -166,6 +166,6 @@ SCENARIO_CONTROLS = (
 
 
 @pytest.mark.parametrize("control", SCENARIO_CONTROLS, ids=lambda control: control.name)
-def test_a_line_that_is_taken_out_is_missed_by_its_scenario(control: NegativeControl) -> None:
+def test_a_line_that_is_taken_out_is_missed_by_its_scenario(control):
     assert not control.problems(0)
     assert control.search(0, 20) is not None, f"{control.name}: no life shows it"

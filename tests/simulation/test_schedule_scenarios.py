@@ -80,7 +80,7 @@ def seconds(found: list[Tick]) -> list[int]:
     return [round(one.at.timestamp() - EPOCH_S) for one in found]
 
 
-def test_ticks_and_units_of_the_career_take_turns(stage: Stage) -> None:
+def test_ticks_and_units_of_the_career_take_turns(stage):
     done: list[str] = []
 
     class Both(LeaderCareer):
@@ -104,13 +104,11 @@ def test_ticks_and_units_of_the_career_take_turns(stage: Stage) -> None:
     assert "tick tick" not in " ".join("unit" if one == "unit" else "tick" for one in done)
 
 
-def test_a_tick_that_is_due_begins_at_once_in_a_new_term_and_knows_what_was_missed(
-    stage: Stage,
-) -> None:
+def test_a_tick_that_is_due_begins_at_once_in_a_new_term_and_knows_what_was_missed(stage):
     found: list[tuple[float, Tick]] = []
     inaugurated: list[float] = []
 
-    class Tidying(career(lambda tick: found.append((stage.world.now_s, tick)), every_s=1)):  # type: ignore[misc]
+    class Tidying(career(lambda tick: found.append((stage.world.now_s, tick)), every_s=1)):
         def inaugurate(self, term: Term) -> None:
             inaugurated.append(stage.world.now_s)
 
@@ -127,7 +125,7 @@ def test_a_tick_that_is_due_begins_at_once_in_a_new_term_and_knows_what_was_miss
     assert every == sorted(set(every))
 
 
-def test_what_a_tick_writes_is_written_with_its_end_once(stage: Stage) -> None:
+def test_what_a_tick_writes_is_written_with_its_end_once(stage):
     second: list[str] = []
 
     def work(tick: Tick) -> None:
@@ -146,7 +144,7 @@ def test_what_a_tick_writes_is_written_with_its_end_once(stage: Stage) -> None:
     assert others and sum("/done" in path for path in stage.cluster.znodes()) == 1
 
 
-def test_a_record_that_cannot_be_read_is_begun_anew_and_told(stage: Stage) -> None:
+def test_a_record_that_cannot_be_read_is_begun_anew_and_told(stage):
     found: list[Tick] = []
 
     def spoil(session: Any) -> None:
@@ -160,9 +158,7 @@ def test_a_record_that_cannot_be_read_is_begun_anew_and_told(stage: Stage) -> No
     assert any("is not a schedule's record" in line for line in stage.world.lines())
 
 
-def test_a_calendar_set_back_repeats_no_tick_of_cron_and_an_operator_ends_the_wait(
-    stage: Stage,
-) -> None:
+def test_a_calendar_set_back_repeats_no_tick_of_cron_and_an_operator_ends_the_wait(stage):
     found: list[Tick] = []
     worker = stage.lead(career(found.append, cron="* * * * *"))
     stage.until(MINUTE_S + 61)
@@ -174,9 +170,7 @@ def test_a_calendar_set_back_repeats_no_tick_of_cron_and_an_operator_ends_the_wa
     assert seconds(found) == [40, 100, -200]
 
 
-def test_an_interval_goes_on_by_the_elapsed_clock_when_the_calendar_is_set_back(
-    stage: Stage,
-) -> None:
+def test_an_interval_goes_on_by_the_elapsed_clock_when_the_calendar_is_set_back(stage):
     found: list[Tick] = []
     worker = stage.lead(career(found.append, every_s=10))
     stage.until(31.0)
@@ -185,7 +179,7 @@ def test_an_interval_goes_on_by_the_elapsed_clock_when_the_calendar_is_set_back(
     assert seconds(found) == [10, 20, 30, 40, 50, 60, 70]
 
 
-def test_an_operator_runs_a_schedule_now_and_pauses_it(stage: Stage) -> None:
+def test_an_operator_runs_a_schedule_now_and_pauses_it(stage):
     found: list[Tick] = []
     stage.lead(career(found.append, cron="* * * * *", tz="Europe/Berlin"))
     stage.until(5.0)
@@ -203,7 +197,7 @@ def test_an_operator_runs_a_schedule_now_and_pauses_it(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("end", ["step down", "kill"])
-def test_work_that_raises_because_its_term_ends_is_run_again(stage: Stage, end: str) -> None:
+def test_work_that_raises_because_its_term_ends_is_run_again(stage, end):
     found: list[Tick] = []
 
     def work(tick: Tick) -> None:
@@ -222,7 +216,7 @@ def test_work_that_raises_because_its_term_ends_is_run_again(stage: Stage, end: 
     assert seconds(found) == [40, 40]
 
 
-def test_a_schedule_that_is_no_plain_method_is_refused_before_it_stands(stage: Stage) -> None:
+def test_a_schedule_that_is_no_plain_method_is_refused_before_it_stands(stage):
     class Late(ScheduledCareer):
         @schedule(every_s=1)
         async def tidy(self, tick: Tick) -> None:

@@ -7,14 +7,12 @@ from kazoo.protocol.serialization import Create, PingInstance
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from leaderq.testing.simulation.ensemble import Hello, Hungup
-from simulation.scenarios import Scene, scene
+from simulation.scenarios import scene
 
 
 @pytest.mark.parametrize(("began_s", "ends_s"), [(0.0, 4.5), (0.45, 4.5), (0.55, 5.0), (1.2, 5.5)])
 @scene(1, tick_s=0.5)
-def test_a_session_ends_at_the_tick_after_its_timeout(
-    s: Scene, began_s: float, ends_s: float
-) -> None:
+def test_a_session_ends_at_the_tick_after_its_timeout(s, began_s, ends_s):
     heard: list[object] = []
     s.run(began_s)
     s.ensemble.connect(0, Hello(0, b"", 4.0), heard.append)
@@ -26,11 +24,8 @@ def test_a_session_ends_at_the_tick_after_its_timeout(
 
 @pytest.mark.parametrize(("cut_s", "ends_s"), [(3.45, 6.0), (3.6, 8.0)])
 @scene(1, servers=3, tick_s=1.0)
-def test_the_leader_learns_of_a_followers_clients_only_when_it_pings(
-    s: Scene, cut_s: float, ends_s: float
-) -> None:
+def test_the_leader_learns_of_a_followers_clients_only_when_it_pings(s, cut_s, ends_s):
     client = s.ensemble.connect(0, Hello(0, b"", 4.0), lambda _: None)
-    assert client is not None
     client.send(1, Create("/mine", b"", OPEN_ACL_UNSAFE, 1))
     s.run(3.4)
     client.send(2, PingInstance)  # the leader hears of it with its ping at 3.5

@@ -30,7 +30,7 @@ def handled(*offsets: int) -> list[lives.Handled]:
     return [lives.Handled(float(at), 1, P, offset) for at, offset in enumerate(offsets)]
 
 
-def test_the_judges_see_bad_histories() -> None:
+def test_the_judges_see_bad_histories():
     assert lives.skipped(handled(0, 2), {P: 3})
     assert not lives.skipped(handled(0, 1, 2), {P: 3})
     assert lives.out_of_order(handled(0, 2))
@@ -60,20 +60,18 @@ def page() -> dict[str, Any]:
     ("career", "seed", "said"),
     [("Invoices", 1, "done 2 times: invoice 1"), ("Mails", 23, "done 2 times: mail orders-0@0")],
 )
-def test_the_page_finds_what_is_done_twice(
-    page: dict[str, Any], career: str, seed: int, said: str
-) -> None:
+def test_the_page_finds_what_is_done_twice(page, career, seed, said):
     with pytest.raises(LifeFailed, match=said) as failed:
         simulate(page[career], seeds=100)
     assert failed.value.seed == seed
 
 
-def test_what_the_page_mends_is_right(page: dict[str, Any]) -> None:
+def test_what_the_page_mends_is_right(page):
     assert simulate(page["MendedInvoices"], seeds=20).acts > 20
     assert simulate(page["MendedMails"], seeds=range(20, 26)).terms >= 6
 
 
-def test_a_kafka_career_that_begins_at_the_end_is_said_to_skip(page: dict[str, Any]) -> None:
+def test_a_kafka_career_that_begins_at_the_end_is_said_to_skip(page):
     latest = type("Latest", (page["Mails"],), {"auto_offset_reset": "latest"})
     with pytest.raises(LifeFailed, match="seed 0: skipped: orders-0@0"):
         simulate(latest, seeds=1)
@@ -94,7 +92,7 @@ class LeavesAThread(LeaderCareer):
         term.wait(1.0)
 
 
-def test_a_career_that_acts_beside_the_next_leader_is_found() -> None:
+def test_a_career_that_acts_beside_the_next_leader_is_found():
     with pytest.raises(LifeFailed, match=r"effects after term 2 of c\d .* was inaugurated"):
         simulate(LeavesAThread, seeds=20)
 
@@ -110,12 +108,12 @@ def test_a_career_that_acts_beside_the_next_leader_is_found() -> None:
         (lambda: "a career", {}, "what career() returns='a career': give a LeaderCareer"),
     ],
 )
-def test_what_cannot_be_simulated_is_refused(career: Any, given: Any, said: str) -> None:
+def test_what_cannot_be_simulated_is_refused(career, given, said):
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         simulate(career, **given)
 
 
-def test_a_blocked_loop_is_named_and_the_same_seed_gives_the_same_history() -> None:
+def test_a_blocked_loop_is_named_and_the_same_seed_gives_the_same_history():
     for seed in range(50):
         history = lead(ElectionLife(seed, in_coroutines=True)).history
         if any("event loop is blocked" in line for line in history):
@@ -135,7 +133,7 @@ class AsyncInvoices(AsyncLeaderCareer):
             acted(f"{term.id}: {asyncio.get_running_loop().time()}")
 
 
-def test_the_career_of_a_user_is_simulated() -> None:
+def test_the_career_of_a_user_is_simulated():
     report = simulate(AsyncInvoices, seeds=5)
     assert report.terms >= 5
     assert report.acts > 50

@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from leaderq.errors import (
-    ConnectionLost,
-    NodeExists,
-    PutsFailed,
-    SessionExpired,
-)
+from leaderq.errors import ConnectionLost, NodeExists, PutsFailed, SessionExpired
 from leaderq.queues import SimpleDistributedQueue
 from leaderq.queues.admin import Moved, Purged, QueueAdmin
 from leaderq.queues.wire.payload import Note, encode
@@ -65,8 +60,8 @@ def trouble(s: Scene, who: Guest, end: str) -> None:
 @pytest.mark.parametrize("ephemeral", [False, True])
 @every_point(8)
 def test_each_group_is_applied_once_and_in_order_whichever_request_is_lost(
-    s: Scene, point: int, ephemeral: bool, what: str
-) -> list[Any]:
+    s, point, ephemeral, what
+):
     (a,) = s.guests("a")
     tally = writer(s, a, ephemeral=ephemeral, max_ops=4, window=3)
     lost = s.lose(a, nth(point), what)
@@ -93,7 +88,7 @@ def test_each_group_is_applied_once_and_in_order_whichever_request_is_lost(
 
 @CONNECTIONS
 @scene(5)
-def test_groups_outlive_a_connection_that_ends(s: Scene, end: str) -> None:
+def test_groups_outlive_a_connection_that_ends(s, end):
     (a,) = s.guests("a")
     tally, futures = writer(s, a, max_ops=7, window=3), list[Any]()
     a.do(tally.open)
@@ -107,7 +102,7 @@ def test_groups_outlive_a_connection_that_ends(s: Scene, end: str) -> None:
 
 
 @scene(10)
-def test_a_persistent_tally_knows_in_the_next_session_what_the_last_one_did(s: Scene) -> None:
+def test_a_persistent_tally_knows_in_the_next_session_what_the_last_one_did(s):
     (a,) = s.guests("a")
     tally = writer(s, a)
     a.do(tally.open)
@@ -121,7 +116,7 @@ def test_a_persistent_tally_knows_in_the_next_session_what_the_last_one_did(s: S
 
 
 @scene(10)
-def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(s: Scene) -> None:
+def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(s):
     (a,) = s.guests("a")
     tally = writer(s, a, ephemeral=True, window=1)
     a.do(tally.open)
@@ -140,7 +135,7 @@ def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(s: Sc
 
 
 @scene(10)
-def test_a_group_is_given_up_before_it_is_sent_but_not_after(s: Scene) -> None:
+def test_a_group_is_given_up_before_it_is_sent_but_not_after(s):
     (a,) = s.guests("a")
     tally = writer(s, a)
     a.do(tally.open)
@@ -157,7 +152,7 @@ def test_a_group_is_given_up_before_it_is_sent_but_not_after(s: Scene) -> None:
 
 
 @scene(10)
-def test_a_put_that_was_not_answered_in_time_says_that_the_outcome_is_unknown(s: Scene) -> None:
+def test_a_put_that_was_not_answered_in_time_says_that_the_outcome_is_unknown(s):
     (a,) = s.guests("a")
     queue = opened(a)
     s.network.cut("host-a", there=False)
@@ -172,7 +167,7 @@ def test_a_put_that_was_not_answered_in_time_says_that_the_outcome_is_unknown(s:
 
 
 @scene(10)
-def test_unsettled_puts_are_bounded_and_a_put_waits_for_its_place(s: Scene) -> None:
+def test_unsettled_puts_are_bounded_and_a_put_waits_for_its_place(s):
     (a,) = s.guests("a")
     queue = opened(a, put_in_background=True)
     a.do(lambda: setattr(queue._putter, "_in_flight", Capacity(max_items=10)))
@@ -190,7 +185,7 @@ def test_unsettled_puts_are_bounded_and_a_put_waits_for_its_place(s: Scene) -> N
 
 
 @scene(20)
-def test_a_simple_item_is_taken_once_although_the_session_ends_while_it_is(s: Scene) -> None:
+def test_a_simple_item_is_taken_once_although_the_session_ends_while_it_is(s):
     (a,) = s.guests("a")
     queue = a.do(lambda: SimpleDistributedQueue(a.session, "/simple"))
     a.do(lambda: queue.offer_many([b"0", b"1", b"2"]))
@@ -205,9 +200,7 @@ def test_a_simple_item_is_taken_once_although_the_session_ends_while_it_is(s: Sc
 
 @LOST
 @every_point(4)
-def test_what_an_operator_moves_is_moved_once_whichever_write_is_lost(
-    s: Scene, point: int, what: str
-) -> list[Any]:
+def test_what_an_operator_moves_is_moved_once_whichever_write_is_lost(s, point, what):
     (a,) = s.guests("a")
     admin = QueueAdmin(a.session, QueuePaths(Q, LOCKS))
     letter = Create(f"{Q}-dead/queue-", encode([b"d"], Note(reason="attempts")), False, True)

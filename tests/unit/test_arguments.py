@@ -39,7 +39,7 @@ class Async:
     async def method(self) -> None: ...
 
 
-def test_all_problems_are_raised_at_once_and_none_is_none() -> None:
+def test_all_problems_are_raised_at_once_and_none_is_none():
     args.require(None, args.unless(True, "never said"))
     with pytest.raises(ConfigurationError) as raised:
         args.require(args.at_least("a", 0, 1), None, args.unless(False, "b and c do not agree"))
@@ -72,9 +72,7 @@ def test_all_problems_are_raised_at_once_and_none_is_none() -> None:
         (partial(args.instance, kind=int | None), (1, None), ("1",), "int | None"),
     ],
 )
-def test_a_value_is_taken_or_refused_with_its_name_and_the_remedy(
-    check: Any, good: tuple[Any, ...], bad: tuple[Any, ...], remedy: str
-) -> None:
+def test_a_value_is_taken_or_refused_with_its_name_and_the_remedy(check, good, bad, remedy):
     assert [check("it", value) for value in good] == [None] * len(good)
     numbers = () if "int" in remedy else (True, math.nan)  # neither is a number
     for value in (*bad, *numbers):
@@ -82,31 +80,31 @@ def test_a_value_is_taken_or_refused_with_its_name_and_the_remedy(
 
 
 @pytest.mark.parametrize("value", [1.5, 2.0, math.inf])
-def test_what_is_counted_is_whole(value: float) -> None:
+def test_what_is_counted_is_whole(value):
     said = f"it={value!r}: give a whole number, 1 or more"
     assert args.at_least("it", value, 1) == said
     assert args.at_least("it", value, 1, or_none="for all") == f"{said}, or None for all"
 
 
-def test_a_long_value_is_cut_short() -> None:
+def test_a_long_value_is_cut_short():
     assert args.wanted("it", "x" * 500, False, "less") == f"it='{'x' * 99}: give less"
 
 
 @pytest.mark.parametrize(
     ("value", "seconds"), [(0, 0.0), (1.5, 1.5), (timedelta(minutes=2), 120.0), (3e9, 3e9)]
 )
-def test_a_time_is_taken_as_seconds(value: Any, seconds: float) -> None:
+def test_a_time_is_taken_as_seconds(value, seconds):
     assert args.in_seconds("it", value) == seconds
     assert type(args.in_seconds("it", value)) is float
 
 
 @pytest.mark.parametrize("value", [-1, 3e9 + 1, True, None, math.nan, timedelta(seconds=-1), "1"])
-def test_what_is_not_a_time_is_refused(value: Any) -> None:
+def test_what_is_not_a_time_is_refused(value):
     with pytest.raises(ConfigurationError, match=r"it=.*: give seconds from 0 to 3000000000"):
         args.in_seconds("it", value)
 
 
-def test_a_text_is_one_that_utf_8_can_hold() -> None:
+def test_a_text_is_one_that_utf_8_can_hold():
     found = [args.is_text(one) for one in ("", "näher", "\ud800", b"", None)]
     assert found == [True, True, False, False, False]
 
@@ -115,14 +113,14 @@ PLAIN = [plain, len, int, lambda: 1, [].append, Callable_, Callable_(), Async, p
 
 
 @pytest.mark.parametrize("value", PLAIN)
-def test_what_does_its_work_when_called_is_taken(value: Any) -> None:
+def test_what_does_its_work_when_called_is_taken(value):
     assert args.plain_function("it", value) is None
     problem = args.coroutine_function("it", value)
     assert problem == f"it is {value!r}; give a function made with 'async def'"
 
 
 @pytest.mark.parametrize("value", [coroutine, Async(), Async().method, partial(partial(coroutine))])
-def test_a_coroutine_function_is_told_from_a_plain_one(value: Any) -> None:
+def test_a_coroutine_function_is_told_from_a_plain_one(value):
     assert args.coroutine_function("it", value) is None
     problem = args.plain_function("it", value)
     what = getattr(value, "__qualname__", None) or repr(value)
@@ -140,18 +138,18 @@ def test_a_coroutine_function_is_told_from_a_plain_one(value: Any) -> None:
         ("text", "'text', which cannot be called; give a function"),
     ],
 )
-def test_what_does_nothing_when_called_is_refused(value: Any, kind: str) -> None:
+def test_what_does_nothing_when_called_is_refused(value, kind):
     assert kind in (args.plain_function("it", value) or "")
     assert args.coroutine_function("it", value)
     assert (args.plain_function("it", value, or_none=True) is None) is (value is None)
 
 
 @pytest.mark.parametrize("value", [None, 5, [1], (), "text", range(3)])
-def test_a_value_is_finished(value: Any) -> None:
+def test_a_value_is_finished(value):
     args.require_finished(value, "it")
 
 
-def test_work_that_nobody_will_do_is_refused_and_closed() -> None:
+def test_work_that_nobody_will_do_is_refused_and_closed():
     made, loop = generator(), asyncio.new_event_loop()
     for value in (coroutine(), made, stream(), Future(), loop.create_future()):
         with pytest.raises(args.NotAPlainFunction, match="it returned"):

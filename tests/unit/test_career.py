@@ -45,7 +45,7 @@ class Drain(KafkaLeaderCareer):
 
 @pytest.mark.parametrize("written", [coroutine, generator])
 @pytest.mark.parametrize("name", [*LeaderCareer._called])
-def test_a_method_that_does_nothing_when_called_is_refused(name: str, written: Any) -> None:
+def test_a_method_that_does_nothing_when_called_is_refused(name, written):
     with pytest.raises(ConfigurationError, match=f"{name} of Wrong is .*plain function"):
         check_career(type("Wrong", (Work,), {name: written}))
 
@@ -68,9 +68,7 @@ def test_a_method_that_does_nothing_when_called_is_refused(name: str, written: A
         ),
     ],
 )
-def test_a_method_that_cannot_be_called_with_what_leaderq_passes_is_refused(
-    name: str, written: Any, call: str
-) -> None:
+def test_a_method_that_cannot_be_called_with_what_leaderq_passes_is_refused(name, written, call):
     with pytest.raises(ConfigurationError) as refused:
         check_career(type("Wrong", (Drain,), {name: written}))
     assert f"{name} of Wrong is called with {call}" in str(refused.value)
@@ -85,7 +83,7 @@ def test_a_method_that_cannot_be_called_with_what_leaderq_passes_is_refused(
         lambda self, /, t: None,
     ],
 )
-def test_a_method_that_can_be_called_so_is_left_alone(written: Any) -> None:
+def test_a_method_that_can_be_called_so_is_left_alone(written):
     check_career(type("Right", (Work,), {"execute": written, "handOver": written}))
 
 
@@ -105,13 +103,13 @@ def test_a_method_that_can_be_called_so_is_left_alone(written: Any) -> None:
         ("Topics", ("a",), "topics"),
     ],
 )
-def test_a_slip_is_refused_with_the_name_that_was_meant(name: str, value: Any, meant: str) -> None:
+def test_a_slip_is_refused_with_the_name_that_was_meant(name, value, meant):
     (problem,) = career_problems(type("Wrong", (Drain,), {name: value}))
     assert f"'{name}' of Wrong is not known to leaderq" in problem
     assert f"did you mean {meant!r}?" in problem
 
 
-def test_a_slip_in_a_base_class_is_found_too() -> None:
+def test_a_slip_in_a_base_class_is_found_too():
     (problem,) = career_problems(type("Below", (type("Above", (Drain,), {"max_recs": 1}),), {}))
     assert "'max_recs' of Below" in problem
 
@@ -131,11 +129,11 @@ OWN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", [*OWN])
-def test_a_users_own_members_are_left_alone(name: str) -> None:
+def test_a_users_own_members_are_left_alone(name):
     assert [*career_problems(type("Right", (Drain,), {name: OWN[name]}))] == []
 
 
-def test_one_hand_over_is_enough() -> None:
+def test_one_hand_over_is_enough():
     class Both(Work):
         def handOver(self, term: Any) -> None:  # noqa: N802
             pass
@@ -148,7 +146,7 @@ def test_one_hand_over_is_enough() -> None:
 
 
 @pytest.mark.parametrize("name", ["handOver", "hand_over"])
-def test_the_hand_over_has_two_names(name: str) -> None:
+def test_the_hand_over_has_two_names(name):
     called: list[Any] = []
     kind = type("Right", (Work,), {name: lambda _self, term: called.append(term)})
     check_career(kind)
@@ -177,7 +175,7 @@ TAKEN: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("place", [*TAKEN])
 @pytest.mark.parametrize("given", [coroutine, generator, 7])
-def test_whoever_takes_a_function_refuses_what_is_none(place: str, given: Any) -> None:
+def test_whoever_takes_a_function_refuses_what_is_none(place, given):
     with pytest.raises(ConfigurationError):
         TAKEN[place](given)
 
@@ -189,5 +187,5 @@ class Options(LeaderCareer):
         pass
 
 
-def test_a_plain_career_passes() -> None:
+def test_a_plain_career_passes():
     check_career(Options)

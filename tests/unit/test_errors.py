@@ -65,7 +65,7 @@ def made(kind: type[LeaderqError]) -> LeaderqError:
 
 
 @pytest.mark.parametrize("kind", every_kind(), ids=lambda kind: kind.__name__)
-def test_it_comes_out_of_a_pickle_and_a_copy_as_it_went_in(kind: type[LeaderqError]) -> None:
+def test_it_comes_out_of_a_pickle_and_a_copy_as_it_went_in(kind):
     error = made(kind)
     error.add_note("said by the worker")
     for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
@@ -76,6 +76,6 @@ def test_it_comes_out_of_a_pickle_and_a_copy_as_it_went_in(kind: type[LeaderqErr
             raise again
 
 
-def test_what_it_says_and_knows_is_there_in_the_other_process() -> None:
+def test_what_it_says_and_knows_is_there_in_the_other_process():
     again = pickle.loads(pickle.dumps(NoNode("no znode /a", path="/a", index=2)))
     assert (str(again), again.path, again.index) == ("no znode /a", "/a", 2)

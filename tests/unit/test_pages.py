@@ -21,7 +21,7 @@ LITERAL = re.compile(r"``([^`]+)``")
 NAMED = re.compile(r"^[\w./-]*\w/[\w./-]*$|^\w+\.(?:py|rst|md|cfg|toml|txt)$")
 
 
-def test_every_path_that_contributing_names_is_there() -> None:
+def test_every_path_that_contributing_names_is_there():
     text = " ".join((ROOT / "CONTRIBUTING.rst").read_text().split())
     named = {word for word in LITERAL.findall(text) if NAMED.match(word)} - {"logs/"}
     assert {"setup.cfg", "kafka/handling/on_error.py", "tests/mutation"} <= named
@@ -38,7 +38,7 @@ def places(name: str) -> list[Path]:
     ]
 
 
-def test_every_file_of_ours_that_a_design_page_names_is_there() -> None:
+def test_every_file_of_ours_that_a_design_page_names_is_there():
     files = {
         f"/{path.relative_to(ROOT)}"
         for folder in ("leaderq", "tests", "benchmarks", "examples")
@@ -49,13 +49,13 @@ def test_every_file_of_ours_that_a_design_page_names_is_there() -> None:
         assert [each for each in named if not any(f.endswith(f"/{each}") for f in files)] == []
 
 
-def test_every_package_stands_in_the_table_of_contributing() -> None:
+def test_every_package_stands_in_the_table_of_contributing():
     text = (ROOT / "CONTRIBUTING.rst").read_text()
     packages = {path.parent.name for path in (ROOT / "leaderq").glob("*/__init__.py")}
     assert {each for each in packages if f"``{each}``" not in text} == set()
 
 
-def test_the_glossary_has_only_words_that_the_pages_or_several_packages_use() -> None:
+def test_the_glossary_has_only_words_that_the_pages_or_several_packages_use():
     pages = [path for path in DOCS.rglob("*.*") if path.suffix in {".rst", ".md"}]
     used = one_line([ROOT / "README.rst", *(path for path in pages if path.stem != "glossary")])
     packages = [one_line(folder.rglob("*.py")) for folder in (ROOT / "leaderq").iterdir()]
@@ -80,7 +80,7 @@ def one_line(paths: Iterable[Path]) -> str:
     return " ".join(" ".join(path.read_text().lower().split()) for path in paths)
 
 
-def test_the_table_of_what_carries_a_careers_name_says_the_names_that_are_used() -> None:
+def test_the_table_of_what_carries_a_careers_name_says_the_names_that_are_used():
     page = (DOCS / "operating.rst").read_text()
     layout = Layout("/leaderq", "billing")
     names = (
@@ -120,18 +120,18 @@ def texts() -> Iterator[tuple[Path, str]]:
                 yield path.relative_to(ROOT), path.read_text()
 
 
-def test_what_is_cited_by_number_stands_in_the_facts() -> None:
+def test_what_is_cited_by_number_stands_in_the_facts():
     facts = set(known())
     missing = {str(path): cited_in(text) - facts for path, text in texts()}
     assert {path: numbers for path, numbers in missing.items() if numbers} == {}
 
 
-def test_no_page_is_cited_that_an_adopter_does_not_have() -> None:
+def test_no_page_is_cited_that_an_adopter_does_not_have():
     found = {str(path): ELSEWHERE.search(text) for path, text in texts()}
     assert {path: match[0] for path, match in found.items() if match} == {}
 
 
-def test_every_number_of_a_list_is_there_once() -> None:
+def test_every_number_of_a_list_is_there_once():
     numbers = known()
     for letter, least in (("K", 23), ("Z", 20), ("B", 19), ("", 28), ("F", 16), ("D", 22)):
         of_list = [number for number in numbers if number.rstrip("0123456789") == letter]
@@ -146,7 +146,7 @@ NOT_QUICK = {"cli": "acceptance/cli", "testing": "integration/servers"}
 LISTED = (TESTS / "quick.txt").read_text().splitlines()
 
 
-def test_each_package_with_tests_on_servers_has_one_that_stands_in_the_quick_run() -> None:
+def test_each_package_with_tests_on_servers_has_one_that_stands_in_the_quick_run():
     packages = [path.parent.name for path in ROOT.glob("leaderq/*/__init__.py")]
     homes = [TESTS / NOT_QUICK.get(package, f"integration/{package}") for package in packages]
     wanted = {str(home.relative_to(ROOT)) for home in homes if home.is_dir()}

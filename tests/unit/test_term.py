@@ -37,16 +37,16 @@ def is_on(term: OpenTerm) -> bool:
     return True
 
 
-def test_a_term_says_who_leads_what() -> None:
+def test_a_term_says_who_leads_what():
     term = a_term(unclean=True)
     assert (term.number, term.id, term.career, term.candidate) == (7, "z", "c", "a")
     assert (term.unclean, a_term().unclean) == (True, False)
     assert (term.paused, term.reason, term.is_finished) == (False, None, False)
     assert term.stand_again_after_s is None
-    assert term.write(iter(["x"])) == [7, "x"]  # type: ignore[list-item]
+    assert term.write(iter(["x"])) == [7, "x"]
 
 
-def test_a_term_is_over_at_its_deadline_and_not_before(at: Clock) -> None:
+def test_a_term_is_over_at_its_deadline_and_not_before(at):
     term = a_term()
     at.now = 109.99
     assert is_on(term)
@@ -59,7 +59,7 @@ def test_a_term_is_over_at_its_deadline_and_not_before(at: Clock) -> None:
     assert term.ending.is_set()
 
 
-def test_a_term_that_was_believed_over_stays_over(at: Clock) -> None:
+def test_a_term_that_was_believed_over_stays_over(at):
     term = a_term()
     at.now = 110.0
     assert not is_on(term)
@@ -68,7 +68,7 @@ def test_a_term_that_was_believed_over_stays_over(at: Clock) -> None:
     assert (is_on(term), term.remaining_s(), term.deadline) == (False, 0.0, 110.0)
 
 
-def test_a_deadline_is_prolonged_until_it_has_passed(at: Clock) -> None:
+def test_a_deadline_is_prolonged_until_it_has_passed(at):
     term = a_term()
     term.prolong(120.0)
     term.prolong(115.0)
@@ -78,16 +78,14 @@ def test_a_deadline_is_prolonged_until_it_has_passed(at: Clock) -> None:
     assert term.deadline == 120.0
 
 
-def test_a_deadline_is_shortened_at_once(at: Clock) -> None:
+def test_a_deadline_is_shortened_at_once(at):
     term = a_term()
     term.shorten(105.0)
     term.shorten(108.0)
     assert term.deadline == 105.0
 
 
-def test_a_wait_ends_at_the_deadline_with_the_term_over(
-    at: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wait_ends_at_the_deadline_with_the_term_over(at, monkeypatch):
     term, waited = a_term(), []
 
     def wait(seconds: float) -> bool:
@@ -106,7 +104,7 @@ def test_a_wait_ends_at_the_deadline_with_the_term_over(
 
 
 @pytest.mark.parametrize("seconds", [-0.1, float("inf"), float("nan")])
-def test_a_career_cannot_stand_again_at_a_time_that_is_none(seconds: float) -> None:
+def test_a_career_cannot_stand_again_at_a_time_that_is_none(seconds):
     term = a_term()
     with pytest.raises(ValueError, match="stand_again_after_s"):
         term.resign(stand_again_after_s=seconds)
@@ -114,7 +112,7 @@ def test_a_career_cannot_stand_again_at_a_time_that_is_none(seconds: float) -> N
 
 
 @pytest.mark.parametrize("seconds", [None, 0, 0.5, 3.0])
-def test_a_career_that_resigns_says_when_it_stands_again(seconds: float | None) -> None:
+def test_a_career_that_resigns_says_when_it_stands_again(seconds):
     ends: list[Any] = []
     term = a_term(tell_end=lambda *end: ends.append(end))
     term.resign(stand_again_after_s=seconds)
@@ -124,7 +122,7 @@ def test_a_career_that_resigns_says_when_it_stands_again(seconds: float | None) 
     assert ends == [(term, Reason.RESIGNED)]
 
 
-def test_a_career_that_is_finished_is_so_however_its_term_ends(at: Clock) -> None:
+def test_a_career_that_is_finished_is_so_however_its_term_ends(at):
     term = a_term()
     term.finish()
     assert (term.is_finished, term.reason, is_on(term)) == (True, Reason.FINISHED, True)
@@ -134,7 +132,7 @@ def test_a_career_that_is_finished_is_so_however_its_term_ends(at: Clock) -> Non
         term.write([])
 
 
-def test_what_is_over_does_not_begin_to_end(at: Clock) -> None:
+def test_what_is_over_does_not_begin_to_end(at):
     ends: list[Any] = []
     closed = a_term(tell_end=lambda *end: ends.append(end))
     closed.close()
@@ -143,9 +141,7 @@ def test_what_is_over_does_not_begin_to_end(at: Clock) -> None:
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_a_reason_that_deposes_ends_a_term_at_once_and_any_other_lets_it_finish(
-    at: Clock, reason: Reason
-) -> None:
+def test_a_reason_that_deposes_ends_a_term_at_once_and_any_other_lets_it_finish(at, reason):
     term = a_term()
     term.wind_up(reason)
     assert (term.reason, term.ending.is_set()) == (reason, True)
@@ -153,7 +149,7 @@ def test_a_reason_that_deposes_ends_a_term_at_once_and_any_other_lets_it_finish(
     assert term.reason is reason
 
 
-def test_the_first_reason_counts_until_the_term_is_lost(at: Clock) -> None:
+def test_the_first_reason_counts_until_the_term_is_lost(at):
     term = a_term()
     term.wind_up(Reason.WITHDRAWN)
     term.wind_up(Reason.RESIGNED)
@@ -167,16 +163,15 @@ def test_the_first_reason_counts_until_the_term_is_lost(at: Clock) -> None:
     assert (deposed.value.term, deposed.value.reason) == (7, Reason.FENCED)
 
 
-def test_an_ending_term_always_has_a_reason() -> None:
+def test_an_ending_term_always_has_a_reason():
     reason = EndingTerm.reason.fget
-    assert reason is not None
     term = a_term()
     assert reason(term) is Reason.WITHDRAWN
     term.resign()
     assert reason(term) is Reason.RESIGNED
 
 
-def test_a_term_is_paused_and_goes_on() -> None:
+def test_a_term_is_paused_and_goes_on():
     term = a_term()
     term.pause(True)
     assert term.paused
@@ -187,7 +182,7 @@ def test_a_term_is_paused_and_goes_on() -> None:
 # -- in real time
 
 
-def test_wait_sleeps_through_a_quiet_term_and_wakes_at_its_end(monkeypatch) -> None:
+def test_wait_sleeps_through_a_quiet_term_and_wakes_at_its_end(monkeypatch):
     monkeypatch.undo()  # the clock runs
     term = open_term()
     assert term.wait(0.001)
@@ -197,7 +192,7 @@ def test_wait_sleeps_through_a_quiet_term_and_wakes_at_its_end(monkeypatch) -> N
     ender.join()
 
 
-def test_wait_ends_with_the_lease_even_if_nobody_wakes_it(monkeypatch) -> None:
+def test_wait_ends_with_the_lease_even_if_nobody_wakes_it(monkeypatch):
     monkeypatch.undo()
     term = open_term(lasts_s=0.01)
     waiting = threading.Thread(target=term.wait, args=(600.0,), daemon=True)

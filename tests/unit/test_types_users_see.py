@@ -125,7 +125,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_mypy_finds_no_mistake_but_those_made_on_purpose(folder: Path) -> None:
+def test_mypy_finds_no_mistake_but_those_made_on_purpose(folder):
     pytest.importorskip("mypy", reason="the types are checked where mypy is installed")
     command = [
         sys.executable,
@@ -155,7 +155,7 @@ def test_mypy_finds_no_mistake_but_those_made_on_purpose(folder: Path) -> None:
 
 
 @pytest.mark.skipif(PYRIGHT is None, reason="pip install '.[dev]'")
-def test_pyright_finds_no_mistake_but_those_made_on_purpose(folder: Path) -> None:
+def test_pyright_finds_no_mistake_but_those_made_on_purpose(folder):
     shutil.copytree(ROOT / "examples", folder / "examples")
     paths = [str(ROOT), str(folder), str(folder / "examples"), str(ROOT / "tests" / "typings")]
     found = pyright(

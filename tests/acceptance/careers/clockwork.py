@@ -19,7 +19,7 @@ class Clockwork(Recorder):
     def execute(self, term: Any) -> None:
         term.wait(0.01)
 
-    @schedule(every_s=EVERY_S, catch_up="all", on_crash=ON_CRASH)  # type: ignore[arg-type]
+    @schedule(every_s=EVERY_S, catch_up="all", on_crash=ON_CRASH)
     def tidy(self, tick: Tick) -> None:
         """Never looks at its term."""
         at = round(tick.at.timestamp() * 1000)

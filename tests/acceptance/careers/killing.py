@@ -27,11 +27,11 @@ class Killed(KafkaLeaderCareer):
 
     def prepare(self) -> None:
         super().prepare()
-        self.prepare_history()  # type: ignore[misc]
+        self.prepare_history()
 
     def handle(self, records: Sequence[Any], term: Term) -> None:
         for record in records:
             if record.value == b"kill":
                 os.kill(os.getpid(), signal.SIGKILL)
         for record in records:
-            self.note("handled", term, value=record.value.decode(), together=len(records))  # type: ignore[misc]
+            self.note("handled", term, value=record.value.decode(), together=len(records))

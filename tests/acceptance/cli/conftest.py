@@ -141,3 +141,27 @@ def stand(folder: Path, root: str, zookeeper_server) -> Iterator[Callable[[str],
             return process
 
         yield start
+
+
+@pytest.fixture
+def lead(stand: Any) -> Callable[..., CandidateProcess]:
+    """Start a candidate that leads when this returns."""
+
+    def start(name: str, *more: str) -> CandidateProcess:
+        process: CandidateProcess = stand(name, *more)
+        process.wait_for("stage_began", stage="execution")
+        return process
+
+    return start
+
+
+@pytest.fixture
+def given(zookeeper_server: Any, root: str) -> dict[str, str]:
+    """The settings with which a verb finds what this test has started."""
+    return {"zookeeper": zookeeper_server.address, "root": root}
+
+
+@pytest.fixture
+def ask(shell: Shell, given: dict[str, str]) -> Shell:
+    """Run a verb about *ad-billing*."""
+    return lambda *words, **more: shell(*words, **{**given, "career": "ad-billing", **more})

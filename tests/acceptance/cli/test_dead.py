@@ -93,15 +93,7 @@ def rows(done: Any) -> list[dict[str, Any]]:
 
 def test_letters_are_listed_filtered_and_limited(dead, letters):
     table = dead("ls", "--limit", "3").stdout.splitlines()
-    assert table[0].split() == [
-        "PARTITION",
-        "OFFSET",
-        "TIME",
-        "ORIGIN",
-        "ATTEMPTS",
-        "REPLAYED",
-        "ERROR",
-    ]
+    assert " ".join(table[0].split()) == "PARTITION OFFSET TIME ORIGIN ATTEMPTS REPLAYED ERROR"
     assert len(table) == 4
     assert table[1].split()[:2] == ["0", "0"]
     assert f"{letters.origin}-0@0" in table[1]
@@ -206,8 +198,8 @@ class Stuck(KafkaLeaderCareer):
 
 
 def test_a_record_that_holds_the_work_up_is_buried_and_history_says_who_asked(
-    shell: Any, folder: Any, root: str, zookeeper_server: Any, kafka_broker: Any
-) -> None:
+    shell, folder, root, zookeeper_server, kafka_broker
+):
     topic = f"stuck{root[5:]}"
     create_topics(kafka_broker.address, {topic: 1})
     produce(kafka_broker.address, topic, [(b"k%d" % n, b"v") for n in range(3)])

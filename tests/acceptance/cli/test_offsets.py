@@ -79,9 +79,7 @@ class Offsets:
 
 
 @pytest.fixture
-def offsets(
-    shell: Any, folder: Any, root: str, zookeeper_server: Any, kafka_broker: Any
-) -> Offsets:
+def offsets(shell, folder, root, zookeeper_server, kafka_broker) -> Offsets:
     return Offsets(shell, folder, root, (zookeeper_server, kafka_broker))
 
 
@@ -106,9 +104,7 @@ def lead(offsets: Offsets) -> Iterator[Callable[[str], CandidateProcess]]:
         process.stop()
 
 
-def test_a_paused_career_reads_on_where_an_operator_has_set_it(
-    offsets: Offsets, lead: Callable[[str], CandidateProcess]
-) -> None:
+def test_a_paused_career_reads_on_where_an_operator_has_set_it(offsets, lead):
     career = "Transacting"
     lead(career)
     eventually(
@@ -134,8 +130,8 @@ def test_a_paused_career_reads_on_where_an_operator_has_set_it(
 
 
 def test_offsets_in_zookeeper_are_set_while_nobody_leads_and_moved_from_store_to_store(
-    offsets: Offsets, lead: Callable[[str], CandidateProcess], tmp_path: Any
-) -> None:
+    offsets, lead, tmp_path
+):
     assert offsets.set("Keeping", "--at", f"{offsets.topic}-0=4", "--yes").returncode == 0
     assert offsets.shown("Keeping") == 4
     said = offsets("offsets", "export", f"{offsets.module}:Keeping").stdout
@@ -153,7 +149,7 @@ def test_offsets_in_zookeeper_are_set_while_nobody_leads_and_moved_from_store_to
     assert offsets.shown("Keeping") == 0
 
 
-def test_offsets_are_set_to_a_time_and_none_that_cannot_be(offsets: Offsets) -> None:
+def test_offsets_are_set_to_a_time_and_none_that_cannot_be(offsets):
     now = datetime.now(timezone.utc).isoformat()
     for when, at in (("2001-01-01", 0), (now, COUNT)):
         done = offsets.set("Reading", when, "--yes", verb="to-time")

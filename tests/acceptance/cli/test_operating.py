@@ -43,92 +43,60 @@ def lines(done):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_status_and_members_show_who_leads_and_who_waits(shell, stand, root, zookeeper_server):
-    first = stand("a")
-    first.wait_for("stage_began", stage="execution")
-    second = stand("b")
-    given = {"zookeeper": zookeeper_server.address, "root": root}
+def test_status_and_members_show_who_leads_and_who_waits(
+    shell, stand, lead, given, root, zookeeper_server
+):
+    first, second = lead("a"), stand("b")
     eventually(lambda: b'"host"' in b"".join(places(zookeeper_server, root)))
     (view,) = lines(shell("status", "--career", "ad-billing", "--json", **given))
     assert view["began"] > 0
-    assert {
-        key: view[key]
-        for key in ("career", "leader", "pid", "term", "stage", "candidates", "paused")
-    } == {
-        "career": "ad-billing",
-        "leader": "a",
-        "pid": first.worker_pid,
-        "term": 1,
-        "stage": "execution",
-        "candidates": ["a", "b"],
-        "paused": False,
-    }
+    wanted = {"career": "ad-billing", "leader": "a", "pid": first.worker_pid, "term": 1}
+    wanted |= {"stage": "execution", "candidates": ["a", "b"], "paused": False}
+    assert {key: view[key] for key in wanted} == wanted
     assert lines(shell("status", "--json", **given)) == [view]
-    table = shell("--root", root, "status", zookeeper=zookeeper_server.address).stdout.splitlines()
-    assert table[0].split() == [
-        "CAREER",
-        "LEADER",
-        "TERM",
-        "STAGE",
-        "SINCE",
-        "HOST",
-        "PID",
-        "VERSION",
-        "CANDIDATES",
-    ]
-    assert table[1].split()[:4] == ["ad-billing", "a", "1", "execution"]
+    heading, row = shell("status", **given).stdout.splitlines()
+    columns = "CAREER LEADER TERM STAGE SINCE HOST PID VERSION CANDIDATES"
+    assert " ".join(heading.split()) == columns
+    assert row.split()[:4] == ["ad-billing", "a", "1", "execution"]
     found = {each["candidate"]: each for each in lines(shell("members", "--json", **given))}
     assert {name: each["role"] for name, each in found.items()} == {"a": "leader", "b": "next"}
-    assert found["a"]["pid"] == first.worker_pid
-    assert found["b"]["pid"] == second.worker_pid
+    assert [found[name]["pid"] for name in "ab"] == [first.worker_pid, second.worker_pid]
     told = {(each["version"], each["leaderq"], each["career_class"]) for each in found.values()}
     assert told == {(None, version("leaderq"), "billing:AdBilling")}
     assert found["b"]["host"] == view["host"] == socket.gethostname()
 
 
-def test_transfer_and_step_down_return_when_the_next_leader_is_inaugurated(
-    shell, stand, root, zookeeper_server
-):
-    given = {"zookeeper": zookeeper_server.address, "root": root, "career": "ad-billing"}
-    stand("a").wait_for("stage_began", stage="execution")
+def test_transfer_and_step_down_return_when_the_next_leader_is_inaugurated(ask, stand, lead):
+    lead("a")
     stand("b")
     stand("c")
-    done = shell("transfer", "--to", "c", **given)
+    done = ask("transfer", "--to", "c")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "c leads ad-billing, term 2\n")
-    (view,) = lines(shell("status", "--json", **given))
+    (view,) = lines(ask("status", "--json"))
     assert (view["leader"], view["stage"], view["term"]) == ("c", "execution", 2)
-    assert shell("transfer", "--to", "c", **given).returncode == 0
-    done = shell("step-down", **given)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr[1:] == " leads ad-billing, term 3\n"
-    refused = shell("transfer", "--to", "nobody", **given)
+    assert ask("transfer", "--to", "c").returncode == 0
+    done = ask("step-down")
+    assert (done.returncode, done.stderr[1:]) == (0, " leads ad-billing, term 3\n"), done.stderr
+    refused = ask("transfer", "--to", "nobody")
     assert refused.returncode == 1
     assert refused.stderr.startswith("leaderq: error: 'nobody' does not stand for 'ad-billing'")
 
 
-def test_work_is_paused_and_resumed_without_a_change_of_leader(
-    shell, stand, root, zookeeper_server
-):
-    given = {"zookeeper": zookeeper_server.address, "root": root, "career": "ad-billing"}
-    leader = stand("a")
-    leader.wait_for("stage_began", stage="execution")
-    assert shell("resume", **given).stderr == "ad-billing was not paused; a leads\n"
-    assert shell("pause", **given).stderr == "ad-billing is paused; a leads\n"
+def test_work_is_paused_and_resumed_without_a_change_of_leader(ask, lead):
+    leader = lead("a")
+    assert ask("resume").stderr == "ad-billing was not paused; a leads\n"
+    assert ask("pause").stderr == "ad-billing is paused; a leads\n"
     leader.wait_for("work_paused")
-    assert "execution (paused)" in shell("status", **given).stdout
-    assert shell("resume", **given).stderr == "ad-billing resumes; a leads\n"
+    assert "execution (paused)" in ask("status").stdout
+    assert ask("resume").stderr == "ad-billing resumes; a leads\n"
     leader.wait_for("work_resumed")
-    (view,) = lines(shell("status", "--json", **given))
+    (view,) = lines(ask("status", "--json"))
     assert (view["leader"], view["term"], view["paused"]) == ("a", 1, False)
 
 
-def test_the_next_number_is_told_and_a_typing_error_in_it_is_refused(
-    shell, stand, root, zookeeper_server
-):
-    given = {"zookeeper": zookeeper_server.address, "root": root, "career": "ad-billing"}
-
-    def told(*arguments, **more):
-        done = shell("raise-floor", *arguments, **{**given, **more})
+def test_the_next_number_is_told_and_a_typing_error_in_it_is_refused(ask, stand, session, root):
+    def told(*arguments):
+        done = ask("raise-floor", *arguments)
         return done.returncode, done.stderr
 
     assert told("5")[0] == 2  # nobody has ever stood for it
@@ -140,28 +108,23 @@ def test_the_next_number_is_told_and_a_typing_error_in_it_is_refused(
     assert told(str(2**63), "--yes")[0] == 2
     code, said = told("1000006")
     assert (code, "is far above 5, the highest known" in said) == (2, True)
-    with connect(zookeeper_server.address) as session:
-        session.set(Layout(root, "ad-billing").term, b"{")
+    record = Layout(root, "ad-billing").term
+    session.set(record, b"{")
     assert told("1000007", "--yes") == (0, "the next term is numbered 1000007 or higher\n")
     # its leader writes the record again
-    eventually(lambda: lines(shell("status", "--json", **given))[0]["leader"] == "a")
+    eventually(lambda: lines(ask("status", "--json"))[0]["leader"] == "a")
     # and if it could not, as one of a former version
-    with connect(zookeeper_server.address) as session:
-        repaired = TermRecord(number=1000006, id=REPAIRED)
-        session.set(Layout(root, "ad-billing").term, encode(repaired))
-    done = shell("status", **given)
+    session.set(record, encode(TermRecord(number=1000006, id=REPAIRED)))
+    done = ask("status")
     assert (done.returncode, "not known whether a leads" in done.stdout) == (0, True)
-    (member,) = lines(shell("members", "--json", **given))
+    (member,) = lines(ask("members", "--json"))
     assert member["role"] == "not known"
-    assert shell("pause", **given).stderr == "ad-billing is paused; who leads is not known\n"
-    assert "are lost" in shell("history", **given).stderr
+    assert ask("pause").stderr == "ad-billing is paused; who leads is not known\n"
+    assert "are lost" in ask("history").stderr
 
 
-def test_careers_are_chosen_by_pattern_and_by_trouble(
-    shell, stand, root, zookeeper_server, session, monkeypatch
-):
-    given = {"zookeeper": zookeeper_server.address, "root": root}
-    stand("a").wait_for("stage_began", stage="execution")
+def test_careers_are_chosen_by_pattern_and_by_trouble(shell, lead, given, root, session):
+    lead("a")
     layout = Layout(root, "ad-night")
     session.ensure_path(layout.term)
     ended = TermRecord(number=3, candidate="b", id="x", began=1.0, ended=2.0, error="no disk")
@@ -187,30 +150,25 @@ def test_careers_are_chosen_by_pattern_and_by_trouble(
     assert (refused.returncode, "nobody has ever stood" in refused.stderr) == (2, True)
 
 
-def test_the_history_keeps_who_asked_for_a_pause_and_why(shell, stand, root, zookeeper_server):
-    given = {"zookeeper": zookeeper_server.address, "root": root, "career": "ad-billing"}
-    stand("a").wait_for("stage_began", stage="execution")
-    assert shell("pause", "--reason", "the bank is closed", **given).returncode == 0
+def test_the_history_keeps_who_asked_for_a_pause_and_why(ask, lead):
+    lead("a")
+    assert ask("pause", "--reason", "the bank is closed").returncode == 0
     user = f"{getpass.getuser()}@{socket.gethostname()}"
-    said = shell("history", **given).stderr
+    said = ask("history").stderr
     assert f"{user} asked for pause" in said
     assert ": the bank is closed" in said
-    (view,) = lines(shell("status", "--json", **given))
+    (view,) = lines(ask("status", "--json"))
     assert view["why"] == f"an operator has paused it ({user}: the bank is closed)"
 
 
-def test_doctor_finds_the_class_of_a_career_by_its_name(
-    shell, stand, root, zookeeper_server, folder
-):
-    given = {"zookeeper": zookeeper_server.address, "root": root}
-
+def test_doctor_finds_the_class_of_a_career_by_its_name(shell, lead, given, folder):
     def found(name):
         done = shell("doctor", "--quick", "--json", "--career", name, **given)
         checks = {each["check"]: each for each in map(json.loads, done.stdout.splitlines())}
         return checks.get("career") or checks["configuration"]
 
     assert "class of career 'ad-billing' is not known" in found("ad-billing")["detail"]
-    stand("a").wait_for("stage_began", stage="execution")
+    lead("a")
     assert "can be made from billing:AdBilling" in found("ad-billing")["detail"]
     (folder / "leaderq.toml").write_text("[careers.night]\nclass = 'billing:Slow'\n")
     assert found("night")["detail"].startswith("night can be made from billing:Slow")
@@ -243,12 +201,11 @@ def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(
 
 
 def test_top_shows_careers_at_a_terminal_and_pauses_one_after_a_question(
-    shell, stand, folder, environment, root, zookeeper_server
+    shell, lead, folder, environment, given
 ):
-    stand("a").wait_for("stage_began", stage="execution")
+    lead("a")
     screen, tty = pty.openpty()
     fcntl.ioctl(tty, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
-    given = {"zookeeper": zookeeper_server.address, "root": root}
     settings = environment(**given) | {"TERM": "xterm", "NO_COLOR": "1"}
     command = [sys.executable, "-m", "leaderq", "top", "--queue", "/no-queue-here"]
     seen = []

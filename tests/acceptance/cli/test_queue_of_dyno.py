@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from queue_runs import Queue, runs_of
@@ -29,16 +28,12 @@ def jobs(session: Session, path: str) -> Iterator[DynoQueue]:
 
 
 @pytest.fixture
-def queue(
-    zookeeper_server: Any, monkeypatch: pytest.MonkeyPatch, capfd: Any, session: Session
-) -> Queue:
+def queue(zookeeper_server, monkeypatch, capfd, session) -> Queue:
     """Run ``leaderq queue`` here; ``stdin`` is what it reads."""
     return runs_of(zookeeper_server.address, monkeypatch, capfd)
 
 
-def test_messages_are_put_shown_and_listed_as_a_program_sees_them(
-    queue: Queue, path: str, session: Session, znode_root: str
-) -> None:
+def test_messages_are_put_shown_and_listed_as_a_program_sees_them(queue, path, session, znode_root):
     done = queue(
         "put", path, "--kind", "dyno", "--priority", "7", "--header", "by=anna", "first", "ä"
     )
@@ -76,9 +71,7 @@ def test_messages_are_put_shown_and_listed_as_a_program_sees_them(
         assert (again.payload, again.group) == (b"\xff", "g")
 
 
-def test_dead_letters_are_shown_filtered_sent_back_and_dropped(
-    queue: Queue, path: str, jobs: DynoQueue
-) -> None:
+def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue, path, jobs):
     jobs.push(
         [
             Message(id=f"m{number}", payload=b"%d" % number, headers={"n": str(number)})
@@ -117,8 +110,8 @@ def test_dead_letters_are_shown_filtered_sent_back_and_dropped(
 
 
 def test_a_queue_is_purged_but_for_what_is_held_and_removed_when_it_is_not_in_use(
-    queue: Queue, path: str, session: Session
-) -> None:
+    queue, path, session
+):
     with DynoQueue(session, path) as jobs:
         jobs.push(
             [Message(id="held"), Message(id="once", unique=Unique.STARTED), Message(timeout_s=60)]
@@ -135,9 +128,7 @@ def test_a_queue_is_purged_but_for_what_is_held_and_removed_when_it_is_not_in_us
     assert session.exists(path) is None
 
 
-def test_messages_are_drained_due_or_not_and_what_others_have_stays(
-    queue: Queue, path: str, jobs: DynoQueue
-) -> None:
+def test_messages_are_drained_due_or_not_and_what_others_have_stays(queue, path, jobs):
     jobs.push([Message(payload=b"held"), Message(payload=b"low", priority=9)])
     (held,) = jobs.pop(1, 30)
     jobs.push([Message("u", b"urgent"), Message(payload=b"later", timeout_s=3600)])
@@ -154,7 +145,7 @@ def test_messages_are_drained_due_or_not_and_what_others_have_stays(
     assert jobs.ensure(Message("u"))
 
 
-def test_what_is_old_is_purged(queue: Queue, path: str, jobs: DynoQueue) -> None:
+def test_what_is_old_is_purged(queue, path, jobs):
     jobs.push([Message(payload=b"x")] * 3)
     assert queue("purge", path, "--older-than", "3600", "--yes").err.startswith("0 deleted")
     refused = queue("purge", path, "--older-than", "3600")
@@ -162,9 +153,7 @@ def test_what_is_old_is_purged(queue: Queue, path: str, jobs: DynoQueue) -> None
     assert queue("purge", path, "--older-than", "0", "--yes").code == 0
 
 
-def test_the_consumers_of_a_queue_are_paused_and_resumed(
-    queue: Queue, path: str, jobs: DynoQueue
-) -> None:
+def test_the_consumers_of_a_queue_are_paused_and_resumed(queue, path, jobs):
     jobs.push(Message(payload=b"1"))
     assert queue("pause", path).err == f"{path} is paused\n"
     assert queue("pause", path).err == f"{path} is paused already\n"
@@ -175,8 +164,8 @@ def test_the_consumers_of_a_queue_are_paused_and_resumed(
 
 
 def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(
-    queue: Queue, path: str, jobs: DynoQueue, znode_root: str
-) -> None:
+    queue, path, jobs, znode_root
+):
     jobs.push(Message(payload=b"1"))
     plain = f"{znode_root}/plain"
     assert queue("put", plain, "a").code == 0

@@ -20,11 +20,9 @@ Say = Callable[..., None]
 
 
 @pytest.fixture
-def leader(stand: Any) -> Any:
+def leader(lead: Any) -> Any:
     """A process that leads, in term 1."""
-    process = stand("a")
-    process.wait_for("stage_began", stage="execution")
-    return process
+    return lead("a")
 
 
 @pytest.fixture
@@ -50,9 +48,9 @@ def say(session: Session, leader: Any, root: str) -> Say:
 
 
 @pytest.fixture
-def status(shell: Any, zookeeper_server: Any, root: str) -> Callable[..., Any]:
+def status(shell: Any, given: dict[str, str]) -> Callable[..., Any]:
     def run(*arguments: str) -> Any:
-        done = shell("status", *arguments, zookeeper=zookeeper_server.address, root=root)
+        done = shell("status", *arguments, **given)
         assert done.returncode == 0, done.stderr
         return done
 
@@ -66,9 +64,7 @@ def drain_cells(done: Any) -> list[str]:
     return [row[start:end].strip() for start, end in zip(starts, [*starts[1:], None], strict=True)]
 
 
-def test_lag_rate_and_time_to_catch_up_stand_behind_the_other_columns(
-    say: Say, status: Any
-) -> None:
+def test_lag_rate_and_time_to_catch_up_stand_behind_the_other_columns(say, status):
     """What is not known, or will not come, is said."""
     done = {"t-0": PartitionLag(7, 7, 0)}
     held = {"t-0": PartitionLag(7, 14, 7, blocked_by_transaction=7)}
@@ -94,8 +90,8 @@ def test_lag_rate_and_time_to_catch_up_stand_behind_the_other_columns(
 
 
 def test_a_report_of_nobody_is_old_and_what_is_none_is_named_and_hides_nothing_else(
-    say: Say, status: Any, leader: Any
-) -> None:
+    say, status, leader
+):
     say(b"not a report")
     done = status()
     assert done.stdout.splitlines()[1].split()[:2] == ["ad-billing", "a"]
@@ -116,17 +112,18 @@ COOL_OFF = ("--cool-off-s", "600", "--yield-s", "600")
 
 
 @pytest.fixture
-def poisoned(stand, root, zookeeper_server):
-    """Two candidates that have failed a term each and cool off; the settings that show them."""
-    first = stand("a", "billing:Poison", *COOL_OFF)
-    first.wait_for("cooling_off")
-    second = stand("b", "billing:Poison", *COOL_OFF)
-    second.wait_for("cooling_off")
-    return {"zookeeper": zookeeper_server.address, "root": root}, (first, second)
+def poisoned(stand):
+    """Two candidates that have failed a term each and cool off."""
+    started = []
+    for name in "ab":
+        started.append(stand(name, "billing:Poison", *COOL_OFF))
+        started[-1].wait_for("cooling_off")
+    return started
 
 
-def test_a_career_without_a_leader_says_what_failed_who_cools_off_and_until_when(shell, poisoned):
-    given, processes = poisoned
+def test_a_career_without_a_leader_says_what_failed_who_cools_off_and_until_when(
+    shell, poisoned, given
+):
     done = shell("status", "--career", "poison", **given)
     assert done.returncode == 5
     last, *waiting = done.stdout.splitlines()[2:]
@@ -142,7 +139,7 @@ def test_a_career_without_a_leader_says_what_failed_who_cools_off_and_until_when
     (view,) = map(json.loads, done.stdout.splitlines())
     assert (view["leader"], view["error"]) == (None, "ValueError: bad record\x1b[31m")
     assert {each["candidate"]: each["pid"] for each in view["cooling_off"]} == {
-        name: each.worker_pid for name, each in zip("ab", processes, strict=True)
+        name: each.worker_pid for name, each in zip("ab", poisoned, strict=True)
     }
     cooling = [json.loads(line) for line in shell("members", "--json", **given).stdout.splitlines()]
     assert sorted((each["candidate"], each["role"], each["turn"]) for each in cooling) == [
@@ -157,16 +154,14 @@ def test_a_career_without_a_leader_says_what_failed_who_cools_off_and_until_when
     assert "failed: ValueError: bad record" in table[2]
 
 
-def test_a_career_is_forgotten_when_nobody_stands_for_it(shell, stand, root, zookeeper_server):
-    given = {"zookeeper": zookeeper_server.address, "root": root, "career": "ad-billing"}
-    leader = stand("a")
-    leader.wait_for("stage_began", stage="execution")
-    assert shell("forget", **given).returncode == 2
-    refused = shell("forget", "--yes", **given)
+def test_a_career_is_forgotten_when_nobody_stands_for_it(ask, lead, stand):
+    leader = lead("a")
+    assert ask("forget").returncode == 2
+    refused = ask("forget", "--yes")
     assert refused.returncode == 1
     assert "'ad-billing' is in use by candidate 'a'" in refused.stderr
     leader.terminate()
     assert leader.wait() == 0
-    assert shell("forget", "--yes", **given).returncode == 0
-    assert shell("status", **given).returncode == 2
+    assert ask("forget", "--yes").returncode == 0
+    assert ask("status").returncode == 2
     stand("b").wait_for("stage_began", stage="execution", term=1)

@@ -76,9 +76,7 @@ def left_of(mark: str) -> list[int]:
 
 
 @pytest.mark.timeout(300)
-def test_the_demo_runs_to_its_end_and_everything_holds(
-    start: Start, scratch: Path, mark: str
-) -> None:
+def test_the_demo_runs_to_its_end_and_everything_holds(start, scratch, mark):
     process = start("--records", "3000")
     said, _ = process.communicate(timeout=150 * patience())
     assert process.returncode == 0, said + logs_in(scratch)
@@ -101,11 +99,8 @@ def test_the_demo_runs_to_its_end_and_everything_holds(
 
 
 @pytest.mark.timeout(200)
-def test_an_interrupted_demo_leaves_nothing_running_and_nothing_behind(
-    start: Start, scratch: Path, mark: str
-) -> None:
+def test_an_interrupted_demo_leaves_nothing_running_and_nothing_behind(start, scratch, mark):
     process = start("--records", "3000")
-    assert process.stdout is not None
     for line in process.stdout:
         if "leads term 1" in line:
             break

@@ -7,7 +7,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from snippets import ROOT
@@ -18,7 +17,7 @@ DEPLOY = ROOT / "docs" / "deploy"
 NEEDED = "pip install -e '.[docs]'"
 
 
-def test_the_docs_build_without_a_warning(tmp_path: Path) -> None:
+def test_the_docs_build_without_a_warning(tmp_path):
     pytest.importorskip("sphinx", reason=NEEDED)
     # As text, which takes half the time of HTML, and warns of the same.
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "text"]
@@ -30,7 +29,7 @@ def test_the_docs_build_without_a_warning(tmp_path: Path) -> None:
     assert "leaderq run [OPTIONS]" in (tmp_path / "command-line.txt").read_text()
 
 
-def test_the_kubernetes_manifest_keeps_to_its_schema() -> None:
+def test_the_kubernetes_manifest_keeps_to_its_schema():
     validate = pytest.importorskip("kubernetes_validate", reason=NEEDED)
     yaml = pytest.importorskip("yaml", reason=NEEDED)
     documents = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
@@ -40,7 +39,7 @@ def test_the_kubernetes_manifest_keeps_to_its_schema() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_the_systemd_unit_is_one(tmp_path: Path) -> None:
+def test_the_systemd_unit_is_one(tmp_path):
     unit = tmp_path / "leaderq-billing.service"
     text = (DEPLOY / unit.name).read_text()
     unit.write_text(

@@ -25,7 +25,7 @@ def saved(printed: str) -> tuple[int, int]:
 
 
 @pytest.mark.timeout(240)
-def test_the_cache_updater_does_what_its_readme_says(reader: Read, servers: dict[str, str]) -> None:
+def test_the_cache_updater_does_what_its_readme_says(reader, servers):
     install, refresh, _up, anna, bob = commands(FOLDER / "README.rst")
     assert install == "pip install 'leaderq[servers]'"
     user = reader(FOLDER)

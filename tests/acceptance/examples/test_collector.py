@@ -25,9 +25,7 @@ def port() -> Iterator[int]:
 
 
 @pytest.mark.timeout(300)
-def test_the_collector_does_what_its_readme_says(
-    reader: Read, servers: dict[str, str], tmp_path: Path, port: int
-) -> None:
+def test_the_collector_does_what_its_readme_says(reader, servers, tmp_path, port):
     _up, feed, collect, visit, look = commands(EXAMPLES / "collector" / "README.rst")
     user = reader(EXAMPLES)
     user.environment |= servers

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from following_readmes import EXAMPLES, Reader, commands
 
-from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.testing import eventually
 
 Read = Callable[[Path], Reader]
 
 
 @pytest.mark.timeout(300)
-def test_the_quickstart_does_what_its_readme_says(reader: Read) -> None:
+def test_the_quickstart_does_what_its_readme_says(reader):
     install, servers, run_a, run_b, kill, step_down, status, feed, drain_a, drain_b = commands(
         EXAMPLES / "quickstart" / "README.rst"
     )
@@ -68,9 +68,7 @@ def words(printed: str) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.timeout(300)
-def test_ad_billing_does_what_its_readme_says(
-    reader: Read, servers: dict[str, str], tmp_path: Path
-) -> None:
+def test_ad_billing_does_what_its_readme_says(reader, servers, tmp_path):
     demo, up, feed, run_a, run_b, kill, feed_more, audit = commands(
         EXAMPLES / "ad_billing" / "README.rst"
     )
@@ -97,9 +95,7 @@ def test_ad_billing_does_what_its_readme_says(
 
 
 @pytest.mark.timeout(200)
-def test_the_queues_example_does_what_its_readme_says(
-    reader: Read, zookeeper_server: ZooKeeperServer, znode_root: str
-) -> None:
+def test_the_queues_example_does_what_its_readme_says(reader, zookeeper_server, znode_root):
     _install, _up, mailer, put, ls, put_bad, dead = commands(EXAMPLES / "queues" / "README.rst")
     user = reader(EXAMPLES / "queues")
     user.environment["LEADERQ_ZOOKEEPER"] = zookeeper_server.address + znode_root
@@ -113,11 +109,11 @@ def test_the_queues_example_does_what_its_readme_says(
     assert anna.interrupt() == 0
 
 
-def test_the_demo_runs_the_files_of_the_example() -> None:
+def test_the_demo_runs_the_files_of_the_example():
     from leaderq.cli.demo import ad_billing
 
     assert Path(str(ad_billing.__file__)).parent.samefile(EXAMPLES / "ad_billing")
 
 
-def test_a_career_fits_into_25_lines() -> None:
+def test_a_career_fits_into_25_lines():
     assert len((EXAMPLES / "quickstart" / "counter.py").read_text().splitlines()) <= 25

@@ -20,7 +20,7 @@ from snippets import GIVEN, PAGES, commands, python
 
 from leaderq.errors import Deposed
 from leaderq.kafka.topics import create_topics, produce
-from leaderq.testing import KafkaBroker, ZooKeeperServer, drive, eventually, records, term
+from leaderq.testing import ZooKeeperServer, drive, eventually, records, term
 
 Read = Callable[[Path], Reader]
 SERVERS = "127.0.0.1:2181"
@@ -51,17 +51,13 @@ def run(zookeeper_server: ZooKeeperServer, znode_root: str) -> Callable[..., dic
 @pytest.mark.parametrize(
     ("page", "number"), [("quickstart", -1), ("coming-from", 0), ("asyncio", 2)]
 )
-def test_leadership_inside_a_program(
-    run: Callable[..., dict[str, Any]], page: str, number: int
-) -> None:
+def test_leadership_inside_a_program(run, page, number):
     with pytest.raises(Exception, match=r"^$") as written:
         run(page, python(page)[number])
     assert type(written.value).__name__ == "Written"  # a report was written while the term lasted
 
 
-def test_a_queue_and_messages(
-    run: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_queue_and_messages(run, capsys):
     run("queues", *python("queues"))
     assert capsys.readouterr().out == "hello\n"
     assert run("dyno", python("dyno")[0], **{"timeout_s=30": "timeout_s=0", "pop(10,": "pop(1,"})[
@@ -69,7 +65,7 @@ def test_a_queue_and_messages(
     ] == [b"seat 12"]
 
 
-def test_the_page_about_fencing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_about_fencing(tmp_path, monkeypatch):
     names: list[dict[str, Any]] = [{} for _ in python("fencing")]
     for snippet, found in zip(python("fencing"), names, strict=True):
         exec(snippet, found)
@@ -108,9 +104,7 @@ def test_the_page_about_fencing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     check["test_an_older_term_is_refused"]()
 
 
-def test_the_helpers(
-    run: Callable[..., dict[str, Any]], kafka_broker: KafkaBroker, topic_name: str, tmp_path: Path
-) -> None:
+def test_the_helpers(run, kafka_broker, topic_name, tmp_path):
     coalescing, single_writer, producer = python("helpers")
     create_topics(kafka_broker.address, {topic_name: 1})
     names = run("helpers", coalescing)
@@ -126,9 +120,7 @@ def test_the_helpers(
     assert sent.snapshot().balance.confirmed == 1
 
 
-def test_the_page_about_schedules(
-    reader: Read, zookeeper_server: ZooKeeperServer, znode_root: str, tmp_path: Path
-) -> None:
+def test_the_page_about_schedules(reader, zookeeper_server, znode_root, tmp_path):
     run_a, run_b, ls, run_now, past, cron, once = commands("schedules")
     (tmp_path / "reports.py").write_text(python("schedules")[0])
     (tmp_path / "nightly.sh").write_text("#!/bin/sh\necho $LEADERQ_TERM_TICK_KEY\n")
@@ -153,13 +145,7 @@ def test_the_page_about_schedules(
     assert timed.interrupt() == 0
 
 
-def test_the_page_about_asyncio(
-    reader: Read,
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_page_about_asyncio(reader, zookeeper_server, znode_root, tmp_path, monkeypatch):
     (tmp_path / "prices.py").write_text(python("asyncio")[0])
     monkeypatch.syspath_prepend(tmp_path)
     names: dict[str, Any] = {}
@@ -182,30 +168,16 @@ def test_the_page_about_asyncio(
     assert b.interrupt() == 0
 
 
-def test_the_page_about_tests(reader: Read, tmp_path: Path) -> None:
+def test_the_page_about_tests(reader, tmp_path):
     without_servers, plain, plugin, with_servers = python("testing")
     (tmp_path / "billing.py").write_text(SETTING_ASIDE)
     (tmp_path / "test_billing.py").write_text(without_servers)
     (tmp_path / "test_beacon.py").write_text(plain)
     (tmp_path / "conftest.py").write_text(plugin)
     (tmp_path / "test_mail.py").write_text(with_servers)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "-p",
-        "no:leaderq",
-        "--rootdir",
-        str(tmp_path),
-    ]
-    done = subprocess.run(
-        [*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    without = [f"-pno:{plugin}" for plugin in ("cacheprovider", "xdist", "leaderq")]
+    command = [sys.executable, "-m", "pytest", "-q", *without, f"--rootdir={tmp_path}", tmp_path]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 passed" in done.stdout
 
@@ -225,26 +197,9 @@ class Billing(KafkaLeaderCareer):
 
 
 @pytest.mark.timeout(400)
-def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
-    (
-        install,
-        servers,
-        run_a,
-        run_b,
-        status,
-        step_down,
-        reports,
-        run_now,
-        cron,
-        once,
-        create,
-        put,
-        doctor,
-        run_billing,
-        dead,
-        replay,
-        lead,
-    ) = commands("quickstart")
+def test_the_quickstart_and_the_readme(reader, tmp_path):
+    install, servers, run_a, run_b, status, step_down, *others = commands("quickstart")
+    reports, run_now, cron, once, create, put, doctor, run_billing, dead, replay, lead = others
     assert install == "pip install 'leaderq[servers]'"
     counter, marking, scheduled, billing, settling, _ = python("quickstart")
     for name, snippet in {
@@ -367,7 +322,7 @@ def billed(folder: Path) -> list[tuple[bytes]]:
         connection.close()
 
 
-def test_the_python_of_the_readme_is_that_of_the_quickstart() -> None:
+def test_the_python_of_the_readme_is_that_of_the_quickstart():
     counter, *_, settling, _ = [lines(snippet) for snippet in python("quickstart")]
     assert [lines(snippet) for snippet in python("README")] == [
         counter,
@@ -380,7 +335,7 @@ def lines(snippet: str) -> list[str]:
     return [code for line in snippet.splitlines() if (code := line.partition("  #")[0].rstrip())]
 
 
-def test_every_command_of_the_pages_is_run_by_a_test() -> None:
+def test_every_command_of_the_pages_is_run_by_a_test():
     """What is neither run above nor below is run by the target or the test that is named."""
     elsewhere = {
         "pip install": "by whoever installs",

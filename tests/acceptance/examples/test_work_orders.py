@@ -41,8 +41,8 @@ def orders(session: Session) -> list[dict[str, Any]]:
 
 @pytest.mark.timeout(240)
 def test_a_day_with_a_transfer_and_a_kill_loses_nothing_and_doubles_nothing(
-    reader: Read, session: Session, zookeeper_server: Any, znode_root: str
-) -> None:
+    reader, session, zookeeper_server, znode_root
+):
     user = reader(EXAMPLES)
     user.environment["LEADERQ_ZOOKEEPER"] = f"{zookeeper_server.address}{znode_root}"
     printed = user.types(commands(README)[1] + " 120")
@@ -61,9 +61,7 @@ def test_a_day_with_a_transfer_and_a_kill_loses_nothing_and_doubles_nothing(
 
 
 @pytest.mark.timeout(240)
-def test_the_commands_of_the_readme_do_what_it_says(
-    reader: Read, session: Session, zookeeper_server: Any, znode_root: str
-) -> None:
+def test_the_commands_of_the_readme_do_what_it_says(reader, session, zookeeper_server, znode_root):
     _servers, _day, run_a, _run_b, feed, stats, _step_down, audit = commands(README)
     user = reader(EXAMPLES)
     user.environment["LEADERQ_ZOOKEEPER"] = f"{zookeeper_server.address}{znode_root}"
@@ -92,8 +90,8 @@ def test_the_commands_of_the_readme_do_what_it_says(
 
 
 def test_the_worker_of_the_page_about_messages_runs(
-    zookeeper_server: Any, znode_root: str, tmp_path: Path, session: Session
-) -> None:
+    zookeeper_server, znode_root, tmp_path, session
+):
     program = tmp_path / "program.py"
     program.write_text(
         python("dyno")[1].replace("127.0.0.1:2181", f"{zookeeper_server.address}{znode_root}")
@@ -104,8 +102,6 @@ def test_the_worker_of_the_page_about_messages_runs(
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         said = [process.stdout.readline().split(maxsplit=1) for _ in range(3)]
         assert said[0] == ["Enter", "ends it\n"] or said[1] == ["Enter", "ends it\n"], said
         assert said[2] == ["order-17", "b'later, urgent' 1\n"]

@@ -39,7 +39,7 @@ def suspended(session: Session) -> None:
     eventually(lambda: session.state is not SessionState.CONNECTED, interval_s=0.001)
 
 
-def test_bug_12_a_session_closed_suspended_ends(electorate, fault_proxy) -> None:
+def test_bug_12_a_session_closed_suspended_ends(electorate, fault_proxy):
     """Through whichever server answers, although its own connection is gone."""
     one, other = fault_proxy(electorate.address), fault_proxy(electorate.address)
     both = f"{one.address},{other.address}"

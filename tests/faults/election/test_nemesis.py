@@ -23,7 +23,7 @@ SEED = int(os.environ.get("LEADERQ_TEST_SEED", random.randrange(10**6)))
 @pytest.mark.timeout(900)
 def test_nothing_acts_after_its_term_and_somebody_leads_again_whatever_happens(
     znode_root, tmp_path
-) -> None:
+):
     options = NemesisOptions(
         SEED,
         "bad_manners:Rude",
@@ -56,7 +56,7 @@ CANNOT_RUN = {
 
 @pytest.mark.timeout(50)  # and not only when it has waited for all to stand
 @pytest.mark.parametrize("career", CANNOT_RUN)
-def test_it_says_why_a_career_cannot_run(zookeeper_ensemble, znode_root, tmp_path, career) -> None:
+def test_it_says_why_a_career_cannot_run(zookeeper_ensemble, znode_root, tmp_path, career):
     (tmp_path / "draining.py").write_text(KAFKA_CAREER)
     options = NemesisOptions(
         SEED,

@@ -164,7 +164,7 @@ def servers(request) -> Iterator[Servers]:
 
 
 @LOSSES
-def test_check_does_not_pass_beside_the_next_leader(servers, loss) -> None:
+def test_check_does_not_pass_beside_the_next_leader(servers, loss):
     found: list[float] = []
     while len(found) < CAREERS:
         careers = min(CAREERS - len(found), AT_ONCE)

@@ -57,9 +57,7 @@ class Generating:
 
 
 @pytest.fixture
-def generating(
-    kafka_broker: Any, topic_name: str, tmp_path: Path
-) -> Iterator[Callable[[], Generating]]:
+def generating(kafka_broker, topic_name, tmp_path) -> Iterator[Callable[[], Generating]]:
     made: list[Generating] = []
 
     def start() -> Generating:
@@ -122,13 +120,8 @@ def watched(zookeeper_server: Any, znode_root: str, url: str) -> Iterator[list[s
 
 
 def test_a_leader_is_killed_and_what_was_acknowledged_is_billed_once_and_in_order(
-    kafka_broker: Any,
-    topic_name: str,
-    generating: Any,
-    candidate: Any,
-    watched: list[str],
-    url: str,
-) -> None:
+    kafka_broker, topic_name, generating, candidate, watched, url
+):
     def told(pattern: str) -> bool:
         return any(re.search(pattern, line) for line in list(watched))
 
@@ -155,7 +148,7 @@ def test_a_leader_is_killed_and_what_was_acknowledged_is_billed_once_and_in_orde
     totals.close()
 
 
-def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
+def test_a_database_that_is_not_there_is_named_without_its_password():
     port = lease_port()
     try:
         with pytest.raises(

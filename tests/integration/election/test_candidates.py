@@ -11,6 +11,7 @@ from leaderq.election import Operator
 from leaderq.errors import AccessRefused, NoPermission
 from leaderq.term import Reason
 from leaderq.testing import eventually
+from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Security, SetData
 from leaderq.zookeeper.session import Session
 
@@ -37,7 +38,7 @@ def test_a_zombies_write_is_refused_by_the_server_when_its_znode_is_gone(elector
 
 
 def test_two_candidates_under_one_id_are_told_of(electorate, caplog):
-    a, double = electorate.candidate("a", timeout_s=2.0), electorate.candidate("a", timeout_s=2.0)
+    a, double = (electorate.candidate("a", timeout_s=6.0) for _ in range(2))
     electorate.lead(a)
     electorate.wait_in_line(double)
     eventually(lambda: "give each its own --id career=c id=a znodes=" in caplog.text)
@@ -75,15 +76,15 @@ def test_a_refused_login_is_outlived(electorate, won, monkeypatch, doing):
     electorate.wait_in_line(b)
     if doing == "leaving":
         refuse()
-        assert b.withdraw(timeout_s=30)
+        assert b.withdraw(timeout_s=30 * patience())
     elif doing in ("surveying", "claiming"):
         refuse()
-    assert a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
+    assert a.conclude(term, Reason.WITHDRAWN, timeout_s=30 * patience())
     if doing != "leaving":
         successor = won(b)
         if doing == "releasing the term":
             refuse()
-        assert b.conclude(successor, Reason.WITHDRAWN, timeout_s=30)
+        assert b.conclude(successor, Reason.WITHDRAWN, timeout_s=30 * patience())
     assert len(refusals) == 3
 
 
@@ -96,7 +97,7 @@ def test_spoilt_wishes_keep_nobody_from_leading_and_the_next_wish_writes_them_ag
     a = electorate.candidate("a")
     for _ in range(3):
         a.stand()
-        assert a.conclude(won(a), Reason.WITHDRAWN, timeout_s=30)
+        assert a.conclude(won(a), Reason.WITHDRAWN, timeout_s=30 * patience())
     said = [
         r
         for r in caplog.records

@@ -92,21 +92,19 @@ def stores(connect: Callable[..., Any], level: str, how: Callable[..., None]) ->
     ],
     ids=lambda one: getattr(one, "__name__", one),
 )
-def test_an_older_term_is_refused_or_blocked_in_every_order(
-    connect: Callable[..., Any], level: str, how: Callable[..., None]
-) -> None:
+def test_an_older_term_is_refused_or_blocked_in_every_order(connect, level, how):
     report = check_fencing(*stores(connect, level, how), **QUICK)
     assert report.holds, report
 
 
-def test_a_comparison_without_a_lock_is_found_out(connect: Callable[..., Any]) -> None:
+def test_a_comparison_without_a_lock_is_found_out(connect):
     report = check_fencing(*stores(connect, LEVELS[0], compared_without_a_lock), **UNHURRIED)
     assert {WriteOrder.FIRST_NEWER, WriteOrder.NEWER_OPEN} <= set(report.problems), report
 
 
 def test_a_transaction_that_began_first_and_comes_late_is_refused_and_failures_are_passed_on(
-    connect: Callable[..., Any],
-) -> None:
+    connect,
+):
     import psycopg
 
     for level in LEVELS:
@@ -125,7 +123,7 @@ def test_a_transaction_that_began_first_and_comes_late_is_refused_and_failures_a
             connection.execute("DELETE FROM leaderq_fences")
 
 
-def test_a_connection_in_autocommit_needs_a_transaction(connect: Callable[..., Any]) -> None:
+def test_a_connection_in_autocommit_needs_a_transaction(connect):
     connection = connect(autocommit=True)
     with pytest.raises(ConfigurationError, match="begin a transaction first"):
         FENCE.hold(connection, NINE)
@@ -135,31 +133,7 @@ def test_a_connection_in_autocommit_needs_a_transaction(connect: Callable[..., A
         FENCE.hold(connection.cursor(), NINE)
 
 
-def test_a_failed_transaction_stays_failed_and_holds_nothing(connect: Callable[..., Any]) -> None:
-    import psycopg
-
-    connection = connect()
-    with pytest.raises(psycopg.errors.DivisionByZero):
-        connection.execute("SELECT 1 / 0")
-    with pytest.raises(psycopg.errors.InFailedSqlTransaction):
-        FENCE.hold(connection, TEN)
-    connection.rollback()
-    FENCE.hold(connection, NINE)
-
-
-def test_rows_of_any_shape_and_the_highest_number_are_read(connect: Callable[..., Any]) -> None:
-    from psycopg.rows import dict_row, namedtuple_row
-
-    highest = FencingToken("c", 2**63 - 1)
-    with connect() as connection:
-        FENCE.hold(connection, highest)
-    for factory in (dict_row, namedtuple_row):
-        with pytest.raises(Deposed) as refused, connect(row_factory=factory) as connection:
-            FENCE.hold(connection, TEN)
-        assert refused.value.newest == highest.number
-
-
-def test_an_asynchronous_connection_is_told_what_to_do(postgres: Database) -> None:
+def test_an_asynchronous_connection_is_told_what_to_do(postgres):
     import asyncio
 
     import psycopg

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
 
 import pytest
 
@@ -32,8 +31,8 @@ class Tidying(AsyncScheduledCareer):
 
 
 def test_ticks_of_an_async_career_run_on_its_loop_and_write_with_their_end(
-    zookeeper_server: Any, znode_root: str
-) -> None:
+    zookeeper_server, znode_root
+):
     seen.clear()
     with connect(zookeeper_server.address) as session:
         runner = Runner(Tidying(), session, settings=Settings(root=znode_root, id="a"))
@@ -50,7 +49,6 @@ def test_ticks_of_an_async_career_run_on_its_loop_and_write_with_their_end(
         finally:
             runner.stop()
             thread.join()
-    assert view.record is not None
     outcomes = {one.key: one.outcome for one in view.record.history if hasattr(one, "key")}
     assert outcomes["run-now 1"].value == "done"
     assert len({loop for _, loop in seen}) == 1
@@ -58,9 +56,7 @@ def test_ticks_of_an_async_career_run_on_its_loop_and_write_with_their_end(
     assert times == sorted(set(times))
 
 
-def test_a_plain_method_of_an_async_career_is_refused(
-    zookeeper_server: Any, znode_root: str
-) -> None:
+def test_a_plain_method_of_an_async_career_is_refused(zookeeper_server, znode_root):
     class Plain(AsyncScheduledCareer):
         @schedule(every_s=1)
         def tidy(self, tick: AsyncTick) -> None:
@@ -82,8 +78,8 @@ class Cut(AsyncScheduledCareer):
 
 
 def test_a_tick_that_is_cancelled_at_the_end_of_the_term_is_not_recorded_as_done(
-    zookeeper_server: Any, znode_root: str
-) -> None:
+    zookeeper_server, znode_root
+):
     seen.clear()
     with connect(zookeeper_server.address) as session:
         runner = Runner(Cut(), session, settings=Settings(root=znode_root, id="a"))
@@ -93,5 +89,4 @@ def test_a_tick_that_is_cancelled_at_the_end_of_the_term_is_not_recorded_as_done
         runner.stop()
         thread.join()
         (view,) = ScheduleOperator(session, f"{znode_root}/cut/schedules").look()
-    assert view.record is not None
-    assert view.record.running is not None
+    assert view.record.running

@@ -193,7 +193,6 @@ class SimulatedConnection:
         self._asked: dict[int, int] = {}
         self._wait = wait
         end = ensemble.connect(server, hello, self._hear)
-        assert end is not None
         self._end: ServerEnd = end
         wait()
 

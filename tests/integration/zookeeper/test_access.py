@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from leaderq.errors import AccessRefused, NoPermission, ServersUnreachable
-from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Security, Session, SessionState, connect, end_session
 from leaderq.zookeeper.client import Client
 
@@ -17,9 +16,7 @@ Connect = Callable[..., Session]
 ALICE = Security(user="alice", password="wonderland", mechanism="DIGEST-MD5")
 
 
-def test_znodes_made_with_credentials_are_closed_to_others(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
-) -> None:
+def test_znodes_made_with_credentials_are_closed_to_others(zookeeper_server, znode_root, opened):
     address = zookeeper_server.address
     opened(address).create(znode_root)
     alice = opened(address, security=Security(user="alice", password="one"))
@@ -41,17 +38,13 @@ def test_znodes_made_with_credentials_are_closed_to_others(
     eventually(lambda: again.get(f"{znode_root}/hers"))
 
 
-def test_a_chroot_of_someone_else_is_refused_with_its_path(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
-) -> None:
+def test_a_chroot_of_someone_else_is_refused_with_its_path(zookeeper_server, znode_root, opened):
     opened(zookeeper_server.address + znode_root, security=Security(user="alice", password="one"))
     with pytest.raises(AccessRefused, match=znode_root):
         connect(f"{zookeeper_server.address}{znode_root}/below")
 
 
-def test_sasl_refuses_a_wrong_password_at_once(
-    sasl_server: ZooKeeperServer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_sasl_refuses_a_wrong_password_at_once(sasl_server, caplog):
     with caplog.at_level(1), pytest.raises(AccessRefused, match="'alice'") as caught:
         connect(
             sasl_server.address,
@@ -60,26 +53,22 @@ def test_sasl_refuses_a_wrong_password_at_once(
     assert "hunter2" not in caplog.text + str(caught.value)
 
 
-def test_a_session_with_sasl_can_be_ended_from_outside(
-    sasl_server: ZooKeeperServer, znode_root: str, opened: Connect
-) -> None:
+def test_a_session_with_sasl_can_be_ended_from_outside(sasl_server, znode_root, opened):
     watcher = opened(sasl_server.address + znode_root, security=ALICE)
     owner = opened(sasl_server.address + znode_root, security=ALICE)
     owner.create("/e", ephemeral=True)
-    assert owner.credentials is not None
     credentials = owner.credentials
     assert end_session(sasl_server.address, credentials, timeout_s=30, security=ALICE)
     assert watcher.exists("/e") is None
     assert end_session(sasl_server.address, credentials, timeout_s=30, security=ALICE)
     eventually(lambda: owner.id not in (None, credentials.session_id))
-    assert owner.credentials is not None
     stranger = Security(user="a", password="b", mechanism="DIGEST-MD5")
     assert not end_session(sasl_server.address, owner.credentials, timeout_s=1.0, security=stranger)
 
 
 def test_a_session_whose_live_owner_takes_it_back_meanwhile_is_ended_all_the_same(
-    sasl_server: ZooKeeperServer, znode_root: str, opened: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    sasl_server, znode_root, opened, monkeypatch
+):
     """As when who ends it gets no processor between taking the session up and closing it."""
     owner = opened(sasl_server.address + znode_root, timeout_s=30.0, security=ALICE)
     heard: list[SessionState] = []
@@ -94,15 +83,12 @@ def test_a_session_whose_live_owner_takes_it_back_meanwhile_is_ended_all_the_sam
         return finish(client, timeout_s=timeout_s)
 
     monkeypatch.setattr(Client, "finish", finish_late)
-    assert owner.credentials is not None
     assert end_session(sasl_server.address, owner.credentials, timeout_s=60, security=ALICE)
     assert len(tries) > 1
     eventually(lambda: SessionState.LOST in heard)
 
 
-def test_no_password_of_any_kind_is_logged(
-    sasl_server: ZooKeeperServer, znode_root: str, opened: Connect, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_password_of_any_kind_is_logged(sasl_server, znode_root, opened, caplog):
     with caplog.at_level(1):
         for security in (ALICE, Security(user="carol", password="hunter2")):
             session = opened(sasl_server.address, security=security)
@@ -111,7 +97,6 @@ def test_no_password_of_any_kind_is_logged(
             session.add_listener(heard.append)
             session.drop_connection()
             eventually(lambda: heard == [SessionState.SUSPENDED, SessionState.CONNECTED])  # noqa: B023
-            assert session.credentials is not None
             secret = session.credentials.password.hex()
             session.close()
             assert secret not in caplog.text
@@ -122,9 +107,7 @@ def test_no_password_of_any_kind_is_logged(
     assert logging.getLogger("kazoo").level == logging.NOTSET
 
 
-def test_a_session_over_tls_does_all_that_others_do(
-    tls_address: str, certificates: dict[str, Path], znode_root: str, opened: Connect
-) -> None:
+def test_a_session_over_tls_does_all_that_others_do(tls_address, certificates, znode_root, opened):
     security = Security(ca=str(certificates["server"]))
     session = opened(tls_address + znode_root, security=security)
     heard: list[object] = []
@@ -137,15 +120,12 @@ def test_a_session_over_tls_does_all_that_others_do(
     session.drop_connection()
     eventually(lambda: len(heard) == 5 and session.exists("/a"))
     session.create("/e", ephemeral=True)
-    assert session.credentials is not None
     assert end_session(tls_address, session.credentials, timeout_s=30, security=security)
     eventually(lambda: session.exists("/e") is None)
 
 
 @pytest.mark.parametrize("ca", ["other", None])
-def test_a_server_with_an_unknown_certificate_is_not_trusted(
-    tls_address: str, certificates: dict[str, Path], ca: str | None
-) -> None:
+def test_a_server_with_an_unknown_certificate_is_not_trusted(tls_address, certificates, ca):
     security = Security(tls=True, ca=None if ca is None else str(certificates[ca]))
 
     def reason() -> str:

@@ -36,8 +36,8 @@ def empty(server: ZooKeeperServer) -> None:
 
 
 def test_who_led_before_the_servers_were_emptied_leads_again_under_a_higher_number(
-    server: ZooKeeperServer, session: Session, caplog: pytest.LogCaptureFixture
-) -> None:
+    server, session, caplog
+):
     led: list[tuple[int, bool]] = []
     reasons: list[Reason | None] = []
     is_over = threading.Event()

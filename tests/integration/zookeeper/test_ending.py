@@ -14,7 +14,6 @@ from contextlib import suppress
 import pytest
 
 from leaderq.clock import now_s
-from leaderq.testing import FaultProxy, ZooKeeperServer
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Credentials, Session, SessionEnder, end_session
 
@@ -30,8 +29,8 @@ time.sleep(600)
 
 
 def test_a_killed_process_leaves_its_session_to_whoever_knows_the_password(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
-) -> None:
+    zookeeper_server, znode_root, opened
+):
     watcher = opened(zookeeper_server.address + znode_root)
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, zookeeper_server.address + znode_root],
@@ -40,7 +39,6 @@ def test_a_killed_process_leaves_its_session_to_whoever_knows_the_password(
         env=os.environ,
     )
     try:
-        assert owner.stdout is not None
         session_id, password = owner.stdout.readline().split()
         owner.send_signal(signal.SIGKILL)
         owner.wait()
@@ -53,7 +51,6 @@ def test_a_killed_process_leaves_its_session_to_whoever_knows_the_password(
     finally:
         owner.kill()
         owner.wait()
-        assert owner.stdout is not None
         owner.stdout.close()
 
 
@@ -68,9 +65,7 @@ STRANGERS = {
 
 @pytest.mark.parametrize("said", STRANGERS.values(), ids=STRANGERS)
 @pytest.mark.parametrize("stays", [True, False])
-def test_a_stranger_at_the_port_of_a_server_has_ended_no_session_and_holds_nobody_up(
-    said: bytes, stays: bool
-) -> None:
+def test_a_stranger_at_the_port_of_a_server_has_ended_no_session_and_holds_nobody_up(said, stays):
     def answer() -> None:
         for _ in range(100):
             with suppress(OSError):
@@ -93,18 +88,12 @@ def test_a_stranger_at_the_port_of_a_server_has_ended_no_session_and_holds_nobod
 
 
 def test_a_dead_server_and_a_silent_one_do_not_keep_the_living_from_being_asked(
-    zookeeper_server: ZooKeeperServer,
-    session: Session,
-    znode_root: str,
-    fault_proxy: Callable[[str], FaultProxy],
-    opened: Connect,
-    closed_port: str,
-) -> None:
+    zookeeper_server, session, znode_root, fault_proxy, opened, closed_port
+):
     watcher = opened(zookeeper_server.address + znode_root)
     session.create("/e", ephemeral=True)
     silent = fault_proxy(zookeeper_server.address)
     silent.black_hole()
-    assert session.credentials is not None
     ender = SessionEnder(f"{closed_port},{silent.address},{zookeeper_server.address}/some/chroot")
     assert ender.end(session.credentials, timeout_s=30)
     assert watcher.exists("/e") is None
@@ -134,11 +123,8 @@ print(*sys.modules, *("later:" + name for name in set(sys.modules) - before))
 """
 
 
-def test_ending_needs_neither_kazoo_nor_ssl_nor_a_name_server(
-    zookeeper_server: ZooKeeperServer, session: Session
-) -> None:
+def test_ending_needs_neither_kazoo_nor_ssl_nor_a_name_server(zookeeper_server, session):
     credentials = session.credentials
-    assert credentials is not None
     loaded = modules_loaded(
         PLAIN_ENDER,
         zookeeper_server.address,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from leaderq.errors import ConnectionLost, LeaderqError, NotConnected
-from leaderq.testing import FaultProxy, eventually
+from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Session, SessionState
 
 Connect = Callable[..., Session]
@@ -43,11 +43,7 @@ def in_use(session: Session) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("use", [in_use, contextlib.nullcontext])
-def test_a_black_hole_is_noticed_in_use_or_idle(
-    proxy: FaultProxy,
-    behind: Connect,
-    use: Callable[[Session], contextlib.AbstractContextManager[None]],
-) -> None:
+def test_a_black_hole_is_noticed_in_use_or_idle(proxy, behind, use):
     session = behind(timeout_s=2.0)
     first = session.id
     with use(session):
@@ -58,7 +54,7 @@ def test_a_black_hole_is_noticed_in_use_or_idle(
         eventually(lambda: session.exists("/"), timeout_s=20)
 
 
-def test_a_full_socket_holds_up_nobody(proxy: FaultProxy, behind: Connect) -> None:
+def test_a_full_socket_holds_up_nobody(proxy, behind):
     session = behind(timeout_s=4.0)
     proxy.freeze_direction("to_server")
     futures = [session.set_async("/", b"x" * 500_000) for _ in range(60)]
@@ -70,9 +66,7 @@ def test_a_full_socket_holds_up_nobody(proxy: FaultProxy, behind: Connect) -> No
     eventually(lambda: session.set("/", b""), timeout_s=20)
 
 
-def test_a_request_without_an_answer_is_given_up_in_time(
-    proxy: FaultProxy, behind: Connect
-) -> None:
+def test_a_request_without_an_answer_is_given_up_in_time(proxy, behind):
     session = behind(timeout_s=30.0)
     proxy.black_hole()
     with pytest.raises(ConnectionLost, match=r"within 0\.2 s"):
@@ -84,9 +78,7 @@ def test_a_request_without_an_answer_is_given_up_in_time(
 
 
 @pytest.mark.parametrize("how", ["create", "multi"])
-def test_a_lost_reply_leaves_the_outcome_unknown_and_says_so(
-    proxy: FaultProxy, behind: Connect, how: str
-) -> None:
+def test_a_lost_reply_leaves_the_outcome_unknown_and_says_so(proxy, behind, how):
     session = behind(timeout_s=30.0)
     wanted = CREATE if how == "create" else MULTI
     proxy.drop_reply_to(lambda request: opcode(request) == wanted)

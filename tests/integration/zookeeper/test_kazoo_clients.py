@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,13 +13,7 @@ from leaderq import Candidate
 from leaderq.errors import ConfigurationError, NoNode
 from leaderq.term import Reason
 from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import (
-    Create,
-    GetData,
-    Session,
-    SessionState,
-    as_session,
-)
+from leaderq.zookeeper import Create, GetData, Session, SessionState, as_session
 
 MakeClient = Callable[..., KazooClient]
 
@@ -31,7 +24,7 @@ def started() -> Iterator[MakeClient]:
     made: list[KazooClient] = []
 
     def make(hosts: str, timeout: float = 30.0, **options: object) -> KazooClient:
-        client = KazooClient(hosts, timeout=timeout, **options)  # type: ignore[arg-type]
+        client = KazooClient(hosts, timeout=timeout, **options)
         client.start(timeout=60)
         made.append(client)
         return client
@@ -48,7 +41,7 @@ def client(zookeeper_server: ZooKeeperServer, session: Session, started: MakeCli
     return started(zookeeper_server.address + session.chroot, timeout=100.0)
 
 
-def test_a_client_gets_a_session_of_its_own_that_does_what_all_do(client: KazooClient) -> None:
+def test_a_client_gets_a_session_of_its_own_that_does_what_all_do(client):
     session = as_session(client)
     assert session.state is SessionState.CONNECTED
     assert session.id not in (None, client.client_id[0])
@@ -62,9 +55,7 @@ def test_a_client_gets_a_session_of_its_own_that_does_what_all_do(client: KazooC
     eventually(lambda: session.state is SessionState.CONNECTED)
 
 
-def test_a_client_with_tls_gets_a_session_with_tls(
-    tls_address: str, certificates: dict[str, Path], started: MakeClient
-) -> None:
+def test_a_client_with_tls_gets_a_session_with_tls(tls_address, certificates, started):
     ca = str(certificates["server"])
     session = as_session(started(tls_address, use_ssl=True, ca=ca, check_hostname=True))
     assert session.exists("/") is not None
@@ -72,7 +63,7 @@ def test_a_client_with_tls_gets_a_session_with_tls(
     assert trusting.exists("/") is not None
 
 
-def test_a_client_that_is_started_again_gets_a_new_session(client: KazooClient) -> None:
+def test_a_client_that_is_started_again_gets_a_new_session(client):
     first = as_session(client)
     for _ in range(3):
         client.restart()
@@ -84,34 +75,31 @@ def test_a_client_that_is_started_again_gets_a_new_session(client: KazooClient) 
     assert len(client.state_listeners) == 1
 
 
-def test_the_lease_follows_the_time_out_of_our_own_session(
-    zookeeper_server: ZooKeeperServer, znode_root: str, started: MakeClient
-) -> None:
+def test_the_lease_follows_the_time_out_of_our_own_session(zookeeper_server, znode_root, started):
     client = started(zookeeper_server.address, timeout=0.01)  # less than the servers grant
     session = as_session(client)
     assert session.timeout_s == 1.0
     with Candidate(client, "c", id="a", root=znode_root) as candidate:
         candidate.stand()
         term = candidate.await_term(60)
-        assert term is not None
         assert term.remaining_s() <= session.shares.trusted_s
         candidate.conclude(term, Reason.WITHDRAWN)
 
 
-def test_only_a_started_threaded_client_will_do(closed_port: str, client: KazooClient) -> None:
+def test_only_a_started_threaded_client_will_do(closed_port, client):
     with pytest.raises(ConfigurationError, match=r"start\(\)"):
         as_session(KazooClient(closed_port))  # no connection is tried
     client.stop()
     with pytest.raises(ConfigurationError, match=r"start\(\)"):
         as_session(client)
     with pytest.raises(ConfigurationError, match="neither"):
-        as_session("localhost:2181")  # type: ignore[arg-type]
+        as_session("localhost:2181")
     client.handler = SimpleNamespace(name="sequential_gevent_handler", stop=client.handler.stop)
     with pytest.raises(ConfigurationError, match="threading handler"):
         as_session(client)
 
 
-def test_a_fork_gets_a_session_of_its_own(client: KazooClient) -> None:
+def test_a_fork_gets_a_session_of_its_own(client):
     session = as_session(client)
 
     def use() -> None:

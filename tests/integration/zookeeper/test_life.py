@@ -9,7 +9,7 @@ import pytest
 from kazoo.protocol.serialization import Sync
 
 from leaderq.errors import ConnectionLost, NotConnected
-from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.testing import eventually
 from leaderq.zookeeper import Session, SessionState
 
 CONNECTED, SUSPENDED, LOST, CLOSED = (
@@ -27,9 +27,7 @@ def heard_by(session: Session) -> list[SessionState]:
     return heard
 
 
-def test_without_a_connection_requests_fail_at_once_and_are_never_sent_later(
-    proxy: FaultProxy, behind: Connect
-) -> None:
+def test_without_a_connection_requests_fail_at_once_and_are_never_sent_later(proxy, behind):
     session = behind(timeout_s=30.0)
     proxy.refuse()
     eventually(lambda: session.state is SUSPENDED)
@@ -42,7 +40,7 @@ def test_without_a_connection_requests_fail_at_once_and_are_never_sent_later(
     assert session.children("/") == []
 
 
-def test_a_request_never_outlives_the_connection_it_was_made_on(session: Session) -> None:
+def test_a_request_never_outlives_the_connection_it_was_made_on(session):
     """Threads write on while the connection breaks again and again; what was "not sent" must never
     be applied.
     """
@@ -73,9 +71,7 @@ def test_a_request_never_outlives_the_connection_it_was_made_on(session: Session
     assert all(error is None or isinstance(error, ConnectionLost) for _, error in made)
 
 
-def test_a_connection_thread_that_dies_is_replaced(
-    session: Session, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_thread_that_dies_is_replaced(session, caplog, monkeypatch):
     monkeypatch.setattr(
         "leaderq.zookeeper.session.REPLACE_TIMEOUT_S", 20.0
     )  # a busy server may need long to end the old one
@@ -96,9 +92,7 @@ def test_a_connection_thread_that_dies_is_replaced(
 
 
 @pytest.mark.parametrize("where", ["listener", "answer"])
-def test_a_connection_thread_that_is_stuck_is_replaced_after_a_drop(
-    session: Session, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
+def test_a_connection_thread_that_is_stuck_is_replaced_after_a_drop(session, monkeypatch, where):
     monkeypatch.setattr("leaderq.zookeeper.client.STUCK_S", 0.5)
     monkeypatch.setattr(type(session._client), "timeout_s", 0.2)
     heard, first, go_on = heard_by(session), session.id, threading.Event()
@@ -116,9 +110,7 @@ def test_a_connection_thread_that_is_stuck_is_replaced_after_a_drop(
     go_on.set()
 
 
-def test_closing_ends_the_session_at_once(
-    zookeeper_server: ZooKeeperServer, znode_root: str, session: Session, opened: Connect
-) -> None:
+def test_closing_ends_the_session_at_once(zookeeper_server, znode_root, session, opened):
     other = opened(zookeeper_server.address + znode_root)
     heard = heard_by(session)
     session.create("/e", ephemeral=True)
@@ -130,7 +122,7 @@ def test_closing_ends_the_session_at_once(
 
 
 @pytest.mark.parametrize("where", ["listener", "watch", "answer"])
-def test_a_session_may_be_closed_from_its_own_threads(session: Session, where: str) -> None:
+def test_a_session_may_be_closed_from_its_own_threads(session, where):
     def close(_: object) -> None:
         session.close()
 

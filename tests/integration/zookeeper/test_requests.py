@@ -5,26 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from leaderq.errors import (
-    ServersUnreachable,
-    SessionClosed,
-    TooLarge,
-    ZooKeeperError,
-)
-from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
-from leaderq.zookeeper import (
-    Create,
-    Session,
-    SessionState,
-    SetData,
-    WatchEvent,
-    WatchKind,
-    connect,
-)
+from leaderq.errors import ServersUnreachable, SessionClosed, TooLarge, ZooKeeperError
+from leaderq.testing import eventually
+from leaderq.zookeeper import Create, Session, SessionState, SetData, WatchEvent, WatchKind, connect
 from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Multi, MultiRead
 
 
-def test_the_largest_request_passes_and_one_byte_more_is_refused_unsent(session: Session) -> None:
+def test_the_largest_request_passes_and_one_byte_more_is_refused_unsent(session):
     overhead = (
         len(Multi([Create("/big")], session._server_path, session._acl()).serialize())
         + HEADER_BYTES
@@ -45,8 +32,8 @@ def test_the_largest_request_passes_and_one_byte_more_is_refused_unsent(session:
 
 
 def test_callbacks_of_futures_do_not_run_on_the_connection_thread_and_may_wait_for_requests(
-    session: Session,
-) -> None:
+    session,
+):
     seen: list[object] = []
     done = threading.Event()
 
@@ -61,7 +48,7 @@ def test_callbacks_of_futures_do_not_run_on_the_connection_thread_and_may_wait_f
     assert stat is not None
 
 
-def test_a_closed_session_refuses_everything_at_once(session: Session) -> None:
+def test_a_closed_session_refuses_everything_at_once(session):
     session.close()
     assert isinstance(session.get_async("/").exception(0), SessionClosed)
     with pytest.raises(SessionClosed):
@@ -81,17 +68,15 @@ def our_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name.startswith("leaderq-")}
 
 
-def test_a_missing_chroot_is_made(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
-) -> None:
+def test_a_missing_chroot_is_made(zookeeper_server, znode_root, opened):
     session = opened(f"{zookeeper_server.address}{znode_root}/a/b")
     assert session.children("/") == []
     assert opened(zookeeper_server.address + znode_root).children("/") == ["a"]
 
 
 def test_a_server_that_is_too_old_is_refused_and_the_version_needed_is_told(
-    zookeeper_server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    zookeeper_server, monkeypatch
+):
     monkeypatch.setattr(MultiRead, "type", 99)  # which is to this server what 22 is to one of 3.5
     before = our_threads()
     with pytest.raises(ZooKeeperError, match=r"must be 3\.6 or newer"):
@@ -100,9 +85,7 @@ def test_a_server_that_is_too_old_is_refused_and_the_version_needed_is_told(
 
 
 @pytest.mark.parametrize("fault", ["black_hole", "refuse"])
-def test_a_server_that_does_not_answer_is_unreachable(
-    zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy], fault: str
-) -> None:
+def test_a_server_that_does_not_answer_is_unreachable(zookeeper_server, fault_proxy, fault):
     proxy = fault_proxy(zookeeper_server.address)
     getattr(proxy, fault)()
     before = our_threads()
@@ -120,9 +103,7 @@ CREATED, DELETED, CHANGED, CHILDREN, SESSION = (
 )
 
 
-def test_a_tree_watch_stands_again_after_a_reconnection_and_says_that_it_was_away(
-    session: Session,
-) -> None:
+def test_a_tree_watch_stands_again_after_a_reconnection_and_says_that_it_was_away(session):
     heard: list[WatchEvent] = []
     session.create("/t")
     with session.watch_tree("/t", heard.append), session.watch_node("/t", heard.append):

@@ -71,7 +71,7 @@ def histories(version: str) -> Iterator[Histories]:
         made.close()
 
 
-def test_real_servers_say_what_simulated_ones_say(histories: Histories, version: str) -> None:
+def test_real_servers_say_what_simulated_ones_say(histories, version):
     @seed(SEED)
     @settings_for(STEPS or USUAL_STEPS[version])
     @given(NUMBERS)

@@ -131,17 +131,13 @@ def histories() -> Iterator[HistoriesOfThree]:
 @seed(SEED)
 @settings_for(STEPS // 10 or 1000)
 @given(numbers=NUMBERS)
-def test_three_real_servers_say_what_simulated_ones_say(
-    histories: HistoriesOfThree, numbers: bytes
-) -> None:
+def test_three_real_servers_say_what_simulated_ones_say(histories, numbers):
     root = histories.new_root()
     histories.check(root, drawn(numbers, root, servers=3))
 
 
 @pytest.mark.parametrize("fault", Fault)
-def test_when_a_server_is_stopped_its_clients_go_on_as_in_a_simulated_ensemble(
-    histories: HistoriesOfThree, fault: Fault
-) -> None:
+def test_when_a_server_is_stopped_its_clients_go_on_as_in_a_simulated_ensemble(histories, fault):
     chance = Random(SEED)
     for _ in range(max(1, STEPS // 100_000)):
         root = histories.new_root()

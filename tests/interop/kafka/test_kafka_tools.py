@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,13 +39,7 @@ def groups(address: str, group: str) -> dict[int, dict[str, str]]:
 
 
 @pytest.fixture(params=["transaction", "zookeeper"])
-def drained(
-    request: pytest.FixtureRequest,
-    zookeeper_server: Any,
-    kafka_broker: Any,
-    znode_root: str,
-    topic_name: str,
-) -> Iterator[str]:
+def drained(request, zookeeper_server, kafka_broker, znode_root, topic_name) -> Iterator[str]:
     """A topic of 201 records, one of them poison, drained by a leader that still leads; gives the
     career's name and group.
     """
@@ -74,8 +67,8 @@ def drained(
 
 
 def test_the_console_tools_show_the_leaders_offsets_no_lag_and_the_dead_letter(
-    drained: str, kafka_broker: Any, topic_name: str
-) -> None:
+    drained, kafka_broker, topic_name
+):
     ends = end_offsets(kafka_broker.address, topic_name)
     rows: dict[int, dict[str, str]] = {}
 

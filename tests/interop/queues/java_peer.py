@@ -112,7 +112,6 @@ class JavaPeer:
         answer: Future[list[str]] = Future()
         with self._lock:
             self._answers[number] = answer
-            assert self.process.stdin is not None
             self.process.stdin.write("\t".join((number, verb, *map(str, arguments))) + "\n")
             self.process.stdin.flush()
         return answer
@@ -153,7 +152,6 @@ class JavaPeer:
         if self._process.poll() is None:
             self.thaw()
         with self._lock:
-            assert self._process.stdin is not None
             if not self._process.stdin.closed:
                 _close_quietly(self._process.stdin)
         try:
@@ -176,11 +174,9 @@ class JavaPeer:
     def _reap(self) -> None:
         self.process.wait(60)
         with self._lock:
-            assert self.process.stdin is not None
             _close_quietly(self.process.stdin)
 
     def _read(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
         with process.stdout:
             for line in process.stdout:
                 first, second, *rest = line.rstrip("\n").split("\t")

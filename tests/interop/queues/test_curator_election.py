@@ -9,10 +9,8 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from java_peer import JavaPeer
 
 from leaderq.clock import now_s
 from leaderq.election.layout import Layout
@@ -61,9 +59,7 @@ class History:
 
 
 @pytest.fixture
-def run(
-    zookeeper_server: Any, layout: Layout, tmp_path: Path
-) -> Iterator[Callable[[str], CandidateProcess]]:
+def run(zookeeper_server, layout, tmp_path) -> Iterator[Callable[[str], CandidateProcess]]:
     """Starts ``leaderq run`` with a career that writes down what it believes."""
     started: list[CandidateProcess] = []
 
@@ -88,12 +84,8 @@ def run(
 
 
 def test_java_and_ours_follow_each_other_as_planned_killed_and_frozen_and_never_lead_together(
-    run: Callable[[str], CandidateProcess],
-    mortal_peer: JavaPeer,
-    zookeeper_server: Any,
-    layout: Layout,
-    tmp_path: Path,
-) -> None:
+    run, mortal_peer, zookeeper_server, layout, tmp_path
+):
     first = run("first")
     first.wait_for("stage_began", stage="execution")
     java = mortal_peer.connect(zookeeper_server.address, timeout=6000)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from curator_ours import Seen, java_how, put, recipe
-from java_peer import JavaClient, JavaPeer
 
 from leaderq import Session
 from leaderq.queues import ErrorMode, Retry, SimpleDistributedQueue
@@ -44,9 +43,7 @@ def expected(kind: QueueKind) -> list[bytes]:
 
 @each_kind
 @with_and_without_lock
-def test_java_puts_and_we_consume_in_order(
-    java: JavaClient, session: Session, znode_root: str, kind: QueueKind, locks: bool
-) -> None:
+def test_java_puts_and_we_consume_in_order(java, session, znode_root, kind, locks):
     path, lock_path = sharing(znode_root, locks)
     producer = java.queue(kind.value, path, **for_java(lock_path))
     for number, rank in enumerate(RANKS):
@@ -62,9 +59,7 @@ def test_java_puts_and_we_consume_in_order(
 
 @each_kind
 @with_and_without_lock
-def test_we_put_and_java_consumes_in_order(
-    java: JavaClient, session: Session, znode_root: str, kind: QueueKind, locks: bool
-) -> None:
+def test_we_put_and_java_consumes_in_order(java, session, znode_root, kind, locks):
     path, lock_path = sharing(znode_root, locks)
     with recipe(kind, session, path, lock_path=lock_path) as producer:
         for number, rank in enumerate(RANKS):
@@ -85,9 +80,7 @@ def test_we_put_and_java_consumes_in_order(
 @pytest.mark.parametrize(
     "kind", [QueueKind.PLAIN, QueueKind.PRIORITY, QueueKind.DELAY], ids=lambda kind: kind.value
 )
-def test_several_items_in_one_znode_go_both_ways(
-    java: JavaClient, session: Session, znode_root: str, kind: QueueKind
-) -> None:
+def test_several_items_in_one_znode_go_both_ways(java, session, znode_root, kind):
     several = [b"a", b"", b"c" * 10_000]
     consumer = java.queue(kind.value, f"{znode_root}/theirs", consume=True)
     with recipe(kind, session, f"{znode_root}/theirs") as ours:
@@ -106,9 +99,7 @@ def test_several_items_in_one_znode_go_both_ways(
         eventually(lambda: ours.depth() == 0)
 
 
-def test_gzip_goes_both_ways(
-    java_peer: JavaPeer, session: Session, zookeeper_server: Any, znode_root: str
-) -> None:
+def test_gzip_goes_both_ways(java_peer, session, zookeeper_server, znode_root):
     zipping = java_peer.connect(zookeeper_server.address, gzip=True)
     text = b"again and " * 200
     consumer = zipping.queue("plain", f"{znode_root}/theirs", consume=True)
@@ -125,9 +116,7 @@ def test_gzip_goes_both_ways(
     zipping.close()
 
 
-def test_each_side_removes_by_id_what_the_other_has_put(
-    java: JavaClient, session: Session, znode_root: str
-) -> None:
+def test_each_side_removes_by_id_what_the_other_has_put(java, session, znode_root):
     theirs = java.queue("id", znode_root, consume=False)
     with recipe(QueueKind.ID, session, znode_root) as ours:
         ours.put(b"1", "a/b|c")
@@ -140,9 +129,7 @@ def test_each_side_removes_by_id_what_the_other_has_put(
 
 
 @each_kind
-def test_what_we_requeue_keeps_its_place_for_java(
-    java: JavaClient, session: Session, znode_root: str, kind: QueueKind
-) -> None:
+def test_what_we_requeue_keeps_its_place_for_java(java, session, znode_root, kind):
     path, lock_path = sharing(znode_root, True)
     failing = Seen(failures=1)
     with recipe(kind, session, path, lock_path=lock_path) as producer:
@@ -178,9 +165,7 @@ def test_what_we_requeue_keeps_its_place_for_java(
 class TestSimple:
     """SimpleDistributedQueue."""
 
-    def test_items_go_both_ways_in_order(
-        self, java: JavaClient, session: Session, znode_root: str
-    ) -> None:
+    def test_items_go_both_ways_in_order(self, java, session, znode_root):
         theirs = java.simple(znode_root)
         ours = SimpleDistributedQueue(session, znode_root)
         values = [b"", b"a", b"\x00\xff" * 500]
@@ -195,9 +180,7 @@ class TestSimple:
         assert [ours.poll() for _ in range(4)] == [*values, None]
         assert ours.close()
 
-    def test_who_waits_is_woken_by_the_other(
-        self, java: JavaClient, session: Session, znode_root: str
-    ) -> None:
+    def test_who_waits_is_woken_by_the_other(self, java, session, znode_root):
         theirs = java.simple(znode_root)
         ours = SimpleDistributedQueue(session, znode_root)
         taking = theirs.taking()
@@ -236,9 +219,7 @@ def items(session: Session, path: str) -> dict[str, payload.Payload]:
 
 
 @pytest.mark.parametrize(("kind", "how"), FRAMED)
-def test_what_java_puts_has_our_name_and_our_bytes(
-    java: JavaClient, session: Session, znode_root: str, kind: QueueKind, how: Any
-) -> None:
+def test_what_java_puts_has_our_name_and_our_bytes(java, session, znode_root, kind, how):
     queue = java.queue(kind.value, znode_root)
     queue.put(b"hello", how)
     queue.put(b"", how)
@@ -252,9 +233,7 @@ def test_what_java_puts_has_our_name_and_our_bytes(
 
 
 @pytest.mark.parametrize(("kind", "how"), FRAMED)
-def test_the_note_behind_the_frame_survives_a_requeue_by_java(
-    java: JavaClient, session: Session, znode_root: str, kind: QueueKind, how: Any
-) -> None:
+def test_the_note_behind_the_frame_survives_a_requeue_by_java(java, session, znode_root, kind, how):
     path, note = f"{znode_root}/q", Note(attempt=2, enqueued_ms=1234)
     queue = java.queue(kind.value, path, lock=f"{znode_root}/lock", consume=True)
     queue.hold()

@@ -52,8 +52,8 @@ def theirs(java: JavaClient, znode_root: str) -> Callable[..., JavaSharder]:
 
 
 def test_each_side_takes_up_the_shards_of_the_other_and_nothing_else(
-    ours: Callable[..., Ours], theirs: Callable[..., JavaSharder], session: Session, znode_root: str
-) -> None:
+    ours, theirs, session, znode_root
+):
     def in_zookeeper() -> set[str]:
         return {f"{znode_root}/q/{name}" for name in session.children(f"{znode_root}/q")}
 
@@ -81,8 +81,8 @@ def test_each_side_takes_up_the_shards_of_the_other_and_nothing_else(
 
 @pytest.mark.parametrize("locks", [False, True], ids=["no-lock", "lock"])
 def test_what_one_side_puts_into_any_shard_is_consumed_once_by_either(
-    ours: Callable[..., Ours], theirs: Callable[..., JavaSharder], znode_root: str, locks: bool
-) -> None:
+    ours, theirs, znode_root, locks
+):
     seen = Seen()
     lock = {"lock": f"{znode_root}/locks"} if locks else {}
     with ours(seen, locks=locks, new_queue_threshold=50) as sharder:
@@ -96,13 +96,7 @@ def test_what_one_side_puts_into_any_shard_is_consumed_once_by_either(
     assert sorted([*seen.values, *javas.consumed]) == expected
 
 
-def test_both_stand_in_one_latch_and_one_of_them_leads(
-    ours: Callable[..., Ours],
-    theirs: Callable[..., JavaSharder],
-    java: JavaClient,
-    session: Session,
-    znode_root: str,
-) -> None:
+def test_both_stand_in_one_latch_and_one_of_them_leads(ours, theirs, java, session, znode_root):
     javas = theirs()
     eventually(
         lambda: len(session.children(f"{znode_root}/latch")) == 1,

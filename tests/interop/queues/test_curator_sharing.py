@@ -13,9 +13,7 @@ from typing import Any
 
 import pytest
 from curator_ours import Seen, recipe
-from java_peer import JavaClient, JavaPeer
 
-from leaderq import Session
 from leaderq.queues.wire.names import QueueKind
 from leaderq.testing import eventually
 
@@ -52,9 +50,7 @@ class Sharing(Seen):
 
 
 @pytest.mark.timeout(300)
-def test_ten_thousand_items_go_to_java_and_to_us_and_each_goes_once(
-    java: JavaClient, opened: Callable[..., Session], znode_root: str
-) -> None:
+def test_ten_thousand_items_go_to_java_and_to_us_and_each_goes_once(java, opened, znode_root):
     path, lock_path = f"{znode_root}/q", f"{znode_root}/locks"
     theirs = java.queue("plain", path, lock=lock_path)
     with recipe(QueueKind.PLAIN, opened(), path, lock_path=lock_path) as ours:
@@ -98,7 +94,6 @@ def holder(zookeeper_server: Any) -> Iterator[Callable[..., subprocess.Popen[str
     def begin(path: str, lock_path: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", HOLDER, zookeeper_server.address, path, lock_path]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-        assert started[-1].stdout is not None
         assert started[-1].stdout.readline()
         return started[-1]
 
@@ -106,16 +101,12 @@ def holder(zookeeper_server: Any) -> Iterator[Callable[..., subprocess.Popen[str
     for process in started:
         process.kill()
         process.wait(10)
-        assert process.stdout is not None
         process.stdout.close()
 
 
 def test_java_on_an_idle_queue_is_woken_after_a_consumer_of_ours_was_killed(
-    java: JavaClient,
-    session: Session,
-    znode_root: str,
-    holder: Callable[..., subprocess.Popen[str]],
-) -> None:
+    java, session, znode_root, holder
+):
     path, lock_path = f"{znode_root}/q", f"{znode_root}/locks"
     with recipe(
         QueueKind.PLAIN, session, path, lock_path=lock_path
@@ -134,8 +125,8 @@ def test_java_on_an_idle_queue_is_woken_after_a_consumer_of_ours_was_killed(
 
 @pytest.mark.parametrize("end", ["kill", "freeze"])
 def test_we_are_given_what_a_killed_or_frozen_java_consumer_held(
-    mortal_peer: JavaPeer, session: Session, zookeeper_server: Any, znode_root: str, end: str
-) -> None:
+    mortal_peer, session, zookeeper_server, znode_root, end
+):
     path, lock_path = f"{znode_root}/q", f"{znode_root}/locks"
     theirs = mortal_peer.connect(zookeeper_server.address, timeout=8000).queue(
         "plain", path, lock=lock_path, consume=True, held=True, threads=2

@@ -59,7 +59,6 @@ def commands(
     context = click.Context(group, info_name=path)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
-        assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, f"{path} {name}")
         else:

@@ -223,30 +223,24 @@ FINE = TopicView(6, 0, 3, 3, 2, frozenset({"READ", "WRITE", "DESCRIBE"}))
 MISSING = TopicView(0, 0, 0, 0, None, frozenset({"READ", "DESCRIBE"}))
 
 
+def may(view: TopicView, *operations: str) -> TopicView:
+    return replace(view, operations=frozenset(operations))
+
+
 @pytest.mark.parametrize(
     ("view", "verdict", "said"),
     [
         (FINE, Verdict.OK, "6 partitions, 3 of 3 replicas in sync"),
         (replace(FINE, operations=None), Verdict.OK, "6 partitions"),
         (MISSING, Verdict.FAILED, "create it: leaderq topics create clicks"),
-        (
-            replace(MISSING, operations=frozenset()),
-            Verdict.FAILED,
-            "may not see it, or it is not there",
-        ),
-        (
-            replace(FINE, operations=frozenset({"DESCRIBE"})),
-            Verdict.FAILED,
-            "needs the operation READ",
-        ),
+        (may(MISSING), Verdict.FAILED, "may not see it, or it is not there"),
+        (may(FINE, "DESCRIBE"), Verdict.FAILED, "needs the operation READ"),
         (replace(FINE, leaderless=2), Verdict.FAILED, "2 of 6 partitions have no leader"),
         (replace(FINE, in_sync=2), Verdict.ADVICE, "2 of 3 replicas in sync; is a broker down?"),
         (replace(FINE, replicas=1, in_sync=1), Verdict.ADVICE, "lost with the disk of one broker"),
     ],
 )
-def test_a_topic_is_fit_to_be_read_or_what_to_do_is_said(
-    view: TopicView, verdict: Verdict, said: str
-) -> None:
+def test_a_topic_is_fit_to_be_read_or_what_to_do_is_said(view, verdict, said):
     found = judge_topic("clicks", view)
     assert (found.check, found.verdict) == ("topic clicks", verdict)
     assert said in found.detail
@@ -256,32 +250,14 @@ def test_a_topic_is_fit_to_be_read_or_what_to_do_is_said(
     ("view", "verdict", "said"),
     [
         (FINE, Verdict.OK, "6 partitions"),
-        (
-            replace(MISSING, operations=frozenset({"CREATE", "WRITE"})),
-            Verdict.OK,
-            "made when the career is run",
-        ),
-        (
-            replace(MISSING, operations=frozenset({"WRITE"})),
-            Verdict.FAILED,
-            "may not create it: leaderq topics create dead",
-        ),
-        (
-            replace(MISSING, operations=frozenset({"CREATE"})),
-            Verdict.FAILED,
-            "needs WRITE, and CREATE if it is missing",
-        ),
-        (replace(FINE, operations=frozenset({"READ", "DESCRIBE"})), Verdict.FAILED, "needs WRITE"),
-        (
-            replace(FINE, in_sync=1),
-            Verdict.FAILED,
-            "1 replicas are in sync, and min.insync.replicas is 2",
-        ),
+        (may(MISSING, "CREATE", "WRITE"), Verdict.OK, "made when the career is run"),
+        (may(MISSING, "WRITE"), Verdict.FAILED, "may not create it: leaderq topics create dead"),
+        (may(MISSING, "CREATE"), Verdict.FAILED, "needs WRITE, and CREATE if it is missing"),
+        (may(FINE, "READ", "DESCRIBE"), Verdict.FAILED, "needs WRITE"),
+        (replace(FINE, in_sync=1), Verdict.FAILED, "1 replicas are in sync, and min.insync."),
     ],
 )
-def test_a_dead_letter_topic_takes_letters_or_what_to_do_is_said(
-    view: TopicView, verdict: Verdict, said: str
-) -> None:
+def test_a_dead_letter_topic_takes_letters_or_what_to_do_is_said(view, verdict, said):
     found = judge_dead_letters("dead", view)
     assert found.verdict is verdict
     assert said in found.detail
@@ -303,13 +279,7 @@ def servers(*ticks: float | None) -> list[ServerView]:
         ([2.0], 10, None, OK, "with tick_s = 2 it would be 5.1 s"),
         ([2.0], 10, 2.0, OK, "a stall of 5.1 s between servers costs no term"),
         ([2.0], 10, 5.0, OK, "with tick_s = 2 it would be 5.1 s"),
-        (
-            [2.0],
-            10,
-            1.0,
-            FAILED,
-            "with tick_s = 1 a lease could outlive its session",
-        ),
+        ([2.0], 10, 1.0, FAILED, "with tick_s = 1 a lease could outlive its session"),
         ([1.0, 2.0], 10, 1.5, FAILED, "1 to 2 s"),
         ([2.0, None], 10, 2.0, OK, "(of 1 of 2 servers)"),
         ([2.0], 3.9, None, FAILED, "session_timeout_s must be at least 4"),
@@ -321,14 +291,14 @@ def servers(*ticks: float | None) -> list[ServerView]:
 )
 def test_the_tick_satisfies_what_leases_rest_on_or_what_to_do_is_said(
     ticks, timeout_s, configured_s, verdict, said
-) -> None:
+):
     (found,) = judge_tick(servers(*ticks), timeout_s, configured_s)
     assert (found.check, found.verdict) == ("tick", verdict)
     assert said in found.detail
     assert isinstance(found.error, ConfigurationError) == (verdict is FAILED)
 
 
-def test_the_servers_are_told_with_their_modes_and_those_that_say_nothing() -> None:
+def test_the_servers_are_told_with_their_modes_and_those_that_say_nothing():
     views = [
         ServerView("a:1", "leader"),
         ServerView("b:1", "follower", ours=True),
@@ -354,7 +324,7 @@ class _Admin(BaseHTTPRequestHandler):
         return
 
 
-def test_the_admin_server_tells_the_tick_where_no_word_does(monkeypatch) -> None:
+def test_the_admin_server_tells_the_tick_where_no_word_does(monkeypatch):
     admin = HTTPServer(("127.0.0.1", 0), _Admin)
     Thread(target=admin.handle_request, daemon=True).start()
     monkeypatch.setattr(ensemble, "ADMIN_PORT", admin.server_port)
@@ -363,7 +333,7 @@ def test_the_admin_server_tells_the_tick_where_no_word_does(monkeypatch) -> None
     admin.server_close()
 
 
-def test_a_server_that_is_not_there_is_told_so() -> None:
+def test_a_server_that_is_not_there_is_told_so():
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]

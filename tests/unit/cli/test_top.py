@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
@@ -92,7 +91,7 @@ def names(wanted: str = "", sort: Sort = Sort.TROUBLE) -> list[str]:
     return [one.career for one in chosen(SNAPSHOT, wanted, sort)]
 
 
-def test_trouble_comes_first_and_other_orders_are_to_be_had() -> None:
+def test_trouble_comes_first_and_other_orders_are_to_be_had():
     assert names() == ["spoilt", "lost", "idle", "billing"]
     assert names(sort=Sort.NAME) == ["billing", "idle", "lost", "spoilt"]
     assert names(sort=Sort.LAG)[0] == "billing"
@@ -100,7 +99,7 @@ def test_trouble_comes_first_and_other_orders_are_to_be_had() -> None:
     assert [one.next for one in Sort] == [*list(Sort)[1:], Sort.TROUBLE]
 
 
-def test_careers_are_filtered_by_name_pattern_and_condition() -> None:
+def test_careers_are_filtered_by_name_pattern_and_condition():
     assert names("ill") == ["billing"]
     assert names("*i*l*") == ["spoilt", "idle", "billing"]
     assert names("Nobody Leads") == ["lost"]
@@ -108,7 +107,7 @@ def test_careers_are_filtered_by_name_pattern_and_condition() -> None:
     assert names("xyz") == []
 
 
-def test_a_row_says_who_leads_how_far_behind_and_why_not() -> None:
+def test_a_row_says_who_leads_how_far_behind_and_why_not():
     row = dict(zip(CAREER_COLUMNS, career_row(CAREERS[0], NOW_MS), strict=True))
     assert row["LEADER"] == "a"
     assert (row["TERM"], row["LAG"], row["RATE"]) == ("7", "1200", "40/s")
@@ -120,7 +119,7 @@ def test_a_row_says_who_leads_how_far_behind_and_why_not() -> None:
     assert (row["STATE"], row["WHY"]) == ("unreadable", "the znode holds nonsense")
 
 
-def test_queues_with_dead_letters_come_first_with_depth_and_age() -> None:
+def test_queues_with_dead_letters_come_first_with_depth_and_age():
     rows = [queue_row(one, NOW_MS) for one in queues_in_order(QUEUES)]
     assert rows == [
         ("/q/orders", "1000000 (paused)", "too many", "3", "1", "-"),
@@ -129,7 +128,7 @@ def test_queues_with_dead_letters_come_first_with_depth_and_age() -> None:
     assert len(QUEUE_COLUMNS) == len(rows[0])
 
 
-def test_a_narrow_screen_shows_what_matters_most() -> None:
+def test_a_narrow_screen_shows_what_matters_most():
     rows = [career_row(one, NOW_MS) for one in CAREERS]
     wide = [CAREER_COLUMNS[at] for at in fitting(CAREER_COLUMNS, rows, 300)]
     narrow = [CAREER_COLUMNS[at] for at in fitting(CAREER_COLUMNS, rows, 58)]
@@ -138,7 +137,7 @@ def test_a_narrow_screen_shows_what_matters_most() -> None:
     assert "WHY" not in narrow
 
 
-def test_one_line_sums_up_and_says_that_a_reading_failed() -> None:
+def test_one_line_sums_up_and_says_that_a_reading_failed():
     said = summary(SNAPSHOT, 1)
     assert "4 careers, 2 in trouble, 1 to look at, 1 shown" in said
     failed = summary(PageSnapshot(2, NOW_MS, CAREERS, problem="away"), 4)
@@ -146,7 +145,7 @@ def test_one_line_sums_up_and_says_that_a_reading_failed() -> None:
     assert "reading..." in summary(PageSnapshot(), 0)
 
 
-def test_the_last_events_are_told_the_newest_first() -> None:
+def test_the_last_events_are_told_the_newest_first():
     told = [one[9:] for one in last_events(SNAPSHOT, 3)]
     assert told == [
         "idle: anna@desk asked for pause: bank closed",
@@ -155,7 +154,7 @@ def test_the_last_events_are_told_the_newest_first() -> None:
     ]
 
 
-def test_one_career_is_shown_in_full() -> None:
+def test_one_career_is_shown_in_full():
     text = "\n".join(career_lines(CAREERS[0], NOW_MS))
     for said in ("led by a on here", "lag 1200, 40/s", "6.2 s of the lease", "3 records in hand"):
         assert said in text
@@ -200,7 +199,7 @@ def drawn(app: TopApp) -> list[str]:
     return [str(row.key.value) for row in table.ordered_rows]
 
 
-def test_the_screen_fits_sixty_columns_without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_screen_fits_sixty_columns_without_colours(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     many = tuple(state(f"team-{n:03}") for n in range(200))
 
@@ -217,7 +216,7 @@ def test_the_screen_fits_sixty_columns_without_colours(monkeypatch: pytest.Monke
     on_screen(use, PageSnapshot(1, NOW_MS, many, QUEUES))
 
 
-def test_sorting_filtering_and_one_career_in_full() -> None:
+def test_sorting_filtering_and_one_career_in_full():
     async def use(app: TopApp, pilot: Pilot[None]) -> None:
         assert drawn(app) == ["spoilt", "lost", "idle", "billing"]
         await pilot.press("s")
@@ -234,7 +233,7 @@ def test_sorting_filtering_and_one_career_in_full() -> None:
     assert on_screen(use) == []
 
 
-def test_a_deed_is_asked_for_with_a_reason_and_escape_does_nothing() -> None:
+def test_a_deed_is_asked_for_with_a_reason_and_escape_does_nothing():
     async def use(app: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("ctrl+end", "p")
         assert isinstance(app.screen, ConfirmScreen)
@@ -252,7 +251,7 @@ def test_a_deed_is_asked_for_with_a_reason_and_escape_does_nothing() -> None:
     ]
 
 
-def test_a_refusal_is_shown() -> None:
+def test_a_refusal_is_shown():
     async def use(app: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("down", "d", "enter")
         await app.workers.wait_for_complete()

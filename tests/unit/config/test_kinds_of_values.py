@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,6 @@ from leaderq.config.kinds import (
     TEXT,
     ZNODE_PATH,
     InvalidValue,
-    ValueKind,
     addresses,
     choice,
     count,
@@ -65,7 +63,7 @@ LONGEST = "x" * kinds._LONGEST_NAME
         (SWITCH, False, False),
     ],
 )
-def test_a_value_is_taken_and_written_in_one_way(kind: ValueKind, given: Any, taken: Any) -> None:
+def test_a_value_is_taken_and_written_in_one_way(kind, given, taken):
     found = kind.check(given)
     assert (found, type(found)) == (taken, type(taken)) or isinstance(found, Path)
 
@@ -144,9 +142,7 @@ def test_a_value_is_taken_and_written_in_one_way(kind: ValueKind, given: Any, ta
         (SWITCH, "true", "neither on nor off"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_with_a_remedy(
-    kind: ValueKind, given: Any, why: str
-) -> None:
+def test_a_value_that_cannot_be_is_refused_with_a_remedy(kind, given, why):
     with pytest.raises(InvalidValue, match=why) as refused:
         kind.check(given)
     assert str(refused.value) == f"{refused.value.why}; {refused.value.remedy}"
@@ -169,11 +165,11 @@ def test_a_value_that_cannot_be_is_refused_with_a_remedy(
         (FILE, "FILE"),
     ],
 )
-def test_a_kind_is_named_in_help(kind: ValueKind, metavar: str) -> None:
+def test_a_kind_is_named_in_help(kind, metavar):
     assert kind.metavar == metavar
 
 
-def test_a_text_becomes_a_value_or_stays_to_be_refused() -> None:
+def test_a_text_becomes_a_value_or_stays_to_be_refused():
     assert (seconds(0, 9).from_text("2.5"), seconds(0, 9).from_text("x")) == (2.5, "x")
     assert (number(0, 9).from_text("2.5"), number(0, 9).from_text("x")) == (2.5, "x")
     assert (count(0, 9).from_text("2"), count(0, 9).from_text("2.5")) == (2, "2.5")
@@ -181,21 +177,21 @@ def test_a_text_becomes_a_value_or_stays_to_be_refused() -> None:
 
 
 @pytest.mark.parametrize("word", ["1", "true", "YES", " on "])
-def test_words_for_on(word: str) -> None:
+def test_words_for_on(word):
     assert SWITCH.from_text(word) is True
 
 
 @pytest.mark.parametrize("word", ["0", "False", "no", "off"])
-def test_words_for_off(word: str) -> None:
+def test_words_for_off(word):
     assert SWITCH.from_text(word) is False
 
 
-def test_another_word_is_neither() -> None:
+def test_another_word_is_neither():
     with pytest.raises(InvalidValue, match="write one of 1, true"):
         SWITCH.from_text("2")
 
 
-def test_kinds_are_made_of_their_bounds_and_words() -> None:
+def test_kinds_are_made_of_their_bounds_and_words():
     for kind, metavar, unit in (
         (seconds(1, 2), "SECONDS", " seconds"),
         (number(1, 2), "NUMBER", ""),
@@ -221,6 +217,6 @@ def test_servers_may_be_listed():
             SERVERS.check(wrong)
 
 
-def test_the_greatest_lengths_are_as_documented() -> None:
+def test_the_greatest_lengths_are_as_documented():
     assert (kinds._HIGHEST_PORT, kinds.LOOPBACK) == (65535, "127.0.0.1")
     assert kinds._LONGEST_NAME == 200

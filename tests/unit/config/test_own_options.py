@@ -57,7 +57,7 @@ def taken(tmp_path: Path, toml: str = "", career: type[LeaderCareer] = Job, **en
     return made.options
 
 
-def test_values_of_a_file_have_the_types_of_the_fields(tmp_path: Path) -> None:
+def test_values_of_a_file_have_the_types_of_the_fields(tmp_path):
     toml = (
         'folder = "/a"\ncount = 2\nevery_s = 3\ndry = true\nmode = "safe"\ncolor = "blue"\n'
         'names = ["x", "y"]\nsizes = [1, 2]\nlimit = 5\nrest = { deep = 1 }\n'
@@ -67,7 +67,7 @@ def test_values_of_a_file_have_the_types_of_the_fields(tmp_path: Path) -> None:
     )
 
 
-def test_text_of_variables_is_converted_and_wins(tmp_path: Path) -> None:
+def test_text_of_variables_is_converted_and_wins(tmp_path):
     given = {"COUNT": "7", "EVERY_S": "0.5", "DRY": "yes", "NAMES": "x, y", "SIZES": "1,2"}
     found = taken(tmp_path, "folder = '/a'\ncount = 2", **given, LIMIT="3", LOUD="hey", MODE="")
     assert found == Options(
@@ -94,29 +94,25 @@ def test_text_of_variables_is_converted_and_wins(tmp_path: Path) -> None:
         ("folder = '/a'\ncount = 13", {}, "[careers.job.options]: ValueError: 13 is unlucky"),
     ],
 )
-def test_a_wrong_value_is_refused_with_its_place(
-    tmp_path: Path, toml: str, environ: dict[str, str], said: str
-) -> None:
+def test_a_wrong_value_is_refused_with_its_place(tmp_path, toml, environ, said):
     with pytest.raises(ConfigurationError) as refused:
         taken(tmp_path, toml, **environ)
     assert said in str(refused.value)
 
 
-def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+def test_all_that_is_wrong_is_told_at_once(tmp_path):
     with pytest.raises(ConfigurationError) as refused:
         taken(tmp_path, "count = 'x'\nmode = 1\nodd = 2")
     assert len(refused.value.problems) == 4
 
 
-def test_a_variable_of_another_career_is_warned_of_and_ignored(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_variable_of_another_career_is_warned_of_and_ignored(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         taken(tmp_path, "folder = '/a'", OTHER="1")
     assert "variable ignored variable=LEADERQ_OPTIONS_OTHER career=job" in caplog.text
 
 
-def test_options_that_are_no_dataclass_are_refused(tmp_path: Path) -> None:
+def test_options_that_are_no_dataclass_are_refused(tmp_path):
     class Wrong(Job):
         Options = str
 
@@ -128,7 +124,7 @@ def test_options_that_are_no_dataclass_are_refused(tmp_path: Path) -> None:
     assert taken(tmp_path, "any = 1", Loose, MORE="x") == {"any": 1, "more": "x"}
 
 
-def test_a_test_of_a_career_gives_them_as_a_mapping() -> None:
+def test_a_test_of_a_career_gives_them_as_a_mapping():
     career = Job()
     drive(career, options={"folder": "/b", "count": 3})
     assert career.options == Options(Path("/b"), 3)

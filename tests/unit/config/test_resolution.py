@@ -30,35 +30,18 @@ def problems(folder: Path, *args: Any, **more: Any) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("toml", "environ", "flag", "value", "source"),
+    ("toml", "variable", "flag", "value", "source"),
     [
-        ("", {}, None, 10.0, DEFAULT),
-        ("handover_budget_s = 1", {}, None, 1.0, "{folder}/leaderq.toml"),
-        (
-            "handover_budget_s = 1",
-            {"LEADERQ_HANDOVER_BUDGET_S": "2"},
-            None,
-            2.0,
-            "LEADERQ_HANDOVER_BUDGET_S",
-        ),
-        (
-            "handover_budget_s = 1",
-            {"LEADERQ_HANDOVER_BUDGET_S": "2"},
-            "3",
-            3.0,
-            "--handover-budget-s",
-        ),
-        (
-            "handover_budget_s = 1",
-            {"LEADERQ_HANDOVER_BUDGET_S": ""},
-            None,
-            1.0,
-            "{folder}/leaderq.toml",
-        ),
-        ("id = 'b'", {}, None, 10.0, DEFAULT),
+        ("", None, None, 10.0, DEFAULT),
+        ("handover_budget_s = 1", None, None, 1.0, "{folder}/leaderq.toml"),
+        ("handover_budget_s = 1", "2", None, 2.0, "LEADERQ_HANDOVER_BUDGET_S"),
+        ("handover_budget_s = 1", "2", "3", 3.0, "--handover-budget-s"),
+        ("handover_budget_s = 1", "", None, 1.0, "{folder}/leaderq.toml"),
+        ("id = 'b'", None, None, 10.0, DEFAULT),
     ],
 )
-def test_the_last_layer_that_says_something_wins(tmp_path, toml, environ, flag, value, source):
+def test_the_last_layer_that_says_something_wins(tmp_path, toml, variable, flag, value, source):
+    environ = {} if variable is None else {"LEADERQ_HANDOVER_BUDGET_S": variable}
     found = loaded(tmp_path, toml, environ, {"handover_budget_s": flag})
     assert found.settings.handover_budget_s == value
     assert found.source("handover_budget_s") == source.format(folder=tmp_path)
@@ -179,55 +162,34 @@ def test_a_file_with_the_mark_that_some_editors_write_is_read(tmp_path):
 
 
 RELATED = [
-    ({"zookeeper_auth": "digest"}, "zookeeper_auth", "needs zookeeper_user and zookeeper_password"),
-    ({"zookeeper_user": "u"}, "zookeeper_user", "zookeeper_auth is 'none'"),
-    ({"zookeeper_password": "p"}, "zookeeper_password", "zookeeper_auth is 'none'"),
-    ({"zookeeper_ca": "pem"}, "zookeeper_ca", "turn zookeeper_tls on"),
+    ("zookeeper_auth=digest", "zookeeper_auth", "needs zookeeper_user and zookeeper_password"),
+    ("zookeeper_user=u", "zookeeper_user", "zookeeper_auth is 'none'"),
+    ("zookeeper_password=p", "zookeeper_password", "zookeeper_auth is 'none'"),
+    ("zookeeper_ca=pem", "zookeeper_ca", "turn zookeeper_tls on"),
+    ("zookeeper_tls=1 zookeeper_cert=pem", "zookeeper_cert", "goes together with zookeeper_key"),
+    ("zookeeper_tls=1 zookeeper_key=pem", "zookeeper_cert", "goes together with zookeeper_key"),
+    ("zookeeper_tls=1 zookeeper_key_password=p", "zookeeper_key_password", "which is not set"),
+    ("zookeeper_tls=1 zookeeper_verify=0 zookeeper_ca=pem", "zookeeper_verify", "is not used"),
     (
-        {"zookeeper_tls": "1", "zookeeper_cert": "pem"},
-        "zookeeper_cert",
-        "goes together with zookeeper_key",
-    ),
-    (
-        {"zookeeper_tls": "1", "zookeeper_key": "pem"},
-        "zookeeper_cert",
-        "goes together with zookeeper_key",
-    ),
-    (
-        {"zookeeper_tls": "1", "zookeeper_key_password": "p"},
-        "zookeeper_key_password",
-        "which is not set",
-    ),
-    (
-        {"zookeeper_tls": "1", "zookeeper_verify": "0", "zookeeper_ca": "pem"},
-        "zookeeper_verify",
-        "is not used",
-    ),
-    (
-        {"kafka_protocol": "SASL_SSL", "kafka_user": "u"},
+        "kafka_protocol=SASL_SSL kafka_user=u",
         "kafka_protocol",
         "needs kafka_mechanism, kafka_user and",
     ),
-    ({"kafka_user": "u"}, "kafka_user", "used with SASL only"),
-    ({"kafka_mechanism": "PLAIN"}, "kafka_mechanism", "used with SASL only"),
-    ({"kafka_password": "p"}, "kafka_password", "used with SASL only"),
-    ({"kafka_ca": "pem"}, "kafka_ca", "used with encryption only"),
-    ({"kafka_protocol": "SSL", "kafka_cert": "pem"}, "kafka_cert", "goes together with kafka_key"),
-    (
-        {"kafka_protocol": "SSL", "kafka_key_password": "p"},
-        "kafka_key_password",
-        "which is not set",
-    ),
-    ({"yield_s": "1", "cool_off_s": "2"}, "yield_s", "shorter than cool_off_s"),
+    ("kafka_user=u", "kafka_user", "used with SASL only"),
+    ("kafka_mechanism=PLAIN", "kafka_mechanism", "used with SASL only"),
+    ("kafka_password=p", "kafka_password", "used with SASL only"),
+    ("kafka_ca=pem", "kafka_ca", "used with encryption only"),
+    ("kafka_protocol=SSL kafka_cert=pem", "kafka_cert", "goes together with kafka_key"),
+    ("kafka_protocol=SSL kafka_key_password=p", "kafka_key_password", "which is not set"),
+    ("yield_s=1 cool_off_s=2", "yield_s", "shorter than cool_off_s"),
 ]
 
 
 @pytest.mark.parametrize(("values", "place", "said"), RELATED)
 def test_settings_that_contradict_each_other_are_refused(tmp_path, values, place, said):
     (tmp_path / "pem").write_text("x")
-    found = problems(
-        tmp_path, environ={f"LEADERQ_{name.upper()}": text for name, text in values.items()}
-    )
+    given = (one.partition("=") for one in values.split())
+    found = problems(tmp_path, environ={f"LEADERQ_{name.upper()}": text for name, _, text in given})
     assert len(found) == 1
     assert found[0].startswith((f"LEADERQ_{place.upper()}: ", f"{place}: "))
     assert said in found[0]

@@ -63,10 +63,7 @@ ROWS: dict[Role, dict[Input, Decision]] = {
         Input.WITHDRAW: TOLD,
         Input.HANDED_OVER: RELEASE,
     },
-    Role.ENDING: {
-        **OUSTED,
-        Input.HANDED_OVER: RELEASE,
-    },
+    Role.ENDING: {**OUSTED, Input.HANDED_OVER: RELEASE},
     Role.OUSTED: {Input.HANDED_OVER: RELEASE},
     Role.RELEASING: {
         Input.RELEASED: (Role.IDLE, (Effect.SETTLE,)),
@@ -80,17 +77,17 @@ ROWS: dict[Role, dict[Input, Decision]] = {
 
 
 @pytest.mark.parametrize("role", Role)
-def test_each_role_does_what_the_table_says_and_ignores_every_other_signal(role: Role) -> None:
+def test_each_role_does_what_the_table_says_and_ignores_every_other_signal(role):
     expected = {signal: ROWS[role].get(signal, (role, ())) for signal in Input}
     assert {signal: step(role, signal) for signal in Input} == expected
 
 
-def test_a_lease_is_kept_up_as_long_as_leadership_may_be_believed() -> None:
+def test_a_lease_is_kept_up_as_long_as_leadership_may_be_believed():
     held = {Role.LEADING, Role.SUSPECT, Role.ENDING}
     assert {role: role.holds_term for role in Role} == {role: role in held for role in Role}
 
 
-def test_no_sequence_of_signals_leads_without_a_win_or_releases_under_running_code() -> None:
+def test_no_sequence_of_signals_leads_without_a_win_or_releases_under_running_code():
     """Every sequence of three signals from every role: the two rules the whole design rests on."""
     for start, signals in itertools.product(Role, itertools.product(Input, repeat=3)):
         role = start

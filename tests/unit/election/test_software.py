@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -37,7 +36,7 @@ ASCENDING = [
 UNKNOWN = [None, "", "main", "abc1234", "1.0-final-2", "1.٢", "1" * 65, "1.0.", " 1.0", "1.0\n"]
 
 
-def test_versions_are_compared_as_pep_440_says() -> None:
+def test_versions_are_compared_as_pep_440_says():
     orders = [order_of(each) for each in ASCENDING]
     assert None not in orders
     for (at, one), (other_at, other) in itertools.product(enumerate(ASCENDING), repeat=2):
@@ -47,12 +46,12 @@ def test_versions_are_compared_as_pep_440_says() -> None:
 @pytest.mark.parametrize(
     "same", ["1 1.0 1.0.0 v1 0!1.0", "1.0+abc 1.0+def 1.0", "1rc1 1.0.RC1 1.0c1 1-pre1 1.0preview1"]
 )
-def test_what_is_written_in_two_ways_is_the_same(same: str) -> None:
+def test_what_is_written_in_two_ways_is_the_same(same):
     assert len({order_of(each) for each in same.split()}) == 1
 
 
 @pytest.mark.parametrize("version", UNKNOWN)
-def test_what_cannot_be_compared_is_neither_newer_nor_older(version: str | None) -> None:
+def test_what_cannot_be_compared_is_neither_newer_nor_older(version):
     one, other = Software(version), Software("1.0")
     assert not is_newer(one, other)
     assert not is_newer(other, one)
@@ -70,9 +69,7 @@ def test_what_cannot_be_compared_is_neither_newer_nor_older(version: str | None)
         (("1", "2"), ("1", None), False),
     ],
 )
-def test_where_the_packages_are_the_same_leaderq_decides(
-    one: tuple[str | None, str | None], other: tuple[str | None, str | None], newer: bool
-) -> None:
+def test_where_the_packages_are_the_same_leaderq_decides(one, other, newer):
     assert is_newer(Software(*one), Software(*other)) is newer
 
 
@@ -81,12 +78,12 @@ CANDIDATES = st.builds(Software, VERSIONS, VERSIONS)
 
 
 @given(st.lists(CANDIDATES, min_size=2, max_size=6))
-def test_in_no_line_does_everybody_give_way_to_somebody(line: list[Software]) -> None:
+def test_in_no_line_does_everybody_give_way_to_somebody(line):
     assert any(newer_in(line, own, ()) is None for own in line)
 
 
 @given(CANDIDATES, CANDIDATES, CANDIDATES)
-def test_newer_is_a_strict_order(a: Software, b: Software, c: Software) -> None:
+def test_newer_is_a_strict_order(a, b, c):
     assert not is_newer(a, a)
     assert not (is_newer(a, b) and is_newer(b, a))
     assert is_newer(a, c) or not (is_newer(a, b) and is_newer(b, c))
@@ -113,9 +110,7 @@ def term(version: str, reason: str | None) -> TermRecord:
         (["session", "failed"], False),
     ],
 )
-def test_a_version_whose_terms_fail_is_not_preferred(
-    ends: Sequence[str | None], failed: bool
-) -> None:
+def test_a_version_whose_terms_fail_is_not_preferred(ends, failed):
     """``None``: uncleanly."""
     terms = [each for end in ends for each in (term("1", "failed"), term("2", end))]
     assert has_failed(Software("2"), terms) is failed
@@ -123,7 +118,7 @@ def test_a_version_whose_terms_fail_is_not_preferred(
     assert newer_in([Software("1"), Software("2")], Software("1"), terms) == wanted
 
 
-def test_the_next_newer_one_leads_where_the_first_has_failed() -> None:
+def test_the_next_newer_one_leads_where_the_first_has_failed():
     line = [Software("2"), Software("3")]
     assert newer_in(line, Software("1"), [term("2", "failed")]) == Software("3")
 
@@ -140,6 +135,6 @@ def test_the_next_newer_one_leads_where_the_first_has_failed() -> None:
         (None, Software()),
     ],
 )
-def test_what_a_process_says_cannot_hurt(said: object, known: Software) -> None:
+def test_what_a_process_says_cannot_hurt(said, known):
     assert software_of_process(json.dumps(said).encode()) == known
     assert software_of_process(b"{") == software_of_process(b"[" * 100_000) == Software()

@@ -68,7 +68,7 @@ class Session:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return answer  # type: ignore[no-any-return]
+        return answer
 
 
 def proof(known_s: float, timeout_s: float = T, session: int = 1) -> Proof:
@@ -97,7 +97,7 @@ def told() -> list[Input]:
 def tenure(session: Session, told: list[Input], at: list[float]) -> Any:
     record = TermRecord(number=7, candidate="a", id="z")
     made = Tenure(
-        session,  # type: ignore[arg-type]
+        session,
         WonClaim(record, Seat(session, NODE, 1), proof(100.0), False, Wishes()),
         Layout("/r", "c"),
         WishesDecoder("/r/c/control"),
@@ -119,9 +119,7 @@ def is_on(tenure: Any) -> bool:
     return True
 
 
-def test_a_term_is_trusted_as_long_as_its_session_is_proven(
-    tenure: Any, session: Session, told: list[Input], at: list[float]
-) -> None:
+def test_a_term_is_trusted_as_long_as_its_session_is_proven(tenure, session, told, at):
     assert tenure.term.deadline == 119.0
     at[0] = 101.5
     session.on_proof(proof(101.0))
@@ -130,9 +128,7 @@ def test_a_term_is_trusted_as_long_as_its_session_is_proven(
     assert (tenure.term.deadline, told) == (120.0, [Input.HEARD])
 
 
-def test_a_proof_that_came_late_resumes_no_paused_work(
-    tenure: Any, session: Session, told: list[Input], at: list[float]
-) -> None:
+def test_a_proof_that_came_late_resumes_no_paused_work(tenure, session, told, at):
     at[0] = 101.0 + Shares(T).late_s
     assert tenure.signal_due(at[0]) is Input.LATE
     session.on_proof(proof(101.0))
@@ -141,9 +137,7 @@ def test_a_proof_that_came_late_resumes_no_paused_work(
     assert told == [Input.HEARD]
 
 
-def test_no_proof_brings_back_a_term_whose_deadline_has_passed(
-    tenure: Any, session: Session, at: list[float]
-) -> None:
+def test_no_proof_brings_back_a_term_whose_deadline_has_passed(tenure, session, at):
     at[0] = 119.0
     session.on_proof(proof(118.0))
     assert not is_on(tenure)
@@ -153,16 +147,14 @@ def test_no_proof_brings_back_a_term_whose_deadline_has_passed(
     ("error", "signal"), [(NoNode("gone", index=0), Input.GONE), (ConnectionLost("x"), None)]
 )
 def test_an_announcement_that_is_fenced_tells_that_the_znode_is_gone(
-    tenure: Any, session: Session, told: list[Input], error: Exception, signal: Input | None
-) -> None:
+    tenure, session, told, error, signal
+):
     tenure.announce(Stage.EXECUTION)
     session.announced[-1].set_exception(error)
     assert (tenure.term.deadline, told) == (119.0, [] if signal is None else [signal])
 
 
-def test_the_own_znode_is_watched_again_after_the_watch_was_lost(
-    tenure: Any, session: Session, told: list[Input], at: list[float]
-) -> None:
+def test_the_own_znode_is_watched_again_after_the_watch_was_lost(tenure, session, told, at):
     tenure.connected()
     assert len(session.watches) == 1
     session.watches[-1](WatchEvent(WatchKind.SESSION, NODE))
@@ -175,18 +167,14 @@ def test_the_own_znode_is_watched_again_after_the_watch_was_lost(
     assert told == [Input.HEARD, Input.GONE]
 
 
-def test_a_znode_that_is_gone_when_it_is_to_be_watched_is_told(
-    tenure: Any, session: Session, told: list[Input]
-) -> None:
+def test_a_znode_that_is_gone_when_it_is_to_be_watched_is_told(tenure, session, told):
     session.watches[-1](WatchEvent(WatchKind.SESSION, NODE))
     tenure.connected()
     session.watched[-1].set_exception(NoNode("gone"))
     assert told == [Input.GONE]
 
 
-def test_after_the_end_of_a_tenure_nothing_is_told(
-    tenure: Any, session: Session, told: list[Input]
-) -> None:
+def test_after_the_end_of_a_tenure_nothing_is_told(tenure, session, told):
     tenure.announce(Stage.EXECUTION)
     tenure.close()
     session.watches[-1](WatchEvent(WatchKind.DELETED, NODE))
@@ -194,7 +182,7 @@ def test_after_the_end_of_a_tenure_nothing_is_told(
     assert (told, session.on_proof) == ([], None)
 
 
-def test_the_clock_alone_tells_that_a_lease_is_late_or_over(tenure: Any, at: list[float]) -> None:
+def test_the_clock_alone_tells_that_a_lease_is_late_or_over(tenure, at):
     late_s = 100.0 + Shares(T).late_s
     assert tenure.signal_due(late_s - 0.01) is None
     assert (tenure.signal_due(late_s), tenure.wake_s(100.0)) == (Input.LATE, late_s)
@@ -203,7 +191,7 @@ def test_the_clock_alone_tells_that_a_lease_is_late_or_over(tenure: Any, at: lis
     assert tenure.signal_due(100.0) is Input.LEASE_OVER
 
 
-def test_a_shorter_time_out_counts_at_once(tenure: Any, session: Session) -> None:
+def test_a_shorter_time_out_counts_at_once(tenure, session):
     session.on_proof(proof(100.0, 12.0))
     assert tenure.term.deadline == 109.5
     session.on_proof(proof(100.0, 12.0))
@@ -211,7 +199,7 @@ def test_a_shorter_time_out_counts_at_once(tenure: Any, session: Session) -> Non
     assert tenure.term.deadline == 110.5
 
 
-def test_a_write_is_fenced_by_the_own_znode(tenure: Any, session: Session) -> None:
+def test_a_write_is_fenced_by_the_own_znode(tenure, session):
     session.answers = [[None, "made"]]
     assert tenure.term.write([Create("/x")]) == ["made"]
     assert session.sent[-1] == ([Check(NODE), Create("/x")], pytest.approx(19.0 + T / 3))
@@ -225,8 +213,8 @@ def test_a_write_is_fenced_by_the_own_znode(tenure: Any, session: Session) -> No
     ],
 )
 def test_a_term_that_was_deposed_by_a_write_is_over_for_good(
-    tenure: Any, session: Session, told: list[Input], answer: Any, reason: Reason, signal: Input
-) -> None:
+    tenure, session, told, answer, reason, signal
+):
     session.answers = [answer, [None]]
     with pytest.raises(Deposed) as deposed:
         tenure.term.write([])
@@ -238,9 +226,7 @@ def test_a_term_that_was_deposed_by_a_write_is_over_for_good(
 
 
 @pytest.mark.parametrize(("id", "is_over"), [(1, False), (None, False), (2, True)])
-def test_a_write_under_another_session_is_refused(
-    tenure: Any, session: Session, id: int | None, is_over: bool
-) -> None:
+def test_a_write_under_another_session_is_refused(tenure, session, id, is_over):
     session.id, session.answers = id, [[None]]
     if is_over:
         with pytest.raises(Deposed):
@@ -249,9 +235,7 @@ def test_a_write_under_another_session_is_refused(
         assert tenure.term.write([]) == []
 
 
-def test_a_write_waits_for_the_connection_as_long_as_the_lease_lasts(
-    tenure: Any, session: Session, at: list[float]
-) -> None:
+def test_a_write_waits_for_the_connection_as_long_as_the_lease_lasts(tenure, session, at):
     session.answers = [NotConnected("x"), NotConnected("x"), [None, 5]]
     assert tenure.term.write([Create("/x")]) == [5]
     session.answers = [NotConnected("x")] * 1000
@@ -261,9 +245,7 @@ def test_a_write_waits_for_the_connection_as_long_as_the_lease_lasts(
     assert at[0] == pytest.approx(119.0, abs=0.1)
 
 
-def test_an_error_of_the_callers_operation_counts_from_its_first(
-    tenure: Any, session: Session
-) -> None:
+def test_an_error_of_the_callers_operation_counts_from_its_first(tenure, session):
     for error, index in ((NoNode("x", index=1), 0), (BadVersion("x", index=2), 1)):
         session.answers = [error]
         with pytest.raises(type(error)) as refused:

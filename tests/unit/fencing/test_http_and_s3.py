@@ -23,7 +23,7 @@ NINE, TEN = FencingToken("c", 9), FencingToken("c", 10)
 OTHER = FencingToken("other", 12)
 
 
-def test_the_header_of_a_term() -> None:
+def test_the_header_of_a_term():
     assert term_header(open_term(10)) == {"Leaderq-Term": '10;career="c"'}
 
 
@@ -41,9 +41,7 @@ def test_the_header_of_a_term() -> None:
         ("10", NINE, Ruling.UNREADABLE, NINE),
     ],
 )
-def test_what_a_service_says_and_stores(
-    sent: Any, newest: FencingToken | None, ruling: Ruling, stored: FencingToken | None
-) -> None:
+def test_what_a_service_says_and_stores(sent, newest, ruling, stored):
     value = term_header(sent)["Leaderq-Term"] if isinstance(sent, FencingToken) else sent
     judged = judge_header(value, newest)
     assert (judged.ruling, judged.newest) == (ruling, stored)
@@ -51,7 +49,7 @@ def test_what_a_service_says_and_stores(
     assert judged.headers == ({} if judged.is_accepted or stored is None else term_header(stored))
 
 
-def test_a_leader_that_is_answered_with_a_newer_term_is_deposed() -> None:
+def test_a_leader_that_is_answered_with_a_newer_term_is_deposed():
     term = open_term(9)
     answer = judge_header('9;career="c"', TEN)
     lower = {"age": "1"} | {name.lower(): value for name, value in answer.headers.items()}
@@ -66,7 +64,7 @@ def test_a_leader_that_is_answered_with_a_newer_term_is_deposed() -> None:
     ("status", "value"),
     [(200, TEN), (409, TEN), (412, None), (412, NINE), (412, OTHER), (412, "nonsense")],
 )
-def test_any_other_answer_is_left_to_the_caller(status: int, value: Any) -> None:
+def test_any_other_answer_is_left_to_the_caller(status, value):
     text = term_header(value)["Leaderq-Term"] if isinstance(value, FencingToken) else value
     term = open_term(9)
     check_response(term, status, {} if text is None else {"Leaderq-Term": text})
@@ -80,7 +78,7 @@ def head(text: str | None, name: str = METADATA_KEY) -> dict[str, Any]:
     return {"ETag": '"e"', "Metadata": {"of": "others"} | ({} if text is None else {name: text})}
 
 
-def test_an_object_that_is_not_there_is_put_only_if_nobody_creates_it() -> None:
+def test_an_object_that_is_not_there_is_put_only_if_nobody_creates_it():
     assert conditional_put(TEN, None, metadata={"a": "b"}) == {
         "IfNoneMatch": "*",
         "Metadata": {"a": "b", "leaderq-term": '10;career="c"'},
@@ -88,16 +86,14 @@ def test_an_object_that_is_not_there_is_put_only_if_nobody_creates_it() -> None:
 
 
 @pytest.mark.parametrize("text", [None, '9;career="c"', '10;career="c"'])
-def test_an_object_of_this_or_an_older_term_or_of_none_is_put_only_if_it_is_unchanged(
-    text: str | None,
-) -> None:
+def test_an_object_of_this_or_an_older_term_or_of_none_is_put_only_if_it_is_unchanged(text):
     put = conditional_put(TEN, head(text), metadata={"a": "b"})
     assert put == {"IfMatch": '"e"', "Metadata": {"a": "b", "leaderq-term": '10;career="c"'}}
     assert conditional_put(TEN, {"ETag": '"e"'})["IfMatch"] == '"e"'
 
 
 @pytest.mark.parametrize("name", ["leaderq-term", "Leaderq-Term"])
-def test_an_object_of_a_newer_term_is_not_put(name: str) -> None:
+def test_an_object_of_a_newer_term_is_not_put(name):
     term = open_term(9)
     with pytest.raises(Deposed, match="s3://b/k has seen term 10"):
         conditional_put(term, head('10;career="c"', name), where="s3://b/k")
@@ -116,16 +112,16 @@ def test_an_object_of_a_newer_term_is_not_put(name: str) -> None:
         ("head", "head='head': give Mapping"),
     ],
 )
-def test_what_cannot_be_compared_is_not_put(given: Any, told: str) -> None:
+def test_what_cannot_be_compared_is_not_put(given, told):
     with pytest.raises(ConfigurationError, match=told):
         conditional_put(TEN, given)
 
 
-def test_metadata_of_the_user_cannot_replace_the_token() -> None:
+def test_metadata_of_the_user_cannot_replace_the_token():
     with pytest.raises(ConfigurationError, match="which leaderq writes"):
         conditional_put(TEN, None, metadata={"Leaderq-Term": "1"})
 
 
-def test_after_another_writer_was_met_the_object_is_read_again() -> None:
+def test_after_another_writer_was_met_the_object_is_read_again():
     told = (200, 400, 403, 404, 409, 412, 500, 503)
     assert [status for status in told if read_again(status)] == [404, 409, 412]

@@ -53,9 +53,7 @@ def as_dict(cursor: sqlite3.Cursor, row: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("row_factory", [None, sqlite3.Row, as_dict])
 @pytest.mark.parametrize("through", ["connection", "cursor"])
-def test_an_older_term_is_refused_and_an_equal_one_is_not(
-    connect: Connect, row_factory: Any, through: str
-) -> None:
+def test_an_older_term_is_refused_and_an_equal_one_is_not(connect, row_factory, through):
     connection, term = connect(), open_term(9)
     connection.row_factory = row_factory
     given = connection if through == "connection" else connection.cursor()
@@ -75,7 +73,7 @@ def test_an_older_term_is_refused_and_an_equal_one_is_not(
     assert bills(connection) == [9, 9, 10, 10]
 
 
-def test_a_resource_belongs_to_one_career(connect: Connect) -> None:
+def test_a_resource_belongs_to_one_career(connect):
     connection = connect()
     FENCE.hold(connection, token(1))
     with pytest.raises(ConfigurationError, match="belongs to career 'c'"):
@@ -84,9 +82,7 @@ def test_a_resource_belongs_to_one_career(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("isolation_level", ["", "DEFERRED", "IMMEDIATE", "EXCLUSIVE"])
-def test_the_drivers_own_transaction_is_used_and_not_ended(
-    connect: Connect, isolation_level: str
-) -> None:
+def test_the_drivers_own_transaction_is_used_and_not_ended(connect, isolation_level):
     connection, other = connect(isolation_level=isolation_level), connect()
     FENCE.hold(connection, token(1))
     with pytest.raises(sqlite3.OperationalError, match="locked"):  # what the driver says passes
@@ -96,8 +92,8 @@ def test_the_drivers_own_transaction_is_used_and_not_ended(
 
 
 def test_a_connection_that_commits_each_statement_is_refused_unless_a_transaction_was_begun(
-    connect: Connect,
-) -> None:
+    connect,
+):
     connection = connect(isolation_level=None)
     with pytest.raises(ConfigurationError, match="begin a transaction first"):
         FENCE.hold(connection, token(1))
@@ -117,16 +113,14 @@ async def work() -> None: ...
         ({"execute": work}, "is asynchronous"),
     ],
 )
-def test_an_unknown_driver_and_an_asynchronous_one_are_told_what_to_do(
-    methods: Any, told: str
-) -> None:
+def test_an_unknown_driver_and_an_asynchronous_one_are_told_what_to_do(methods, told):
     given = SimpleNamespace(cursor=lambda: closing(None), **methods)
     with pytest.raises(ConfigurationError, match=rf"{told}.* statement\(\) and stored\(\) return"):
         FENCE.hold(given, token(1))
 
 
 @pytest.mark.parametrize("number", ["7", True, 0, -1, 2**63, None])
-def test_only_a_number_of_a_term_reaches_the_database(connect: Connect, number: Any) -> None:
+def test_only_a_number_of_a_term_reaches_the_database(connect, number):
     term = SimpleNamespace(career="c", number=number)
     connection = connect()
     for write in (
@@ -139,12 +133,12 @@ def test_only_a_number_of_a_term_reaches_the_database(connect: Connect, number: 
 
 
 @pytest.mark.parametrize("row", [None, ("c", 4)])
-def test_a_table_that_keeps_nothing_lets_nothing_through(row: Any) -> None:
+def test_a_table_that_keeps_nothing_lets_nothing_through(row):
     with pytest.raises(ConfigurationError, match="does not keep what was written"):
         FENCE.judge(token(5), row)
 
 
-def test_the_statements_are_written_in_each_style() -> None:
+def test_the_statements_are_written_in_each_style():
     texts = {style: FENCE.stored(style.value) for style in ParamStyle}
     assert {style.name: text.text.rpartition("= ")[2] for style, text in texts.items()} == {
         "QMARK": "?", "FORMAT": "%s", "NAMED": ":resource", "PYFORMAT": "%(resource)s",
@@ -160,7 +154,7 @@ def test_the_statements_are_written_in_each_style() -> None:
     "name",
     ["", "a b", 'a"b', "a;DROP TABLE bills", "a.b.c", ".a", "1a", "täble", "a\n", None, 3, "a--"],
 )
-def test_a_name_that_could_be_more_than_a_name_is_refused(name: Any) -> None:
+def test_a_name_that_could_be_more_than_a_name_is_refused(name):
     for make in (
         lambda: SqlFence("r", table=name),
         lambda: FencedRows(name, key="id"),
@@ -173,7 +167,7 @@ def test_a_name_that_could_be_more_than_a_name_is_refused(name: Any) -> None:
 
 
 @pytest.mark.parametrize("resource", ["", None, 3, "a\0", "x" * 256])
-def test_a_resource_is_a_name(resource: Any) -> None:
+def test_a_resource_is_a_name(resource):
     with pytest.raises(ConfigurationError, match=r"resource=.*give a text of 1 to 255"):
         SqlFence(resource)
 
@@ -186,9 +180,7 @@ def reports(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("isolation_level", ["", None])
-def test_a_row_is_written_unless_a_newer_term_has_written_it(
-    connect: Connect, isolation_level: str | None
-) -> None:
+def test_a_row_is_written_unless_a_newer_term_has_written_it(connect, isolation_level):
     connection = connect(isolation_level=isolation_level)
     connection.execute("INSERT INTO reports VALUES ('a', 'from before there were terms', NULL)")
     for number, text in ((9, "x"), (9, "y"), (10, "z")):
@@ -199,7 +191,7 @@ def test_a_row_is_written_unless_a_newer_term_has_written_it(
     assert reports(connection) == [("a", "z", 10), ("b", "its own fence", 9)]
 
 
-def test_a_row_of_a_key_alone_is_enough(connect: Connect) -> None:
+def test_a_row_of_a_key_alone_is_enough(connect):
     connection = connect()
     ROWS.put(connection, token(2), {"name": "a"})
     with pytest.raises(Deposed):
@@ -208,7 +200,7 @@ def test_a_row_of_a_key_alone_is_enough(connect: Connect) -> None:
 
 @pytest.mark.parametrize("stored", ["", "INSERT INTO reports VALUES ('a', '', NULL)",
                                     "INSERT INTO reports VALUES ('a', '', 8)"])  # fmt: skip
-def test_a_row_that_is_not_kept_is_not_taken_for_written(connect: Connect, stored: str) -> None:
+def test_a_row_that_is_not_kept_is_not_taken_for_written(connect, stored):
     connection = connect()
     connection.execute(stored)
     connection.execute("CREATE TRIGGER t BEFORE INSERT ON reports BEGIN SELECT RAISE(IGNORE); END")
@@ -216,7 +208,7 @@ def test_a_row_that_is_not_kept_is_not_taken_for_written(connect: Connect, store
         ROWS.put(connection, token(9), {"name": "a"})
 
 
-def test_a_row_is_one_statement_with_each_column_once() -> None:
+def test_a_row_is_one_statement_with_each_column_once():
     rows = FencedRows("s.t", key=["a", "b"], column="epoch")
     assert rows.statement(token(7), {"a": 1, "c": 3, "b": 2}, "qmark") == (
         "INSERT INTO s.t AS kept (a, b, c, epoch) VALUES (?, ?, ?, ?) ON CONFLICT (a, b) DO UPDATE"
@@ -226,6 +218,6 @@ def test_a_row_is_one_statement_with_each_column_once() -> None:
     )
 
 
-def test_a_row_without_its_key_or_with_a_term_of_its_own_is_refused(connect: Connect) -> None:
+def test_a_row_without_its_key_or_with_a_term_of_its_own_is_refused(connect):
     with pytest.raises(ConfigurationError, match="row has no 'name'; row has 'term', which"):
         ROWS.put(connect(), token(1), {"text": "x", "term": 4})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ OLDER, NEWER = FencingToken("c", 9), FencingToken("c", 10)
 
 
 @pytest.mark.parametrize("through", ["connection", "session"])
-def test_an_older_term_is_refused_and_a_transaction_is_needed(tmp_path: Path, through: str) -> None:
+def test_an_older_term_is_refused_and_a_transaction_is_needed(tmp_path, through):
     engine: Any = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'store'}")
     opened = engine.connect if through == "connection" else lambda: orm.Session(engine)
     with opened() as given:

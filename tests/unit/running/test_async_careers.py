@@ -128,7 +128,7 @@ def test_a_write_is_awaited_and_refused_after_the_term():
             term.resign()
 
         async def hand_over(self, term: AsyncTerm) -> None:
-            term._term.depose()  # type: ignore[attr-defined]
+            term._term.depose()
             await term.write([SetData("/a", b"2")])
 
     driven = drive(Writing())
@@ -152,7 +152,7 @@ def test_what_a_coroutine_raises_is_the_failure_of_the_term_and_the_loop_goes_on
 def test_a_group_of_tasks_that_are_all_deposed_is_not_a_failure():
     class Grouped(Diary):
         async def unit(self, term: AsyncTerm) -> None:
-            term._term.depose()  # type: ignore[attr-defined]
+            term._term.depose()
             async with asyncio.TaskGroup() as group:
                 for _ in range(3):
                     group.create_task(self.one(term))
@@ -398,10 +398,7 @@ def test_what_was_begun_earlier_lives_as_long_as_what_began_it(caplog):
             self.note("inaugurate", term)
 
     drive(Keeping(), units=2)
-    assert log == [
-        "term ended after hand over: Reason.WITHDRAWN",
-        "process ended after retire",
-    ]
+    assert log == ["term ended after hand over: Reason.WITHDRAWN", "process ended after retire"]
 
 
 def test_a_task_that_a_callback_begins_after_its_unit_takes_no_step():

@@ -215,7 +215,7 @@ class Guardian:
     def attach(self) -> None:
         bus = EventBus()
         bus.subscribe(GuardianLost, self.events.append)
-        self.link.attach(self.session, bus, career="c", candidate="a", lost=self.lost.set)  # type: ignore[arg-type]
+        self.link.attach(self.session, bus, career="c", candidate="a", lost=self.lost.set)
 
     def watching(self) -> OpenTerm:
         """A term that is on, and was reported."""
@@ -386,8 +386,9 @@ def pids(processes: set[Started]) -> set[int]:
     return {one.pid for one in processes}
 
 
-def test_a_process_that_goes_while_it_is_looked_at_has_no_children():
-    for _ in range(200):
+@pytest.mark.parametrize("rounds", [50, pytest.param(500, marks=pytest.mark.long)])
+def test_a_process_that_goes_while_it_is_looked_at_has_no_children(rounds):
+    for _ in range(rounds):
         with subprocess.Popen(["sleep", "600"]) as process:
             reaper = threading.Thread(target=process.wait)
             reaper.start()

@@ -49,19 +49,15 @@ def career(folder: Path, module: str, monkeypatch: pytest.MonkeyPatch) -> Leader
         ("other", "installed_f", {"RECORD": "else.py,,\ninstalled_f/work.py,,\n"}),
     ],
 )
-def test_the_version_is_that_of_the_distribution(
-    tmp_path: Path, name: str, module: str, files: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_version_is_that_of_the_distribution(tmp_path, name, module, files, monkeypatch):
     distribution(tmp_path, name, "3.1.4", **files)
     made = career(tmp_path, module, monkeypatch)
     assert software_of(made) == Software("3.1.4", OURS, f"{module}.work:Work")
-    made.version = "5"  # type: ignore[misc]
+    made.version = "5"
     assert software_of(made).version == "5"
 
 
-def test_a_package_of_no_distribution_or_of_several_has_no_known_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_of_no_distribution_or_of_several_has_no_known_version(tmp_path, monkeypatch):
     made = career(tmp_path, "installed_b", monkeypatch)
     assert software_of(made).version is None
     for name in ("one", "two"):
@@ -79,7 +75,7 @@ class Rude(LeaderCareer):
     def execute(self, term: object) -> None: ...
 
     @property
-    def version(self) -> Any:  # type: ignore[override]
+    def version(self) -> Any:
         if isinstance(self.said, Exception):
             raise self.said
         return self.said
@@ -88,9 +84,7 @@ class Rude(LeaderCareer):
 @pytest.mark.parametrize(
     "said", [3, 1.5, b"1", ["1"], "1\n2", "9" * 10_000, OSError("no")], ids=str
 )
-def test_a_version_that_cannot_be_told_is_warned_of_and_left_out(
-    said: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_version_that_cannot_be_told_is_warned_of_and_left_out(said, caplog, monkeypatch):
     monkeypatch.setattr(Rude, "said", said)
     with caplog.at_level(logging.WARNING):
         assert software_of(Rude()).version is None
@@ -99,9 +93,7 @@ def test_a_version_that_cannot_be_told_is_warned_of_and_left_out(
 
 
 @pytest.mark.parametrize("said", [None, "", "1.0"])
-def test_a_version_that_can_be_told_is_not_warned_of(
-    said: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_version_that_can_be_told_is_not_warned_of(said, caplog, monkeypatch):
     monkeypatch.setattr(Rude, "said", said)
     assert software_of(Rude()).version == (said or None)
     assert caplog.text == ""

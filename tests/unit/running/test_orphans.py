@@ -69,7 +69,6 @@ def test_the_daemon_of_a_worker_whose_guardian_was_killed_is_ended(environment, 
     worker = WORKER.format(environment=environment, noted=noted, in_term=in_term)
     command = [sys.executable, "-c", GUARDIAN, worker]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as guardian:
-        assert guardian.stdout is not None
         daemon = int(guardian.stdout.readline())
         guardian.stdout.readline()
         stat = Path(f"/proc/{daemon}/stat")

@@ -175,9 +175,8 @@ def test_a_stage_that_returns_work_to_do_has_failed(hidden):
         career.calls.append("execute")
         return hidden(term)
 
-    career.execute = execute  # type: ignore[method-assign]
+    career.execute = execute
     failure, _, _ = serve(career, term := open_term())
-    assert failure is not None
     assert isinstance(failure.__cause__, NotAPlainFunction)
     assert str(failure.__cause__).startswith("execute returned")
     assert term.reason is Reason.FAILED
@@ -296,7 +295,6 @@ def test_what_a_command_is_told_is_not_taken_for_settings_by_leaderq_within_it(t
 )
 def test_an_end_without_success_has_the_exit_code_of_a_shell(status, code, said):
     error = failure("job", status)
-    assert error is not None
     assert error.exit_code == code
     assert said in str(error)
     assert failure("job", 0) is None

@@ -46,7 +46,7 @@ def missed(budgets: Budgets, at: list[float]) -> Allowance | None:
     return budgets.missed()
 
 
-def test_a_budget_is_missed_at_its_end_and_told_once(at: list[float]) -> None:
+def test_a_budget_is_missed_at_its_end_and_told_once(at):
     budgets = Budgets()
     budgets.open_term(TERM)
     budgets.allow(TERM, WORK, 5.0)
@@ -55,7 +55,7 @@ def test_a_budget_is_missed_at_its_end_and_told_once(at: list[float]) -> None:
     assert missed(budgets, at) is None
 
 
-def test_before_a_term_and_after_it_nothing_is_timed(at: list[float]) -> None:
+def test_before_a_term_and_after_it_nothing_is_timed(at):
     budgets = Budgets()
     budgets.settle()
     budgets.allow(TERM, WORK, 5.0)
@@ -71,7 +71,7 @@ def test_before_a_term_and_after_it_nothing_is_timed(at: list[float]) -> None:
     assert missed(budgets, at) is None
 
 
-def test_a_stage_that_returned_is_not_timed_but_the_hand_over_is(at: list[float]) -> None:
+def test_a_stage_that_returned_is_not_timed_but_the_hand_over_is(at):
     budgets = Budgets()
     budgets.open_term(TERM)
     budgets.allow(TERM, WORK, 5.0)
@@ -93,30 +93,26 @@ def test_a_stage_that_returned_is_not_timed_but_the_hand_over_is(at: list[float]
         (Stage.HANDOVER, 9.0, 105.0),
     ],
 )
-def test_once_the_hand_over_is_timed_only_a_shorter_time_for_it_counts(
-    at: list[float], stage: Stage, seconds: float, until_s: float
-) -> None:
+def test_once_the_hand_over_is_timed_only_a_shorter_time_for_it_counts(at, stage, seconds, until_s):
     budgets = Budgets()
     budgets.open_term(TERM)
     budgets.allow(TERM, Stage.HANDOVER, 5.0)
     budgets.allow(TERM, stage, seconds)
     found = missed(budgets, at)
-    assert found is not None
     assert (found.stage, found.until_s) == (Stage.HANDOVER.value, until_s)
 
 
 @pytest.mark.parametrize("seconds", [0.5, 9.0])
-def test_a_later_stage_replaces_the_one_before(at: list[float], seconds: float) -> None:
+def test_a_later_stage_replaces_the_one_before(at, seconds):
     budgets = Budgets()
     budgets.open_term(TERM)
     budgets.allow(TERM, WORK, 5.0)
     budgets.allow(TERM, WORK, seconds)
     found = missed(budgets, at)
-    assert found is not None
     assert found.until_s == at[0] == 100.0 + seconds
 
 
-def test_whoever_waits_for_a_budget_is_told_of_each(at: list[float]) -> None:
+def test_whoever_waits_for_a_budget_is_told_of_each(at):
     told: list[float] = []
     budgets = Budgets(lambda: told.append(budgets.until_s))
     budgets.open_term(TERM)
@@ -142,7 +138,7 @@ class Watched(LeaderCareer):
         answer = self.answers.pop(0)
         if isinstance(answer, BaseException):
             raise answer
-        return answer  # type: ignore[no-any-return]
+        return answer
 
 
 class AtOnce:
@@ -186,7 +182,7 @@ def watched(career: object, rounds: int) -> int:
     return len(calls)
 
 
-def test_a_career_is_asked_each_interval_while_its_term_is_on() -> None:
+def test_a_career_is_asked_each_interval_while_its_term_is_on():
     career = Watched(True, 1, True, "unasked")
     assert watched(career, 3) == 0
     assert career.answers == ["unasked"]
@@ -195,18 +191,14 @@ def test_a_career_is_asked_each_interval_while_its_term_is_on() -> None:
 
 
 @pytest.mark.parametrize("answer", [False, None, 0, RuntimeError("x"), SystemExit(1)])
-def test_a_career_that_says_no_or_raises_is_unhealthy_once(
-    answer: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_career_that_says_no_or_raises_is_unhealthy_once(answer, caplog):
     career = Watched(True, answer, False)
     assert watched(career, 9) == 1
     assert career.answers == [False]
     assert "has not answered" not in caplog.text
 
 
-def test_a_career_that_does_not_answer_is_unhealthy(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_career_that_does_not_answer_is_unhealthy(monkeypatch, caplog):
     career = Watched(True)
     assert watched(career, 1) == 0
     assert "has not answered" not in caplog.text
@@ -217,7 +209,7 @@ def test_a_career_that_does_not_answer_is_unhealthy(
     assert "healthy() has not answered career=Watched within_s=2.0" in caplog.text
 
 
-def test_what_has_no_health_check_costs_no_thread() -> None:
+def test_what_has_no_health_check_costs_no_thread():
     class Unwatched(LeaderCareer):
         def execute(self, term: Any) -> None: ...
 
@@ -231,13 +223,13 @@ def test_what_has_no_health_check_costs_no_thread() -> None:
 FAILED = (Reason.FAILED, Reason.HEALTH, Reason.BUDGET)
 
 
-def test_a_new_record_has_no_failures_and_no_pause() -> None:
+def test_a_new_record_has_no_failures_and_no_pause():
     assert CoolOff() == CoolOff(0, 0.0, "")
     assert GIVE_WAY_S == 0.1
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_each_end_of_a_term_has_its_cool_off(reason: Reason) -> None:
+def test_each_end_of_a_term_has_its_cool_off(reason):
     policy = Retry(3, 1.0, 30.0)
     after = after_term(CoolOff(1, 0.0, ""), reason, 5.0, policy, chance=0.0)
     if reason in FAILED:

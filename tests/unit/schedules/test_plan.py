@@ -62,7 +62,7 @@ def seen(step: Step) -> tuple[Any, ...]:
     return (None, 0, gaps) if run is None else (run.at // MINUTE, run.missed, gaps)
 
 
-def test_nothing_is_due_before_the_next_tick_and_it_is_run_then() -> None:
+def test_nothing_is_due_before_the_next_tick_and_it_is_run_then():
     early = after(10.9)
     assert not early.begins and early.next == at(11)
     due = after(11)
@@ -70,7 +70,7 @@ def test_nothing_is_due_before_the_next_tick_and_it_is_run_then() -> None:
     assert due.record.running == TickRun(at(11), at(11), 7, "a")
 
 
-def test_a_schedule_without_a_record_has_missed_nothing() -> None:
+def test_a_schedule_without_a_record_has_missed_nothing():
     record = first_record(definition(), at(10.5))
     assert (record.last, record.next) == (at(10.5), at(11))
 
@@ -86,23 +86,22 @@ def test_a_schedule_without_a_record_has_missed_nothing() -> None:
         ({"grace_ms": at(0.4)}, (None, 0, [(11, 15, "too-old")])),
     ],
 )
-def test_missed_ticks_are_run_or_stand_in_a_gap(options: Any, expected: Any) -> None:
+def test_missed_ticks_are_run_or_stand_in_a_gap(options, expected):
     assert seen(after(15.5, **options)) == expected
 
 
-def test_without_catching_up_a_tick_is_run_that_is_hardly_late() -> None:
+def test_without_catching_up_a_tick_is_run_that_is_hardly_late():
     hourly = When(None, "UTC", at(60))
     late = {"last": 0, "when": hourly, "catch_up": CatchUp.NONE}
     assert seen(after(61, **late)) == (60, 0, [])
     assert seen(after(62, **late)) == (None, 0, [(60, 60, "late")])
 
 
-def test_all_are_caught_up_oldest_first_and_of_very_many_the_newest() -> None:
+def test_all_are_caught_up_oldest_first_and_of_very_many_the_newest():
     step = after(10 + MOST_CAUGHT_UP + 5, catch_up=CatchUp.ALL)
     assert seen(step) == (16, 0, [(11, 15, "too-many")])
     record, done = step.record, []
     while step.begins:
-        assert record.running is not None
         done.append(record.running.at // MINUTE)
         record = ended(record, at(200), TickOutcome.DONE)
         step = plan(
@@ -127,24 +126,24 @@ def test_all_are_caught_up_oldest_first_and_of_very_many_the_newest() -> None:
         ({"catch_up": CatchUp.ALL}, (11, 0, [])),
     ],
 )
-def test_ticks_during_a_run_are_skipped_or_one_is_queued(options: Any, expected: Any) -> None:
+def test_ticks_during_a_run_are_skipped_or_one_is_queued(options, expected):
     history = (ran(10, 13.2, 10),)
     assert seen(after(13.3, history=history, **options)) == expected
 
 
-def test_a_run_that_an_operator_asked_for_is_not_in_the_way_of_ticks() -> None:
+def test_a_run_that_an_operator_asked_for_is_not_in_the_way_of_ticks():
     requested = replace(ran(10.5, 11.5, 10.5), key="run-now 1")
     assert seen(after(11.6, history=(requested,))) == (11, 0, [])
 
 
-def test_ticks_missed_before_a_run_that_was_repeated_are_not_taken_for_overlapped() -> None:
+def test_ticks_missed_before_a_run_that_was_repeated_are_not_taken_for_overlapped():
     history = (ran(13.5, 14.2, 10),)  # 10 was begun again after an outage
     step = after(14.3, history=history)
     assert seen(step) == (13, 2, [(11, 12, "missed"), (14, 14, "overlap")])
     assert step.record.last == at(14), "a tick is accounted for once"
 
 
-def test_what_was_left_behind_is_run_again_before_all_else() -> None:
+def test_what_was_left_behind_is_run_again_before_all_else():
     left = TickRun(at(10), at(10), 6, "b", missed=3)
     step = after(14.5, running=left)
     expected = TickRun(at(10), at(14.5), 7, "a", attempt=2, missed=3)
@@ -152,9 +151,7 @@ def test_what_was_left_behind_is_run_again_before_all_else() -> None:
 
 
 @pytest.mark.parametrize("options", [{"on_crash": OnCrash.SKIP}, {"grace_ms": at(2)}])
-def test_what_was_left_behind_and_is_not_to_be_repeated_is_written_down_as_lost(
-    options: Any,
-) -> None:
+def test_what_was_left_behind_and_is_not_to_be_repeated_is_written_down_as_lost(options):
     left = TickRun(at(10), at(10), 6, "b")
     step = after(12.5, running=left, **options)
     assert step.lost == replace(left, outcome=TickOutcome.LOST)
@@ -163,7 +160,7 @@ def test_what_was_left_behind_and_is_not_to_be_repeated_is_written_down_as_lost(
     assert step.record.running.at == at(12)
 
 
-def test_a_paused_schedule_lists_what_it_leaves_out_as_one_gap() -> None:
+def test_a_paused_schedule_lists_what_it_leaves_out_as_one_gap():
     paused = ScheduleWishes(paused=True)
     first = after(12.5, wishes=paused)
     second = plan(first.record, definition(), paused, at(13), term=7, candidate="a")
@@ -173,7 +170,7 @@ def test_a_paused_schedule_lists_what_it_leaves_out_as_one_gap() -> None:
     assert seen(resumed) == (14, 0, [])
 
 
-def test_a_paused_schedule_keeps_what_was_left_behind_until_it_is_resumed() -> None:
+def test_a_paused_schedule_keeps_what_was_left_behind_until_it_is_resumed():
     left = TickRun(at(10), at(10), 6, "b")
     step = after(11.5, running=left, wishes=ScheduleWishes(paused=True))
     assert not step.begins and step.record.running == left
@@ -184,7 +181,7 @@ def test_a_paused_schedule_keeps_what_was_left_behind_until_it_is_resumed() -> N
     assert resumed.record.running.attempt == 2
 
 
-def test_run_now_is_a_run_of_its_own_once_for_each_request_even_while_paused() -> None:
+def test_run_now_is_a_run_of_its_own_once_for_each_request_even_while_paused():
     wishes = ScheduleWishes(paused=True, run=1)
     step = after(10.5, wishes=wishes)
     assert step.begins and step.record.running is not None and step.record.last == at(10)
@@ -193,7 +190,7 @@ def test_run_now_is_a_run_of_its_own_once_for_each_request_even_while_paused() -
     assert not plan(record, definition(), wishes, at(10.7), term=7, candidate="a").begins
 
 
-def test_a_calendar_that_was_set_back_repeats_nothing_and_one_set_forward_loses_nothing() -> None:
+def test_a_calendar_that_was_set_back_repeats_nothing_and_one_set_forward_loses_nothing():
     back = after(5, last=10)
     assert not back.begins and back.next == at(11) and back.record.last == at(10)
     forward = after(10 + 24 * 60, last=10)
@@ -202,7 +199,7 @@ def test_a_calendar_that_was_set_back_repeats_nothing_and_one_set_forward_loses_
     assert forward.gaps[0].first == at(11)
 
 
-def test_an_operator_can_let_it_count_from_now_on() -> None:
+def test_an_operator_can_let_it_count_from_now_on():
     step = after(5, last=500, wishes=ScheduleWishes(restarts=1))
     assert not step.begins and step.record.last == at(5) and step.record.restarts == 1
     assert plan(
@@ -210,7 +207,7 @@ def test_an_operator_can_let_it_count_from_now_on() -> None:
     ).begins
 
 
-def test_a_changed_definition_does_not_judge_the_past() -> None:
+def test_a_changed_definition_does_not_judge_the_past():
     """Ticks that were missed are those of the former one; those of the new one begin now."""
     former = When(None, "UTC", at(60))
     step = after(125.5, last=30, when=former)
@@ -221,7 +218,7 @@ def test_a_changed_definition_does_not_judge_the_past() -> None:
     assert (changed.record.last, changed.next) == (at(125.7), at(126))
 
 
-def test_the_end_of_a_run_stands_in_the_history_which_is_bounded() -> None:
+def test_the_end_of_a_run_stands_in_the_history_which_is_bounded():
     record = first_record(definition(), at(0))
     for minute in range(1, KEPT + 5):
         record = plan(
@@ -234,7 +231,7 @@ def test_the_end_of_a_run_stands_in_the_history_which_is_bounded() -> None:
     assert (newest.at, newest.outcome, newest.error) == (at(KEPT + 4), TickOutcome.FAILED, "boom")
 
 
-def test_records_are_read_as_they_were_written_and_keep_what_newer_versions_know() -> None:
+def test_records_are_read_as_they_were_written_and_keep_what_newer_versions_know():
     record = replace(
         after(15.5).record,
         history=(ran(1, 2, 1), TickGap(at(2), at(3), 2, PassedOver.OVERLAP)),
@@ -246,17 +243,17 @@ def test_records_are_read_as_they_were_written_and_keep_what_newer_versions_know
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"last": 1, "when": {}}', b"\xff"])
-def test_what_is_no_record_is_refused_with_its_place(data: bytes) -> None:
+def test_what_is_no_record_is_refused_with_its_place(data):
     with pytest.raises(CorruptRecord, match="/there"):
         decode(data, path="/there")
 
 
-def test_a_tick_at_the_very_beginning_of_a_run_is_not_overlapped_and_one_at_its_end_is() -> None:
+def test_a_tick_at_the_very_beginning_of_a_run_is_not_overlapped_and_one_at_its_end_is():
     step = after(13.1, history=(ran(11, 13, 10),))
     assert seen(step) == (11, 0, [(12, 13, "overlap")])
 
 
-def test_how_late_a_queued_tick_is_counts_from_the_end_of_the_run_before() -> None:
+def test_how_late_a_queued_tick_is_counts_from_the_end_of_the_run_before():
     late = {
         "last": 0,
         "when": When(None, "UTC", at(60)),
@@ -268,23 +265,23 @@ def test_how_late_a_queued_tick_is_counts_from_the_end_of_the_run_before() -> No
     assert seen(after(71.1, **late)) == (None, 0, [(60, 60, "late")])
 
 
-def test_a_tick_as_old_as_grace_is_run() -> None:
+def test_a_tick_as_old_as_grace_is_run():
     assert seen(after(12, grace_ms=MINUTE)) == (12, 1, [(11, 11, "missed")])
 
 
-def test_with_all_to_catch_up_what_is_left_out_is_accounted_for_too() -> None:
+def test_with_all_to_catch_up_what_is_left_out_is_accounted_for_too():
     paused = after(12.5, catch_up=CatchUp.ALL, wishes=ScheduleWishes(paused=True))
     assert seen(paused) == (None, 0, [(11, 12, "paused")]) and paused.record.last == at(12)
 
 
-def test_after_a_long_outage_the_first_gap_begins_where_it_was_and_the_others_stay() -> None:
+def test_after_a_long_outage_the_first_gap_begins_where_it_was_and_the_others_stay():
     step = after(3000, grace_ms=at(1.5))
     old, missed = step.gaps
     assert (old.first, old.last, old.why) == (at(11), at(2998), PassedOver.TOO_OLD)
     assert (missed.first, missed.last, missed.count) == (at(2999), at(2999), 1)
 
 
-def test_gaps_are_one_entry_only_if_they_have_one_reason_and_nothing_between_them() -> None:
+def test_gaps_are_one_entry_only_if_they_have_one_reason_and_nothing_between_them():
     paused = ScheduleWishes(paused=True)
     for first, last, why in ((5, 6, "paused"), (9, 10, "missed")):
         before = TickGap(at(first), at(last), 2, PassedOver(why))

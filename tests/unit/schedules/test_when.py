@@ -69,21 +69,19 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("tz", "cron", "first", "until", "expected"), TABLE)
-def test_each_night_has_the_ticks_that_cron_users_expect(
-    tz: str, cron: str, first: str, until: str, expected: list[str]
-) -> None:
+def test_each_night_has_the_ticks_that_cron_users_expect(tz, cron, first, until, expected):
     when = when_of(cron, None, tz)
     found = when.between(ms(first), ms(until))
     assert [when.moment(at).isoformat(timespec="minutes") for at in found] == [*expected]
 
 
-def test_who_begins_in_the_second_of_two_equal_hours_does_not_go_back_to_the_first() -> None:
+def test_who_begins_in_the_second_of_two_equal_hours_does_not_go_back_to_the_first():
     when = when_of("30 2 * * *", None, "Europe/Berlin")
     second = ms("2026-10-25T02:10+01:00")
     assert when.after(second) == ms("2026-10-26T02:30+01:00")
 
 
-def test_the_ticks_of_a_year_are_the_same_wherever_one_begins_to_count() -> None:
+def test_the_ticks_of_a_year_are_the_same_wherever_one_begins_to_count():
     when = when_of("0,30 1-4 * * *", None, "Europe/Berlin")
     whole = when.between(ms("2026-01-01T00:00+01:00"), ms("2026-05-01T00:00+02:00"))
     assert whole == sorted(set(whole))
@@ -91,14 +89,14 @@ def test_the_ticks_of_a_year_are_the_same_wherever_one_begins_to_count() -> None
         assert when.after(at) == next(one for one in whole if one > at)
 
 
-def test_intervals_are_counted_from_the_epoch() -> None:
+def test_intervals_are_counted_from_the_epoch():
     when = when_of(None, 30, "UTC")
     assert when.between(29_999, 90_000) == [30_000, 60_000, 90_000]
     assert when.after(30_000) == 60_000
 
 
 @pytest.mark.parametrize("when", [When("* * * * *"), When(None, "UTC", 60_000)])
-def test_of_a_long_outage_the_newest_ticks_are_looked_at(when: When) -> None:
+def test_of_a_long_outage_the_newest_ticks_are_looked_at(when):
     until = ms("2026-11-01T00:00+00:00")
     found = when.between(ms("2024-01-01T00:00+00:00"), until)
     assert MOST_COUNTED // 2 <= len(found) <= MOST_COUNTED
@@ -121,15 +119,13 @@ def test_of_a_long_outage_the_newest_ticks_are_looked_at(when: When) -> None:
         ({"every_s": 1, "grace_s": -1}, "grace_s=-1: give more than 0 seconds, or None"),
     ],
 )
-def test_what_cannot_be_used_is_refused_where_it_is_written(
-    options: dict[str, object], said: str
-) -> None:
+def test_what_cannot_be_used_is_refused_where_it_is_written(options, said):
     with pytest.raises(ConfigurationError) as refused:
-        schedule(**options)  # type: ignore[arg-type]
+        schedule(**options)
     assert said in str(refused.value)
 
 
-def test_cronsim_is_imported_only_when_an_expression_is_used() -> None:
+def test_cronsim_is_imported_only_when_an_expression_is_used():
     program = (
         "import sys, leaderq; leaderq.schedule(every_s=1); assert 'cronsim' not in sys.modules;"
         "leaderq.schedule('* * * * *'); assert 'cronsim' in sys.modules"
@@ -139,9 +135,7 @@ def test_cronsim_is_imported_only_when_an_expression_is_used() -> None:
 
 @pytest.mark.parametrize("tz", ["Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns", "UTC"])
 @pytest.mark.parametrize("cron", ["*/20 * * * *", "* 2 * * *", "5 * 1 4,11 *", "*/15 1,2 * * SUN"])
-def test_what_runs_by_the_elapsed_clock_is_what_a_look_at_each_minute_finds(
-    tz: str, cron: str
-) -> None:
+def test_what_runs_by_the_elapsed_clock_is_what_a_look_at_each_minute_finds(tz, cron):
     """Slow and sure: each minute is compared with the fields."""
     when, fields = when_of(cron, None, tz), CronSim(cron, datetime.now(timezone.utc))
     for first, until in (("2026-03-28", "2026-04-06"), ("2026-10-03", "2026-10-05")):

@@ -14,11 +14,7 @@ from typing import Any
 import pytest
 
 from leaderq.errors import ConfigurationError, Deposed, Reason
-from leaderq.fencing import (
-    FencedRows,
-    FencingToken,
-    SqlFence,
-)
+from leaderq.fencing import FencedRows, FencingToken, SqlFence
 from leaderq.testing import check_fencing
 from leaderq.testing.fencing import WriteOrder
 
@@ -62,7 +58,7 @@ class Rows(Database):
 
 
 @pytest.mark.parametrize("kind", [Database, Rows])
-def test_a_fenced_database_passes(tmp_path: Path, kind: type[Database]) -> None:
+def test_a_fenced_database_passes(tmp_path, kind):
     store = kind(tmp_path)
     report = check_fencing(store.write, store.read, **QUICK)
     assert report.holds, report
@@ -95,16 +91,14 @@ def equal_is_refused(connection: sqlite3.Connection, name: str, term: FencingTok
         (equal_is_refused, {WriteOrder.EQUAL}),
     ],
 )
-def test_a_database_that_does_not_fence_is_found_out(
-    tmp_path: Path, hold: Any, orders: set[WriteOrder]
-) -> None:
+def test_a_database_that_does_not_fence_is_found_out(tmp_path, hold, orders):
     store = Database(tmp_path, hold)
     report = check_fencing(store.write, store.read, **QUICK)
     assert orders <= set(report.problems)
     assert not report.holds
 
 
-def test_a_fence_that_is_committed_before_the_write_is_found_out(tmp_path: Path) -> None:
+def test_a_fence_that_is_committed_before_the_write_is_found_out(tmp_path):
     class TwoSteps(Database):
         @contextmanager
         def write(self, name: str, term: FencingToken, value: str) -> Iterator[None]:
@@ -127,7 +121,7 @@ def test_a_fence_that_is_committed_before_the_write_is_found_out(tmp_path: Path)
 # -- stores that hang, fail, or keep the newer term out
 
 
-def test_a_store_that_hangs_or_never_writes_is_told_and_waited_for_no_longer_than_asked() -> None:
+def test_a_store_that_hangs_or_never_writes_is_told_and_waited_for_no_longer_than_asked():
     @contextmanager
     def hangs(_name: str, term: FencingToken, _value: str) -> Iterator[None]:
         threading.Event().wait(None if term.number == 10 else 0)
@@ -144,6 +138,6 @@ def test_a_store_that_hangs_or_never_writes_is_told_and_waited_for_no_longer_tha
     assert "is not let in: OSError: no disk" in report.problems[WriteOrder.AFTER]
 
 
-def test_arguments_that_cannot_be_used_are_refused() -> None:
+def test_arguments_that_cannot_be_used_are_refused():
     with pytest.raises(ConfigurationError, match=r"read is None.*timeout_s=0.*threads=0"):
-        check_fencing(nullcontext, None, timeout_s=0, threads=0)  # type: ignore[arg-type]
+        check_fencing(nullcontext, None, timeout_s=0, threads=0)

@@ -41,7 +41,7 @@ def adding(**attributes: Any) -> Any:
 THREE = records("clicks", [b"7", b"8", b"9"])
 
 
-def test_all_records_are_handled_in_batches_and_committed() -> None:
+def test_all_records_are_handled_in_batches_and_committed():
     career = adding()
     driven = drive(career, THREE)
     assert career.seen == [(0, 7), (1, 8), (2, 9)]
@@ -54,9 +54,7 @@ def test_all_records_are_handled_in_batches_and_committed() -> None:
     ("on_error", "skipped", "letters", "left"),
     [("raise", 0, 0, 3), (skip(), 1, 0, 0), (retry(2, then=dead_letter()), 0, 1, 0)],
 )
-def test_what_cannot_be_decoded_goes_the_way_that_on_error_says(
-    on_error: Any, skipped: int, letters: int, left: int
-) -> None:
+def test_what_cannot_be_decoded_goes_the_way_that_on_error_says(on_error, skipped, letters, left):
     given = records("clicks", [b"?", b"8", b"9"])
     driven = drive(adding(on_error=on_error, max_records=3), given, may_fail=True)
     assert (len(driven.skipped), len(driven.dead_letters), len(driven.left)) == (
@@ -69,7 +67,7 @@ def test_what_cannot_be_decoded_goes_the_way_that_on_error_says(
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize("looks", [True, False])
-def test_a_leader_deposed_in_a_batch_commits_nothing_of_it(place: int, looks: bool) -> None:
+def test_a_leader_deposed_in_a_batch_commits_nothing_of_it(place, looks):
     def handle(self: Any, batch: Sequence[Record], term: Any) -> None:
         for record in batch:
             if looks:
@@ -85,7 +83,7 @@ def test_a_leader_deposed_in_a_batch_commits_nothing_of_it(place: int, looks: bo
     assert career.seen == [*range(place)] if looks else [*range(committed + 2)][:3]
 
 
-def test_a_batch_whose_commit_fails_is_left_to_the_next_leader() -> None:
+def test_a_batch_whose_commit_fails_is_left_to_the_next_leader():
     career = adding()
     first = drive(career, THREE, failing_commit=2)
     assert isinstance(first.error, KafkaError)
@@ -94,7 +92,7 @@ def test_a_batch_whose_commit_fails_is_left_to_the_next_leader() -> None:
     assert [offset for offset, _ in career.seen] == [0, 1, 2, 2]
 
 
-def test_what_is_produced_stands_only_if_its_batch_is_committed() -> None:
+def test_what_is_produced_stands_only_if_its_batch_is_committed():
     def handle_record(self: Any, record: Record, term: Any) -> None:
         self.produce("out", b"%d" % record.value)
 
@@ -104,7 +102,7 @@ def test_what_is_produced_stands_only_if_its_batch_is_committed() -> None:
     assert [message.value for message in driven.produced] == [b"7", b"8"]
 
 
-def test_offsets_in_a_database_say_where_to_read_on() -> None:
+def test_offsets_in_a_database_say_where_to_read_on():
     database = sqlite3.connect(":memory:")
 
     class Storing(KafkaLeaderCareer):
@@ -151,7 +149,7 @@ class Failing(Endless):
         self.handed_over = term.reason
 
 
-def test_what_the_career_raises_is_raised_after_the_hand_over() -> None:
+def test_what_the_career_raises_is_raised_after_the_hand_over():
     with pytest.raises(KeyError) as raised:
         drive(career := Failing())
     assert career.handed_over is Reason.FAILED
@@ -161,13 +159,13 @@ def test_what_the_career_raises_is_raised_after_the_hand_over() -> None:
 
 
 @pytest.mark.parametrize("topics", ["clicks", re.compile("cl.*")])
-def test_records_that_the_career_would_never_read_are_refused(topics: Any) -> None:
+def test_records_that_the_career_would_never_read_are_refused(topics):
     given = [*THREE, *records("orders", [b"1"])]
     with pytest.raises(ConfigurationError, match="does not read topic 'orders'"):
         drive(adding(topics=topics), given)
 
 
-def test_the_examples_of_the_documentation_run() -> None:
+def test_the_examples_of_the_documentation_run():
     written: dict[int, int] = {}
 
     class Billing(KafkaLeaderCareer):
@@ -189,7 +187,7 @@ def test_the_examples_of_the_documentation_run() -> None:
         names[name]()
 
 
-def test_the_method_of_a_schedule_is_called_with_a_tick() -> None:
+def test_the_method_of_a_schedule_is_called_with_a_tick():
     class Tidying(ScheduledCareer):
         @schedule("0 2 * * *", tz="Europe/Berlin")
         def tidy(self, tick: Tick) -> None:

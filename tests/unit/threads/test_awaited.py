@@ -31,7 +31,7 @@ async def abandoned(call: Any, begun: threading.Event, **how: Any) -> None:
         await task
 
 
-def test_it_returns_and_raises_what_the_call_does_on_a_thread_of_its_own() -> None:
+def test_it_returns_and_raises_what_the_call_does_on_a_thread_of_its_own():
     async def main() -> None:
         assert await awaited(lambda: threading.current_thread().name, "errand") == "errand"
         with pytest.raises(ZeroDivisionError):
@@ -40,9 +40,7 @@ def test_it_returns_and_raises_what_the_call_does_on_a_thread_of_its_own() -> No
     asyncio.run(main())
 
 
-def test_a_call_that_is_abandoned_is_asked_to_end_and_what_it_returns_is_put_back(
-    gate: threading.Event,
-) -> None:
+def test_a_call_that_is_abandoned_is_asked_to_end_and_what_it_returns_is_put_back(gate):
     begun, back = threading.Event(), []
 
     def take() -> str:
@@ -54,7 +52,7 @@ def test_a_call_that_is_abandoned_is_asked_to_end_and_what_it_returns_is_put_bac
     eventually(lambda: back == ["item"])
 
 
-def test_what_an_abandoned_call_raises_puts_nothing_back(gate: threading.Event) -> None:
+def test_what_an_abandoned_call_raises_puts_nothing_back(gate):
     begun, back, ended = threading.Event(), [], []
 
     def fail() -> None:
@@ -71,7 +69,7 @@ def test_what_an_abandoned_call_raises_puts_nothing_back(gate: threading.Event) 
     assert back == []
 
 
-def test_what_came_in_the_moment_of_the_cancellation_is_put_back() -> None:
+def test_what_came_in_the_moment_of_the_cancellation_is_put_back():
     back: list[str] = []
     told: list[Future[Any]] = []
 
@@ -88,9 +86,7 @@ def test_what_came_in_the_moment_of_the_cancellation_is_put_back() -> None:
     assert back == ["item"]
 
 
-def test_an_abandoned_call_that_no_thread_of_the_pool_has_begun_is_never_made(
-    gate: threading.Event,
-) -> None:
+def test_an_abandoned_call_that_no_thread_of_the_pool_has_begun_is_never_made(gate):
     made: list[str] = []
     with ThreadPoolExecutor(1) as pool:
         pool.submit(gate.wait)

@@ -45,7 +45,7 @@ def closed() -> QueueClosed:
     return QueueClosed("closed")
 
 
-def test_one_larger_than_the_bounds_gets_in_alone() -> None:
+def test_one_larger_than_the_bounds_gets_in_alone():
     capacity = Capacity(3, 100)
     assert capacity.acquire(1, 500, 0)
     assert not capacity.acquire(1, 0, 0)
@@ -53,13 +53,13 @@ def test_one_larger_than_the_bounds_gets_in_alone() -> None:
     assert capacity.acquire(9, 0, 0)
 
 
-def test_bytes_are_bounded_without_items_too() -> None:
+def test_bytes_are_bounded_without_items_too():
     capacity = Capacity(1, 100)
     assert capacity.acquire(0, 60, 0)
     assert not capacity.acquire(0, 60, 0)
 
 
-def test_one_that_gives_up_lets_those_behind_it_in() -> None:
+def test_one_that_gives_up_lets_those_behind_it_in():
     capacity = Capacity(10)
     capacity.acquire(8)
     large = Asker(capacity, 5, 0, timeout_s=1.0)
@@ -69,7 +69,7 @@ def test_one_that_gives_up_lets_those_behind_it_in() -> None:
     assert capacity.items == 9
 
 
-def test_closing_refuses_those_who_wait_and_those_who_come() -> None:
+def test_closing_refuses_those_who_wait_and_those_who_come():
     capacity = Capacity(1)
     capacity.acquire()
     askers = [Asker(capacity, 1, 0) for _ in range(3)]
@@ -88,7 +88,7 @@ def test_closing_refuses_those_who_wait_and_those_who_come() -> None:
     assert capacity.items == 0
 
 
-def test_who_is_needed_to_make_room_takes_it_before_those_who_wait() -> None:
+def test_who_is_needed_to_make_room_takes_it_before_those_who_wait():
     capacity = Capacity(1)
     capacity.acquire()
     asker = Asker(capacity, 1, 0)
@@ -99,7 +99,7 @@ def test_who_is_needed_to_make_room_takes_it_before_those_who_wait() -> None:
     assert asker.is_in()
 
 
-def test_emptiness_is_told_even_if_the_next_one_gets_in_at_once() -> None:
+def test_emptiness_is_told_even_if_the_next_one_gets_in_at_once():
     capacity = Capacity(1)
     capacity.acquire()
     asker = Asker(capacity, 1, 0)
@@ -113,7 +113,7 @@ def test_emptiness_is_told_even_if_the_next_one_gets_in_at_once() -> None:
     assert answers == [True]
 
 
-def test_ctrl_c_in_a_wait_takes_no_room_and_leaves_the_line() -> None:
+def test_ctrl_c_in_a_wait_takes_no_room_and_leaves_the_line():
     capacity = Capacity(1)
     capacity.acquire()
     other = threading.Timer(0.05, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
@@ -126,9 +126,7 @@ def test_ctrl_c_in_a_wait_takes_no_room_and_leaves_the_line() -> None:
     assert capacity.acquire(timeout_s=0)
 
 
-def test_room_that_was_given_to_one_who_is_interrupted_goes_to_the_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_room_that_was_given_to_one_who_is_interrupted_goes_to_the_next(monkeypatch):
     capacity = Capacity(1)
     capacity.acquire()
     behind: list[Asker] = []
@@ -146,7 +144,7 @@ def test_room_that_was_given_to_one_who_is_interrupted_goes_to_the_next(
     assert capacity.items == 1
 
 
-def test_more_than_was_taken_cannot_be_released() -> None:
+def test_more_than_was_taken_cannot_be_released():
     capacity = Capacity(3)
     capacity.acquire(1, 10)
     for items, size in ((2, 0), (1, 11)):
@@ -171,8 +169,8 @@ class Interrupted(WaitingLine[str]):
 
 @pytest.mark.parametrize("is_admitted_again", [True, False])
 def test_who_was_admitted_or_refused_before_an_interrupt_is_woken_again_and_stays_so(
-    is_admitted_again: bool,
-) -> None:
+    is_admitted_again,
+):
     line = Interrupted("a", "b", room="a")
     with pytest.raises(KeyboardInterrupt):
         line.admit()
@@ -188,7 +186,7 @@ def test_who_was_admitted_or_refused_before_an_interrupt_is_woken_again_and_stay
 
 
 @pytest.mark.parametrize("others", ["", "b"])
-def test_one_that_leaves_as_it_is_woken_takes_nobody_along(others: str) -> None:
+def test_one_that_leaves_as_it_is_woken_takes_nobody_along(others):
     line: WaitingLine[str] = WaitingLine(lambda name: name == "a")
     a = line.join("a", lambda: line.leave(a))
     for name in others:
@@ -210,9 +208,7 @@ STEPS = st.lists(
 
 @settings(max_examples=60)
 @given(STEPS)
-def test_it_does_what_a_line_of_people_before_a_door_does(
-    steps: list[tuple[str, int, int]],
-) -> None:
+def test_it_does_what_a_line_of_people_before_a_door_does(steps):
     capacity = Capacity(5, 60)
     inside: list[tuple[int, int]] = []
     line: deque[Asker] = deque()
@@ -247,15 +243,15 @@ def test_it_does_what_a_line_of_people_before_a_door_does(
         assert isinstance(asker.answer, QueueClosed)
 
 
-def test_room_is_waited_for_as_long_as_was_said() -> None:
+def test_room_is_waited_for_as_long_as_was_said():
     capacity = Capacity(1)
     assert capacity.acquire(timeout_s=0)
     threading.Timer(0.05, capacity.release).start()
-    assert capacity.acquire(timeout_s=1.0)
+    assert capacity.acquire(timeout_s=LONG_S)
     assert not capacity.acquire(timeout_s=0)
 
 
-def test_one_item_without_bytes_is_taken_unless_said_otherwise() -> None:
+def test_one_item_without_bytes_is_taken_unless_said_otherwise():
     capacity = Capacity(5, 100)
     capacity.take()
     assert (capacity.items, capacity.bytes) == (1, 0)
@@ -264,7 +260,7 @@ def test_one_item_without_bytes_is_taken_unless_said_otherwise() -> None:
 
 
 @pytest.mark.parametrize(("items", "size"), [(1, 0), (0, 7), (1, 7)])
-def test_it_is_empty_when_neither_items_nor_bytes_are_under_way(items: int, size: int) -> None:
+def test_it_is_empty_when_neither_items_nor_bytes_are_under_way(items, size):
     capacity = Capacity(5, 100)
     assert capacity.wait_empty(0)
     capacity.take(items, size)
@@ -278,7 +274,7 @@ def test_it_is_empty_when_neither_items_nor_bytes_are_under_way(items: int, size
 
 
 @pytest.mark.parametrize(("items", "size"), [(1, 0), (0, 7)])
-def test_who_waits_for_it_to_be_empty_is_not_woken_by_a_part(items: int, size: int) -> None:
+def test_who_waits_for_it_to_be_empty_is_not_woken_by_a_part(items, size):
     capacity = Capacity(5, 100)
     capacity.take(1, 7)
     threading.Timer(0.01, capacity.release, (1 - items, 7 - size)).start()

@@ -11,7 +11,7 @@ from leaderq.testing import eventually
 from leaderq.threads import Listeners
 
 
-def test_values_arrive_in_order_even_if_announced_from_within_a_listener() -> None:
+def test_values_arrive_in_order_even_if_announced_from_within_a_listener():
     listeners: Listeners[str] = Listeners()
     heard: list[str] = []
 
@@ -27,9 +27,7 @@ def test_values_arrive_in_order_even_if_announced_from_within_a_listener() -> No
 
 
 @pytest.mark.parametrize("error", [ValueError("bad listener"), SystemExit("bad listener")])
-def test_a_listener_that_raises_is_logged_and_the_others_still_hear(
-    error: BaseException, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_listener_that_raises_is_logged_and_the_others_still_hear(error, caplog):
     listeners: Listeners[str] = Listeners()
     heard: list[str] = []
     listeners.add(_raising(error))
@@ -42,7 +40,7 @@ def test_a_listener_that_raises_is_logged_and_the_others_still_hear(
     assert "value=one" in caplog.text
 
 
-def test_ctrl_c_in_a_listener_is_raised_after_all_others_were_told() -> None:
+def test_ctrl_c_in_a_listener_is_raised_after_all_others_were_told():
     listeners: Listeners[str] = Listeners()
     heard: list[str] = []
     interrupt = _raising(KeyboardInterrupt())
@@ -58,13 +56,13 @@ def test_ctrl_c_in_a_listener_is_raised_after_all_others_were_told() -> None:
     assert heard == ["one", "two", "three"]
 
 
-def test_ctrl_c_between_two_calls_leaves_the_rest_to_the_next_delivery() -> None:
+def test_ctrl_c_between_two_calls_leaves_the_rest_to_the_next_delivery():
     listeners: Listeners[str] = Listeners()
     heard: list[str] = []
     listeners.add(_raising(ValueError("what is logged")))
     listeners.add(heard.append)
     handler = logging.Handler()
-    handler.emit = _raising(KeyboardInterrupt())  # type: ignore[method-assign,assignment]
+    handler.emit = _raising(KeyboardInterrupt())
     log = logging.getLogger("leaderq.threads.listeners")
     log.addHandler(handler)
     try:
@@ -77,7 +75,7 @@ def test_ctrl_c_between_two_calls_leaves_the_rest_to_the_next_delivery() -> None
     assert heard == ["one"]
 
 
-def test_a_listener_added_twice_hears_once_and_a_removed_one_nothing() -> None:
+def test_a_listener_added_twice_hears_once_and_a_removed_one_nothing():
     listeners: Listeners[str] = Listeners()
     heard: list[str] = []
     listeners.add(heard.append)
@@ -89,7 +87,7 @@ def test_a_listener_added_twice_hears_once_and_a_removed_one_nothing() -> None:
     assert heard == ["one"]
 
 
-def test_one_that_an_earlier_listener_removes_is_not_told() -> None:
+def test_one_that_an_earlier_listener_removes_is_not_told():
     listeners: Listeners[str] = Listeners()
     heard: list[str] = []
     listeners.add(lambda _: listeners.remove(heard.append))
@@ -98,7 +96,7 @@ def test_one_that_an_earlier_listener_removes_is_not_told() -> None:
     assert heard == []
 
 
-def test_a_value_that_is_put_waits_for_its_delivery() -> None:
+def test_a_value_that_is_put_waits_for_its_delivery():
     listeners: Listeners[str] = Listeners()
     heard: list[str] = []
     listeners.add(heard.append)
@@ -109,7 +107,7 @@ def test_a_value_that_is_put_waits_for_its_delivery() -> None:
     assert heard == ["one"]
 
 
-def test_while_a_listener_runs_other_threads_announce_add_and_remove_without_waiting() -> None:
+def test_while_a_listener_runs_other_threads_announce_add_and_remove_without_waiting():
     listeners: Listeners[str] = Listeners()
     heard: list[tuple[str, int]] = []
 
@@ -132,7 +130,7 @@ def test_while_a_listener_runs_other_threads_announce_add_and_remove_without_wai
     assert heard == [("one", here), ("two", here)]
 
 
-def test_values_of_many_threads_are_told_one_at_a_time_in_the_order_of_each_thread() -> None:
+def test_values_of_many_threads_are_told_one_at_a_time_in_the_order_of_each_thread():
     listeners: Listeners[tuple[int, int]] = Listeners()
     heard: list[tuple[int, int]] = []
     at_once = threading.Lock()
@@ -158,7 +156,7 @@ def test_values_of_many_threads_are_told_one_at_a_time_in_the_order_of_each_thre
         assert [count for who, count in heard if who == number] == list(range(300))
 
 
-def test_a_thread_of_its_own_tells_all_in_order_and_then_that_they_were_told() -> None:
+def test_a_thread_of_its_own_tells_all_in_order_and_then_that_they_were_told():
     told: list[int] = []
     heard: list[int] = []
     listeners: Listeners[int] = Listeners("ours", has_thread=True, on_told=told.append)
@@ -189,7 +187,7 @@ def test_a_thread_of_its_own_tells_all_in_order_and_then_that_they_were_told() -
     assert Listeners[int]().stop(0)
 
 
-def test_values_beyond_the_bound_are_dropped_and_counted_unless_they_are_owed() -> None:
+def test_values_beyond_the_bound_are_dropped_and_counted_unless_they_are_owed():
     listeners: Listeners[int] = Listeners(most=2)
     heard: list[int] = []
     listeners.add(heard.append)
@@ -200,7 +198,7 @@ def test_values_beyond_the_bound_are_dropped_and_counted_unless_they_are_owed() 
     assert (heard, listeners.untold) == ([0, 1, 4], 2)
 
 
-def test_who_listens_for_a_class_hears_its_values_only_announced_or_called() -> None:
+def test_who_listens_for_a_class_hears_its_values_only_announced_or_called():
     listeners: Listeners[object] = Listeners()
     numbers: list[int] = []
     everything: list[object] = []
@@ -221,8 +219,8 @@ def _raising(error: BaseException) -> Callable[[str], None]:
     return listener
 
 
-def test_only_a_plain_function_can_listen() -> None:
+def test_only_a_plain_function_can_listen():
     async def listen(value: str) -> None: ...
 
     with pytest.raises(ConfigurationError):
-        Listeners[str]().add(listen)  # type: ignore[arg-type]
+        Listeners[str]().add(listen)

@@ -50,7 +50,7 @@ class TestRepeatingService(StartStopContract):
         return Subject(service.start, service.stop, threads_named(NAME), service.wake)
 
 
-def test_once_stopped_no_wait_blocks() -> None:
+def test_once_stopped_no_wait_blocks():
     answers: list[bool] = []
 
     def run(service: Service) -> None:
@@ -64,9 +64,7 @@ def test_once_stopped_no_wait_blocks() -> None:
     assert answers == [False, False, False]
 
 
-def test_a_stop_in_the_middle_of_a_start_does_not_wait_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_stop_in_the_middle_of_a_start_does_not_wait_for_it(monkeypatch):
     work = Work()
     service = Service(NAME, work.run)
     really_start = threading.Thread.start
@@ -86,9 +84,7 @@ def test_a_stop_in_the_middle_of_a_start_does_not_wait_for_it(
     assert work.runs == 0
 
 
-def test_a_start_for_which_the_system_has_no_thread_may_be_made_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_start_for_which_the_system_has_no_thread_may_be_made_again(monkeypatch):
     work = Work()
     service = Service(NAME, work.run)
 
@@ -105,7 +101,7 @@ def test_a_start_for_which_the_system_has_no_thread_may_be_made_again(
     assert work.runs == 1
 
 
-def test_stopping_from_inside_ends_it_without_waiting_for_itself() -> None:
+def test_stopping_from_inside_ends_it_without_waiting_for_itself():
     answers: list[tuple[bool, bool]] = []
 
     def run(service: Service) -> None:
@@ -120,7 +116,7 @@ def test_stopping_from_inside_ends_it_without_waiting_for_itself() -> None:
     assert service.error is None
 
 
-def test_a_stop_with_a_time_limit_tells_whether_it_has_ended() -> None:
+def test_a_stop_with_a_time_limit_tells_whether_it_has_ended():
     go_on = threading.Event()
     service = Service(NAME, lambda _: go_on.wait(LONG_S))
     service.start()
@@ -132,9 +128,7 @@ def test_a_stop_with_a_time_limit_tells_whether_it_has_ended() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("broken"), SystemExit(3), KeyboardInterrupt()])
-def test_what_it_raises_is_kept_told_and_logged(
-    error: BaseException, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_it_raises_is_kept_told_and_logged(error, caplog):
     told: list[tuple[BaseException, bool]] = []
 
     def run(_service: Service) -> None:
@@ -150,7 +144,7 @@ def test_what_it_raises_is_kept_told_and_logged(
     assert f"background thread failed name={NAME}" in caplog.text
 
 
-def test_a_step_is_repeated_after_its_pause_or_when_woken() -> None:
+def test_a_step_is_repeated_after_its_pause_or_when_woken():
     pauses: list[float | None] = [0.0, 0.0, None, None]
     service = Service.repeating(NAME, lambda: pauses.pop(0))
     service.start()
@@ -161,7 +155,7 @@ def test_a_step_is_repeated_after_its_pause_or_when_woken() -> None:
     assert service.error is None
 
 
-def test_a_pause_is_ended_by_a_stop_but_not_by_a_wake_which_the_next_wait_gets() -> None:
+def test_a_pause_is_ended_by_a_stop_but_not_by_a_wake_which_the_next_wait_gets():
     answers: list[bool] = []
 
     def run(service: Service) -> None:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,7 +23,7 @@ from leaderq.threads.waker import bounded_s
 LONG_S = 60.0
 
 
-def test_a_wake_before_the_wait_is_not_lost_and_several_count_as_one() -> None:
+def test_a_wake_before_the_wait_is_not_lost_and_several_count_as_one():
     waker = Waker()
     waker.wake()
     waker.wake()
@@ -33,13 +32,13 @@ def test_a_wake_before_the_wait_is_not_lost_and_several_count_as_one() -> None:
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1, 0.001])
-def test_a_wait_that_nobody_ends_says_so(timeout_s: float) -> None:
+def test_a_wait_that_nobody_ends_says_so(timeout_s):
     assert Waker().wait(timeout_s) is False
     assert bounded_s(timeout_s) == max(timeout_s, 0)
 
 
 @pytest.mark.parametrize("timeout_s", [None, math.inf, LONG_S])
-def test_another_thread_ends_the_wait(timeout_s: float | None) -> None:
+def test_another_thread_ends_the_wait(timeout_s):
     waker = Waker()
     other = threading.Timer(0.01, waker.wake)
     other.start()
@@ -47,7 +46,7 @@ def test_another_thread_ends_the_wait(timeout_s: float | None) -> None:
     other.join()
 
 
-def test_a_signal_handler_ends_the_wait_of_its_own_thread() -> None:
+def test_a_signal_handler_ends_the_wait_of_its_own_thread():
     waker = Waker()
     before = signal.signal(signal.SIGUSR1, lambda *_: waker.wake())
     other = threading.Timer(0.01, lambda: os.kill(os.getpid(), signal.SIGUSR1))
@@ -59,7 +58,7 @@ def test_a_signal_handler_ends_the_wait_of_its_own_thread() -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_wake_may_interrupt_a_wake_or_a_wait_of_its_own_thread_at_any_line() -> None:
+def test_wake_may_interrupt_a_wake_or_a_wait_of_its_own_thread_at_any_line():
     """As signal handlers and finalizers do: it takes no lock that the interrupted code may hold."""
     source = """
 import sys
@@ -80,7 +79,7 @@ assert answer
     subprocess.run([sys.executable, "-c", source], timeout=30 * patience(), check=True)
 
 
-def test_ctrl_c_in_a_wait_leaves_it_usable() -> None:
+def test_ctrl_c_in_a_wait_leaves_it_usable():
     waker = Waker()
     for _ in range(20):
         other = threading.Timer(0.002, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
@@ -93,7 +92,7 @@ def test_ctrl_c_in_a_wait_leaves_it_usable() -> None:
     assert waker.wait(0) is True
 
 
-def test_no_wake_is_lost_between_two_threads() -> None:
+def test_no_wake_is_lost_between_two_threads():
     ping, pong = Waker(), Waker()
     rounds = 2000
 
@@ -110,7 +109,7 @@ def test_no_wake_is_lost_between_two_threads() -> None:
     other.join()
 
 
-def test_two_who_wake_at_once_wake_one_waiter() -> None:
+def test_two_who_wake_at_once_wake_one_waiter():
     class Overtaken:
         """A lock that another thread releases between a look at it and its release."""
 
@@ -121,11 +120,11 @@ def test_two_who_wake_at_once_wake_one_waiter() -> None:
             raise RuntimeError("release unlocked lock")
 
     waker = Waker()
-    waker._lock = Overtaken()  # type: ignore[assignment]
+    waker._lock = Overtaken()
     waker.wake()
 
 
-def test_a_task_is_woken_by_any_thread_and_not_once_its_loop_is_closed() -> None:
+def test_a_task_is_woken_by_any_thread_and_not_once_its_loop_is_closed():
     async def waiting() -> TaskWaker:
         waker = TaskWaker()
         await waker.wait(0.01)  # nobody wakes it
@@ -142,19 +141,19 @@ def test_a_task_is_woken_by_any_thread_and_not_once_its_loop_is_closed() -> None
     assert asyncio.run(waiting()).wake() is False
 
 
-def test_a_time_out_is_at_least_0() -> None:
+def test_a_time_out_is_at_least_0():
     assert (bounded_s(-1), bounded_s(0.5)) == (0.0, 0.5)
 
 
 POLICY = Retry(first_s=0.5, most_s=3.0, jitter=0.5)
 
 
-def test_by_default_it_is_tried_again_for_ever_from_50_ms_to_a_minute() -> None:
+def test_by_default_it_is_tried_again_for_ever_from_50_ms_to_a_minute():
     assert Retry() == Retry(None, 0.05, 60.0, 2.0, 0.5)
     assert Retry(attempts=1).is_exhausted(1)
 
 
-def test_delays_double_up_to_the_most_and_none_is_due_without_a_failure() -> None:
+def test_delays_double_up_to_the_most_and_none_is_due_without_a_failure():
     assert [POLICY.delay_s(failures, 0) for failures in range(6)] == [0.0, 0.5, 1.0, 2.0, 3.0, 3.0]
 
 
@@ -167,8 +166,8 @@ def test_delays_double_up_to_the_most_and_none_is_due_without_a_failure() -> Non
     chance=st.floats(0, 1),
 )
 def test_a_delay_never_shrinks_with_failures_and_stays_within_its_bounds(
-    first_s: float, more_s: float, factor: float, jitter: float, failures: int, chance: float
-) -> None:
+    first_s, more_s, factor, jitter, failures, chance
+):
     policy = Retry(first_s=first_s, most_s=first_s + more_s, factor=factor, jitter=jitter)
     full_s = policy.delay_s(failures, 0)
     assert first_s <= full_s <= policy.most_s
@@ -176,7 +175,7 @@ def test_a_delay_never_shrinks_with_failures_and_stays_within_its_bounds(
     assert full_s * (1 - jitter) <= policy.delay_s(failures, chance) <= full_s
 
 
-def test_it_is_given_up_after_so_many_failures_or_never() -> None:
+def test_it_is_given_up_after_so_many_failures_or_never():
     assert [Retry(attempts=3).is_exhausted(failures) for failures in (2, 3, 4)] == [
         False,
         True,
@@ -195,13 +194,13 @@ def test_it_is_given_up_after_so_many_failures_or_never() -> None:
         ({"jitter": -0.1}, ["jitter=-0.1"]),
     ],
 )
-def test_every_number_that_cannot_be_used_is_named(wrong: dict[str, Any], named: list[str]) -> None:
+def test_every_number_that_cannot_be_used_is_named(wrong, named):
     with pytest.raises(ConfigurationError) as refused:
         Retry(**wrong)
     assert [problem.partition(":")[0] for problem in refused.value.problems] == named
 
 
-def test_a_backoff_counts_failures_in_a_row() -> None:
+def test_a_backoff_counts_failures_in_a_row():
     backoff = Backoff(POLICY)
     assert [backoff.next_s(0) for _ in range(3)] == [0.5, 1.0, 2.0]
     assert backoff.failures == 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
@@ -26,11 +25,11 @@ from leaderq.zookeeper.connection import Liveness, connect_limit_s
 T = 6.0
 
 
-def test_a_peer_that_owes_nothing_is_never_silent() -> None:
+def test_a_peer_that_owes_nothing_is_never_silent():
     assert not Liveness(T, 0.0).is_dead(100.0)
 
 
-def test_a_peer_that_owes_an_answer_is_dead_after_two_thirds_of_the_time_out() -> None:
+def test_a_peer_that_owes_an_answer_is_dead_after_two_thirds_of_the_time_out():
     liveness = Liveness(T, 0.0)
     liveness.sent(0.1)
     liveness.sent(3.0)
@@ -38,7 +37,7 @@ def test_a_peer_that_owes_an_answer_is_dead_after_two_thirds_of_the_time_out() -
     assert liveness.is_dead(4.01)
 
 
-def test_every_sign_of_life_starts_the_count_again() -> None:
+def test_every_sign_of_life_starts_the_count_again():
     liveness = Liveness(T, 0.0)
     liveness.sent(0.1)
     liveness.heard(3.9, still_waiting=True)
@@ -46,7 +45,7 @@ def test_every_sign_of_life_starts_the_count_again() -> None:
     assert liveness.is_dead(8.0)
 
 
-def test_a_peer_asked_only_now_is_given_a_third_of_the_time_out_however_long_we_were_away() -> None:
+def test_a_peer_asked_only_now_is_given_a_third_of_the_time_out_however_long_we_were_away():
     liveness = Liveness(T, 0.0)
     liveness.heard(1.0, still_waiting=False)
     liveness.sent(50.0)  # we were stopped for a minute, with nothing asked
@@ -54,7 +53,7 @@ def test_a_peer_asked_only_now_is_given_a_third_of_the_time_out_however_long_we_
     assert liveness.is_dead(52.1)
 
 
-def test_all_servers_are_tried_within_a_third_of_the_time_out_but_none_below_the_floor() -> None:
+def test_all_servers_are_tried_within_a_third_of_the_time_out_but_none_below_the_floor():
     assert connect_limit_s(6.0, 1) == 2.0
     assert connect_limit_s(9.0, 3) == 1.0
     assert connect_limit_s(4.0, 5) == 0.5
@@ -73,20 +72,20 @@ def test_all_servers_are_tried_within_a_third_of_the_time_out_but_none_below_the
     ],
 )
 def test_a_client_is_replaced_only_if_it_ended_or_no_longer_tries(
-    has_ended: bool, is_connected: bool, idle_s: float, must_go: bool
-) -> None:
+    has_ended, is_connected, idle_s, must_go
+):
     reason = replacement_reason(
         has_ended=has_ended, is_refused=False, is_connected=is_connected, idle_s=idle_s
     )
     assert (reason is not None) is must_go
 
 
-def test_a_client_that_ended_because_it_was_refused_is_replaced_for_that() -> None:
+def test_a_client_that_ended_because_it_was_refused_is_replaced_for_that():
     reason = replacement_reason(has_ended=True, is_refused=True, is_connected=False, idle_s=0.0)
     assert reason == "credentials refused"
 
 
-def test_a_connection_lost_after_hours_has_not_been_without_attempt_for_hours() -> None:
+def test_a_connection_lost_after_hours_has_not_been_without_attempt_for_hours():
     idle, client = TimeWithoutAttempt(), object()
     idle.look(0.0, client, 1, is_connected=True)
     assert idle.look(7200.0, client, 1, is_connected=False) == 0.0
@@ -95,13 +94,13 @@ def test_a_connection_lost_after_hours_has_not_been_without_attempt_for_hours() 
     assert idle.look(7209.0, client, 2, is_connected=False) == 5.0
 
 
-def test_the_time_of_a_new_client_starts_at_zero() -> None:
+def test_the_time_of_a_new_client_starts_at_zero():
     idle, client, another = TimeWithoutAttempt(), object(), object()
     idle.look(0.0, client, 1, is_connected=False)
     assert idle.look(9.0, another, 1, is_connected=False) == 0.0
 
 
-def test_a_client_that_was_dropped_has_tried_however_early_that_came() -> None:
+def test_a_client_that_was_dropped_has_tried_however_early_that_came():
     client: Any = SimpleNamespace(
         attempts=3, connected=True, ended=threading.Event(), auth_failed=False, timeout_s=10.0
     )
@@ -114,7 +113,7 @@ def test_a_client_that_was_dropped_has_tried_however_early_that_came() -> None:
     assert supervisor._step() is None
 
 
-def test_a_client_that_keeps_ending_is_replaced_at_growing_intervals_however_often_woken() -> None:
+def test_a_client_that_keeps_ending_is_replaced_at_growing_intervals_however_often_woken():
     ended = threading.Event()
     ended.set()
     dead: Any = SimpleNamespace(
@@ -135,15 +134,13 @@ def test_a_client_that_keeps_ending_is_replaced_at_growing_intervals_however_oft
 SECRET = "hunter2"
 
 
-def test_no_repr_shows_a_password() -> None:
+def test_no_repr_shows_a_password():
     security = Security(user="alice", password=SECRET, mechanism="DIGEST-MD5", key_password=SECRET)
     assert SECRET not in repr(security)
     assert SECRET not in repr(Credentials(1, SECRET.encode()))
 
 
-def test_what_kazoo_logs_below_a_warning_never_reaches_a_handler(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_what_kazoo_logs_below_a_warning_never_reaches_a_handler(caplog):
     kazoo_log = KazooLog("x")
     with caplog.at_level(1):
         kazoo_log.log(5, "session_passwd: %s", SECRET)
@@ -172,20 +169,20 @@ def test_what_kazoo_logs_below_a_warning_never_reaches_a_handler(
         (Security(ca="/nope.pem"), "ca='/nope.pem' does not exist"),
     ],
 )
-def test_unusable_security_is_refused_before_connecting(security: Security, hint: str) -> None:
+def test_unusable_security_is_refused_before_connecting(security, hint):
     with pytest.raises(ConfigurationError) as caught:
         security.validate()
     assert hint in str(caught.value)
 
 
-def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_no_certificate_is_named(tmp_path):
     file = tmp_path / "ca.pem"
     file.write_text("nonsense")
     with pytest.raises(ConfigurationError, match=r"ca\.pem"):
         Security(ca=str(file)).ssl_context()
 
 
-def test_credentials_make_znodes_their_creators_own_unless_told_otherwise() -> None:
+def test_credentials_make_znodes_their_creators_own_unless_told_otherwise():
     owner = Security(user="a", password="b")
     assert [entry.id.scheme for entry in owner.acl()] == ["auth"]
     assert [entry.id.scheme for entry in Security(user="a", password="b", open_acl=True).acl()] == [

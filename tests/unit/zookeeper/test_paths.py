@@ -16,35 +16,24 @@ from leaderq.zookeeper.paths import (
 
 
 @pytest.mark.parametrize("path", ["/", "/a", "/a/b", "/a.b/..c", "/é", "/a b"])
-def test_a_good_path_is_returned_as_it_is(path: str) -> None:
+def test_a_good_path_is_returned_as_it_is(path):
     assert validated_path(path) == validated_path(path, open_ended=True) == path
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        "",
-        "a",
-        "//",
-        "/a/",
-        "/a//b",
-        "/.",
-        "/a/..",
-        "/a/./b",
-        "/a\0b",
-        "/\x1f",
-        "/\x7f",
-        "/\ue000",
-        "/\uffff",
+        *("", "a", "//", "/a/", "/a//b", "/.", "/a/..", "/a/./b"),
+        *(f"/{one}" for one in "\0\x1f\x7f\ue000\uffff"),
     ],
 )
-def test_a_path_that_zookeeper_would_refuse_is_named(path: str) -> None:
+def test_a_path_that_zookeeper_would_refuse_is_named(path):
     with pytest.raises(ConfigurationError) as caught:
         validated_path(path)
     assert repr(path) in str(caught.value)
 
 
-def test_a_path_may_end_in_a_slash_only_where_a_number_follows() -> None:
+def test_a_path_may_end_in_a_slash_only_where_a_number_follows():
     assert validated_path("/a/", open_ended=True) == "/a/"
     for path, open_ended in (("/a/", False), ("//", True), ("//", False), ("/a//", True)):
         with pytest.raises(ConfigurationError, match="empty part"):
@@ -54,7 +43,7 @@ def test_a_path_may_end_in_a_slash_only_where_a_number_follows() -> None:
             validated_path(path, open_ended=not path)
 
 
-def test_paths_are_joined_and_taken_apart() -> None:
+def test_paths_are_joined_and_taken_apart():
     assert join("/", "a", "b") == "/a/b"
     assert join("/x", "a") == "/x/a"
     assert (parent_of("/a/b"), parent_of("/a"), parent_of("/")) == ("/a", "/", "/")
@@ -72,7 +61,7 @@ def test_paths_are_joined_and_taken_apart() -> None:
         ("/", "/", True),
     ],
 )
-def test_a_path_is_below_another_part_by_part(path: str, other: str, is_below: bool) -> None:
+def test_a_path_is_below_another_part_by_part(path, other, is_below):
     assert is_at_or_below(path, other) is is_below
 
 
@@ -88,7 +77,7 @@ def test_a_path_is_below_another_part_by_part(path: str, other: str, is_below: b
         ("[fe80::1]/app", "[fe80::1]:2181", "/app"),
     ],
 )
-def test_an_address_is_read_as_people_write_it(text: str, hosts: str, chroot: str) -> None:
+def test_an_address_is_read_as_people_write_it(text, hosts, chroot):
     address = parsed_address(text)
     assert (address.hosts, address.chroot) == (hosts, chroot)
     assert parsed_address(str(address)) == address
@@ -107,7 +96,7 @@ def test_an_address_is_read_as_people_write_it(text: str, hosts: str, chroot: st
         ("a:1/\x01", "control"),
     ],
 )
-def test_a_malformed_address_is_refused_with_value_and_remedy(text: str, hint: str) -> None:
+def test_a_malformed_address_is_refused_with_value_and_remedy(text, hint):
     """More of them: ``config/test_kinds_of_values.py``."""
     with pytest.raises(ConfigurationError) as caught:
         parsed_address(text)

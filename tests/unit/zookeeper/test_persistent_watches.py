@@ -42,7 +42,7 @@ class Server:
             self.jobs.pop(0)()
 
 
-def test_a_watch_is_sent_with_its_path_and_mode_and_hears_of_its_node() -> None:
+def test_a_watch_is_sent_with_its_path_and_mode_and_hears_of_its_node():
     server, heard = Server(), []
     subscription = server.add("/a", NODE, heard)
     assert server.sent == [(AddWatch("/chroot/a", NODE), "/a")]
@@ -58,7 +58,7 @@ def test_a_watch_is_sent_with_its_path_and_mode_and_hears_of_its_node() -> None:
     assert heard == [WatchEvent(WatchKind.CHANGED, "/a")]
 
 
-def test_a_tree_hears_of_all_below_it_but_not_of_children_as_such() -> None:
+def test_a_tree_hears_of_all_below_it_but_not_of_children_as_such():
     server, heard = Server(), []
     server.add("/a", TREE, heard)
     for path in ("/chroot/a", "/chroot/a/b", "/chroot/ab", "/chroot"):
@@ -68,14 +68,14 @@ def test_a_tree_hears_of_all_below_it_but_not_of_children_as_such() -> None:
     assert heard == [WatchEvent(WatchKind.CREATED, path) for path in ("/a", "/a/b")]
 
 
-def test_only_a_plain_callable_can_listen() -> None:
+def test_only_a_plain_callable_can_listen():
     async def listen(event: object) -> None: ...
 
     with pytest.raises((TypeError, ConfigurationError)):
         Server().watches.add("/a", "/a", NODE, listen)
 
 
-def test_the_server_is_told_to_forget_the_last_watch_of_a_kind_at_a_path() -> None:
+def test_the_server_is_told_to_forget_the_last_watch_of_a_kind_at_a_path():
     server, heard = Server(), []
     first, second = server.add("/a", NODE, heard), server.add("/a", NODE, heard)
     other, deeper = server.add("/a", TREE, heard), server.add("/b", NODE, heard)
@@ -95,7 +95,7 @@ def test_the_server_is_told_to_forget_the_last_watch_of_a_kind_at_a_path() -> No
     assert server.watches.all == (deeper,)
 
 
-def test_after_a_reconnection_each_watch_is_set_once_and_its_holders_read_again() -> None:
+def test_after_a_reconnection_each_watch_is_set_once_and_its_holders_read_again():
     server, first, second, other = Server(), [], [], []
     server.add("/a", NODE, first)
     server.add("/a", NODE, second)
@@ -114,9 +114,7 @@ def test_after_a_reconnection_each_watch_is_set_once_and_its_holders_read_again(
     assert other == []
 
 
-def test_a_watch_that_cannot_be_set_again_is_logged_and_its_holder_reads_again(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_watch_that_cannot_be_set_again_is_logged_and_its_holder_reads_again(caplog):
     server, heard = Server(), []
     server.add("/a", NODE, heard)
     server.watches.restore()
@@ -141,14 +139,14 @@ def test_a_watch_that_cannot_be_set_again_is_logged_and_its_holder_reads_again(
     ],
 )
 def test_a_one_shot_watch_tells_what_kazoo_says_and_of_the_session_at_its_own_path(
-    type: str, path: str | None, event: WatchEvent
-) -> None:
+    type, path, event
+):
     heard: list[WatchEvent] = []
     OneShot(heard.append, "/a")(SimpleNamespace(type=type, path=path))
     assert heard == [event]
 
 
-def test_a_watch_that_is_added_while_the_last_one_is_removed_stands() -> None:
+def test_a_watch_that_is_added_while_the_last_one_is_removed_stands():
     sent: list[type] = []
     adders: list[threading.Thread] = []
 

@@ -65,7 +65,7 @@ SEEN = {
 }
 
 
-def test_the_functions_of_kazoo_that_are_relied_on_are_the_ones_that_were_read() -> None:
+def test_the_functions_of_kazoo_that_are_relied_on_are_the_ones_that_were_read():
     found = {}
     for owner in OWNERS:
         names = RELIED_ON[owner.__name__].split()
@@ -127,14 +127,14 @@ def is_listed(use: str) -> bool:
     return any(what in (f"super().{name}", f"self.{name}", f"def {name}") for name in HOOKS)
 
 
-def test_no_other_file_touches_a_private_part_of_kazoo_but_for_the_listed_hooks() -> None:
+def test_no_other_file_touches_a_private_part_of_kazoo_but_for_the_listed_hooks():
     files = [path for path in PRODUCT.rglob("*.py") if path.name != "private_api.py"]
     assert [
         use for path in files for use in uses_of_private_parts(path) if not is_listed(use)
     ] == []
 
 
-def test_every_hook_is_one_of_kazoos_and_is_overridden() -> None:
+def test_every_hook_is_one_of_kazoos_and_is_overridden():
     kazoos = {*vars(kazoo.client.KazooClient), *vars(ConnectionHandler)}
     ours = {name for owner in OVERRIDING.values() for name in vars(owner)}
     assert set(HOOKS) == kazoos & ours & private_names_of_kazoo()

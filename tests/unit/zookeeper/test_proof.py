@@ -25,7 +25,7 @@ T = 24.0
         (24.0, 12.5, 18.0),
     ],
 )
-def test_shares_of_the_time_out(tick_s: float | None, known_s: float, late_s: float) -> None:
+def test_shares_of_the_time_out(tick_s, known_s, late_s):
     shares = Shares(T, tick_s)
     assert shares.known_s == pytest.approx(known_s)
     assert shares.late_s == pytest.approx(late_s)
@@ -34,7 +34,7 @@ def test_shares_of_the_time_out(tick_s: float | None, known_s: float, late_s: fl
     assert (shares.answer_s, shares.silent_s) == (8.0, 16.0)
 
 
-def test_a_proof_counts_from_when_its_first_request_was_sent() -> None:
+def test_a_proof_counts_from_when_its_first_request_was_sent():
     proof = Proof(1, Shares(T), 100.0)
     assert (proof.trusted_until_s, proof.gone_s) == (119.0, 122.0)
     assert proof.late_s == 100.0 + Shares(T).late_s
@@ -43,7 +43,7 @@ def test_a_proof_counts_from_when_its_first_request_was_sent() -> None:
     assert proof.granted(Shares(12.0)) == Proof(1, Shares(12.0), 100.0)
 
 
-def test_a_connection_is_known_at_once_and_a_request_when_its_answer_is_old_enough() -> None:
+def test_a_connection_is_known_at_once_and_a_request_when_its_answer_is_old_enough():
     echoes = Echoes(90.0, T)
     assert echoes.newest_s(80.0) == 90.0
     echoes.sent(100.0)
@@ -53,7 +53,7 @@ def test_a_connection_is_known_at_once_and_a_request_when_its_answer_is_old_enou
     assert (echoes.newest_s(100.99), echoes.newest_s(101.0)) == (90.0, 100.0)
 
 
-def test_what_is_sent_while_an_answer_is_awaited_is_no_sample_of_its_own() -> None:
+def test_what_is_sent_while_an_answer_is_awaited_is_no_sample_of_its_own():
     echoes = Echoes(NEVER, T)
     echoes.sent(100.0, count=3)
     echoes.sent(101.0)
@@ -66,7 +66,7 @@ def test_what_is_sent_while_an_answer_is_awaited_is_no_sample_of_its_own() -> No
     assert echoes.newest_s(200.0) == 104.0
 
 
-def test_of_samples_within_a_24th_the_first_and_the_last_are_kept_for_one_time_out() -> None:
+def test_of_samples_within_a_24th_the_first_and_the_last_are_kept_for_one_time_out():
     def heard(began_s: float, *sent: float) -> Echoes:
         echoes = Echoes(began_s, T)
         echoes.read(began_s, outstanding=0)  # an event that nobody asked for
@@ -83,7 +83,7 @@ def test_of_samples_within_a_24th_the_first_and_the_last_are_kept_for_one_time_o
     assert [sent for sent, _ in echoes._heard] == [10.99, 11.0, 20.0]
 
 
-def test_samples_are_few_and_lie_close_enough() -> None:
+def test_samples_are_few_and_lie_close_enough():
     echoes = Echoes(0.0, T)
     for number in range(1, 10_000):
         at_s = number * 0.01
@@ -104,7 +104,7 @@ class Requests:
         self.sent: list[Any] = []
         self.pulse = Pulse(
             "test",
-            self,  # type: ignore[arg-type]
+            self,
             session=lambda: self.id,
             shares=lambda: Shares(self.timeout_s),
             echoes=lambda: self.echoes,
@@ -138,7 +138,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
     return made
 
 
-def test_a_proof_is_a_sync_and_then_a_write_that_changes_nothing(requests: Requests) -> None:
+def test_a_proof_is_a_sync_and_then_a_write_that_changes_nothing(requests):
     proof = requests.pulse.prove()
     assert requests.pulse.prove() is proof
     assert requests.answer() == ("sync", "/")
@@ -148,7 +148,7 @@ def test_a_proof_is_a_sync_and_then_a_write_that_changes_nothing(requests: Reque
     assert requests.pulse.prove() is not proof
 
 
-def test_what_is_proven_was_answered_half_a_tick_before(requests: Requests) -> None:
+def test_what_is_proven_was_answered_half_a_tick_before(requests):
     for sent_s, answered_s in ((110.0, 113.75), (112.0, 113.76)):
         requests.echoes.sent(sent_s)
         requests.echoes.read(answered_s, outstanding=0)
@@ -168,9 +168,7 @@ def test_what_is_proven_was_answered_half_a_tick_before(requests: Requests) -> N
         ((None, NoPermission("x")), True),
     ],
 )
-def test_only_what_a_quorum_has_agreed_to_proves(
-    requests: Requests, answers: Any, is_proven: bool
-) -> None:
+def test_only_what_a_quorum_has_agreed_to_proves(requests, answers, is_proven):
     proof = requests.pulse.prove()
     for error in answers:
         requests.answer(error)
@@ -178,7 +176,7 @@ def test_only_what_a_quorum_has_agreed_to_proves(
     assert (requests.pulse.proof.known_s == 100.0) is is_proven
 
 
-def test_proofs_of_a_session_count_for_nothing_in_the_next(requests: Requests) -> None:
+def test_proofs_of_a_session_count_for_nothing_in_the_next(requests):
     requests.pulse.prove()
     requests.answer()
     requests.id = 8
@@ -186,9 +184,7 @@ def test_proofs_of_a_session_count_for_nothing_in_the_next(requests: Requests) -
     assert requests.pulse.proof == Proof(8, Shares(T))
 
 
-def test_an_older_proof_takes_nothing_back_and_a_shorter_time_out_counts_at_once(
-    requests: Requests,
-) -> None:
+def test_an_older_proof_takes_nothing_back_and_a_shorter_time_out_counts_at_once(requests):
     told: list[Proof] = []
     let_go = requests.pulse.hold(told.append)
     requests.answer()
@@ -209,9 +205,7 @@ def test_an_older_proof_takes_nothing_back_and_a_shorter_time_out_counts_at_once
     requests.pulse.stop()
 
 
-def test_the_pulse_beats_while_somebody_holds_it(
-    requests: Requests, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_pulse_beats_while_somebody_holds_it(requests, monkeypatch):
     monkeypatch.undo()
     requests.timeout_s = 0.07
     let_go = requests.pulse.hold(lambda _proof: None)
@@ -223,7 +217,7 @@ def test_the_pulse_beats_while_somebody_holds_it(
     assert requests.pulse.stop() is None
 
 
-def test_a_holder_that_raises_is_logged_and_the_others_hear(requests: Requests) -> None:
+def test_a_holder_that_raises_is_logged_and_the_others_hear(requests):
     told: list[Proof] = []
     heard = [False]
 

@@ -15,17 +15,17 @@ PATH = "/line/a"
 
 
 def seat_of(**session: Any) -> Seat:
-    return Seat(SimpleNamespace(**session), PATH, 7)  # type: ignore[arg-type]
+    return Seat(SimpleNamespace(**session), PATH, 7)
 
 
-def test_it_is_held_while_its_own_session_is_proven_and_over_with_another() -> None:
+def test_it_is_held_while_its_own_session_is_proven_and_over_with_another():
     pulse = SimpleNamespace(holds=lambda session: session == 7)
     assert seat_of(pulse=pulse).is_held
-    assert not Seat(SimpleNamespace(pulse=pulse), PATH, 8).is_held  # type: ignore[arg-type]
+    assert not Seat(SimpleNamespace(pulse=pulse), PATH, 8).is_held
     assert [seat_of(id=id).is_over for id in (7, None, 8)] == [False, False, True]
 
 
-def test_nothing_is_sent_in_another_session() -> None:
+def test_nothing_is_sent_in_another_session():
     with pytest.raises(SeatLost, match=f"seat {PATH} is lost: its session is over") as lost:
         seat_of(id=8).write([])
     assert lost.value.with_session
@@ -35,7 +35,7 @@ def test_nothing_is_sent_in_another_session() -> None:
     ("error", "with_session"),
     [(SessionClosed("x"), True), (SessionExpired("x"), True), (NoNode("x", index=0), False)],
 )
-def test_why_it_is_lost_is_told(error: Exception, with_session: bool) -> None:
+def test_why_it_is_lost_is_told(error, with_session):
     sent: list[Any] = []
 
     def multi(operations: Any, timeout_s: float | None) -> Any:
@@ -49,7 +49,7 @@ def test_why_it_is_lost_is_told(error: Exception, with_session: bool) -> None:
     assert sent == [([Check(PATH), Delete("/x")], 3.0)]
 
 
-def test_only_the_first_operations_refusal_is_the_fences() -> None:
+def test_only_the_first_operations_refusal_is_the_fences():
     assert is_fence(NoNode("x", index=0))
     assert not is_fence(NoNode("x", index=1))
     assert not is_fence(NoNode("x"))

@@ -74,15 +74,13 @@ ACL = struct.pack("!ii", 1, 31) + text("world") + text("anyone")
         (Check("/a", 0), header(13) + text("/root/a") + struct.pack("!i", 0)),
     ],
 )
-def test_an_operation_of_a_multi_is_packed_as_the_server_reads_it(
-    operation: Create, body: bytes
-) -> None:
+def test_an_operation_of_a_multi_is_packed_as_the_server_reads_it(operation, body):
     assert Multi([operation], server_path, OPEN_ACL_UNSAFE).serialize() == body + END
 
 
-def test_a_multi_is_its_operations_in_order_and_data_that_changes_later_is_not_sent() -> None:
+def test_a_multi_is_its_operations_in_order_and_data_that_changes_later_is_not_sent():
     data = bytearray(20_000)
-    operations = [Create("/a", b"1"), Create("/b", data), Create("/c-", b"2", sequential=True)]  # type: ignore[arg-type]
+    operations = [Create("/a", b"1"), Create("/b", data), Create("/c-", b"2", sequential=True)]
     operations += [Create("/c-", b"3", sequential=True)]
     request = Multi(operations, server_path, OPEN_ACL_UNSAFE)
     one_by_one = [
@@ -92,24 +90,24 @@ def test_a_multi_is_its_operations_in_order_and_data_that_changes_later_is_not_s
     assert request.serialize() == b"".join(one_by_one) + END
 
 
-def test_the_results_of_a_multi_stand_in_the_order_of_its_operations() -> None:
+def test_the_results_of_a_multi_stand_in_the_order_of_its_operations():
     reply = header(1) + text("/root/a") + header(5) + STAT_BYTES + header(2) + header(13) + END
     assert Multi.deserialize(reply, 0) == ["/root/a", Stat(*STAT_FIELDS), None, None]
 
 
-def test_a_failed_multi_tells_who_failed_and_who_was_rolled_back() -> None:
+def test_a_failed_multi_tells_who_failed_and_who_was_rolled_back():
     reply = b"".join(header(-1) + struct.pack("!i", code) for code in (0, -101, -2)) + END
     results = Multi.deserialize(b"???" + reply, 3)
     assert results == [Failed(0), Failed(-101), Failed(-2)]
     assert [one.is_consequence for one in results] == [True, False, True]
 
 
-def test_reads_are_packed_without_watches() -> None:
+def test_reads_are_packed_without_watches():
     body = header(4) + text("/root/a") + b"\0" + header(8) + text("/root/b") + b"\0" + END
     assert MultiRead([GetData("/a"), GetChildren("/b")], server_path).serialize() == body
 
 
-def test_each_read_has_its_own_outcome() -> None:
+def test_each_read_has_its_own_outcome():
     reply = header(4) + text("data") + STAT_BYTES + header(-1) + struct.pack("!i", -101)
     reply += (
         header(8)
@@ -130,7 +128,7 @@ def test_each_read_has_its_own_outcome() -> None:
     ]
 
 
-def test_children_are_read_by_name_and_each_has_its_own_outcome() -> None:
+def test_children_are_read_by_name_and_each_has_its_own_outcome():
     body = header(4) + text("/root/a") + b"\0" + header(4) + text("/root/\xe9") + b"\0" + END
     assert ChildData("/root/", ["a", "\xe9"]).serialize() == body
     reply = header(4) + text("data") + STAT_BYTES + header(-1) + struct.pack("!i", -101)
@@ -143,24 +141,24 @@ def test_children_are_read_by_name_and_each_has_its_own_outcome() -> None:
     ]
 
 
-def test_watches_are_added_and_removed_by_path_and_mode() -> None:
+def test_watches_are_added_and_removed_by_path_and_mode():
     assert AddWatch("/a", 1).serialize() == text("/a") + struct.pack("!i", 1)
     assert RemoveWatches("/a", 5).serialize() == text("/a") + struct.pack("!i", 5)
 
 
-def test_data_never_shows_in_the_repr_of_a_request() -> None:
+def test_data_never_shows_in_the_repr_of_a_request():
     assert "secret" not in repr(Multi([Create("/a", b"secret")], server_path, OPEN_ACL_UNSAFE))
 
 
-def test_what_is_no_operation_is_refused() -> None:
+def test_what_is_no_operation_is_refused():
     for strange in (None, GetData("/a")):
         with pytest.raises(TypeError, match="not an operation"):
-            Multi([strange], server_path, OPEN_ACL_UNSAFE)  # type: ignore[list-item]
+            Multi([strange], server_path, OPEN_ACL_UNSAFE)
     with pytest.raises(TypeError):
-        MultiRead([Delete("/a")], server_path)  # type: ignore[list-item]
+        MultiRead([Delete("/a")], server_path)
 
 
-def test_requests_have_the_numbers_of_the_protocol() -> None:
+def test_requests_have_the_numbers_of_the_protocol():
     types = (Multi.type, MultiRead.type, ChildData.type, AddWatch.type, RemoveWatches.type)
     assert types == (14, 22, 22, 106, 18)
     assert (WatchMode.NODE, WatchMode.TREE, WatchMode.REMOVE) == (0, 1, {0: 4, 1: 5})
@@ -168,7 +166,7 @@ def test_requests_have_the_numbers_of_the_protocol() -> None:
     assert AddWatch.deserialize(b"", 0) is True
 
 
-def test_only_what_is_created_with_a_number_may_end_in_a_slash() -> None:
+def test_only_what_is_created_with_a_number_may_end_in_a_slash():
     asked: list[tuple[str, bool]] = []
 
     def server_path(path: str, open_ended: bool) -> str:
@@ -205,9 +203,7 @@ def test_only_what_is_created_with_a_number_may_end_in_a_slash() -> None:
         (RuntimeError, errors.ZooKeeperError),
     ],
 )
-def test_each_error_of_kazoo_has_one_of_ours(
-    theirs: type[Exception], ours: type[Exception]
-) -> None:
+def test_each_error_of_kazoo_has_one_of_ours(theirs, ours):
     cause = theirs()
     error = translated(cause, "/a/b", 3)
     assert type(error) is ours
@@ -215,28 +211,28 @@ def test_each_error_of_kazoo_has_one_of_ours(
     assert "/a/b" in str(error)
 
 
-def test_a_refusal_of_one_znode_is_a_refusal_of_access_with_its_path() -> None:
+def test_a_refusal_of_one_znode_is_a_refusal_of_access_with_its_path():
     error = translated(theirs.NoAuthError(), "/a")
     assert isinstance(error, errors.AccessRefused)
     assert isinstance(error, errors.ZooKeeperError)
     assert error.path == "/a"
 
 
-def test_nothing_sent_is_also_a_lost_connection() -> None:
+def test_nothing_sent_is_also_a_lost_connection():
     assert issubclass(errors.NotConnected, errors.ConnectionLost)
 
 
-def test_a_server_that_is_too_old_is_told_the_version_that_is_needed() -> None:
+def test_a_server_that_is_too_old_is_told_the_version_that_is_needed():
     """Persistent watches and multiRead came with 3.6."""
     assert "3.6 or newer" in str(translated(theirs.UnimplementedError()))
 
 
-def test_our_own_errors_pass_unchanged() -> None:
+def test_our_own_errors_pass_unchanged():
     error = errors.NoNode("x")
     assert translated(error) is error
 
 
-def test_a_code_in_a_multi_becomes_its_error_with_path_and_index() -> None:
+def test_a_code_in_a_multi_becomes_its_error_with_path_and_index():
     error = error_of(Failed(-110), "/a", 2)
     assert isinstance(error, errors.NodeExists)
     assert (error.path, error.index) == ("/a", 2)
@@ -257,7 +253,7 @@ def made() -> tuple[Jobs, Answer[int], Reply[int]]:
     return jobs, answer, Reply(answer, int, lambda exc: translated(exc, "/a"))
 
 
-def test_a_reply_is_converted_and_callbacks_wait_for_their_thread() -> None:
+def test_a_reply_is_converted_and_callbacks_wait_for_their_thread():
     jobs, answer, reply = made()
     heard: list[object] = []
     answer.add_done_callback(heard.append)
@@ -268,7 +264,7 @@ def test_a_reply_is_converted_and_callbacks_wait_for_their_thread() -> None:
     assert heard == [answer]
 
 
-def test_of_several_requests_with_one_answer_the_last_reply_is_it_or_any_error() -> None:
+def test_of_several_requests_with_one_answer_the_last_reply_is_it_or_any_error():
     for error in (None, NoNodeError()):
         _, answer, last = made()
         former = Reply(answer, last.convert, last.translate, is_last=False)
@@ -285,7 +281,7 @@ def test_of_several_requests_with_one_answer_the_last_reply_is_it_or_any_error()
             assert isinstance(answer.exception(0), NoNode)
 
 
-def test_an_error_of_kazoo_arrives_as_ours() -> None:
+def test_an_error_of_kazoo_arrives_as_ours():
     _, answer, reply = made()
     reply.set_exception(NoNodeError())
     error = answer.exception(0)
@@ -294,7 +290,7 @@ def test_an_error_of_kazoo_arrives_as_ours() -> None:
     assert isinstance(error.__cause__, NoNodeError)
 
 
-def test_late_and_repeated_replies_are_harmless() -> None:
+def test_late_and_repeated_replies_are_harmless():
     _, answer, reply = made()
     reply.set("1")
     reply.set("2")
@@ -302,7 +298,7 @@ def test_late_and_repeated_replies_are_harmless() -> None:
     assert answer.result(0) == 1
 
 
-def test_a_reply_to_a_cancelled_request_is_harmless_and_waiters_wake() -> None:
+def test_a_reply_to_a_cancelled_request_is_harmless_and_waiters_wake():
     _, answer, reply = made()
     assert answer.cancel()
     assert answer.cancel()
@@ -311,7 +307,7 @@ def test_a_reply_to_a_cancelled_request_is_harmless_and_waiters_wake() -> None:
     assert concurrent.futures.wait([answer], timeout=0).done == {answer}
 
 
-def test_a_reply_that_cannot_be_converted_fails_the_request_and_nothing_else() -> None:
+def test_a_reply_that_cannot_be_converted_fails_the_request_and_nothing_else():
     _, answer, reply = made()
     reply.set("no number")
     assert "ValueError" in str(answer.exception(0))

@@ -121,11 +121,11 @@ class SimulatedSurroundings(RealKafka):
         return kafka_at(address).acts(ask)
 
     @classmethod
-    def end_offsets(cls, address: str, topic: str) -> dict[int, int]:  # type: ignore[override]
+    def end_offsets(cls, address: str, topic: str) -> dict[int, int]:
         return cls._logs(address, topic, "stable_end")
 
     @classmethod
-    def log_ends(cls, address: str, topic: str) -> dict[int, int]:  # type: ignore[override]
+    def log_ends(cls, address: str, topic: str) -> dict[int, int]:
         return cls._logs(address, topic, "end")
 
     @staticmethod
