@@ -135,7 +135,7 @@ CONTROLS = (
     _of(
         "a leader's write is not fenced",
         patched(Tenure, "write", _write_unfenced),
-        seed=32,
+        seed=94,
         life={**_UNWATCHED, "kinds": (Kind.FREEZE_WORKER, Kind.END_SESSION), "faults": 12},
     ),
     _of("a lease lasts for 2T", patched(Shares, "trusted_s", property(_ends_late)), seed=136),
@@ -180,7 +180,7 @@ CONTROLS = (
     _of(
         "a term does not look at the clock",
         together(patched(Term, "check", _blind_check), patched(Term, "wait", _blind_wait)),
-        seed=0,
+        seed=5,
         life={**_ALONE, "kinds": (Kind.FREEZE_WORKER, Kind.FREEZE_BOTH), "faults": 8},
     ),
     _of(

@@ -104,7 +104,7 @@ DRAIN_CONTROLS = (
     _of(
         "a key that is done commits the others",
         patched(DonePrefix, "grown", _over_gaps),
-        0,
+        39,
         life=_BY_KEY,
     ),
     _of(
@@ -121,7 +121,7 @@ DRAIN_CONTROLS = (
         life={**_TRANSACTION, "by_key": True, "in_coroutines": True},
     ),
     _of("offsets are committed one too far", _one_too_far, 0, life=_KAFKA),
-    _of("every third commit stores nothing", _not_committed, 0, life=_KAFKA),
+    _of("every third commit stores nothing", _not_committed, 2, life=_KAFKA),
     _of(
         "a commit that is under way is done",
         patched(OffsetCommits, "finish", _under_way_is_done),
@@ -137,13 +137,13 @@ DRAIN_CONTROLS = (
     _of(
         "a lost answer of ZooKeeper is a failure",
         patched(ZooKeeperOffsets, "_happened", _may_have_failed),
-        13,
+        6,
         life=_ZOOKEEPER,
     ),
     _of(
         "a lost answer of ZooKeeper is a success",
         patched(ZooKeeperOffsets, "_happened", lambda *_: True),
-        53,
+        42,
         life=_ZOOKEEPER,
     ),
     _of("an unknown commit is a commit", _unknown_is_committed, 8, life=_TRANSACTION),
@@ -162,7 +162,7 @@ DRAIN_CONTROLS = (
     _of(
         "a database looks neither at terms nor at offsets",
         _LINES_OF_DATABASES,
-        1,
+        0,
         life={**_EXTERNAL, **_ZOMBIES},
     ),
 )

@@ -42,8 +42,11 @@ def server_path(path: str, open_ended: bool) -> str:
     return "/root" + path
 
 
+number = struct.Struct("!i").pack
+
+
 def text(value: str) -> bytes:
-    return struct.pack("!i", len(value.encode())) + value.encode()
+    return number(len(value.encode())) + value.encode()
 
 
 def header(kind: int) -> bytes:
@@ -51,27 +54,19 @@ def header(kind: int) -> bytes:
 
 
 ACL = struct.pack("!ii", 1, 31) + text("world") + text("anyone")
+A = text("/root/a")
 
 
 @pytest.mark.parametrize(
     ("operation", "body"),
     [
-        (Create("/é", b"x"), header(1) + text("/root/é") + text("x") + ACL + struct.pack("!i", 0)),
-        (
-            Create("/a", b"", ephemeral=True),
-            header(1) + text("/root/a") + text("") + ACL + struct.pack("!i", 1),
-        ),
-        (
-            Create("/a", b"", sequential=True),
-            header(1) + text("/root/a") + text("") + ACL + struct.pack("!i", 2),
-        ),
-        (
-            Create("/a", b"", True, True),
-            header(1) + text("/root/a") + text("") + ACL + struct.pack("!i", 3),
-        ),
-        (SetData("/a", b"y", 7), header(5) + text("/root/a") + text("y") + struct.pack("!i", 7)),
-        (Delete("/a"), header(2) + text("/root/a") + struct.pack("!i", -1)),
-        (Check("/a", 0), header(13) + text("/root/a") + struct.pack("!i", 0)),
+        (Create("/é", b"x"), header(1) + text("/root/é") + text("x") + ACL + number(0)),
+        (Create("/a", b"", ephemeral=True), header(1) + A + text("") + ACL + number(1)),
+        (Create("/a", b"", sequential=True), header(1) + A + text("") + ACL + number(2)),
+        (Create("/a", b"", True, True), header(1) + A + text("") + ACL + number(3)),
+        (SetData("/a", b"y", 7), header(5) + A + text("y") + number(7)),
+        (Delete("/a"), header(2) + A + number(-1)),
+        (Check("/a", 0), header(13) + A + number(0)),
     ],
 )
 def test_an_operation_of_a_multi_is_packed_as_the_server_reads_it(operation, body):
@@ -108,17 +103,9 @@ def test_reads_are_packed_without_watches():
 
 
 def test_each_read_has_its_own_outcome():
-    reply = header(4) + text("data") + STAT_BYTES + header(-1) + struct.pack("!i", -101)
-    reply += (
-        header(8)
-        + struct.pack("!i", 2)
-        + text("x")
-        + text("y")
-        + header(4)
-        + struct.pack("!i", -1)
-        + STAT_BYTES
-        + END
-    )
+    reply = header(4) + text("data") + STAT_BYTES + header(-1) + number(-101)
+    reply += header(8) + number(2) + text("x") + text("y")
+    reply += header(4) + number(-1) + STAT_BYTES + END
     stat = Stat(*STAT_FIELDS)
     assert MultiRead.deserialize(reply, 0) == [
         (b"data", stat),
@@ -131,7 +118,7 @@ def test_each_read_has_its_own_outcome():
 def test_children_are_read_by_name_and_each_has_its_own_outcome():
     body = header(4) + text("/root/a") + b"\0" + header(4) + text("/root/\xe9") + b"\0" + END
     assert ChildData("/root/", ["a", "\xe9"]).serialize() == body
-    reply = header(4) + text("data") + STAT_BYTES + header(-1) + struct.pack("!i", -101)
+    reply = header(4) + text("data") + STAT_BYTES + header(-1) + number(-101)
     reply += header(4) + struct.pack("!i", -1) + STAT_BYTES + END
     stat = Stat(*STAT_FIELDS)
     assert ChildData.deserialize(reply, 0) == [
