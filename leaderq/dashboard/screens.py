@@ -294,7 +294,8 @@ def _table(id: str, caption: str, rows: Sequence[Row], nothing: str = "") -> Mar
 
 
 def _facts(facts: Row) -> Markup:
-    shown = [tag("div", tag("dt", name), tag("dd", _shown(one))) for name, one in facts.items()]
+    known = {name: one for name, one in facts.items() if one is not None and one != ""}
+    shown = [tag("div", tag("dt", name), tag("dd", _shown(one))) for name, one in known.items()]
     return tag("dl", shown, id="facts", class_="facts")
 
 
