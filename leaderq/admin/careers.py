@@ -329,6 +329,7 @@ def career_row(condition: Condition, state: CareerState, now_ms: int) -> Row:
     """One career among many."""
     view, drain, tick = state.view, state.drain, state.next_tick
     report = drain.report if drain and drain.fresh else None
+    rate = report and rate_of(report)
     changed = view and (view.began if view.leader else view.ended)
     margin_s = report and report.lease_left_s
     return {
@@ -337,8 +338,8 @@ def career_row(condition: Condition, state: CareerState, now_ms: int) -> Row:
         "Leader": view and view.leader,
         "Term": (view and view.term) or None,
         "Lag": drain and drain.lag(drain.report.lag),
-        "Rate": report and rate_of(report),
-        "Catch-up": report and catch_up(report),
+        "Rate": rate,
+        "Catch-up": report and rate and catch_up(report),
         "Margin": None if margin_s is None else f"{margin_s:.1f} s",
         "Next tick": tick and f"{tick['schedule']} {due_in(tick['at_ms'], now_ms)}",
         "Stage": view and view.stage,
