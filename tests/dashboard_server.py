@@ -12,10 +12,10 @@ from typing import Any
 from dashboard_values import NOW_MS, installation
 
 from leaderq import clock
+from leaderq.admin.snapshot import PageSnapshot
 from leaderq.dashboard.access import PageAccess
 from leaderq.dashboard.refresher import Refresher
 from leaderq.dashboard.screens import ScreenOptions
-from leaderq.dashboard.snapshot import PageSnapshot
 from leaderq.errors import ConnectionLost, RequestRefused
 
 TOKENS = {"alice": "a-token-of-alice-0"}
@@ -32,6 +32,7 @@ class Served:
     readings: int = 0
     done: list[tuple[str, str, str]] = field(default_factory=list)
     refresher: Refresher | None = None
+    dashboard: Any = None
 
     @property
     def is_left(self) -> bool:
@@ -66,7 +67,7 @@ def served(
     refresher = page.refresher = Refresher(page.read, every_s)
     allowed = PageAccess(**{"tokens": TOKENS, **access})
     options = ScreenOptions(actions=actions, payloads=True, every_s=every_s)
-    dashboard = Dashboard(refresher, page.carry_out, allowed, options)
+    dashboard = page.dashboard = Dashboard(refresher, page.carry_out, allowed, options)
     server, listener = PageServer(dashboard, refresher), socket.create_server(("127.0.0.1", 0))
     page.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -7,7 +7,7 @@ from typing import Any
 
 from leaderq.admin.careers import CareerState, ShownReport
 from leaderq.admin.queue_states import Contents, Listing, QueueState
-from leaderq.dashboard.snapshot import PageSnapshot, PlottedFigures
+from leaderq.admin.snapshot import PageSnapshot, PlottedFigures
 from leaderq.election import Member, TermRecord, View
 from leaderq.kafka.consuming.report import DrainReport, PartitionLag
 from leaderq.queues.admin import DeadItem

@@ -8,12 +8,24 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from leaderq import clock
-from leaderq.admin.text import duration, harmless, iso
+from leaderq.admin.text import (
+    Row,
+    Tone,
+    Toned,
+    briefly,
+    cut,
+    duration,
+    harmless,
+    is_like,
+    iso,
+    local,
+)
 from leaderq.errors import CorruptRecord
-from leaderq.schedules.record import TickGap, TickRun
+from leaderq.schedules.record import PassedOver, TickGap, TickRun
 
 # kazoo and the Kafka client take long to import, which --help should not.
 if TYPE_CHECKING:
@@ -25,6 +37,8 @@ if TYPE_CHECKING:
 _FRESH_FOR_S = 15.0  # a leader reports every 5 s; an older report was missed twice
 _TOGETHER = 25
 _LATE_MS = 60_000  # a tick may be so late: a change of leader takes seconds
+_UNFIT = (PassedOver.MISSED, PassedOver.LATE, PassedOver.TOO_OLD, PassedOver.TOO_MANY)
+_TONES: dict[str, Tone] = {"done": "good", "failed": "bad", "lost": "bad"}
 _UNCLEAN = "killed, or cut off from ZooKeeper"
 
 
@@ -295,3 +309,146 @@ def due_in(at_ms: int, now_ms: int) -> str:
     """How far ahead, or past, a tick is."""
     ahead_s = (at_ms - now_ms) / 1000
     return f"in {duration(ahead_s)}" if ahead_s > 0 else f"{duration(-ahead_s)} ago"
+
+
+# -- how it is shown -------------------------------------------------------------------------------
+
+
+def in_order(
+    careers: tuple[CareerState, ...], wanted: str, now_ms: int
+) -> list[tuple[Condition, CareerState]]:
+    """The careers whose name, or whose condition in words, is like ``wanted``; those in trouble
+    first.
+    """
+    found = [(condition_of(one, now_ms), one) for one in careers]
+    shown = [each for each in found if is_like(wanted, each[1].career, each[0].value[0])]
+    return sorted(shown, key=lambda each: (each[0].rank, each[1].career))
+
+
+def career_row(condition: Condition, state: CareerState, now_ms: int) -> Row:
+    """One career among many."""
+    view, drain, tick = state.view, state.drain, state.next_tick
+    report = drain.report if drain and drain.fresh else None
+    rate = report and rate_of(report)
+    changed = view and (view.began if view.leader else view.ended)
+    margin_s = report and report.lease_left_s
+    return {
+        "Career": state.career,
+        "Condition": Toned(*condition.value),
+        "Leader": view and view.leader,
+        "Term": (view and view.term) or None,
+        "Lag": drain and drain.lag(drain.report.lag),
+        "Rate": rate,
+        "Catch-up": report and rate and catch_up(report),
+        "Margin": None if margin_s is None else f"{margin_s:.1f} s",
+        "Next tick": tick and f"{tick['schedule']} {due_in(tick['at_ms'], now_ms)}",
+        "Stage": view and view.stage,
+        "Since": changed and duration(now_ms / 1000 - changed),
+        "Why": cut("; ".join(reasons(state, now_ms)), 200),
+    }
+
+
+def career_facts(state: CareerState, view: View, now_ms: int) -> Row:
+    """What is known of one career, each by its name."""
+    leader = named(view.members[0]) if view.leader and view.members else view.leader
+    facts: Row = {"Leader": leader or "nobody", "Term": view.term or "none yet"}
+    if view.leader:
+        led = view.began and duration(now_ms / 1000 - view.began)
+        facts |= {"Stage": view.stage, "Led for": led}
+    if (drain := state.drain) is None:
+        return facts
+    said, left = drain.report, drain.report.lease_left_s
+    return facts | {
+        "Lag": drain.lag(said.lag),
+        "Catches up": catch_up(said),
+        "Rate": rate_of(said),
+        "Records in hand": said.in_hand,
+        "Lease left": None if left is None else f"{left:.1f} s, when it reported",
+        "Set aside": f"{said.buried} dead letters, {said.skipped} skipped",
+        "Reported": f"{duration(drain.age_s)} ago",
+    }
+
+
+def candidate_rows(view: View, now_ms: int) -> list[Row]:
+    return [
+        {
+            "Turn": turn,
+            "Candidate": one.candidate,
+            "Role": role,
+            "Host": one.host,
+            "Process": one.pid,
+            "Version": one.version,
+            "Stands again": until(one.stands_again, now_ms / 1000),
+        }
+        for turn, role, one in members_of(view)
+    ]
+
+
+def is_present(term: TermRecord, view: View) -> bool:
+    """Whether this term goes on."""
+    return term.number == view.term and view.leader is not None
+
+
+def term_rows(view: View, now_ms: int) -> list[Row]:
+    """The terms that are kept, the newest first, with the time before each in which nobody led."""
+    rows = []
+    for term, before in pairwise([*view.history, None]):
+        assert term is not None
+        present = is_present(term, view)
+        ended = now_ms / 1000 if present else term.ended
+        end = Toned("leads now", "good")
+        if not present:
+            end = Toned(how_it_ended(term), "bad" if is_bad_end(term) else "")
+        nobody_s = None
+        if before and before.ended is not None and term.began is not None:
+            nobody_s = briefly(max(0.0, term.began - before.ended))
+        rows.append(
+            {
+                "Term": term.number,
+                "Leader": named(term),
+                "Version": term.version,
+                "Began": term.began and local(int(term.began * 1000)),
+                "Lasted": ended and term.began and duration(ended - term.began),
+                "Nobody led before": nobody_s,
+                "End": end,
+            }
+        )
+    return rows
+
+
+def request_rows(view: View) -> list[Row]:
+    """What operators asked for."""
+    return [
+        {"When": local(one.at_ms), "Who": one.by, "Asked for": one.what, "Because": one.why}
+        for one in requests_of(view)
+    ]
+
+
+def schedule_row(one: ScheduleView, now_ms: int) -> Row:
+    record, running = one.record, "paused" if one.wishes.paused else None
+    history, run = (record.history, record.running) if record else ((), None)
+    if run is not None:
+        took = duration((now_ms - run.began) / 1000)
+        running = f"by {run.candidate} for {took}, attempt {run.attempt}"
+    gaps = [gap for gap in history if isinstance(gap, TickGap) and gap.why in _UNFIT]
+    next_tick = None
+    if record is not None and record.next is not None:
+        when = f"{local(record.next)} ({due_in(record.next, now_ms)})"
+        next_tick = Toned(when, "warn" if is_late(one, now_ms) else "")
+    return {
+        "Schedule": one.name,
+        "Times": record.when.shown() if record else Toned(one.problem, "bad"),
+        "Last": _last_tick(one),
+        "Next": next_tick,
+        "Due": one.overdue or None,
+        "Missed": sum(gap.count for gap in gaps) or None,
+        "Running": running,
+    }
+
+
+def _last_tick(view: ScheduleView) -> Toned | None:
+    if (one := last_run(view)) is None:
+        return None
+    word, at_ms = outcome(one), one.last if isinstance(one, TickGap) else one.at
+    error = f": {cut(one.error, 120)}" if isinstance(one, TickRun) and one.error else ""
+    return Toned(f"{local(at_ms)} {word}{error}", _TONES.get(word, "warn"))

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from leaderq import clock
 from leaderq.admin.dyno_queues import DYNO, DynoAdmin, DynoContents
+from leaderq.admin.text import Row, Toned, duration
 from leaderq.dyno.layout import PARTS, DynoPaths
 from leaderq.errors import ConfigurationError, CorruptItem, NoNode, NoPermission
 from leaderq.queues.admin import Browsed, DeadItem, QueueAdmin, QueueContents
@@ -297,3 +298,32 @@ def _dyno_contents(session: Session, path: str, first: DynoContents) -> Contents
     with closing(DynoAdmin(session, path)) as admin:
         letters = tuple(islice(admin.dead_letters.browse(), SHOWN_LETTERS))
         return Contents(tuple(admin.browse(SHOWN_ITEMS, seen=first)), letters)
+
+
+# -- how it is shown -------------------------------------------------------------------------------
+
+
+def queue_row(one: QueueState, now_ms: int) -> Row:
+    listing = one.listing or Listing(now_ms, None)
+    return {
+        "Queue": one.path,
+        "Kind": listing.kind or (DYNO if one.is_dyno else None),
+        "Depth": f"{one.depth:,}",
+        "Due": listing.due,
+        "Held": one.held,
+        "Oldest due": listing.oldest_ms and duration((now_ms - listing.oldest_ms) / 1000),
+        "Dead": Toned(one.dead, "bad" if one.dead else ""),
+        "Consumers": one.consumers,
+        "Remarks": "; ".join(_remarks(one, listing)),
+    }
+
+
+def _remarks(one: QueueState, listing: Listing) -> Iterator[str]:
+    if one.is_paused:
+        yield "paused"
+    if one.depth and not one.consumers:
+        yield "nobody consumes it"
+    if one.too_many:
+        yield "too many to be listed"
+    if listing.problem:
+        yield listing.problem

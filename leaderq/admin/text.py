@@ -1,10 +1,34 @@
-"""Values in words (pure): durations, times, and texts of others, made short and harmless."""
+"""Values in words (pure): durations, times, texts of others, made short and harmless; and rows."""
 
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from fnmatch import fnmatchcase
+from typing import Any, Literal
 
 _WIDEST = 60
+Row = dict[str, Any]
+"""What is shown of one thing: headings, and what stands below them; ``None``: nothing."""
+Tone = Literal["good", "warn", "bad", "faint", ""]
+
+
+class Toned(str):
+    """A text and how good or bad that is, for whatever has colours."""
+
+    __slots__ = ("tone",)
+    tone: Tone
+
+    def __new__(cls, text: object, tone: Tone) -> Toned:
+        made = super().__new__(cls, text)
+        made.tone = tone
+        return made
+
+
+def is_like(wanted: str, *texts: str) -> bool:
+    """Whether ``wanted`` is a part of one of these texts, or a pattern (``team-*``) of it."""
+    wanted = wanted.strip().lower()
+    pattern = wanted if set(wanted) & set("*?[") else f"*{wanted}*"
+    return any(fnmatchcase(one.lower(), pattern) for one in texts)
 
 
 def duration(seconds: float) -> str:
@@ -18,6 +42,11 @@ def duration(seconds: float) -> str:
     ]
     first = next((at for at, (amount, _) in enumerate(units) if amount), len(units) - 1)
     return " ".join(f"{amount} {unit}" for amount, unit in units[first : first + 2])
+
+
+def briefly(seconds: float) -> str:
+    """A duration; less than a second in milliseconds."""
+    return duration(seconds) if seconds >= 1 else f"{seconds * 1000:.0f} ms"
 
 
 def iso(at_ms: int | None) -> str | None:

@@ -14,14 +14,12 @@ import click
 from leaderq import clock
 from leaderq.admin.careers import (
     Condition,
+    career_row,
     career_states,
-    catch_up,
     condition_of,
-    due_in,
     how_it_ended,
     is_bad_end,
     members_of,
-    rate_of,
     reasons,
     requests_of,
     until,
@@ -46,7 +44,7 @@ from leaderq.errors import ConfigurationError, CorruptRecord
 from leaderq.exits import ExitCode
 
 if TYPE_CHECKING:
-    from leaderq.admin.careers import CareerState, ShownReport
+    from leaderq.admin.careers import CareerState
     from leaderq.election import TermRecord, View
     from leaderq.zookeeper import Session
 
@@ -386,7 +384,8 @@ def _write_overview(found: Sequence[tuple[CareerState, View]], settings: Setting
     if not found:
         say(f"nobody has stood for any career below {settings.root} at {settings.zookeeper}")
         return
-    now = clock.calendar_s()
+    now_ms = clock.now_ms()
+    shown = [career_row(condition_of(one, now_ms), one, now_ms) for one, _ in found]
     some_drain = any(one.drain for one, _ in found)
     some_tick = any(one.next_tick for one, _ in found)
     columns = [*_COLUMNS, *(_DRAIN_COLUMNS if some_drain else ()), *(["NEXT TICK"] * some_tick)]
@@ -394,33 +393,32 @@ def _write_overview(found: Sequence[tuple[CareerState, View]], settings: Setting
         columns,
         [
             (
-                *_leading(view, now),
-                *(_draining(one.drain) if some_drain else ()),
-                *([_next(one.next_tick)] if some_tick else ()),
+                *_leading(view, row["Since"]),
+                *((row["Lag"], row["Rate"], row["Catch-up"]) if some_drain else ()),
+                *([row["Next tick"]] if some_tick else ()),
             )
-            for one, view in found
+            for (_, view), row in zip(found, shown, strict=True)
         ],
         _SPARE,
     )
     for one, view in found:
         report = one.drain
         if view.leader is None:
-            for sentence, is_bad in why_nobody_leads(view, now):
+            for sentence, is_bad in why_nobody_leads(view, now_ms / 1000):
                 click.echo(shaded(f"{view.career}: {sentence}", Shade.BAD if is_bad else None))
         elif report is not None and report.fresh and report.report.held_up is not None:
             say(f"{view.career} is held up, and resumes by itself: {report.report.held_up}")
 
 
-def _leading(view: View, now: float) -> tuple[Any, ...]:
+def _leading(view: View, since: str | None) -> tuple[Any, ...]:
     stage = view.stage or ("not known" if view.repaired else None)
     stage = f"{stage or 'no leader'} (paused)" if view.paused else stage
-    led = view.began if view.leader else view.ended
     return (
         view.career,
         shaded(view.leader, Shade.GOOD) if view.leader else None,
         view.term or None,
         shaded(stage, Shade.WARNING) if view.paused else stage,
-        None if led is None else duration(now - led),
+        since,
         view.host,
         view.pid,
         view.members[0].version if view.leader and view.members else None,
@@ -444,20 +442,6 @@ def _past(record: TermRecord, view: View) -> tuple[Any, ...]:
         began = f"{local(int(record.began * 1000))} ({duration(now - record.began)})"
     where = record.host, record.pid
     return record.number, record.candidate, record.version, *where, began, lasted, end
-
-
-def _draining(report: ShownReport | None) -> tuple[str | None, str | None, str | None]:
-    if report is None:
-        return None, None, None
-    said = report.report
-    lag = report.lag(said.lag)
-    if not report.fresh or said.rate_per_s is None:
-        return lag, None, None
-    return lag, rate_of(said), catch_up(said)
-
-
-def _next(tick: dict[str, Any] | None) -> str | None:
-    return f"{tick['schedule']} {due_in(tick['at_ms'], clock.now_ms())}" if tick else None
 
 
 def _write_partitions(found: Sequence[tuple[CareerState, View]]) -> None:

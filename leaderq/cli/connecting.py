@@ -203,3 +203,23 @@ ONE_CAREER = _career_option("the career; required")
 SOME_CAREER = _career_option("only this career, or those that match, like 'team-*'; else all")
 candidates: Completer = _completer(_candidates)
 """The ids of the candidates of the career typed so far."""
+
+
+def _as_patterns(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    from leaderq.zookeeper.paths import validated_path
+
+    for value in values:
+        validated_path(value.removesuffix("/") or "/")
+    return values or ("/",)
+
+
+SHOWN_QUEUES = click.Option(
+    ["--queue", "queues"],
+    multiple=True,
+    metavar="PATH",
+    callback=_as_patterns,
+    help="a queue to show; one that ends in a slash stands for the queues directly below it"
+    " that leaderq has used; may be repeated  [default: /]",
+)

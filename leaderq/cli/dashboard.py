@@ -10,12 +10,12 @@ from pathlib import Path
 
 import click
 
-from leaderq.cli.connecting import connected
+from leaderq.cli.connecting import SHOWN_QUEUES, connected
 from leaderq.cli.options import CONNECTION, Given, number, switch, verb
 from leaderq.cli.output import say
 from leaderq.config import Section
 from leaderq.errors import ConfigurationError, MissingPiece
-from leaderq.zookeeper.paths import validated_path
+from leaderq.observability.logging import configure
 
 
 def _as_address(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, int]:
@@ -23,14 +23,6 @@ def _as_address(ctx: click.Context, param: click.Parameter, value: str) -> tuple
     if not host or not port.isdecimal() or int(port) > 65535:
         raise click.BadParameter(f"{value!r} is not HOST:PORT", ctx, param)
     return host.strip("[]"), int(port)
-
-
-def _as_patterns(
-    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> tuple[str, ...]:
-    for value in values:
-        validated_path(value.removesuffix("/") or "/")
-    return values or ("/",)
 
 
 @verb(
@@ -42,14 +34,7 @@ def _as_patterns(
         callback=_as_address,
         help="where to listen; port 0: any that is free",
     ),
-    click.Option(
-        ["--queue", "queues"],
-        multiple=True,
-        metavar="PATH",
-        callback=_as_patterns,
-        help="a queue to show; one that ends in a slash stands for the queues directly below it"
-        " that leaderq has used; may be repeated  [default: /]",
-    ),
+    SHOWN_QUEUES,
     switch("--allow-actions", help="also pause, transfer, send back and the like; needs --tokens"),
     click.Option(
         ["--tokens"],
@@ -98,9 +83,10 @@ def dashboard(given: Given) -> None:
     except ImportError as exc:
         needed = str(exc.name).partition(".")[0]
         raise MissingPiece(f"the page needs {needed}: pip install 'leaderq[dashboard]'") from exc
+    from leaderq.admin.actions import carry_out
+    from leaderq.admin.snapshot import reading
     from leaderq.dashboard.access import PageAccess, read_tokens
-    from leaderq.dashboard.actions import carry_out
-    from leaderq.dashboard.refresher import Refresher, reading
+    from leaderq.dashboard.refresher import Refresher
     from leaderq.dashboard.screens import ScreenOptions
 
     tokens = read_tokens(given.tokens) if given.tokens else {}
@@ -108,6 +94,7 @@ def dashboard(given: Given) -> None:
     options = ScreenOptions(given.allow_actions, given.show_payloads, given.every)
     listener = _listening(host, port)
     with listener, connected(given) as session:
+        configure("text", "warning")  # what was done, by whom; and that nothing can be read
         shown = f"[{host}]" if ":" in host else host
         say(f"http://{shown}:{listener.getsockname()[1]}/")
         root = given.settings.root

@@ -6,7 +6,7 @@ while a server does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -17,13 +17,18 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
+from leaderq.admin.actions import Action, Deed
+from leaderq.admin.careers import career_row
+from leaderq.admin.queue_states import queue_row
+from leaderq.admin.snapshot import PageSnapshot
+from leaderq.admin.text import Row, harmless
 from leaderq.cli import top_rows
-from leaderq.cli.top_rows import Row, Sort
-from leaderq.dashboard.actions import Action, Deed
-from leaderq.dashboard.snapshot import PageSnapshot
+from leaderq.cli.top_rows import Sort
 from leaderq.errors import LeaderqError
 
 _MOST_EVENTS = 3
+_STYLES = {"bad": "bold red", "warn": "yellow", "good": "green", "faint": "dim", "": ""}
+"""How words are drawn where there are colours; they say the same without."""
 
 
 class ConfirmScreen(ModalScreen["tuple[Action, str] | None"]):
@@ -43,7 +48,7 @@ class ConfirmScreen(ModalScreen["tuple[Action, str] | None"]):
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Static(Text(self._action.sentence))
+            yield Static(Text(harmless(self._action.sentence)))
             if self._action.deed is Deed.TRANSFER:
                 yield Input(self._action.detail, id="to", compact=True)
             yield Static("reason (Enter: do it, Escape: do not)")
@@ -158,27 +163,18 @@ class TopApp(App[None]):
 
     def draw(self) -> None:
         """Draw the snapshot; the cursor stays on its career."""
-        snapshot, now_ms = self.snapshot, self.snapshot.at_ms
-        careers = top_rows.chosen(snapshot, self.wanted, self.sort)
-        base = self.screen_stack[0]
-        heading = f"{top_rows.summary(snapshot, len(careers))} | by {self.sort.value}"
+        snapshot, base = self.snapshot, self.screen_stack[0]
+        found = top_rows.chosen(snapshot, self.wanted, self.sort)
+        heading = f"{top_rows.summary(snapshot, len(found))} | by {self.sort.value}"
         base.query_one("#summary", Static).update(Text(heading, no_wrap=True))
-        rows = [top_rows.career_row(one, now_ms) for one in careers]
-        styles = [top_rows.style_of(one, now_ms) for one in careers]
-        names = [one.career for one in careers]
-        self._fill(
-            base.query_one("#careers", DataTable), top_rows.CAREER_COLUMNS, rows, names, styles
-        )
+        rows = [career_row(*each, snapshot.at_ms) for each in found]
+        table = base.query_one("#careers", DataTable)
+        self._fill(table, top_rows.CAREER_COLUMNS, rows, [one.career for _, one in found])
         queues = top_rows.queues_in_order(snapshot.queues)
+        rows = [queue_row(one, snapshot.at_ms) for one in queues]
         table = base.query_one("#queues", DataTable)
         table.display = bool(queues)
-        paths = [one.path for one in queues]
-        self._fill(
-            table,
-            top_rows.QUEUE_COLUMNS,
-            [top_rows.queue_row(one, now_ms) for one in queues],
-            paths,
-        )
+        self._fill(table, top_rows.QUEUE_COLUMNS, rows, [one.path for one in queues])
         events = Text("\n".join(top_rows.last_events(snapshot, _MOST_EVENTS)), no_wrap=True)
         base.query_one("#events", Static).update(events)
         if isinstance(self.screen, CareerScreen):
@@ -187,20 +183,18 @@ class TopApp(App[None]):
     def _fill(
         self,
         table: DataTable[Any],
-        columns: Sequence[str],
+        columns: Mapping[str, int],
         rows: Sequence[Row],
         keys: Sequence[str],
-        styles: Sequence[str] = (),
     ) -> None:
         under, at = self._under_cursor(table), table.cursor_row
         table.clear(columns=True)
-        shown = top_rows.fitting(columns, rows, self.size.width - 2)
-        table.add_columns(*(columns[at] for at in shown))
-        for number, (key, row) in enumerate(zip(keys, rows, strict=True)):
-            cells = [Text(row[at]) for at in shown]
-            if styles:
-                cells[1].stylize(styles[number])
-            table.add_row(*cells, key=key)
+        names, cells = top_rows.fitting(columns, rows, self.size.width - 2)
+        table.add_columns(*map(str.upper, names))
+        for key, row, texts in zip(keys, rows, cells, strict=True):
+            tones = [getattr(row[name], "tone", "") for name in names]
+            shown = map(Text, texts, map(_STYLES.__getitem__, tones))
+            table.add_row(*shown, key=key)
         table.move_cursor(row=keys.index(under) if under in keys else at, scroll=False)
 
     def _under_cursor(self, table: DataTable[Any]) -> str | None:
@@ -270,5 +264,5 @@ class TopApp(App[None]):
         self.call_from_thread(self._tell, said, severity)
 
     def _tell(self, said: str, severity: Any) -> None:
-        self.notify(said, severity=severity, markup=False)
+        self.notify(harmless(said), severity=severity, markup=False)
         self.read_again()

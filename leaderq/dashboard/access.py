@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from leaderq import chance, clock
-from leaderq.dashboard.actions import Action
+from leaderq.admin.actions import Action
 from leaderq.errors import ConfigurationError
 
 COOKIE = "leaderq_visit"
@@ -46,7 +46,7 @@ def read_tokens(path: Path) -> dict[str, str]:
     :raises ConfigurationError: with the line that cannot be read; never with a token.
     """
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigurationError(f"tokens cannot be read from {path}: {exc}") from exc
     tokens: dict[str, str] = {}

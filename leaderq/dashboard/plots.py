@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from leaderq.admin.text import duration, local
+from leaderq.admin.text import briefly, local
 from leaderq.dashboard.markup import Markup, joined, tag
 
 _BAR = 34
@@ -52,11 +52,6 @@ def time_axis(stretches: Sequence[Stretch], until: float, describes: str) -> Mar
             middle = f"{at + width / 2:.3f}%"
             drawn.append(tag("text", one.label, x=middle, y=38, class_=f"number on-{one.kind}"))
     return joined(_figure(drawn, describes, 64), _range(since, until))
-
-
-def briefly(seconds: float) -> str:
-    """A duration; less than a second in milliseconds."""
-    return duration(seconds) if seconds >= 1 else f"{seconds * 1000:.0f} ms"
 
 
 def _bar(x: float, width: float, kind: str, title: str) -> Markup:

@@ -7,34 +7,12 @@ much as one. A reading that fails is told as a snapshot that says so; the next o
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from leaderq import clock
-from leaderq.admin.careers import career_states
-from leaderq.admin.queue_states import QueueStates
-from leaderq.dashboard.snapshot import PageSnapshot, after_failure, after_reading
-from leaderq.election import Observer
-from leaderq.errors import SessionClosed, told
+from leaderq.admin.snapshot import PageSnapshot, ReadAgain, read_again
+from leaderq.errors import SessionClosed
 from leaderq.threads import Service, primitives
-from leaderq.zookeeper import Session
-
-log = logging.getLogger(__name__)
-Read = Callable[[PageSnapshot, frozenset[str]], PageSnapshot]
-
-
-def reading(session: Session, root: str, patterns: Sequence[str]) -> Read:
-    """What reads all careers below ``root`` and the queues of ``patterns``."""
-    states = QueueStates(session, patterns)
-
-    def read(before: PageSnapshot, wanted: frozenset[str]) -> PageSnapshot:
-        names = Observer.careers(session, root=root)
-        careers = tuple(career_states(session, root, names))
-        queues, contents = states.read(wanted)
-        return after_reading(before, careers, tuple(queues), contents, clock.now_ms())
-
-    return read
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +35,7 @@ class Refresher:
     cancelled is nobody. After ``stop`` every waiter is answered, with :class:`SessionClosed`.
     """
 
-    def __init__(self, read: Read, every_s: float) -> None:
+    def __init__(self, read: ReadAgain, every_s: float) -> None:
         self._read, self._every_s = read, every_s
         self._newest, self._read_at_s = PageSnapshot(), float("-inf")
         self._lock = primitives.Lock()
@@ -100,14 +78,8 @@ class Refresher:
                 service.pause(self._every_s)
 
     def _refresh(self, looking: list[_Waiting]) -> None:
-        before = self._newest
         wanted = frozenset(one.wants for one in looking if one.wants is not None)
-        try:
-            snapshot = self._read(before, wanted)
-        except Exception as error:  # noqa: BLE001  (whatever it is, the page shows it)
-            if before.problem is None:
-                log.warning("dashboard cannot read error=%s", told(error))
-            snapshot = after_failure(before, told(error), clock.now_ms())
+        snapshot = read_again(self._read, self._newest, wanted)
         with self._lock:
             self._newest, self._read_at_s = snapshot, clock.now_s()
             later = [one for one in self._waiting if not one.is_served_by(snapshot)]

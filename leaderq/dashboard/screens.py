@@ -10,26 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from leaderq.admin import careers as told
-from leaderq.admin.careers import CareerState, Condition, condition_of, is_late
-from leaderq.admin.queue_states import SHOWN_ITEMS, SHOWN_LETTERS, Listing, QueueState
-from leaderq.admin.text import brief, cut, duration, local
-from leaderq.dashboard.actions import Action, Deed
+from leaderq.admin.actions import Action, Deed
+from leaderq.admin.careers import Condition
+from leaderq.admin.queue_states import SHOWN_ITEMS, SHOWN_LETTERS, QueueState, queue_row
+from leaderq.admin.snapshot import PageSnapshot
+from leaderq.admin.text import Row, Toned, brief, cut, duration, is_like, local
 from leaderq.dashboard.markup import Markup, joined, tag
-from leaderq.dashboard.plots import Stretch, briefly, line_plot, time_axis
-from leaderq.dashboard.snapshot import PageSnapshot
-from leaderq.election import Member, TermRecord, View
+from leaderq.dashboard.plots import Stretch, line_plot, time_axis
+from leaderq.election import TermRecord, View
 from leaderq.queues.admin import Browsed, DeadItem
 from leaderq.schedules.operating import ScheduleView
-from leaderq.schedules.record import PassedOver, TickGap, TickRun
 
-Row = dict[str, Any]
-_UNFIT = (PassedOver.MISSED, PassedOver.LATE, PassedOver.TOO_OLD, PassedOver.TOO_MANY)
+_COLUMNS = (
+    *("Career", "Condition", "Leader", "Term", "Stage", "Since", "Lag", "Catch-up"),
+    *("Next tick", "Why"),
+)
 
 
 class ScreenKind(Enum):
@@ -44,8 +44,8 @@ class ScreenKind(Enum):
 
 @dataclass(frozen=True)
 class PageScreen:
-    """What somebody looks at: ``subject`` is the career or queue; ``only``: names that are shown,
-    as a part of the name or a pattern (``team-*``).
+    """What somebody looks at: ``subject`` is the career or queue; ``only``: what is shown of many,
+    as :func:`~leaderq.admin.told.is_like` takes it.
     """
 
     kind: ScreenKind
@@ -61,17 +61,13 @@ class PageScreen:
 
     @property
     def queue(self) -> str | None:
-        """The queue whose contents are shown."""
+        """The queue whose contents are told."""
         return self.subject if self.kind is ScreenKind.QUEUE else None
 
     @property
     def title(self) -> str:
         """Its heading, and its name in the menu."""
         return self.subject or self.kind.name.capitalize()
-
-    def shows(self, name: str) -> bool:
-        """Whether the filter lets this name through."""
-        return self.only in name or fnmatchcase(name, self.only)
 
 
 @dataclass(frozen=True)
@@ -119,9 +115,7 @@ def _news(snapshot: PageSnapshot, options: ScreenOptions, now_ms: int) -> Markup
 
 def _careers(look: _Look) -> Iterable[Markup]:
     screen, snapshot, _, now_ms = look
-    known = [one for one in snapshot.careers if screen.shows(one.career)]
-    found = [(condition_of(one, now_ms), one) for one in known]
-    found.sort(key=lambda each: (each[0].rank, each[1].career))
+    found = told.in_order(snapshot.careers, screen.only, now_ms)
     words = [word for word, _ in found]
     counts = [
         tag("span", f"{words.count(word)} {word.value[0]}", class_=f"count {word.value[1]}")
@@ -129,24 +123,15 @@ def _careers(look: _Look) -> Iterable[Markup]:
         if word in words
     ]
     yield tag("p", counts, id="counts", class_="counts")
-    rows = [_career_row(word, one, now_ms) for word, one in found]
+    rows = [_career_row(told.career_row(word, one, now_ms)) for word, one in found]
     yield _table("careers", "Careers, those in trouble first", rows, "No career is known.")
 
 
-def _career_row(word: Condition, state: CareerState, now_ms: int) -> Row:
-    view, drain, tick = state.view, state.drain, state.next_tick
-    led = view and (view.began if view.leader else view.ended)
-    return {
-        "Career": _link(PageScreen(ScreenKind.CAREER, state.career), state.career),
-        "Condition": _word(word),
-        "Leader": view and view.leader,
-        "Term": (view and view.term) or None,
-        "Stage": view and view.stage,
-        "Since": led and duration(now_ms / 1000 - led),
-        "Lag": drain and drain.lag(drain.report.lag),
-        "Catch-up": drain and told.catch_up(drain.report),
-        "Next tick": tick and f"{tick['schedule']} {told.due_in(tick['at_ms'], now_ms)}",
-        "Why": cut("; ".join(told.reasons(state, now_ms)), 200),
+def _career_row(row: Row) -> Row:
+    link = _link(PageScreen(ScreenKind.CAREER, row["Career"]), row["Career"])
+    return {name: row[name] for name in _COLUMNS} | {
+        "Career": link,
+        "Condition": _word(row["Condition"]),
     }
 
 
@@ -156,110 +141,51 @@ def _career(look: _Look) -> Iterable[Markup]:
     if state is None:
         yield tag("p", "Nobody has ever stood for a career of that name.", id="none")
         return
-    view, now = state.view, now_ms / 1000
+    view, condition = state.view, Toned(*told.condition_of(state, now_ms).value)
     reasons = [tag("li", one) for one in told.reasons(state, now_ms)]
-    head = [_word(condition_of(state, now_ms)), reasons and tag("ul", reasons, class_="reasons")]
+    head = [_word(condition), reasons and tag("ul", reasons, class_="reasons")]
     yield tag("div", head, id="how", class_="how")
     if view is None:
         return
-    yield _facts(_career_facts(state, view, now))
+    yield _facts(told.career_facts(state, view, now_ms))
     if options.actions:
         yield _offers(_actions_on(view))
-    yield _section("terms", "Terms", _terms(view, now))
+    yield _section("terms", "Terms", _terms(view, now_ms))
     if state.drain is not None:
         lags = snapshot.lags(screen.subject)
         lag = line_plot(lags, now_ms, "the lag over time")
         yield _section("lag", "Lag while somebody looked", lag)
-    rows: list[Row] = [
-        {
-            "Turn": turn,
-            "Candidate": one.candidate,
-            "Role": role,
-            "Host": one.host,
-            "Process": one.pid,
-            "Version": one.version,
-            "Stands again": told.until(one.stands_again, now),
-        }
-        for turn, role, one in told.members_of(view)
-    ]
-    yield _table("candidates", "Candidates", rows, "No candidate stands.")
+    candidates = told.candidate_rows(view, now_ms)
+    yield _table("candidates", "Candidates", candidates, "No candidate stands.")
     if state.schedules:
         rows = [_schedule_row(state.career, one, options, now_ms) for one in state.schedules]
         yield _table("ticks", "Schedules", [_without_first(row) for row in rows])
-    asked = [
-        {"When": local(one.at_ms), "Who": one.by, "Asked for": one.what, "Because": one.why}
-        for one in told.requests_of(view)
-    ]
     nothing = "Nobody who gave a name has asked for anything."
-    yield _table("asked", "What operators asked for", asked, nothing)
+    yield _table("asked", "What operators asked for", told.request_rows(view), nothing)
 
 
-def _member_row(turn: int | None, role: str, one: Member, now: float) -> Row:
-    row: Row = {"Turn": turn, "Candidate": one.candidate, "Role": role, "Host": one.host}
-    row |= {"Process": one.pid, "Version": one.version}
-    return row | {"Stands again": told.until(one.stands_again, now)}
-
-
-def _career_facts(state: CareerState, view: View, now: float) -> Row:
-    leader = told.named(view.members[0]) if view.leader else "nobody"
-    facts: Row = {"Leader": leader, "Term": view.term or "none yet"}
-    if view.leader:
-        facts |= {"Stage": view.stage, "Led for": view.began and duration(now - view.began)}
-    if (drain := state.drain) is None:
-        return facts
-    said, left = drain.report, drain.report.lease_left_s
-    return facts | {
-        "Lag": drain.lag(said.lag),
-        "Catches up": told.catch_up(said),
-        "Rate": told.rate_of(said),
-        "Records in hand": said.in_hand,
-        "Lease left": None if left is None else f"{left:.1f} s, when it reported",
-        "Set aside": f"{said.buried} dead letters, {said.skipped} skipped",
-        "Reported": f"{duration(drain.age_s)} ago",
-    }
-
-
-def _terms(view: View, now: float) -> list[Markup]:
+def _terms(view: View, now_ms: int) -> list[Markup]:
     terms = [one for one in reversed(view.history) if one.began is not None]
     if not terms:
         return [tag("p", "Nobody has led yet.", class_="faint")]
+    now = now_ms / 1000
     stretches = [_stretch(one, after, view, now) for one, after in pairwise([*terms, None]) if one]
     describes = f"terms {terms[0].number} to {terms[-1].number}; the table below has all"
     key = [tag("span", tag("i", class_=f"key {kind}"), word) for kind, word in _KINDS.items()]
-    gaps = {b.label: max(0.0, b.began - a.ended) for a, b in pairwise(stretches)}
-    rows = [_term_row(one, view, now, gaps.get(str(one.number))) for one in view.history]
     axis = time_axis(stretches, now, describes)
-    return [axis, tag("p", key, class_="keys"), _table("past", "The last terms", rows)]
-
-
-def _is_present(term: TermRecord, view: View) -> bool:
-    return term.number == view.term and view.leader is not None
+    past = _table("past", "The last terms", told.term_rows(view, now_ms))
+    return [axis, tag("p", key, class_="keys"), past]
 
 
 def _stretch(term: TermRecord, after: TermRecord | None, view: View, now: float) -> Stretch:
     kind, ended, end = "bad" if term.error else "clean", term.ended, told.how_it_ended(term)
-    if _is_present(term, view):
+    if told.is_present(term, view):
         kind, ended, end = "leads", now, "leads now"
     elif ended is None:
         kind, ended = "unclean", after.began if after else term.began
     began, number = term.began or 0.0, str(term.number)
     title = f"term {number} of {term.candidate}: {end}"
     return Stretch(began, ended or began, number, kind, title)
-
-
-def _term_row(term: TermRecord, view: View, now: float, gap: float | None) -> Row:
-    present = _is_present(term, view)
-    ended = now if present else term.ended
-    grade = "good" if present else "bad" if told.is_bad_end(term) else ""
-    return {
-        "Term": term.number,
-        "Leader": told.named(term),
-        "Version": term.version,
-        "Began": term.began and local(int(term.began * 1000)),
-        "Lasted": ended and term.began and duration(ended - term.began),
-        "Nobody led before": gap if gap is None else briefly(gap),
-        "End": tag("span", "leads now" if present else told.how_it_ended(term), class_=grade),
-    }
 
 
 def _actions_on(view: View) -> Iterator[Action]:
@@ -272,30 +198,13 @@ def _actions_on(view: View) -> Iterator[Action]:
 
 def _queues(look: _Look) -> Iterable[Markup]:
     screen, snapshot, _, now_ms = look
-    found = [one for one in snapshot.queues if screen.shows(one.path)]
+    found = [one for one in snapshot.queues if is_like(screen.only, one.path)]
     found.sort(key=lambda one: (not one.dead, one.path))
     nothing = "No queue is known; name some with --queue PATH, or --queue PATH/ for those below."
-    rows = [_queue_row(one, now_ms) for one in found]
+    links = [_link(PageScreen(ScreenKind.QUEUE, one.path), one.path) for one in found]
+    rows = [queue_row(one, now_ms) for one in found]
+    rows = [{**row, "Queue": link} for row, link in zip(rows, links, strict=True)]
     yield _table("queues", "Queues, those with dead letters first", rows, nothing)
-
-
-def _queue_row(one: QueueState, now_ms: int) -> Row:
-    listing = one.listing or Listing(now_ms, None)
-    said = ["paused"] if one.is_paused else []
-    said += ["nobody consumes it"] if one.depth and not one.consumers else []
-    said += ["too many to be listed"] if one.too_many else []
-    said += [listing.problem] if listing.problem else []
-    return {
-        "Queue": _link(PageScreen(ScreenKind.QUEUE, one.path), one.path),
-        "Kind": listing.kind,
-        "Depth": f"{one.depth:,}",
-        "Due": listing.due,
-        "Held": one.held,
-        "Oldest due": listing.oldest_ms and _ago(listing.oldest_ms, now_ms),
-        "Dead": tag("span", one.dead, class_="bad") if one.dead else 0,
-        "Consumers": one.consumers,
-        "Remarks": "; ".join(said),
-    }
 
 
 def _queue(look: _Look) -> Iterable[Markup]:
@@ -304,7 +213,7 @@ def _queue(look: _Look) -> Iterable[Markup]:
     if state is None:
         yield tag("p", "There is no such queue among those that are read.", id="none")
         return
-    yield _facts(_without_first(_queue_row(state, now_ms)))
+    yield _facts(_without_first(queue_row(state, now_ms)))
     depths = snapshot.depths(screen.subject)
     plot = line_plot(depths, now_ms, "the depth over time")
     yield _section("depth", "Depth while somebody looked", plot)
@@ -352,10 +261,10 @@ def _payload(one: Browsed, options: ScreenOptions) -> Any:
 def _schedules(look: _Look) -> Iterable[Markup]:
     screen, snapshot, options, now_ms = look
     found = [
-        (not is_late(one, now_ms), state.career, one)
+        (not told.is_late(one, now_ms), state.career, one)
         for state in snapshot.careers
         for one in state.schedules
-        if screen.shows(f"{state.career} {one.name}")
+        if is_like(screen.only, f"{state.career} {one.name}")
     ]
     found.sort(key=lambda each: (each[0], each[1], each[2].name))
     rows = [_schedule_row(career, one, options, now_ms) for _, career, one in found]
@@ -364,34 +273,9 @@ def _schedules(look: _Look) -> Iterable[Markup]:
 
 
 def _schedule_row(career: str, one: ScheduleView, options: ScreenOptions, now_ms: int) -> Row:
-    record, running = one.record, "paused" if one.wishes.paused else None
-    history, run = (record.history, record.running) if record else ((), None)
-    if run is not None:
-        running = f"by {run.candidate} for {_ago(run.began, now_ms)}, attempt {run.attempt}"
-    times = record.when.shown() if record else tag("span", one.problem, class_="bad")
-    gaps = [gap for gap in history if isinstance(gap, TickGap) and gap.why in _UNFIT]
     link = _link(PageScreen(ScreenKind.CAREER, career), career, one.name)
-    missed = sum(gap.count for gap in gaps) or None
-    row: Row = {"Career": link, "Schedule": one.name, "Times": times, "Last": _last(one)}
-    row |= {"Next": _next(one, now_ms), "Due": one.overdue or None, "Missed": missed}
-    row["Running"] = running
+    row = {"Career": link, **told.schedule_row(one, now_ms)}
     return row | _do(options, Action(Deed.RUN_NOW, career, one.name))
-
-
-def _next(one: ScheduleView, now_ms: int) -> Markup | None:
-    if one.record is None or one.record.next is None:
-        return None
-    when = f"{local(one.record.next)} ({told.due_in(one.record.next, now_ms)})"
-    return tag("span", when, class_="warn" if is_late(one, now_ms) else "")
-
-
-def _last(view: ScheduleView) -> Markup | None:
-    if (one := told.last_run(view)) is None:
-        return None
-    word, at = told.outcome(one), one.last if isinstance(one, TickGap) else one.at
-    error = f": {cut(one.error, 120)}" if isinstance(one, TickRun) and one.error else ""
-    grade = {"done": "good", "failed": "bad", "lost": "bad"}.get(word, "warn")
-    return tag("span", local(at), " ", tag("span", word + error, class_=grade))
 
 
 def _section(id: str, title: str, *content: Any) -> Markup:
@@ -410,7 +294,8 @@ def _table(id: str, caption: str, rows: Sequence[Row], nothing: str = "") -> Mar
 
 
 def _facts(facts: Row) -> Markup:
-    shown = [tag("div", tag("dt", name), tag("dd", _shown(one))) for name, one in facts.items()]
+    known = {name: one for name, one in facts.items() if one is not None and one != ""}
+    shown = [tag("div", tag("dt", name), tag("dd", _shown(one))) for name, one in known.items()]
     return tag("dl", shown, id="facts", class_="facts")
 
 
@@ -419,6 +304,8 @@ def _without_first(row: Row) -> Row:
 
 
 def _shown(value: Any) -> Any:
+    if isinstance(value, Toned) and value.tone:
+        return tag("span", value, class_=value.tone)
     return tag("span", "-", class_="faint none") if value is None or value == "" else value
 
 
@@ -440,8 +327,8 @@ def _offer(action: Action) -> Markup:
     return tag("a", action.label, aria_label=f"{action.label}: {action.sentence}", **place)
 
 
-def _word(word: Condition) -> Markup:
-    return tag("span", word.value[0], class_=f"word {word.value[1]}")
+def _word(word: Toned) -> Markup:
+    return tag("span", word, class_=f"word {word.tone}")
 
 
 def _clock(at_ms: int) -> str:

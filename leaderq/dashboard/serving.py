@@ -25,15 +25,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from leaderq import clock
+from leaderq.admin.actions import Action, Deed
+from leaderq.admin.snapshot import PageSnapshot
 from leaderq.dashboard.access import COOKIE, HEADERS, LASTS_S, PageAccess, Visit
-from leaderq.dashboard.actions import Action, Deed
 from leaderq.dashboard.markup import Markup, joined, tag
 from leaderq.dashboard.refresher import Refresher
 from leaderq.dashboard.screens import PageScreen, ScreenKind, ScreenOptions, draw, is_known
-from leaderq.dashboard.snapshot import PageSnapshot
 from leaderq.errors import LeaderqError, SessionClosed
 
 _MOST_BYTES = 8192  # of a form
+_MOST_DRAWN = 64  # screens that are kept until the next reading
 _STATIC = {"/page.css": "text/css", "/page.js": "text/javascript", "/icon.svg": "image/svg+xml"}
 _MENU = (ScreenKind.CAREERS, ScreenKind.QUEUES, ScreenKind.SCHEDULES)
 _UNDER = {ScreenKind.CAREER: ScreenKind.CAREERS, ScreenKind.QUEUE: ScreenKind.QUEUES}
@@ -120,7 +121,7 @@ class Dashboard:
         return asyncio.wrap_future(self._refresher.after(seen, screen.queue))
 
     def _draw(self, screen: PageScreen, snapshot: PageSnapshot) -> Markup:
-        if self._drawn[0] != snapshot.number:
+        if self._drawn[0] != snapshot.number or len(self._drawn[1]) >= _MOST_DRAWN:
             self._drawn = (snapshot.number, {})
         drawn = self._drawn[1]
         if screen not in drawn:

@@ -32,6 +32,7 @@ _COUNTER = 1 << 32
 _KEPT_TERMS = 10
 _LONGEST_ERROR = 240
 _LONGEST_ID = 200
+_LARGEST = 1e12  # no calendar goes as far
 _SHOWN_COOL_OFF_S = 0.5
 
 
@@ -168,6 +169,25 @@ _NAMES = {
     for kind in (TermRecord, Wishes)
 }
 _RARE = ("error", "stands_again", "past", "version", "leaderq", "career_class", "asked")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_label(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST_ID
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < _LARGEST  # no NaN either
+
+
+_FOR_PEOPLE = {
+    **dict.fromkeys(("candidate", "id", "host", "stage", "reason", "error"), _is_text),
+    **dict.fromkeys(("version", "leaderq", "career_class"), _is_label),
+    **dict.fromkeys(("began", "ended", "stands_again", "pid"), _is_number),
+}
 _REMEDIES = {
     "TermRecord": "nobody can lead until it is repaired: leaderq raise-floor NUMBER "
     "--career CAREER, with a number above every term that was ever given out",
@@ -209,8 +229,9 @@ def _made(kind: type[R], found: object) -> R:
     if "asked" in known:
         listed = known["asked"] if isinstance(known["asked"], list) else ()
         known["asked"] = tuple(one for one in listed if isinstance(one, Mapping))
-    for name in ("version", "leaderq", "career_class"):  # for people: they spoil no record
-        if name in known and not (isinstance(known[name], str) and len(known[name]) <= _LONGEST_ID):
+    for name, value in [*known.items()]:  # what is for people spoils no record
+        is_known = _FOR_PEOPLE.get(name)
+        if value is not None and is_known is not None and not is_known(value):
             del known[name]
     return kind(**known, other=_unknown(kind, found))
 

@@ -187,6 +187,15 @@ ALERTS: tuple[Alert, ...] = (
         "its sink is away: the log says why. Requests wait in memory, or in the journal",
     ),
     Alert(
+        "JournalTakesNothing",
+        "min by (producer) (leaderq_producer_journal_takes) == 0",
+        "1m",
+        Severity.PAGE,
+        "the journal of producer {{ $labels.producer }} takes no more requests",
+        "it is as large as it may be, or its disk is full: the log says which. What comes now waits"
+        " in memory, and is then refused or dropped",
+    ),
+    Alert(
         "RequestsLost",
         f"({_happened('leaderq_producer_failed_requests_total', 'producer')})"
         f" or ({_happened('leaderq_producer_dropped_requests_total', 'producer')})",

@@ -53,34 +53,20 @@ class MetricRow:
         return [self.source.value if self.source else "career", *filter(None, [self.label])]
 
 
-def _drain(name: str, figure: str, help: str) -> MetricRow:
-    return MetricRow(f"leaderq_kafka_{name}", help, source=FigureSource.DRAIN, figure=figure)
+def _offered_by(source: FigureSource, prefix: str) -> Callable[[str, str, str], MetricRow]:
+    def row(name: str, figure: str, help: str) -> MetricRow:
+        figure, _, label = figure.partition(":")
+        return MetricRow(f"leaderq_{prefix}_{name}", help, label, source=source, figure=figure)
+
+    return row
 
 
-def _queue(name: str, figure: str, help: str) -> MetricRow:
-    return MetricRow(f"leaderq_queue_{name}", help, source=FigureSource.QUEUE, figure=figure)
-
-
-def _schedule(name: str, figure: str, help: str) -> MetricRow:
-    source = FigureSource.SCHEDULE
-    return MetricRow(f"leaderq_schedule_{name}", help, source=source, figure=figure)
-
-
-def _producer(name: str, figure: str, help: str) -> MetricRow:
-    figure, _, label = figure.partition(":")
-    source = FigureSource.PRODUCER
-    return MetricRow(f"leaderq_producer_{name}", help, label, source=source, figure=figure)
-
-
-def _coalescing(name: str, figure: str, help: str) -> MetricRow:
-    source = FigureSource.COALESCING
-    return MetricRow(f"leaderq_coalescing_{name}", help, source=source, figure=figure)
-
-
-def _singular(name: str, figure: str, help: str) -> MetricRow:
-    return MetricRow(f"leaderq_singular_{name}", help, source=FigureSource.SINGULAR, figure=figure)
-
-
+_drain = _offered_by(FigureSource.DRAIN, "kafka")
+_queue = _offered_by(FigureSource.QUEUE, "queue")
+_schedule = _offered_by(FigureSource.SCHEDULE, "schedule")
+_producer = _offered_by(FigureSource.PRODUCER, "producer")
+_coalescing = _offered_by(FigureSource.COALESCING, "coalescing")
+_singular = _offered_by(FigureSource.SINGULAR, "singular")
 _REASONS = tuple(reason.value for reason in Reason)
 _DEPOSING = tuple(reason.value for reason in Reason if reason.deposes)
 # A table: each row takes as few lines as it can.
@@ -294,7 +280,8 @@ class _CareerCounts:
         self._health = health
         self._career = health.look().career
         self._lock = primitives.Lock()  # among the work's threads; a scrape copies without it
-        self._counts: Counter[tuple[str, str]] = Counter()
+        rows = {UNCLEAN_ENDS, *(row for row, _ in _COUNTED.values())}
+        self._counts = Counter({(row, value): 0 for row in rows for value in row.values})
         self._stage: tuple[Stage, float] | None = None
         self._stages: dict[str, tuple[float, ...]] = dict.fromkeys(_STAGES, (0.0,) * _CELLS)
         self._term_number = 0
@@ -312,13 +299,13 @@ class _CareerCounts:
     def _count(self, event: Event) -> None:
         row, value = _COUNTED[type(event)]
         with self._lock:
-            self._counts[row.name, value(event)] += 1
+            self._counts[row, value(event)] += 1
 
     def _term_began(self, event: happened.TermBegan) -> None:
         self._term_number = event.term
         if event.unclean:
             with self._lock:
-                self._counts[UNCLEAN_ENDS.name, ""] += 1
+                self._counts[UNCLEAN_ENDS, ""] += 1
 
     def _term_ended(self, event: happened.TermEnded) -> None:
         self._enter(None)
@@ -343,15 +330,8 @@ class _CareerCounts:
 
     def samples(self) -> Iterator[Sample]:
         """Yield every value but those of :meth:`stages`."""
-        counts = self._counts.copy()
-        for row in {
-            row.name: row for row, _ in (*_COUNTED.values(), (UNCLEAN_ENDS, None))
-        }.values():
-            known = dict.fromkeys(row.values, 0) | {
-                value: count for (name, value), count in counts.items() if name == row.name
-            }
-            for value, count in known.items():
-                yield row, (self._career, value) if row.label else (self._career,), count
+        for (row, value), count in self._counts.copy().items():
+            yield row, (self._career, value) if row.label else (self._career,), count
         for row, gauge in self._gauges():
             yield row, (self._career,), gauge
         for topic, left in self._lag.items():

@@ -4,8 +4,8 @@ Off, which is the default, nothing of OpenTelemetry is imported, and each hook c
 variable. On (the setting ``tracing``, or :func:`start`), spans go wherever the program has
 configured OpenTelemetry's SDK; without an SDK they go nowhere.
 
-* A term is a span, and its stages are its children. A tick is a span of its own, and current while
-  its work runs.
+* A term is a span, and its stages are its children; so is the term of a ``session.leadership``
+  block. A tick is a span of its own, and current while its work runs.
 * A call of a handler (a batch of records, one record, a message, items of a queue) is a span of its
   own, ``process DESTINATION``, current meanwhile. It is linked to what sent each record, once for
   each sender: records of many senders are handled together, so none of them is the parent.
@@ -24,7 +24,7 @@ from importlib.metadata import version
 from operator import attrgetter
 from typing import Any
 
-from leaderq.errors import MissingPiece
+from leaderq.errors import MissingPiece, Reason
 from leaderq.events import (
     CareerError,
     Event,
@@ -234,13 +234,26 @@ def carried_by(error: BaseException) -> Mapping[str, str]:
 # ---- terms, stages and ticks, as events tell of them ---------------------------------------------
 
 
-def follow(events: EventBus) -> None:
-    """Begin, if need be, and make spans of the terms, stages and ticks of a candidate."""
-    start()
-    assert _tracer is not None
-    followed = FollowedCandidate(_tracer)
-    for kind, listener in followed.listeners.items():
-        events.subscribe(kind, listener)
+def follow(events: EventBus, career: str, candidate: str) -> Callable[[], None]:
+    """Make spans of the terms, stages and ticks of this candidate, if tracing is on. The function
+    returned ends that, and the spans that are open.
+    """
+    if (tracer := _tracer) is None:
+        return lambda: None
+    followed = FollowedCandidate(tracer)
+
+    def hear(event: Any) -> None:
+        if (event.career, event.candidate) == (career, candidate):  # others may share the bus
+            followed.listeners[type(event)](event)
+
+    unsubscribe = [events.subscribe(kind, hear) for kind in followed.listeners]
+
+    def end() -> None:
+        for one in unsubscribe:
+            one()
+        followed.close()
+
+    return end
 
 
 class FollowedCandidate:
@@ -250,6 +263,7 @@ class FollowedCandidate:
         self._tracer = tracer
         self._term: Any = None
         self._stage: Any = None
+        self._has_failed = False
         self._ticks: dict[tuple[str, str], tuple[Any, Any, int]] = {}
         self.listeners: dict[type[Event], Callable[[Any], None]] = {
             TermBegan: self._begin,
@@ -265,7 +279,7 @@ class FollowedCandidate:
 
     def _begin(self, event: TermBegan) -> None:
         about = _about(event) | {"leaderq.unclean": event.unclean}
-        self._term = self._tracer.root(f"term {event.career}", about)
+        self._term, self._has_failed = self._tracer.root(f"term {event.career}", about), False
 
     def _enter(self, event: StageBegan) -> None:
         self._leave()
@@ -279,6 +293,7 @@ class FollowedCandidate:
         self._stage = None
 
     def _failed(self, event: CareerError) -> None:
+        self._has_failed = True
         for span in filter(None, (self._stage, self._term)):
             self._mark_failed(span, event.error)
 
@@ -294,10 +309,17 @@ class FollowedCandidate:
             self._term.add_event(event.name, {"why": why} if why else {})
 
     def _end(self, event: TermEnded) -> None:
-        self._leave()
         if self._term is not None:
             ended = {"leaderq.reason": event.reason.value, "leaderq.clean": event.clean}
             self._term.set_attributes(ended)
+            if event.reason is Reason.FAILED and not self._has_failed:  # in a block of the user's
+                self._term.set_status(self._tracer.trace.StatusCode.ERROR, event.reason.sentence)
+        self.close()
+
+    def close(self) -> None:
+        """End the spans of the term, if it has not been told how it ended."""
+        self._leave()
+        if self._term is not None:
             self._term.end()
         self._term = None
 

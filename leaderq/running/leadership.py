@@ -25,6 +25,7 @@ from leaderq.config import Settings, new_candidate_id
 from leaderq.election import Candidate, EndDetails
 from leaderq.errors import Deposed, NotElected, WouldDeadlock, told
 from leaderq.events import CoolingOff, EventBus, Stage, StageBegan
+from leaderq.observability import tracing
 from leaderq.running.installed import software_of
 from leaderq.running.supervision import CoolOff, after_term
 from leaderq.term import OpenTerm, Reason, Term
@@ -178,9 +179,8 @@ class _Standing:
             what = f"this thread stands for {self._career!r} already, in a block around this one"
             raise WouldDeadlock(f"{what}; it would wait for itself")
         self._places.add(place)
-        self._forget = [
-            lambda: self._places.discard(place),
-        ]
+        traced = tracing.follow(self._events, self._career, self._id)
+        self._forget = [traced, lambda: self._places.discard(place)]
 
     def next_term(self, timeout_s: float | None = None) -> OpenTerm:
         """Wait for a term that is on and not paused, and take it into execution."""

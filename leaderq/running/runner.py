@@ -84,10 +84,11 @@ class Runner:
         check_career(type(career))
         self.settings = settings or Settings()
         self.events = events or EventBus()
-        if self.settings.tracing:
-            tracing.follow(self.events)
         self.career_name = self.settings.career or career_name(career)
         self.candidate_id = self.settings.id
+        if self.settings.tracing:
+            tracing.start()
+        tracing.follow(self.events, self.career_name, self.candidate_id)
         self._career = career
         self._session = as_session(session)
         self._candidate = Candidate(

@@ -143,7 +143,7 @@ def decode(data: bytes, *, path: str) -> ScheduleRecord:
         return ScheduleRecord(
             int(found.pop("last")),
             _when(found.pop("when")),
-            found.pop("next", None),
+            None if (following := found.pop("next", None)) is None else int(following),
             run_of(running) if running else None,
             int(found.pop("ran", 0)),
             int(found.pop("restarts", 0)),
@@ -175,8 +175,18 @@ def _gap(found: Mapping[str, Any]) -> TickGap:
     return gap
 
 
+_SPOILT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_TYPES: dict[str, Any] = {"int": int, "bool": bool, "str": str}
+"""Of fields, by how they are annotated; others are made, or checked, elsewhere."""
+
+
 def _known(kind: Any, found: Mapping[str, Any]) -> Any:
-    return kind(**{one.name: found[one.name] for one in fields(kind) if one.name in found})
+    known = {one: found[one.name] for one in fields(kind) if one.name in found}
+    for one, value in known.items():
+        wanted, _, or_none = str(one.type).partition(" | ")
+        if not isinstance(value, _TYPES.get(wanted, object)) and not (or_none and value is None):
+            raise TypeError(f"{one.name!r} is not {one.type}")
+    return kind(**{one.name: value for one, value in known.items()})
 
 
 def encode_wishes(wishes: Mapping[str, Any]) -> bytes:
@@ -197,6 +207,6 @@ def decode_wishes(data: bytes, *, path: str) -> dict[str, ScheduleWishes]:
 def _decoded(data: bytes, path: str, made: Callable[[dict[str, Any]], Any], remedy: str) -> Any:
     try:
         return made(dict(json.loads(data).items()))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
+    except (*_SPOILT, RecursionError) as exc:
         what = f"the znode {path} holds {data[:60]!r}, which is not a schedule's record"
         raise CorruptRecord(f"{what} ({type(exc).__name__}: {exc}); {remedy}") from exc

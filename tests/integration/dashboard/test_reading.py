@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
 
 from leaderq.admin import queue_states
+from leaderq.admin.actions import Action, Deed, carry_out
 from leaderq.admin.careers import Condition, condition_of
+from leaderq.admin.snapshot import PageSnapshot, reading
 from leaderq.clock import now_ms
-from leaderq.dashboard.actions import Action, Deed, carry_out
-from leaderq.dashboard.refresher import Refresher, reading
-from leaderq.dashboard.snapshot import PageSnapshot
+from leaderq.dashboard.refresher import Refresher
 from leaderq.dyno import DynoQueue, Message
 from leaderq.election import Operator, TermRecord
 from leaderq.election.layout import Layout, encode
@@ -25,8 +26,8 @@ from leaderq.schedules.definition import When
 from leaderq.schedules.operating import ScheduleOperator
 from leaderq.schedules.record import ScheduleRecord
 from leaderq.schedules.record import encode as encoded
-from leaderq.testing import FaultProxy, eventually
-from leaderq.zookeeper import Session
+from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.zookeeper import Session, connect
 
 ROOT = "/leaderq"
 READS = {"GetChildren", "MultiRead", "ChildData", "Exists"}
@@ -182,6 +183,26 @@ def test_zookeeper_away_is_told_and_found_again(opened, proxy: FaultProxy) -> No
         refresher.stop()
 
 
+def test_a_server_that_is_restarted_or_comes_back_empty_is_found_again() -> None:
+    with ZooKeeperServer() as server, connect(server.address, timeout_s=2.0) as session:
+        stood_for(session, "c")
+        refresher = Refresher(reading(session, ROOT, ("/",)), 0.05)
+        refresher.start()
+        try:
+            assert refresher.after().result(60).problem is None
+            for careers in (["c"], []):
+                server.kill()
+                eventually(lambda: refresher.after().result(60).problem is not None)
+                assert [one.career for one in refresher.after().result(60).careers] == ["c"]
+                if not careers:
+                    shutil.rmtree(server.folder / "data")
+                server.start()
+                eventually(lambda: refresher.after().result(60).problem is None)
+                assert [one.career for one in refresher.after().result(60).careers] == careers
+        finally:
+            refresher.stop()
+
+
 # -- what is done, and where it is told
 
 
@@ -219,7 +240,7 @@ def test_dead_letters_are_sent_back_one_or_all(session: Session, caplog) -> None
     letters: list[DeadItem] = list(admin.dead_letters.browse())
     one = Action(Deed.REDRIVE, "/q", letters[1].name)
     assert carry_out(session, ROOT, one, "alice", "mended") == "1 sent back to /q"
-    assert "dashboard action by=alice do=redrive of=/q" in caplog.text
+    assert "operator acts by=alice do=redrive of=/q" in caplog.text
     with pytest.raises(ConfigurationError, match="not there any more"):
         carry_out(session, ROOT, one, "alice", "again")
     assert carry_out(session, ROOT, Action(Deed.REDRIVE_ALL, "/q"), "alice", "") == (

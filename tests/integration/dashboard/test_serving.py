@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +21,11 @@ from dashboard_server import TOKENS, Served, served  # noqa: E402
 from dashboard_values import installation  # noqa: E402
 
 from leaderq.cli import main  # noqa: E402
+from leaderq.dashboard import serving  # noqa: E402
+from leaderq.dashboard.access import read_tokens  # noqa: E402
+from leaderq.dashboard.screens import PageScreen, draw  # noqa: E402
+from leaderq.queues.wire.payload import Note  # noqa: E402
+from leaderq.queues.wire.payload import encode as framed  # noqa: E402
 from leaderq.testing import eventually  # noqa: E402
 from leaderq.zookeeper import Session  # noqa: E402
 
@@ -112,6 +121,95 @@ def test_a_stream_sends_the_screen_after_each_reading_and_tells_of_failures() ->
         eventually(lambda: "cannot be read" not in browser.get("/").text)
 
 
+def test_fifty_browsers_at_once_cost_as_many_readings_and_drawings_as_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: list[PageScreen] = []
+
+    def noting(screen: PageScreen, *given: Any) -> Any:
+        drawn.append(screen)
+        return draw(screen, *given)
+
+    monkeypatch.setattr(serving, "draw", noting)
+
+    async def look(browser: httpx.AsyncClient, events: int) -> None:
+        async with browser.stream("GET", "/events?screen=/&seen=0") as answer:
+            async for line in answer.aiter_lines():
+                events -= not line
+                if not events:
+                    return
+
+    async def look_all(url: str) -> None:
+        limits = httpx.Limits(max_connections=60)
+        async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits) as browser:
+            await asyncio.gather(*(look(browser, 4) for _ in range(50)))
+
+    with served(every_s=0.5) as page:
+        page.snapshot = installation(200)
+        asyncio.run(look_all(page.url))
+        assert len(drawn) <= page.readings < 50
+
+
+def test_a_browser_that_reads_nothing_of_its_stream_is_not_read_or_drawn_for() -> None:
+    """What was sent fills the buffers of the connection, and no more is made until it is read."""
+    with served(every_s=0.01) as page, httpx.Client(base_url=page.url, timeout=60) as browser:
+        page.snapshot = installation(200)
+        refresher, asked = page.refresher, 0
+        assert refresher is not None
+        after = refresher.after
+
+        def counted(*given: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            return after(*given)
+
+        refresher.after = counted  # type: ignore[method-assign]
+        port = int(page.url.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.sendall(b"GET /events?screen=/&seen=0 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            eventually(lambda: asked > 0)
+            streamed(browser, "/events?screen=/queues&seen=0", 200)
+            assert 200 <= asked < 300
+
+
+def test_any_number_of_filters_fills_no_memory(browser: httpx.Client, page: Served) -> None:
+    for number in range(200):
+        assert browser.get("/", params={"only": f"*{number}*"}).status_code == 200
+    assert page.dashboard is not None
+    assert len(page.dashboard._drawn[1]) <= 64
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_nothing_is_done_but_by_the_second_form(
+    page: Served, browser: httpx.Client, method: str
+) -> None:
+    sign_in(browser)
+    secret = hidden(browser.get(PAUSE), "secret")
+    word = hidden(browser.post(PAUSE, data={"secret": secret, "why": "x"}), "word")
+    asked = {"secret": secret, "word": word, "why": "x"}
+    for path in ("/confirm", PAUSE, "/sign-out"):
+        answer = browser.request(method, path, params=asked)
+        assert (answer.status_code == 405) is (path != PAUSE or method not in ("GET", "HEAD"))
+    assert page.done == []
+    assert browser.post("/confirm", data=asked).status_code == 303  # still signed in
+    assert len(page.done) == 1
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["pass word & more=1+1%41;#?", "ünïcödé-\U0001f511-token-of-alice", "\\'\"<b>0123456789"],
+)
+def test_a_token_may_have_any_letters(token: str, tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(f"alice {token}\n", encoding="utf-8")
+    with served(tokens=read_tokens(path)) as page, httpx.Client(base_url=page.url) as browser:
+        assert sign_in(browser, token[:-1]).status_code == 403
+        assert sign_in(browser, token).status_code == 303
+        assert "Sign out alice" in browser.get("/").text
+        assert token not in browser.get("/").text
+
+
 def test_nothing_is_done_without_signing_in(page: Served, browser: httpx.Client) -> None:
     assert browser.get(PAUSE).headers["location"].startswith("/sign-in?next=%2Fact%3Fdo%3Dpause")
     assert browser.post(PAUSE, data={"why": "x"}).status_code == 303
@@ -204,22 +302,33 @@ def test_where_others_can_reach_it_one_signs_in_for_looking_too() -> None:
         assert browser.get("/", headers={"Cookie": cookie}).status_code == 200
 
 
-def test_the_command_serves_what_is_in_zookeeper_until_it_is_told_to_stop(
-    address: str, session: Session
+def test_the_command_serves_what_is_in_zookeeper_and_tells_who_acted_until_it_is_stopped(
+    address: str, session: Session, tmp_path: Path
 ) -> None:
     session.ensure_path("/leaderq/billing/candidates")
+    session.ensure_path("/q-dead")
+    session.create("/q")
+    session.create("/q-dead/queue-", framed([b"a"], Note(died_ms=1)), sequential=True)
+    (tmp_path / "tokens").write_text(f"alice {TOKENS['alice']}\n")
     command = [sys.executable, "-m", "leaderq", "dashboard", "--zookeeper", address]
-    command += ["--bind", "127.0.0.1:0"]
+    command += ["--bind", "127.0.0.1:0", "--allow-actions", "--tokens", str(tmp_path / "tokens")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         url = running.stderr.readline().strip()
         with httpx.Client(base_url=url, timeout=60) as browser:
             assert "/career?of=billing" in browser.get("/").text
+            sign_in(browser)
+            back = "/act?do=redrive-all&of=/q&with="
+            secret = hidden(browser.get(back), "secret")
+            asked = browser.post(back, data={"secret": secret, "why": "mended"})
+            browser.post("/confirm", data={"secret": secret, "word": hidden(asked, "word")})
+            assert "1 sent back to /q" in browser.get("/").text
             with browser.stream("GET", "/events?screen=/&seen=0") as stream:
                 assert next(stream.iter_lines()).startswith("data: ")
                 running.send_signal(signal.SIGTERM)
                 assert running.wait(60) == 0
-        assert running.stderr.read() == ""
+        (told,) = running.stderr.read().splitlines()
+    assert "operator acts by=alice do=redrive-all of=/q with= why=mended" in told
 
 
 @pytest.mark.parametrize(

@@ -6,27 +6,26 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
-from leaderq.admin.careers import CareerState, ShownReport
-from leaderq.admin.queue_states import Listing, QueueState
+from leaderq.admin.actions import Action, Deed
+from leaderq.admin.careers import CareerState, ShownReport, career_row, condition_of
+from leaderq.admin.queue_states import Listing, QueueState, queue_row
+from leaderq.admin.snapshot import PageSnapshot
 from leaderq.cli.top_rows import (
     CAREER_COLUMNS,
     QUEUE_COLUMNS,
     Sort,
     career_lines,
-    career_row,
     chosen,
     fitting,
     last_events,
-    queue_row,
     queues_in_order,
     summary,
 )
 from leaderq.cli.top_screen import CareerScreen, ConfirmScreen, TopApp
-from leaderq.dashboard.actions import Action, Deed
-from leaderq.dashboard.snapshot import PageSnapshot
 from leaderq.election import Member, TermRecord, View
 from leaderq.errors import RequestRefused
 from leaderq.kafka.consuming.report import DrainReport, PartitionLag
@@ -81,17 +80,21 @@ CAREERS = (
     CareerState("spoilt", None, problem="the znode holds nonsense"),
 )
 QUEUES = (
-    QueueState("/q/mail", True, 12, 1, 0, 2, listing=Listing(NOW_MS, None, NOW_MS - 90_000)),
+    QueueState("/q/mail", True, 12, 1, 0, 2, listing=Listing(NOW_MS, "dyno", NOW_MS - 90_000)),
     QueueState("/q/orders", False, 1_000_000, None, 3, 1, is_paused=True, too_many=True),
 )
 SNAPSHOT = PageSnapshot(1, NOW_MS, CAREERS, QUEUES)
 
 
 def names(wanted: str = "", sort: Sort = Sort.TROUBLE) -> list[str]:
-    return [one.career for one in chosen(SNAPSHOT, wanted, sort)]
+    return [one.career for _, one in chosen(SNAPSHOT, wanted, sort)]
 
 
-def test_trouble_comes_first_and_other_orders_are_to_be_had():
+def row(state: CareerState) -> dict[str, Any]:
+    return career_row(condition_of(state, NOW_MS), state, NOW_MS)
+
+
+def test_trouble_comes_first_and_other_orders_are_to_be_had() -> None:
     assert names() == ["spoilt", "lost", "idle", "billing"]
     assert names(sort=Sort.NAME) == ["billing", "idle", "lost", "spoilt"]
     assert names(sort=Sort.LAG)[0] == "billing"
@@ -99,7 +102,7 @@ def test_trouble_comes_first_and_other_orders_are_to_be_had():
     assert [one.next for one in Sort] == [*list(Sort)[1:], Sort.TROUBLE]
 
 
-def test_careers_are_filtered_by_name_pattern_and_condition():
+def test_careers_are_filtered_by_name_pattern_and_condition() -> None:
     assert names("ill") == ["billing"]
     assert names("*i*l*") == ["spoilt", "idle", "billing"]
     assert names("Nobody Leads") == ["lost"]
@@ -107,37 +110,43 @@ def test_careers_are_filtered_by_name_pattern_and_condition():
     assert names("xyz") == []
 
 
-def test_a_row_says_who_leads_how_far_behind_and_why_not():
-    row = dict(zip(CAREER_COLUMNS, career_row(CAREERS[0], NOW_MS), strict=True))
-    assert row["LEADER"] == "a"
-    assert (row["TERM"], row["LAG"], row["RATE"]) == ("7", "1200", "40/s")
-    assert (row["MARGIN"], row["STAGE"], row["SINCE"]) == ("6.2 s", "execution", "1 m 0 s")
-    row = dict(zip(CAREER_COLUMNS, career_row(CAREERS[1], NOW_MS), strict=True))
-    assert (row["STATE"], row["LEADER"], row["LAG"]) == ("nobody leads", "-", "-")
-    assert "no disk" in row["WHY"]
-    row = dict(zip(CAREER_COLUMNS, career_row(CAREERS[3], NOW_MS), strict=True))
-    assert (row["STATE"], row["WHY"]) == ("unreadable", "the znode holds nonsense")
+def test_a_row_says_who_leads_how_far_behind_and_why_not() -> None:
+    led = row(CAREERS[0])
+    assert led["Leader"] == "a"
+    assert (led["Term"], led["Lag"], led["Rate"]) == (7, "1200", "40/s")
+    assert (led["Margin"], led["Stage"], led["Since"]) == ("6.2 s", "execution", "1 m 0 s")
+    lost = row(CAREERS[1])
+    assert (lost["Condition"], lost["Leader"], lost["Lag"]) == ("nobody leads", None, None)
+    assert lost["Condition"].tone == "bad"
+    assert "no disk" in lost["Why"]
+    spoilt = row(CAREERS[3])
+    assert (spoilt["Condition"], spoilt["Why"]) == ("unreadable", "the znode holds nonsense")
 
 
-def test_queues_with_dead_letters_come_first_with_depth_and_age():
+def test_queues_with_dead_letters_come_first_with_depth_and_age() -> None:
     rows = [queue_row(one, NOW_MS) for one in queues_in_order(QUEUES)]
-    assert rows == [
-        ("/q/orders", "1000000 (paused)", "too many", "3", "1", "-"),
-        ("/q/mail", "12", "1 m 30 s", "0", "2", "dyno"),
+    assert [*QUEUE_COLUMNS] == [
+        *("Queue", "Depth", "Oldest due", "Dead", "Consumers", "Kind", "Remarks")
     ]
-    assert len(QUEUE_COLUMNS) == len(rows[0])
+    assert fitting(QUEUE_COLUMNS, rows, 300)[1] == [
+        ["/q/orders", "1,000,000", "-", "3", "1", "-", "paused; too many to be listed"],
+        ["/q/mail", "12", "1 m 30 s", "0", "2", "dyno", "-"],
+    ]
 
 
-def test_a_narrow_screen_shows_what_matters_most():
-    rows = [career_row(one, NOW_MS) for one in CAREERS]
-    wide = [CAREER_COLUMNS[at] for at in fitting(CAREER_COLUMNS, rows, 300)]
-    narrow = [CAREER_COLUMNS[at] for at in fitting(CAREER_COLUMNS, rows, 58)]
-    assert wide == [*CAREER_COLUMNS]
-    assert narrow[:5] == ["CAREER", "STATE", "LEADER", "TERM", "LAG"]
-    assert "WHY" not in narrow
+def test_a_narrow_screen_shows_what_matters_most_and_cuts_long_names() -> None:
+    rows = [row(one) for one in CAREERS]
+    assert fitting(CAREER_COLUMNS, rows, 300)[0] == [*CAREER_COLUMNS]
+    narrow = fitting(CAREER_COLUMNS, rows, 58)[0]
+    assert narrow[:5] == ["Career", "Condition", "Leader", "Term", "Lag"]
+    assert "Why" not in narrow
+    long = [row(state("<script>\x1b[2J" + "x" * 200, lag=10**12))]
+    names, ((career, *_),) = fitting(CAREER_COLUMNS, long, 58)
+    assert career == "<script>\\x1b[2Jxxxxxxxx…"
+    assert names[0] == "Career"
 
 
-def test_one_line_sums_up_and_says_that_a_reading_failed():
+def test_one_line_sums_up_and_says_that_a_reading_failed() -> None:
     said = summary(SNAPSHOT, 1)
     assert "4 careers, 2 in trouble, 1 to look at, 1 shown" in said
     failed = summary(PageSnapshot(2, NOW_MS, CAREERS, problem="away"), 4)
@@ -145,7 +154,7 @@ def test_one_line_sums_up_and_says_that_a_reading_failed():
     assert "reading..." in summary(PageSnapshot(), 0)
 
 
-def test_the_last_events_are_told_the_newest_first():
+def test_the_last_events_are_told_the_newest_first() -> None:
     told = [one[9:] for one in last_events(SNAPSHOT, 3)]
     assert told == [
         "idle: anna@desk asked for pause: bank closed",
@@ -154,14 +163,17 @@ def test_the_last_events_are_told_the_newest_first():
     ]
 
 
-def test_one_career_is_shown_in_full():
+def test_one_career_is_shown_in_full() -> None:
     text = "\n".join(career_lines(CAREERS[0], NOW_MS))
-    for said in ("led by a on here", "lag 1200, 40/s", "6.2 s of the lease", "3 records in hand"):
+    for said in ("Leader: a on here", "Lag: 1200", "Rate: 40/s", "Records in hand: 3"):
         assert said in text
-    assert "2  b on there: next" in text
-    assert "leads now" in text
-    assert "anna@desk: pause: bank closed" in "\n".join(career_lines(CAREERS[2], NOW_MS))
-    assert career_lines(CAREERS[3], NOW_MS)[1] == "  the znode holds nonsense"
+    assert "Lease left: 6.2 s" in text
+    assert "  turn 2, candidate b, role next, host there, process 2" in text
+    assert "term 7, leader a" in text
+    assert "end leads now" in text
+    paused = "\n".join(career_lines(CAREERS[2], NOW_MS))
+    assert "who anna@desk, asked for pause, because bank closed" in paused
+    assert list(career_lines(CAREERS[3], NOW_MS))[1] == "  the znode holds nonsense"
 
 
 # -- the screen, by keyboard -----------------------------------------------------------------------
@@ -199,7 +211,7 @@ def drawn(app: TopApp) -> list[str]:
     return [str(row.key.value) for row in table.ordered_rows]
 
 
-def test_the_screen_fits_sixty_columns_without_colours(monkeypatch):
+def test_the_screen_fits_sixty_columns_without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     many = tuple(state(f"team-{n:03}") for n in range(200))
 
@@ -216,7 +228,7 @@ def test_the_screen_fits_sixty_columns_without_colours(monkeypatch):
     on_screen(use, PageSnapshot(1, NOW_MS, many, QUEUES))
 
 
-def test_sorting_filtering_and_one_career_in_full():
+def test_sorting_filtering_and_one_career_in_full() -> None:
     async def use(app: TopApp, pilot: Pilot[None]) -> None:
         assert drawn(app) == ["spoilt", "lost", "idle", "billing"]
         await pilot.press("s")
@@ -225,7 +237,7 @@ def test_sorting_filtering_and_one_career_in_full():
         assert drawn(app) == ["billing"]
         await pilot.press("enter")
         assert isinstance(app.screen, CareerScreen)
-        assert "led by a on here" in str(app.screen.query_one("#lines", Static).render())
+        assert "Leader: a on here" in str(app.screen.query_one("#lines", Static).render())
         await pilot.press("escape")
         await pilot.press("escape")
         assert len(drawn(app)) == 4
@@ -233,7 +245,7 @@ def test_sorting_filtering_and_one_career_in_full():
     assert on_screen(use) == []
 
 
-def test_a_deed_is_asked_for_with_a_reason_and_escape_does_nothing():
+def test_a_deed_is_asked_for_with_a_reason_and_escape_does_nothing() -> None:
     async def use(app: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("ctrl+end", "p")
         assert isinstance(app.screen, ConfirmScreen)
@@ -251,7 +263,7 @@ def test_a_deed_is_asked_for_with_a_reason_and_escape_does_nothing():
     ]
 
 
-def test_a_refusal_is_shown():
+def test_a_refusal_is_shown() -> None:
     async def use(app: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("down", "d", "enter")
         await app.workers.wait_for_complete()

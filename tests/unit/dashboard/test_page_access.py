@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from leaderq import clock
+from leaderq.admin.actions import Action, Deed
 from leaderq.dashboard.access import LASTS_S, PageAccess, read_tokens
-from leaderq.dashboard.actions import Action, Deed
 from leaderq.errors import ConfigurationError
 
 TOKEN = "a-token-of-alice-0"

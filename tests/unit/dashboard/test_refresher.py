@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from leaderq.admin.queue_states import Contents
+from leaderq.admin.snapshot import PageSnapshot
 from leaderq.dashboard.refresher import Refresher
-from leaderq.dashboard.snapshot import PageSnapshot
 from leaderq.errors import ConnectionLost, SessionClosed
 from leaderq.testing import eventually
 

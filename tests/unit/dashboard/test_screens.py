@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.admin.careers import CareerState, Condition, condition_of
-from leaderq.dashboard.markup import tag
-from leaderq.dashboard.plots import Stretch, line_plot, time_axis
-from leaderq.dashboard.screens import PageScreen, ScreenKind, ScreenOptions, draw
-from leaderq.dashboard.snapshot import (
+from leaderq.admin.snapshot import (
     KEPT_FRAMES,
     PageSnapshot,
     after_failure,
     after_reading,
 )
+from leaderq.dashboard.markup import tag
+from leaderq.dashboard.plots import Stretch, line_plot, time_axis
+from leaderq.dashboard.screens import PageScreen, ScreenKind, ScreenOptions, draw
 
 ALL = [
     PageScreen(ScreenKind.CAREERS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from leaderq.events import (
 )
 from leaderq.kafka import Record, dead_letter
 from leaderq.observability import tracing
+from leaderq.producing import BufferedProducer
+from leaderq.producing.sinks import CallableSink
 from leaderq.term import Reason, Term
 from leaderq.testing import drive
 
@@ -144,7 +147,8 @@ def test_a_failed_handler_marks_its_span_and_the_dead_letter_leads_to_it(spans: 
 
 def test_terms_and_stages_are_spans_and_errors_mark_them(spans: Spans) -> None:
     events, who = EventBus(), ("c", "a")
-    tracing.follow(events)
+    tracing.follow(events, *who)
+    events.publish(TermBegan("other", "a", 1, True))  # which is followed elsewhere
     events.publish(TermBegan(*who, 7, True))
     for stage in Stage:
         events.publish(StageBegan(*who, 7, stage))
@@ -164,9 +168,47 @@ def test_terms_and_stages_are_spans_and_errors_mark_them(spans: Spans) -> None:
     assert not any(one.links for one in (term, *stages))
 
 
+def test_a_term_whose_end_is_not_told_is_ended_by_who_stops_to_follow(spans: Spans) -> None:
+    events, who = EventBus(), ("c", "a")
+    end = tracing.follow(events, *who)
+    events.publish(TermBegan(*who, 7, False))
+    events.publish(StageBegan(*who, 7, Stage.EXECUTION))
+    end()
+    end()
+    events.publish(TermBegan(*who, 8, False))
+    assert [one.name for one in spans()] == ["execution c", "term c"]
+    assert "leaderq.reason" not in spans("term")[0].attributes
+
+
+def test_what_a_buffered_producer_sends_later_carries_the_context_it_was_given(
+    spans: Spans, tmp_path: Path
+) -> None:
+    taken: list[Any] = []
+
+    class Buffering(KafkaLeaderCareer):
+        topics = ("clicks",)
+
+        def handle(self, records: Sequence[Record], term: Term) -> None:
+            for record in records:
+                producer.send(("k", record.value, tracing.sent_record("out", [("by", b"anna")])))
+
+    with closing(
+        BufferedProducer(CallableSink(taken.extend), name="p", journal=tmp_path)
+    ) as producer:
+        drive(Buffering(), [row(0), row(1)])
+        producer.flush(60)
+    (handled,), sent = spans("process"), spans("send out")
+    assert [one.parent.span_id for one in sent] == [handled.context.span_id] * 2
+    carried = [dict(headers)["traceparent"].decode() for _, _, headers in taken]
+    assert [int(text.split("-")[2], 16) for text in carried] == [
+        one.context.span_id for one in sent
+    ]
+    assert all(dict(headers)["by"] == b"anna" for _, _, headers in taken)
+
+
 def test_a_tick_is_a_span_that_is_current_while_it_runs(spans: Spans) -> None:
     events, who = EventBus(), ("c", "a", 7, "nightly", "2026-11-27T02:00")
-    tracing.follow(events)
+    tracing.follow(events, *who[:2])
     events.publish(TickBegan(*who, 1, 2, 0.5))
     inside = trace.get_current_span().get_span_context()
     events.publish(TickEnded(*who, "failed", 1.0, ValueError("no")))

@@ -1,13 +1,19 @@
-"""All that the page shows, as it was read at one moment (values only)."""
+"""All that the page and ``leaderq top`` show, as it was read at one moment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from leaderq.admin.careers import CareerState
-from leaderq.admin.queue_states import Contents, QueueState
+from leaderq import clock
+from leaderq.admin.careers import CareerState, career_states
+from leaderq.admin.queue_states import Contents, QueueState, QueueStates
+from leaderq.election import Observer
+from leaderq.errors import told
+from leaderq.zookeeper import Session
 
+log = logging.getLogger(__name__)
 KEPT_FRAMES = 900
 """So many readings are kept for plots: half an hour of looking."""
 _KEPT_MS = 3_600_000
@@ -48,6 +54,36 @@ class PageSnapshot:
 
     def lags(self, career: str) -> list[tuple[int, float]]:
         return [(one.at_ms, one.lags[career]) for one in self.frames if career in one.lags]
+
+
+ReadAgain = Callable[[PageSnapshot, frozenset[str]], PageSnapshot]
+
+
+def reading(session: Session, root: str, patterns: Sequence[str]) -> ReadAgain:
+    """What reads all careers below ``root`` and the queues of ``patterns``; called with the last
+    snapshot, and with the queues whose contents are wanted.
+    """
+    states = QueueStates(session, patterns)
+
+    def read(before: PageSnapshot, wanted: frozenset[str]) -> PageSnapshot:
+        names = Observer.careers(session, root=root)
+        careers = tuple(career_states(session, root, names))
+        queues, contents = states.read(wanted)
+        return after_reading(before, careers, tuple(queues), contents, clock.now_ms())
+
+    return read
+
+
+def read_again(
+    read: ReadAgain, before: PageSnapshot, wanted: frozenset[str] = frozenset()
+) -> PageSnapshot:
+    """The next snapshot; one that says why, if it cannot be read."""
+    try:
+        return read(before, wanted)
+    except Exception as error:  # noqa: BLE001  (whatever it is, it is shown)
+        if before.problem is None:
+            log.warning("careers and queues cannot be read error=%s", told(error))
+        return after_failure(before, told(error), clock.now_ms())
 
 
 def after_reading(

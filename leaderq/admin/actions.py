@@ -1,6 +1,6 @@
-"""What may be done from the page, and how it is done: by the same operators as the command line's,
-with the user's name and reason. Of a career that is kept in its history; of a queue, which has
-none, it is a line of the log.
+"""What may be done from the page and from ``leaderq top``, and how it is done: by the same
+operators as the command line's, with the user's name and reason. Of a career that is kept in its
+history; of a queue, which has none, it is a line of the log.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from itertools import islice
 from urllib.parse import urlencode
 
 from leaderq.admin.dyno_queues import DynoAdmin, is_dyno
-from leaderq.dashboard.snapshot import PageSnapshot
+from leaderq.admin.snapshot import PageSnapshot
+from leaderq.admin.text import harmless
 from leaderq.election import Operator, View
 from leaderq.election.layout import Layout
 from leaderq.errors import ConfigurationError
@@ -93,8 +94,8 @@ def carry_out(session: Session, root: str, action: Action, by: str, why: str) ->
 
     :raises LeaderqError: it was refused, or not done in time; the text says what holds now.
     """
-    said = "dashboard action by=%s do=%s of=%s with=%s why=%s"
-    log.warning(said, by, action.deed.value[0], action.subject, action.detail, why)
+    values = by, action.deed.value[0], action.subject, action.detail, why
+    log.warning("operator acts by=%s do=%s of=%s with=%s why=%s", *map(harmless, values))
     if action.deed.is_about_queue:
         return _redrive(session, action)
     operator = Operator(session, action.subject, root=root, by=by, why=why)
