@@ -48,6 +48,7 @@ GIVEN = {
         charge = 7
     """),
     "quickstart": _REPORTING,
+    "web-application": "refreshed: list[int] = []\nrefresh_report = refreshed.append",
 }
 
 
