@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from importlib import import_module
 from importlib.metadata import version as version_of
@@ -15,10 +14,11 @@ copyright = "2026, the founders of leaderq"
 release = version = version_of("leaderq")
 extensions = [
     "myst_parser",
+    "pictures",
     "settings_table",
     "sphinx.ext.autodoc",
     "sphinx.ext.intersphinx",
-    "sphinx_click",
+    "verbs_page",
 ]
 html_theme = "furo"
 html_title = f"leaderq {release}"
@@ -35,20 +35,28 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
 autodoc_preserve_defaults = True
 
-# Names of these packages are loaded when first used; autodoc looks at what is there already.
-for package in ("leaderq", "leaderq.coalescing", "leaderq.testing", "leaderq.zookeeper"):
-    loaded = import_module(package)
-    vars(loaded).update({name: getattr(loaded, name) for name in loaded.__all__})
-
-
-def setup(app: object) -> None:
-    """Let ``"0 2 * * *"`` and ``'team-*'`` in the help of a verb be read as they stand."""
-
-    def escaped(_app: object, _context: object, lines: list[str]) -> None:
-        lines[:] = [
-            line.replace("*", "\\*") if "* *" in line else re.sub(r"(?<=[-/])\*", r"\\*", line)
-            for line in lines
-        ]
-
-    for part in ("description", "options"):
-        app.connect(f"sphinx-click-process-{part}", escaped)  # type: ignore[attr-defined]
+# What a reader calls stands first; autodoc goes by __all__.
+CALLED_FIRST = {
+    "coalescing": "QueueCoordinator AsyncQueueCoordinator DistributedQueueCoordinator",
+    "dyno": "DynoQueue AsyncDynoQueue Delivery Worker Message DynoDeadLetters QueueSettings",
+    "fencing": "SqlFence FencedRows term_header check_response judge_header conditional_put",
+    "kafka": "KafkaLeaderCareer AsyncKafkaLeaderCareer Record retry dead_letter skip"
+    " DatabaseOffsets OffsetStore",
+    "producing": "BufferedProducer Block WhenFull Journal KafkaSink QueueSink CallableSink",
+    "queues": "DistributedQueue DistributedPriorityQueue DistributedDelayQueue DistributedIdQueue"
+    " SimpleDistributedQueue Item AsyncQueue QueueSharder QueueBuilder",
+    "singular": "SingularUpdateQueue",
+    "testing": "drive adrive records term tick check_fencing eventually OffsetStoreContract",
+    "zookeeper": "connect Session as_session",
+}
+for package, first in CALLED_FIRST.items():
+    module = import_module(f"leaderq.{package}")
+    names = dict.fromkeys([*first.split(), *module.__all__])
+    missing = [name for name in names if not hasattr(module, name)]
+    if missing:
+        raise ValueError(f"leaderq.{package} has no {', '.join(missing)}; see CALLED_FIRST")
+    # Names of some packages are loaded when first used; autodoc looks at what is there already.
+    vars(module).update({name: getattr(module, name) for name in names})
+    module.__all__ = list(names)
+leaderq = import_module("leaderq")
+vars(leaderq).update({name: getattr(leaderq, name) for name in leaderq.__all__})

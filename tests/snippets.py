@@ -48,6 +48,7 @@ GIVEN = {
         charge = 7
     """),
     "quickstart": _REPORTING,
+    "web-application": "refreshed: list[int] = []\nrefresh_front_page = refreshed.append",
 }
 
 

@@ -13,6 +13,7 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Iterator
+from difflib import get_close_matches
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -112,7 +113,9 @@ def _problems(found: type) -> Iterator[str]:
     if not issubclass(found, ILeaderCareer):
         yield " is not a career; make it a subclass of leaderq.LeaderCareer"
     elif missing := sorted(getattr(found, "__abstractmethods__", ())):
-        yield f" is not complete; it still needs {', '.join(missing)}"
+        near = [(one, each) for each in missing for one in get_close_matches(each, vars(found), 1)]
+        hint = "".join(f"; is {one} meant to be {each}?" for one, each in near)
+        yield f" is not complete; it still needs {', '.join(missing)}{hint}"
     elif problems := list(career_problems(found)):
         yield from (f": {each}" for each in problems)
     else:

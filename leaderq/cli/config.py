@@ -9,8 +9,11 @@ import platform
 
 import click
 
+from leaderq.career import career_name
+from leaderq.cli.career_loading import find_career
 from leaderq.cli.options import JSON, AllSettings, Given, verb
 from leaderq.cli.output import write_json, write_rows
+from leaderq.config import current_folder
 from leaderq.config.settings import TABLE, Section
 from leaderq.errors import ConfigurationError
 
@@ -54,6 +57,25 @@ def sample(given: Given) -> None:
     click.echo("# [careers.ad-billing]                  these, for one career only")
     click.echo('# class = "billing:AdBilling"            what leaderq run --all runs')
     click.echo("# [careers.ad-billing.options]          its own: self.options; LEADERQ_OPTIONS_*")
+
+
+@verb(click.Argument(["targets"], metavar="MODULE:CLASS...", nargs=-1))
+def schema(given: Given) -> None:
+    """Write a JSON schema of leaderq.toml, by which editors complete and check it; with the options
+    of careers that have a class Options.
+
+    With the line #:schema ./leaderq.schema.json at the top of the file, editors with Taplo (such as
+    Even Better TOML) use it.
+
+    \b
+    Example:
+      leaderq config schema billing:AdBilling > leaderq.schema.json
+    """
+    from leaderq.config.schema import schema as made
+
+    classes = [find_career(target, current_folder()) for target in given.targets]
+    options = {career_name(one): getattr(one, "Options", None) for one in classes}
+    click.echo(json.dumps(made(options), indent=1, default=str))
 
 
 def _text(value: object) -> object:

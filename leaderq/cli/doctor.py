@@ -24,7 +24,7 @@ from leaderq.cli.entry import exit_code
 from leaderq.cli.finding import Finding, Verdict
 from leaderq.cli.options import CONNECTION, JSON, Given, switch, verb
 from leaderq.cli.output import Shade, quiet, shaded, write_json
-from leaderq.config import Section, Settings, current_folder
+from leaderq.config import DEFAULT, Section, Settings, current_folder
 from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError
 from leaderq.exits import ExitCode
 
@@ -372,10 +372,18 @@ def _findings(given: Given) -> Iterator[Finding]:
     detail = f"from {', '.join(given_by)}" if given_by else "defaults only"
     yield Finding("configuration", _OK, detail)
     yield from _zookeeper(configuration.settings)
-    if not given.quick:
+    if not given.quick and _needs_kafka(career, configuration):
         yield _kafka(configuration.settings)
     if career is not None:
         yield from _career(career, target, configuration.settings)
+
+
+def _needs_kafka(career: type[ILeaderCareer] | None, configuration: Configuration) -> bool:
+    """Whether Kafka is to be asked: not for a career without topics, if nobody has said where."""
+    from leaderq.kafka.career import KafkaCareer
+
+    is_set = configuration.source("kafka") != DEFAULT
+    return career is None or is_set or issubclass(career, KafkaCareer)
 
 
 def _class_of(name: str, configuration: Configuration) -> str:

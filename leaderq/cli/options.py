@@ -60,13 +60,18 @@ class SettingOption(click.Option):
 
 
 class Verb(click.Command):
-    """A command whose help shows its own options first, and those for servers a line a section."""
+    """A command whose help shows its own options and the settings most used; of the others a line a
+    section. ``unfolded``: the names of those settings; ``None``: all.
+    """
 
-    unfolded: tuple[Section | None, ...] = (
-        Section.CAREER,
-        Section.CANDIDATE,
-        Section.TERM,
-        Section.PROCESS,
+    unfolded: Collection[str] | None = (
+        "zookeeper",
+        "kafka",
+        "career",
+        "id",
+        "session_timeout_s",
+        "handover_budget_s",
+        "http",
     )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -80,20 +85,7 @@ class Verb(click.Command):
             ctx.fail(f"{wrong.message}; a career is named with --career NAME")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        shown: dict[str, list[tuple[str, str]]] = {"Options": []}
-        folded: dict[str, list[str]] = {}
-        for option in self.get_params(ctx):
-            record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
-            if record is None:
-                continue
-            if not isinstance(option, SettingOption):
-                shown["Options"].append(record)
-                continue
-            heading = option.section.value if option.section else "Any command"
-            if option.section in self.unfolded:
-                shown.setdefault(heading, []).append(record)
-            else:
-                folded.setdefault(heading, []).append(option.opts[0])
+        shown, folded = self.parted(ctx)
         for heading, records in shown.items():
             with formatter.section(heading):
                 formatter.write_dl(records, col_max=_LEFT_COLUMN)
@@ -110,11 +102,33 @@ class Verb(click.Command):
                     )
                     formatter.write("\n".join(lines) + "\n")
 
+    def parted(
+        self, ctx: click.Context
+    ) -> tuple[dict[str, list[tuple[str, str]]], dict[str, list[str]]]:
+        """By heading: what help says of options, and the flags that it only names."""
+        shown: dict[str, list[tuple[str, str]]] = {"Options": []}
+        folded: dict[str, list[str]] = {}
+        for option in self.get_params(ctx):
+            record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
+            if record is None:
+                continue
+            section = getattr(option, "section", None)
+            heading = section.value if section else "Any command"
+            if not isinstance(option, SettingOption):
+                shown["Options"].append(record)
+            elif self.unfolded is None:
+                shown.setdefault(heading, []).append(record)
+            elif option.name in self.unfolded:
+                shown.setdefault("Settings most used", []).append(record)
+            else:
+                folded.setdefault(heading, []).append(option.opts[0])
+        return shown, folded
+
 
 class AllSettings(Verb):
     """A command whose help explains every setting."""
 
-    unfolded = (*Section, None)
+    unfolded = None
 
 
 def verb(

@@ -131,6 +131,7 @@ def _detached() -> dict[str, str]:
                 raise ConfigurationError("the servers are still starting; try again") from error
         state.truncate(0)
         log = Path(state.name).with_suffix(".log")
+        say(f"starting; the first time the servers are fetched; what they say stands in {log}")
         process = subprocess.Popen(
             [sys.executable, "-m", "leaderq", "servers", "up", "--json"],
             stdin=subprocess.DEVNULL,

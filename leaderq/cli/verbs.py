@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from keyword import iskeyword
 from typing import Any
 
@@ -17,12 +17,22 @@ class Verbs(click.Group):
 
     Moves settings given before a verb behind it, and guesses what a misspelt verb was meant to be.
     ``verbs``: of each the module that has it under its name, and its line in help; or a group.
+    ``line``: that of the group in help; ``examples`` of its verbs.
     """
 
     def __init__(
-        self, name: str, *, verbs: Mapping[str, tuple[str, str] | Verbs], **attributes: Any
+        self,
+        name: str,
+        *,
+        verbs: Mapping[str, tuple[str, str] | Verbs],
+        line: str = "",
+        examples: Sequence[str] = (),
+        **attributes: Any,
     ) -> None:
+        if line:
+            attributes["help"] = "\n  ".join((f"{line}\n\n\b\nExamples:", *examples))
         super().__init__(name, **attributes)
+        self.line = line
         self.subcommand_metavar = "VERB ..."
         self._verbs = verbs
 
@@ -32,7 +42,7 @@ class Verbs(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl(
-                (name, found[1] if isinstance(found, tuple) else str(found.help))
+                (name, found[1] if isinstance(found, tuple) else found.line)
                 for name, found in self._verbs.items()
             )
 
@@ -81,7 +91,11 @@ _DEAD = Verbs(
         "replay": ("dead", "Send records back to where they came from."),
         "bury": ("dead", "Let a record pass that holds the work up."),
     },
-    help="Look at records set aside as dead letters, and replay them.",
+    line="Look at records set aside as dead letters, and replay them.",
+    examples=(
+        "leaderq dead ls --career ad-billing",
+        "leaderq dead replay --career ad-billing --dry-run",
+    ),
 )
 _QUEUE = Verbs(
     "queue",
@@ -99,7 +113,12 @@ _QUEUE = Verbs(
         "pause": ("queue.items", "Stop consumers from beginning new items."),
         "resume": ("queue.items", "End a pause."),
     },
-    help="Inspect, fill, drain and repair ZooKeeper queues.",
+    line="Inspect, fill, drain and repair ZooKeeper queues.",
+    examples=(
+        "leaderq queue ls /",
+        "leaderq queue put /orders one two",
+        "leaderq queue dead /orders",
+    ),
 )
 _JOURNAL = Verbs(
     "journal",
@@ -110,7 +129,11 @@ _JOURNAL = Verbs(
         "send": ("journal", "Send to Kafka what a dead program left in a journal."),
         "truncate": ("journal", "Discard records, or files set aside."),
     },
-    help="Inspect, send and repair journals of producers.",
+    line="Inspect, send and repair journals of producers.",
+    examples=(
+        "leaderq journal inspect /var/lib/clicks/journal",
+        "leaderq journal verify /var/lib/clicks/journal",
+    ),
 )
 _SCHEDULE = Verbs(
     "schedule",
@@ -121,15 +144,18 @@ _SCHEDULE = Verbs(
         "pause": ("schedule", "Let no tick begin."),
         "resume": ("schedule", "End a pause."),
     },
-    help="Look at schedules of careers, run and pause them.",
+    line="Look at schedules of careers, run and pause them.",
+    examples=("leaderq schedule ls", "leaderq schedule run-now nightly --career report"),
 )
 _CONFIG = Verbs(
     "config",
     verbs={
         "show": ("config", "Show every setting with its value and source."),
         "sample": ("config", "Write a leaderq.toml to start from."),
+        "schema": ("config", "Write a JSON schema of leaderq.toml, for editors."),
     },
-    help="Show settings and where they come from.",
+    line="Show settings and where they come from.",
+    examples=("leaderq config sample > leaderq.toml", "leaderq config show --career ad-billing"),
 )
 _OFFSETS = Verbs(
     "offsets",
@@ -140,7 +166,11 @@ _OFFSETS = Verbs(
         "export": ("offsets", "Write its offsets as lines of JSON."),
         "import": ("offsets", "Set offsets from lines of JSON."),
     },
-    help="Look at the offsets of a career, and set them.",
+    line="Look at the offsets of a career, and set them.",
+    examples=(
+        "leaderq offsets show billing:AdBilling",
+        "leaderq offsets to-time billing:AdBilling 2026-11-23T08:00 --yes",
+    ),
 )
 _OBSERVE = Verbs(
     "observe",
@@ -148,7 +178,11 @@ _OBSERVE = Verbs(
         "rules": ("observe", "Write alerts for Prometheus."),
         "dashboard": ("observe", "Write a dashboard for Grafana."),
     },
-    help="Write what a monitoring begins with: alerts, a dashboard.",
+    line="Write what a monitoring begins with: alerts, a dashboard.",
+    examples=(
+        "leaderq observe rules > leaderq-rules.yml",
+        "leaderq observe dashboard > leaderq-dashboard.json",
+    ),
 )
 _TOPICS = Verbs(
     "topics",
@@ -158,7 +192,8 @@ _TOPICS = Verbs(
         "put": ("topics", "Send a few records."),
         "show": ("topics", "Show the newest records."),
     },
-    help="Create and list topics on Kafka, put a few records, look at them.",
+    line="Create and list topics on Kafka, put a few records, look at them.",
+    examples=("leaderq topics create clicks --partitions 6", "leaderq topics put clicks one two"),
 )
 _SERVERS = Verbs(
     "servers",
@@ -166,7 +201,8 @@ _SERVERS = Verbs(
         "up": ("servers", "Start one ZooKeeper and one Kafka."),
         "down": ("servers", "Stop those in the background."),
     },
-    help="Run ZooKeeper and Kafka here, for trying things.",
+    line="Run ZooKeeper and Kafka here, for trying things.",
+    examples=("leaderq servers up", "leaderq servers up --detach"),
 )
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,14 @@ class InvalidValue(ValueError):
 
 @dataclass(frozen=True)
 class ValueKind:
-    """``metavar`` stands for the value in help; a switch has none."""
+    """``metavar`` stands for the value in help; a switch has none. ``schema`` says in JSON Schema
+    what an editor may accept: all that ``check`` accepts, and more where it cannot say it.
+    """
 
     metavar: str
     check: Callable[[Any], Any]
     from_text: Callable[[str], Any] = str
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string", "minLength": 1})
 
 
 def seconds(least: float, most: float) -> ValueKind:
@@ -61,7 +64,8 @@ def _number(least: float, most: float, metavar: str, unit: str, remedy: str) -> 
             raise InvalidValue("is not a finite number", remedy)
         return float(_within(value, least, most, unit))
 
-    return ValueKind(metavar, check, lambda text: _converted(text, float))
+    schema = {"type": "number", "minimum": least, "maximum": most}
+    return ValueKind(metavar, check, lambda text: _converted(text, float), schema)
 
 
 def count(least: int, most: int) -> ValueKind:
@@ -70,7 +74,8 @@ def count(least: int, most: int) -> ValueKind:
             raise InvalidValue("is not a whole number", "write digits only, like 3")
         return _within(value, least, most)
 
-    return ValueKind("N", check, lambda text: _converted(text, int))
+    schema = {"type": "integer", "minimum": least, "maximum": most}
+    return ValueKind("N", check, lambda text: _converted(text, int), schema)
 
 
 def choice(*words: str) -> ValueKind:
@@ -83,7 +88,14 @@ def choice(*words: str) -> ValueKind:
             raise InvalidValue("is not a choice", f"write one of {', '.join(words)}")
         return known
 
-    return ValueKind("|".join(words), check)
+    any_case = "|".join(_in_any_case(word) for word in words)
+    schema = {"anyOf": [{"enum": list(words)}, {"type": "string", "pattern": f"^({any_case})$"}]}
+    return ValueKind("|".join(words), check, schema=schema)
+
+
+def _in_any_case(word: str) -> str:
+    """A pattern of JSON Schema, which has no switch for it."""
+    return "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else re.escape(c) for c in word)
 
 
 def addresses(default_port: int, *, chroot: bool = False) -> ValueKind:
@@ -116,7 +128,9 @@ def addresses(default_port: int, *, chroot: bool = False) -> ValueKind:
         normal = ",".join(_normal_address(part, default_port, remedy) for part in parts)
         return normal if path == "/" else normal + path
 
-    return ValueKind("HOST:PORT[,...]", check)
+    texts = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+    schema = {"anyOf": [{"type": "string", "minLength": 1}, texts]}
+    return ValueKind("HOST:PORT[,...]", check, schema=schema)
 
 
 def _listening(value: Any) -> str:
@@ -226,7 +240,7 @@ def _normal_address(part: str, default_port: int, remedy: str) -> str:
     return f"{host}:{int(port)}"
 
 
-SWITCH = ValueKind("", _switch, _switch_from_text)
+SWITCH = ValueKind("", _switch, _switch_from_text, {"type": "boolean"})
 ZNODE_PATH = ValueKind("PATH", _znode_path)  # absolute, and not the root
 NAME = ValueKind("NAME", _name)  # can be one element of a znode path
 TEXT = ValueKind("TEXT", _printable)  # one line of printable text, not empty

@@ -432,7 +432,10 @@ def _read_toml(path: Path | None) -> tuple[dict[str, Any], list[str]]:
     except UnicodeDecodeError as exc:
         why = f"is not UTF-8 text (byte {exc.start}); save it as UTF-8"
     except ValueError as exc:
-        why = f"is not TOML: {exc}; correct that line"
+        remedy = "correct that line"
+        if "end of document" in str(exc):
+            remedy = "a bracket or a quote is still open, perhaps lines above"
+        why = f"is not TOML: {exc}; {remedy}"
     return {}, [f"configuration file {str(path)!r} {why}"]
 
 

@@ -24,6 +24,17 @@ VARIABLES = "LEADERQ_OPTIONS_"
 """Variables with this prefix set options of every career of the process."""
 
 
+_LISTS = (list, tuple, set, frozenset, Sequence)
+_SCHEMAS: Mapping[Any, Mapping[str, Any]] = {
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    str: {"type": "string"},
+    Path: {"type": "string"},
+    dict: {"type": "object"},
+}
+
+
 class VariableText(str):
     """The text of a variable; in lists, commas separate."""
 
@@ -87,9 +98,34 @@ def _converted(kind: Any, value: Any) -> Any:
         return _one_of(inner, value)
     if origin is Literal or (isinstance(kind, type) and issubclass(kind, Enum)):
         return _choice({str(getattr(one, "value", one)): one for one in inner or kind}, value)
-    if (origin or kind) in (list, tuple, set, frozenset, Sequence):
+    if (origin or kind) in _LISTS:
         return _several(origin or kind, inner, value)
     return _single(origin or kind, value)
+
+
+def options_schema(kind: type) -> dict[str, Any]:
+    """What ``made_options`` accepts from a file, in JSON Schema."""
+    hints, known = get_type_hints(kind), [one for one in fields(kind) if one.init]
+    required = [
+        one.name for one in known if one.default is MISSING and one.default_factory is MISSING
+    ]
+    return {
+        "type": "object",
+        "properties": {one.name: _schema(hints[one.name]) for one in known},
+        "additionalProperties": False,
+        "required": required,
+    }
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return {"anyOf": [_schema(each) for each in inner if each is not NoneType]}
+    if origin is Literal or (isinstance(kind, type) and issubclass(kind, Enum)):
+        return {"enum": [str(getattr(one, "value", one)) for one in inner or kind]}
+    if (origin or kind) in _LISTS:
+        return {"type": "array", "items": _schema(inner[0] if inner else Any)}
+    return dict(_SCHEMAS.get(origin or kind, {}))
 
 
 def _one_of(kinds: Sequence[Any], value: Any) -> Any:

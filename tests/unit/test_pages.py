@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
+from configparser import ConfigParser
 from itertools import pairwise
 from pathlib import Path
 
@@ -49,10 +51,18 @@ def test_every_file_of_ours_that_a_design_page_names_is_there():
         assert [each for each in named if not any(f.endswith(f"/{each}") for f in files)] == []
 
 
-def test_every_package_stands_in_the_table_of_contributing():
+def test_the_table_of_contributing_has_the_layers_of_the_contract() -> None:
+    contracts = ConfigParser()
+    contracts.read(ROOT / "setup.cfg")
+    lines = contracts["importlinter:contract:layers"]["layers"].split("\n")
+    layers = [sorted(line.split(" | ")) for line in lines if line]
     text = (ROOT / "CONTRIBUTING.rst").read_text()
+    shown: dict[int, list[str]] = {}
+    for name, level in re.findall(r"^``(\w+)`` +(\d+) +\w", text, re.MULTILINE):
+        shown.setdefault(int(level), []).append(name)
+    assert {level: sorted(names) for level, names in shown.items()} == dict(enumerate(layers, 1))
     packages = {path.parent.name for path in (ROOT / "leaderq").glob("*/__init__.py")}
-    assert {each for each in packages if f"``{each}``" not in text} == set()
+    assert packages <= {name for names in layers for name in names}
 
 
 def test_the_glossary_has_only_words_that_the_pages_or_several_packages_use():
@@ -152,3 +162,37 @@ def test_each_package_with_tests_on_servers_has_one_that_stands_in_the_quick_run
     wanted = {str(home.relative_to(ROOT)) for home in homes if home.is_dir()}
     assert sorted(str(Path(line.partition("::")[0]).parent) for line in LISTED) == sorted(wanted)
     assert all(stands(line) for line in LISTED)
+
+
+# -- ``docs/design/lives.md``: every step is done by a function that is there
+
+STEP = re.compile(r"`([\w/]+\.py):\s+([\w.]+)`")
+
+
+def defined_in(path: Path) -> set[str]:
+    """The functions of a file, and the methods as ``Class.method``."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+            found |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, functions)}
+    return found
+
+
+def test_each_step_of_the_lives_is_done_by_a_function_that_is_there() -> None:
+    text = (DOCS / "design" / "lives.md").read_text()
+    lives = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    assert [life.splitlines()[0] for life in lives] == ["A term", "A batch", "An item", "A message"]
+    for life in lives:
+        steps = re.findall(r"^\d+\. .+?(?=^\d+\. |\Z)", life, re.MULTILINE | re.DOTALL)
+        assert 8 <= len(steps) <= 11
+        assert [step for step in steps if not STEP.search(step)] == []
+    cited = STEP.findall(text)
+    missing = [
+        f"{file}: {name}"
+        for file, name in cited
+        if not (ROOT / "leaderq" / file).exists() or name not in defined_in(ROOT / "leaderq" / file)
+    ]
+    assert missing == []

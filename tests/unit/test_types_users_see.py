@@ -118,6 +118,10 @@ def folder(tmp_path: Path) -> Path:
     # What the page about tests calls billing.py is the career that the quickstart shows.
     (tmp_path / "billing.py").write_text("from quickstart_4 import Billing as Billing\n")
     (tmp_path / "prices.py").write_text("from asyncio_1 import Prices as Prices\n")
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports" / "__init__.py").write_text("")
+    models = "from typing import Any\n\nReport: Any = None\n"
+    (tmp_path / "reports" / "models.py").write_text(models)
     (tmp_path / "right.py").write_text(RIGHT)
     (tmp_path / "careers.py").write_text(CAREERS)
     (tmp_path / "wrong.py").write_text(WRONG)

@@ -300,6 +300,10 @@ class DemoFailed(LeaderqError):
     """The demo could not continue: something did not happen in time."""
 
 
+class StoodStill(DemoFailed):
+    """What was waited for did not come, and nothing moved meanwhile."""
+
+
 @dataclass
 class DemoStage:
     """The stage on which the story is played."""
@@ -313,22 +317,32 @@ class DemoStage:
     contenders: dict[str, Contender] = field(default_factory=dict)
     leaving: set[str] = field(default_factory=set)
 
-    def until(self, fact: Callable[[], bool], what: str, *, timeout_s: float) -> None:
-        """Wait for ``fact``.
+    def until(
+        self,
+        fact: Callable[[], bool],
+        what: str,
+        *,
+        timeout_s: float,
+        progress: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Wait for ``fact``. The time begins again whenever ``progress`` has changed: then the
+        machine is slow, and nothing is broken.
 
         Raises :class:`DemoFailed` when it does not come within ``timeout_s`` (times the patience)
         or a server or candidate dies meanwhile, and the feeder's error.
         """
-        end = clock.now_s() + timeout_s * patience()
+        end, seen = clock.now_s() + timeout_s * patience(), progress()
         while not fact():
             self.feeding.check()
             self._check_processes()
+            if (now := progress()) != seen:
+                end, seen = clock.now_s() + timeout_s * patience(), now
             if clock.now_s() >= end:
                 last = "; ".join(
                     f"{one.id}: {one.last_words()}" for one in self.contenders.values()
                 )
                 waited = f"waited {timeout_s * patience():.0f} s in vain until {what}"
-                raise DemoFailed(f"{waited}; last log lines: {last}")
+                raise StoodStill(f"{waited}; last log lines: {last}")
             time.sleep(_LOOK_S)
 
     def billed(self) -> tuple[int, int]:

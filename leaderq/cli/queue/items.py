@@ -348,6 +348,7 @@ def dead(given: Given) -> None:
     number("--limit", "send N letters back at most, those that queue dead shows first"),
     number("--rate", "send N letters a second back at most"),
     switch("--dry-run", help="only say how many would be sent back"),
+    YES,
     JSON,
 )
 def requeue(given: Given) -> None:
@@ -360,14 +361,16 @@ def requeue(given: Given) -> None:
 
     \b
     Examples:
-      leaderq queue requeue /orders queue-0000000007
+      leaderq queue requeue /orders queue-0000000007 --yes
       leaderq queue requeue /orders --error timeout --dry-run
-      leaderq queue requeue /orders --all --rate 50
+      leaderq queue requeue /orders --all --rate 50 --yes
     """
     if not (given.names or given.everything or given.error is not None):
         raise ConfigurationError("say which letters: by NAME, with --error TEXT, or --all")
     if given.names and given.everything:
         raise ConfigurationError("give either NAMEs or --all")
+    if not given.dry_run:
+        needs_yes(given, f"this sends dead letters back to {given.path}")
     path, as_json = given.path, given.as_json
     with keeping(given) as keeper:
         letters, dead_letters = _chosen(keeper, given), keeper.dead_letters

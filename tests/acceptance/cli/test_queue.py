@@ -142,8 +142,8 @@ def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue, path, sess
     assert (
         queue("dead", path, "--error", "nothing").err == f"no dead letters of that kind of {path}\n"
     )
-    assert queue("requeue", path, names[1]).err == f"1 sent back to {path}; 3 remain\n"
-    assert queue("requeue", path, "--error", "timeout", "--json").rows == [
+    assert queue("requeue", path, names[1], "--yes").err == f"1 sent back to {path}; 3 remain\n"
+    assert queue("requeue", path, "--error", "timeout", "--json", "--yes").rows == [
         {"requeued": 1, "gone": 0, "remain": 2}
     ]
     assert values(session, path) == [b"dead 1", b"dead 0"]
@@ -152,7 +152,7 @@ def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue, path, sess
     refused = queue("dead", path, "--drop")
     assert (refused.code, QueueAdmin(session, QueuePaths(path)).dead_letters.count()) == (2, 2)
     assert queue("dead", path, names[0], "--drop", "--yes").err == "1 dropped\n"
-    assert queue("requeue", path, "--all").err == f"1 sent back to {path}; 0 remain\n"
+    assert queue("requeue", path, "--all", "--yes").err == f"1 sent back to {path}; 0 remain\n"
     assert values(session, path)[2:] == [b"dead 2"]
 
 
@@ -168,6 +168,7 @@ def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(que
         (["dead", path, "nameless"], "there is no dead letter nameless"),
         (["requeue", path], "say which letters"),
         (["requeue", path, "x", "--all"], "give either NAMEs or --all"),
+        (["requeue", path, "--all"], "give --yes"),
         (["put", path, "--id", "x", "b"], "those of a plain queue, and --id was given"),
         (["put", path, "--kind", "simple", "b"], "those of a plain queue, and simple was given"),
         (["put", path, "--id", "x", "--priority", "1", "b"], "different kinds of queue"),

@@ -94,9 +94,9 @@ def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue, path, jobs
     assert len(table) == 6
     done = queue("requeue", path, "--all", "--dry-run", "--json")
     assert (done.rows, jobs.size()) == ([{"would_requeue": 5}], 0)
-    assert queue("requeue", path, "m1").err == f"1 sent back to {path}; 4 remain\n"
+    assert queue("requeue", path, "m1", "--yes").err == f"1 sent back to {path}; 4 remain\n"
     assert (
-        queue("requeue", path, "--error", "timeout", "--rate", "1").err
+        queue("requeue", path, "--error", "timeout", "--rate", "1", "--yes").err
         == f"1 sent back to {path}; 3 remain\n"
     )
     assert {(one.id, one.headers["n"]) for one in jobs.all_messages()} == {("m1", "1"), ("m4", "4")}
@@ -106,7 +106,7 @@ def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue, path, jobs
         {"dropped": 1, "gone": 0}
     ]
     assert jobs.shard_sizes()["a"]["dead"] == 1
-    assert "there is no dead letter m0" in queue("requeue", path, "m0").err
+    assert "there is no dead letter m0" in queue("requeue", path, "m0", "--yes").err
 
 
 def test_a_queue_is_purged_but_for_what_is_held_and_removed_when_it_is_not_in_use(

@@ -109,6 +109,19 @@ def test_doctor_tells_all_that_is_wrong_with_a_career_itself(shell, topic, given
     assert "did you mean 'Settling'?" in findings(done)["configuration"][1]
 
 
+def test_doctor_asks_kafka_for_a_career_without_topics_only_if_it_is_told_where(
+    shell, folder, zookeeper_server
+):
+    """A new user has no Kafka."""
+    plain = "from leaderq import LeaderCareer\n\n\nclass Plain(LeaderCareer):\n"
+    (folder / "plain.py").write_text(f"{plain}    def execute(self, term): ...\n")
+    given = {"zookeeper": zookeeper_server.address}
+    done = shell("doctor", "--career", "plain:Plain", "--json", **given)
+    assert (done.returncode, "kafka" in findings(done)) == (0, False)
+    nobody = given | {"kafka": "127.0.0.1:1", "connect_timeout_s": "1"}
+    assert shell("doctor", "--career", "plain:Plain", **nobody).returncode == 3
+
+
 def test_records_that_are_put_are_shown_and_counted(shell, topic, given, monkeypatch):
     """A new user's first ten minutes (new-user.md 7)."""
     missing = shell("topics", "put", topic, "a", **given)

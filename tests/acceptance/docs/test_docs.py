@@ -4,15 +4,29 @@ formed.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 
+import click
 import pytest
 from snippets import ROOT
 
+from leaderq.cli.verbs import leaderq
 from leaderq.config.settings import TABLE
 
+# What pages about an interface begin with, and what used to stand in front of it.
+CALLED_FIRST = {
+    "kafka": ("class leaderq.kafka.KafkaLeaderCareer", "class leaderq.kafka.Record"),
+    "queues": ("class leaderq.queues.DistributedQueue",),
+    "producing": ("class leaderq.producing.BufferedProducer",),
+}
+LATER = {
+    "kafka": ("class leaderq.kafka.Batch",),
+    "queues": ("class leaderq.queues.BlockingQueueConsumer",),
+    "producing": ("class leaderq.producing.CallableSink",),
+}
 DEPLOY = ROOT / "docs" / "deploy"
 NEEDED = "pip install -e '.[docs]'"
 
@@ -26,7 +40,15 @@ def test_the_docs_build_without_a_warning(tmp_path):
     assert done.returncode == 0, done.stderr
     settings = (tmp_path / "settings.txt").read_text()
     assert [row.name for row in TABLE if row.variable not in settings] == []
-    assert "leaderq run [OPTIONS]" in (tmp_path / "command-line.txt").read_text()
+    verbs = (tmp_path / "command-line.txt").read_text()
+    assert "leaderq run [OPTIONS]" in verbs
+    assert "$ leaderq run billing:AdBilling --id a" in verbs
+    listed = re.findall(r"^leaderq (\S+)\n=+$", verbs, re.MULTILINE)
+    assert listed == leaderq.list_commands(click.Context(leaderq))
+    for page, first in CALLED_FIRST.items():
+        text = (tmp_path / "api" / f"{page}.txt").read_text()
+        at = [text.index(f"\n{name}") for name in (*first, *LATER.get(page, ()))]
+        assert at == sorted(at)
 
 
 def test_the_kubernetes_manifest_keeps_to_its_schema():

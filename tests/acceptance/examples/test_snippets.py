@@ -7,6 +7,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -168,7 +169,104 @@ def test_the_page_about_asyncio(reader, zookeeper_server, znode_root, tmp_path, 
     assert b.interrupt() == 0
 
 
-def test_the_page_about_tests(reader, tmp_path):
+def test_the_page_about_metrics(
+    reader: Read, zookeeper_server: ZooKeeperServer, znode_root: str, tmp_path: Path
+) -> None:
+    _, run_counter, readyz, metrics, rules, dashboard = commands("metrics")
+    (tmp_path / "counter.py").write_text(python("quickstart")[0])
+    user = reader(tmp_path)
+    user.environment["LEADERQ_ZOOKEEPER"] = zookeeper_server.address
+    user.environment["LEADERQ_ROOT"] = znode_root
+    counter = user.opens(run_counter.replace("8080", "0"))
+    port = counter.wait_for(r"address=127\.0\.0\.1:(\d+)")[1]
+    counter.wait_for("term 1: I lead")
+
+    def asked(command: str) -> str:
+        address = command.removeprefix("curl ").replace("8080", port)
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            return str(answer.read().decode())
+
+    assert asked(readyz) == "ready\n"
+    assert 'leaderq_leader{career="counter"} 1.0' in asked(metrics)
+    assert counter.interrupt() == 0
+    user.types(rules)
+    user.types(dashboard)
+    assert "LeaderqNobodyLeads" in (tmp_path / "leaderq-rules.yml").read_text()
+    assert json.loads((tmp_path / "leaderq-dashboard.json").read_text())["panels"]
+
+
+def test_the_page_about_web_applications(
+    run: Callable[..., dict[str, Any]], znode_root: str
+) -> None:
+    starlette = pytest.importorskip("starlette.testclient", reason="pip install '.[dashboard]'")
+    names = run("web-application", python("web-application")[0])
+    led = names["refreshed"]
+    with starlette.TestClient(names["app"]) as client:
+        eventually(lambda: led)
+        answer = client.get(f"{znode_root}/leader").json()
+        assert answer["term"] == led[0]
+        assert answer["leader"]
+    with starlette.TestClient(names["app"]):  # the former one has left
+        eventually(lambda: led[-1] == led[0] + 1)
+
+
+def test_the_page_about_django(
+    reader: Read, zookeeper_server: ZooKeeperServer, znode_root: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("django", reason="pip install '.[dev]'")
+    settings, doctor, run_reports, run_now = commands("django")
+    assert settings == "export DJANGO_SETTINGS_MODULE=site_settings"
+    for path, text in DJANGO.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    (tmp_path / "reports" / "careers.py").write_text(python("django")[0])
+    user = reader(tmp_path)
+    user.environment.update(
+        LEADERQ_ZOOKEEPER=zookeeper_server.address,
+        LEADERQ_ROOT=znode_root,
+        DJANGO_SETTINGS_MODULE="site_settings",
+        PYTHONPATH=str(tmp_path),
+    )
+    user.types(f"{sys.executable} -m django migrate --run-syncdb")
+    user.types(doctor)
+    reports = user.opens(run_reports)
+    reports.wait_for("stage=execution")
+    user.types(run_now)
+
+    def made() -> list[Any]:
+        with closing(sqlite3.connect(tmp_path / "site.sqlite3")) as connection:
+            return connection.execute("SELECT day FROM reports_report").fetchall()
+
+    assert len(eventually(made)) == 1
+    assert reports.interrupt() == 0
+    with closing(sqlite3.connect(tmp_path / "site.sqlite3")) as connection:
+        fences = connection.execute("SELECT career, term FROM leaderq_fences").fetchall()
+    assert fences == [("reports", 1)]
+
+
+DJANGO = {
+    "site_settings.py": """
+from pathlib import Path
+
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3",
+                         "NAME": Path(__file__).parent / "site.sqlite3"}}
+INSTALLED_APPS = ["reports"]
+USE_TZ = True
+SECRET_KEY = "of a test"
+""",
+    "reports/__init__.py": "",
+    "reports/models.py": """
+from django.db import models
+
+
+class Report(models.Model):
+    id = models.BigAutoField(primary_key=True)
+    day = models.DateField(unique=True)
+""",
+}
+
+
+def test_the_page_about_tests(reader: Read, tmp_path: Path) -> None:
     without_servers, plain, plugin, with_servers = python("testing")
     (tmp_path / "billing.py").write_text(SETTING_ASIDE)
     (tmp_path / "test_billing.py").write_text(without_servers)
@@ -342,10 +440,12 @@ def test_every_command_of_the_pages_is_run_by_a_test():
         "make ": "targets of the Makefile",
         "docker": "by hand, on an engine",
         "leaderq dashboard": "tests/integration/dashboard/test_serving.py",
+        "uvicorn": "by whoever serves it; the application runs above",
         "cat tokens.txt": "by whoever signs in",
         "python -m leaderq.testing.nemesis": "tests/faults/election/test_nemesis.py, make soak",
     }
-    followed = {"README", "quickstart", "asyncio", "operating", "queues", "schedules"}
+    followed = {"README", "quickstart", "asyncio", "django", "metrics", "operating", "queues"}
+    followed |= {"schedules"}
     for page in PAGES:
         rest = [line for line in commands(page.stem) if not line.startswith(tuple(elsewhere))]
         assert page.stem in followed or not rest, f"{page.name}: {rest}"

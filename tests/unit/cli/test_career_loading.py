@@ -38,6 +38,9 @@ class Plain: ...
 def function(): ...
 
 made = AdBilling()
+
+class Misspelt(LeaderCareer):
+    def exectue(self, term): ...
 """
 
 
@@ -94,7 +97,10 @@ def test_a_career_is_found_in_the_folder_and_can_be_made(folder):
             "billing_for_test:AdBiling",
             "({folder}/billing_for_test.py) has no 'AdBiling'; did you mean 'AdBilling'?",
         ),
-        ("billing_for_test:Xyzzy", "has no 'Xyzzy'; its careers: AdBilling, Bare, Greedy, Broken"),
+        (
+            "billing_for_test:Xyzzy",
+            "has no 'Xyzzy'; its careers: AdBilling, Bare, Greedy, Broken, Misspelt",
+        ),
         ("billing_for_test:function", "is a function, not a class"),
         ("billing_for_test:made", "is an instance of AdBilling, not a class"),
         (
@@ -105,6 +111,7 @@ def test_a_career_is_found_in_the_folder_and_can_be_made(folder):
             ),
         ),
         ("billing_for_test:Bare", "is not complete; it still needs handOver, inaugurate"),
+        ("billing_for_test:Misspelt", "still needs execute; is exectue meant to be execute?"),
         ("billing_for_test:Greedy", "its constructor needs url, table; give them defaults"),
     ],
 )

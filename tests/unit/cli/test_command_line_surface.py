@@ -43,7 +43,7 @@ LEAVES_OF = {
     "dead": "ls show replay bury",
     "offsets": "show set to-time export import",
     "queue": "ls put peek stats ack drain purge rm dead requeue pause resume",
-    "config": "show sample",
+    "config": "show sample schema",
     "observe": "rules dashboard",
     "servers": "up down",
     "topics": "create ls put show",

@@ -288,6 +288,7 @@ def test_an_unusable_file_of_a_secret_is_named(tmp_path, content, why):
     [
         (b"a = \n", "is not TOML: Invalid value (at line 1, column 5)"),
         (b"a = 1\na = 2\n", "line 2"),
+        (b"a = [\n", "a bracket or a quote is still open"),
         (b"a = '\xff'", "is not UTF-8 text (byte 5)"),
     ],
 )

@@ -1,0 +1,52 @@
+"""A JSON schema of ``leaderq.toml`` for editors, made from the table of settings.
+
+It accepts all that leaderq accepts. What it cannot say (relations between settings, the form of an
+address, files that must be there) leaderq refuses all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from leaderq.config.own_options import options_schema
+from leaderq.config.settings import SECRET_FILE, TABLE, Row
+
+_DRAFT = "http://json-schema.org/draft-07/schema#"  # the one that editors of TOML know
+
+
+def schema(options: Mapping[str, type | None]) -> dict[str, Any]:
+    """The schema; ``options``: the dataclass ``Options`` of careers by their names, or ``None``."""
+    settings = {key: found for row in TABLE for key, found in _keys(row).items()}
+    named = {name: _career(settings, kind) for name, kind in options.items()}
+    careers = {
+        "type": "object",
+        "description": "settings of one career, by its name",
+        "properties": named,
+        "additionalProperties": _career(settings, None),
+    }
+    return {
+        "$schema": _DRAFT,
+        "title": "leaderq.toml",
+        "type": "object",
+        "properties": {**settings, "careers": careers},
+        "additionalProperties": False,
+    }
+
+
+def _keys(row: Row) -> dict[str, Any]:
+    told = {"description": row.help}
+    if row.default is not None and "<" not in str(row.default):
+        told["default"] = row.default
+    found = {row.name: {**row.kind.schema, **told}}
+    if row.secret:
+        what = f"file that holds the {row.help}"
+        found[row.name + SECRET_FILE] = {"type": "string", "minLength": 1, "description": what}
+    return found
+
+
+def _career(settings: Mapping[str, Any], options: type | None) -> dict[str, Any]:
+    own = {key: found for key, found in settings.items() if key != "career"}
+    own["class"] = {"type": "string", "description": "what leaderq run --all runs: module:Class"}
+    own["options"] = {"type": "object"} if options is None else options_schema(options)
+    return {"type": "object", "properties": own, "additionalProperties": False}

@@ -1,0 +1,3 @@
+"""Stubs of the parts of Django that docs/django.rst uses."""
+
+def setup() -> None: ...

@@ -1,0 +1,5 @@
+from typing import Any
+
+connection: Any
+
+def close_old_connections() -> None: ...

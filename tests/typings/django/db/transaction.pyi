@@ -1,0 +1,3 @@
+from contextlib import AbstractContextManager
+
+def atomic() -> AbstractContextManager[None]: ...

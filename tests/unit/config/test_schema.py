@@ -1,0 +1,147 @@
+"""The schema for editors accepts what leaderq accepts, and refuses numbers, words and types that
+leaderq refuses.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from leaderq import LeaderCareer, Term
+from leaderq.cli import main
+from leaderq.config import TABLE, Row
+from leaderq.config.kinds import InvalidValue
+from leaderq.config.loading import parsed_toml
+from leaderq.config.own_options import made_options
+from leaderq.config.schema import schema
+from leaderq.errors import ConfigurationError
+
+validators = pytest.importorskip("jsonschema", reason="pip install '.[dev]'")
+
+VALUES = (
+    True, 0, 1, -1, 3, 10**12, 0.2, 1.5, "", "x", "a", "any", "NEWEST", "json", "plain", "Info",
+    "SCRAM-SHA-256", "127.0.0.1:2181", "/leaderq", "8080", [], ["a:1", "b"], [1], {"a": 1},
+)  # fmt: skip
+
+
+def accepts(document: dict[str, Any], made: dict[str, Any] | None = None) -> bool:
+    found: bool = validators.Draft7Validator(made or schema({})).is_valid(document)
+    return found
+
+
+def passes(row: Row, value: Any) -> bool:
+    try:
+        row.kind.check(value)
+    except InvalidValue:
+        return False
+    return True
+
+
+def test_it_is_a_schema() -> None:
+    validators.Draft7Validator.check_schema(schema({"export": Options}))
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_it_accepts_what_a_setting_accepts(row: Row) -> None:
+    good = [value for value in VALUES if passes(row, value)]
+    assert [value for value in good if not accepts({row.name: value})] == []
+    is_exact = row.is_switch or ("type" in row.kind.schema and row.kind.schema["type"] != "string")
+    if is_exact or "|" in row.kind.metavar:
+        bad = [value for value in VALUES if not passes(row, value)]
+        assert [value for value in bad if accepts({row.name: value})] == []
+
+
+def test_it_accepts_the_sample_with_all_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "sample"]) == 0
+    text = re.sub(r"^#([a-z_]+ = .+)$", r"\1", capsys.readouterr().out, flags=re.MULTILINE)
+    document = parsed_toml(text)
+    assert len(document) > 20
+    assert accepts(document)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"zokeeper": "a"},
+        {"careers": {"x": {"career": "y"}}},
+        {"careers": {"x": {"class": 1}}},
+        {"careers": 3},
+        {"kafka": {"x": 1}},
+    ],
+    ids=str,
+)
+def test_it_refuses_what_is_no_setting_or_stands_elsewhere(wrong: dict[str, Any]) -> None:
+    assert not accepts(wrong)
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of a career."""
+
+    folder: Path
+    every_s: float = 60.0
+    times: int | None = None
+    countries: tuple[str, ...] = ()
+    mode: Literal["fast", "slow"] = "fast"
+    colour: Colour = Colour.RED
+    is_dry: bool = False
+    more: dict[str, int] = field(default_factory=dict)
+
+
+class Export(LeaderCareer):
+    """With options of its own."""
+
+    Options = Options
+
+    def execute(self, term: Term) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"folder": "/x"},
+        {"folder": "/x", "every_s": 3, "times": 2, "countries": ["de"], "mode": "slow"},
+        {"folder": "/x", "colour": "red", "is_dry": True, "more": {"a": 1}},
+        {},
+        {"folder": 3},
+        {"folder": "/x", "every_s": "3"},
+        {"folder": "/x", "times": 1.5},
+        {"folder": "/x", "countries": "de"},
+        {"folder": "/x", "mode": "slower"},
+        {"folder": "/x", "colour": "blue"},
+        {"folder": "/x", "is_dry": 1},
+        {"folder": "/x", "unknown": 1},
+    ],
+    ids=str,
+)
+def test_options_of_a_career_are_accepted_as_the_career_accepts_them(
+    options: dict[str, Any],
+) -> None:
+    try:
+        made_options(Options, options, "export")
+        is_good = True
+    except ConfigurationError:
+        is_good = False
+    document = {"careers": {"export": {"options": options}}}
+    assert accepts(document, schema({"export": Options})) is is_good
+
+
+def test_the_verb_knows_the_options_of_a_career(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["config", "schema", f"{__name__}:Export"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert not accepts({"careers": {"export": {"options": {"folder": 3}}}}, made)
+    assert accepts({"careers": {"export": {"options": {"folder": "/x"}}}}, made)
+    assert accepts({"careers": {"another": {"options": {"folder": 3}}}}, made)
