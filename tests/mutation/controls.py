@@ -345,8 +345,8 @@ REVIEWED = (
     Control(
         "stuck keys may hold all of the memory",
         "leaderq/producing/sending.py",
-        "if self._held_items >= self._options.max_items // 2:",
-        "if self._held_items >= self._options.max_items:",
+        "if sum(map(len, self._held.values())) >= self._options.max_items // 2:",
+        "if sum(map(len, self._held.values())) >= self._options.max_items:",
         promise="healthy keys go on",
         tests=("tests/unit/producing/test_buffered_producer.py",),
     ),
@@ -380,7 +380,7 @@ REVIEWED = (
     Control(
         "what is tried again is sent although it has expired",
         "leaderq/producing/sending.py",
-        "expired = {one for one in batch if one.is_expired(now) and one not in self._kept}",
+        "expired = {one for one in mortal if one.is_expired(now) and one not in self._kept}",
         "expired: set[BufferedRequest] = set()",
         promise="a request that has expired is not sent",
         tests=(
