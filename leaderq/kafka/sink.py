@@ -23,7 +23,7 @@ for as long as it lives. What it holds and has not heard of is told to the produ
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from leaderq import clock
@@ -120,6 +120,7 @@ class KafkaSink:
         self._kept: dict[int, list[_Kept]] = {}  # by the record's id; what the client still holds
         self._stuck: set[tuple[str, int]] = set()
         self._suspects: dict[int, Any] = {}  # records that are sent alone
+        self._is_careful = False  # whether each message is asked about, after a failure
 
     def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
         deadline = clock.now_s() + timeout_s
@@ -130,7 +131,7 @@ class KafkaSink:
                 (at for at, one in enumerate(batch) if id(one) in self._suspects), len(batch)
             )
             part = batch[: max(1, first)]
-        sending = _Sending(part)
+        sending = _Sending(part, getattr(batch, "waited", range(len(part))))
         self._hand_over(client, sending)
         self._wait(client, sending, deadline)
         outcome = self._outcome(client, sending)
@@ -166,9 +167,10 @@ class KafkaSink:
     # ---- handing over ----------------------------------------------------------------------------
 
     def _hand_over(self, client: ProducerClient, sending: _Sending) -> None:
+        """Give all to the client, partition by partition."""
         limit, number = self._settings.max_message_bytes, next(self._batches)
         counts: dict[str, int] = {}
-        unsendable: dict[str, LeaderqError] = {}
+        lanes: dict[tuple[str, int], tuple[list[int], list[Message]]] = {}
         for at, record in enumerate(sending.records):
             if self._kept and (kept := self._kept.get(id(record))):
                 _, sending.places[at], sending.receipts[at] = kept.pop(0)
@@ -179,29 +181,61 @@ class KafkaSink:
             try:
                 message = checked(self._message(record), limit)
                 topic = message.topic
-                if topic in unsendable:
+                if topic in sending.unsendable:
                     # Nothing more of that topic is sent: it would overtake.
                     sending.left.append(at)
                     continue
                 if (count := counts.get(topic, 0)) == 0:
                     count = counts[topic] = client.partitions(topic)
-                partition = self._partition(message, count, number)
-                sending.receipts[at] = client.send(message, partition)
-                sending.places[at] = (topic, partition)
+                place = topic, self._partition(message, count, number)
+                if (lane := lanes.get(place)) is None:
+                    lane = lanes[place] = [], []
+                lane[0].append(at)
+                lane[1].append(message)
             except _UNSENDABLE as exc:
-                unsendable[topic] = sending.error = exc
-                sending.left.append(at)
+                sending.cannot_send(topic, exc, [at])
             except (KafkaError, ConfigurationError, TypeError) as exc:
                 sending.refused[at] = exc
+        for place, (positions, messages) in lanes.items():
+            self._send_lane(client, sending, place, positions, messages)
+
+    def _send_lane(
+        self,
+        client: ProducerClient,
+        sending: _Sending,
+        place: tuple[str, int],
+        positions: list[int],
+        messages: list[Message],
+    ) -> None:
+        """Give these to one partition, in runs. A record whose place somebody waits for is the last
+        of its run; after a failure each is a run, to find the one at fault."""
+        ends: Sequence[int] = range(1, len(positions) + 1)
+        if not self._is_careful:
+            waited = set(sending.waited)
+            ends = [end for end in ends if positions[end - 1] in waited or end == len(positions)]
+        receipts: list[Any] = []
+        for end in ends:
+            while len(receipts) < end and place[0] not in sending.unsendable:
+                try:
+                    client.send_run(messages[len(receipts) : end], place[1], receipts)
+                except _UNSENDABLE as exc:
+                    sending.cannot_send(place[0], exc, [])
+                except KafkaError as exc:
+                    sending.refused[positions[len(receipts)]] = exc
+                    receipts.append(None)
+        for at, receipt in zip(positions, receipts, strict=False):
+            sending.places[at], sending.receipts[at] = place, receipt
+        sending.left += positions[len(receipts) :]
 
     def _message(self, record: Any) -> Message:
         if type(record) is Message:
             return record if record.topic else record._replace(topic=self._named())
         if isinstance(record, tuple):
-            if len(record) == 2:
-                return Message(self._named(), _raw(record[1]), _raw(record[0]))
-            if len(record) == 3:
-                return Message(self._named(), _raw(record[1]), _raw(record[0]), record[2])
+            if len(record) in (2, 3):
+                key, value, *headers = record
+                if type(key) is str or type(value) is str:
+                    key, value = _raw(key), _raw(value)
+                return Message(self._topic or self._named(), value, key, *headers)
             if len(record) == len(Message._fields):
                 topic, value, key, *more = record
                 return Message(topic or self._named(), _raw(value), _raw(key), *more)
@@ -240,7 +274,7 @@ class KafkaSink:
 
     def _wait(self, client: ProducerClient, sending: _Sending, deadline: float) -> None:
         """Wait for all; for those of stuck partitions beside others not at all."""
-        undone = [one for one in sending.receipts if one is not None]
+        undone = [one for one in dict.fromkeys(sending.receipts) if one is not None]
         if self._stuck:
             pairs = zip(sending.places, sending.receipts, strict=True)
             free = [one for place, one in pairs if one is not None and place not in self._stuck]
@@ -260,14 +294,15 @@ class KafkaSink:
     def _outcome(self, client: ProducerClient, sending: _Sending) -> BatchOutcome:
         undone: list[int] = []
         failed: dict[int, LeaderqError] = {}
-        failure = client.failure
-        for at, receipt in enumerate(sending.receipts):
-            if receipt is None:
-                continue
-            if not receipt.is_done:
-                undone.append(at)
-            elif (error := failure(receipt, sending.places[at][0])) is not None:
-                failed[at] = error
+        heard = dict(zip(sending.receipts, sending.places, strict=True))
+        heard.pop(None, None)
+        errors = {one: client.failure(one, to[0]) for one, to in heard.items() if one.is_done}
+        if len(errors) < len(heard) or any(errors.values()):
+            for at, receipt in enumerate(sending.receipts):
+                if receipt is not None and receipt not in errors:
+                    undone.append(at)
+                elif receipt is not None and (error := errors[receipt]) is not None:
+                    failed[at] = error
         again = sorted({*undone, *failed, *sending.left})
 
         def place_of(at: int) -> KafkaPlace | None:
@@ -277,6 +312,7 @@ class KafkaSink:
             )
 
         if not again:
+            self._is_careful = False
             return BatchOutcome(sending.refused, place_of=place_of)
         verdicts = (error for error in failed.values() if isinstance(error, _VERDICTS))
         # An error of a message itself decides, if there is one.
@@ -291,6 +327,7 @@ class KafkaSink:
             return BatchOutcome(sending.refused, again, place_of=place_of)
         if why is not None and not isinstance(why, KafkaAway):
             self._drop()  # it may have lost its place in the sequence
+            self._is_careful = True
         else:
             self._keep(sending, undone)
         return BatchOutcome(
@@ -303,6 +340,7 @@ class KafkaSink:
         alone.
         """
         self._drop()
+        self._is_careful = True
         suspects = [sending.records[at] for at in again if sending.receipts[at] is not None]
         if len(again) == len(suspects) == 1:
             self._suspects.pop(id(suspects[0]), None)
@@ -343,13 +381,19 @@ class _Kept(NamedTuple):
 class _Sending:
     """What became of the records of one batch, by their positions."""
 
-    def __init__(self, records: Sequence[Any]) -> None:
-        self.records = records
+    def __init__(self, records: Sequence[Any], waited: Iterable[int]) -> None:
+        self.records, self.waited = records, waited
         self.receipts: list[Any] = [None] * len(records)
         self.places: list[tuple[str, int]] = [("", 0)] * len(records)
         self.refused: dict[int, BaseException] = {}
         self.left: list[int] = []
+        self.unsendable: set[str] = set()
         self.error: LeaderqError | None = None
+
+    def cannot_send(self, topic: str, error: LeaderqError, positions: list[int]) -> None:
+        self.unsendable.add(topic)
+        self.error = error
+        self.left += positions
 
 
 def _sender_of(client: str, options: Mapping[str, Any]) -> ProducerFactory:

@@ -180,10 +180,11 @@ class Watermarks:
     def is_high(self, items: int, size: int) -> bool:
         return items >= self.high * self.max_items or size >= self.high * self.max_bytes
 
-    def is_near(self, items: int, size: int) -> bool:
-        """Whether one of the two has reached three quarters of the high mark."""
+    @property
+    def near(self) -> tuple[float, float]:
+        """Three quarters of the high mark, in items and in bytes."""
         near = 0.75 * self.high
-        return items >= near * self.max_items or size >= near * self.max_bytes
+        return near * self.max_items, near * self.max_bytes
 
     def is_low(self, items: int, size: int) -> bool:
         return items <= self.low * self.max_items and size <= self.low * self.max_bytes

@@ -15,7 +15,6 @@ from leaderq.producing.buffer import RequestBuffer
 from leaderq.producing.listeners import OnDurable
 from leaderq.producing.memory import BufferedRequest
 from leaderq.producing.options import Block, FullPolicy, WhenFull
-from leaderq.threads import Waiter
 
 _LOOK_S = 0.05
 _CROWDED_S = 1.0
@@ -38,12 +37,11 @@ class Admission:
         on_durable: OnDurable | None,
         wake: Callable[[], object],
     ) -> None:
-        self._wake = wake
-        self._waiter: Waiter[Callable[[], object]] | None = None
+        self._buffer, self._request, self._on_durable = buffer, request, on_durable
+        self._policy, self._wake = when_full, wake
+        self._is_in_line = False
         self.is_placed = False
         """Once decided: ``False`` if the policy has dropped it, and its listeners know."""
-        self._buffer, self._request, self._on_durable = buffer, request, on_durable
-        self._policy = when_full
         self._give_up_s = None if timeout_s is None else clock.now_s() + timeout_s
         self._crowded_until_s: float | None = None
 
@@ -54,15 +52,16 @@ class Admission:
         :raises ProducerClosed: closed, also meanwhile.
         :raises WouldDeadlock: it interrupts its own thread in here.
         """
-        return self._buffer.admit(self._attempted)
+        return self._buffer.look(self._attempted)
 
     def leave(self) -> None:
-        if self._waiter is not None:
-            self._buffer.leave_line(self._waiter)
+        if self._is_in_line:
+            self._buffer.leave_line(self._wake)
 
-    def _attempted(self) -> float | None:
-        buffer, waiters = self._buffer, self._buffer.awaiting_room.waiters
-        if waiters and waiters[0] is not self._waiter and isinstance(self._policy, Block):
+    def _attempted(self, buffer: RequestBuffer) -> float | None:
+        line = buffer.awaiting_room
+        is_behind = bool(line) and line[0] is not self._wake and not buffer.is_closing
+        if is_behind and isinstance(self._policy, Block):
             return self._wait_in_line(None)
         try:
             self.is_placed = buffer.place(self._request, self._on_durable)
@@ -107,8 +106,9 @@ class Admission:
         left_s = float("inf") if self._give_up_s is None else self._give_up_s - clock.now_s()
         if left_s <= 0:
             raise self._full()
-        if self._waiter is None:
-            self._waiter = self._buffer.awaiting_room.join(self._wake, self._wake)
+        if not self._is_in_line:
+            self._is_in_line = True
+            self._buffer.awaiting_room.append(self._wake)
         return left_s if look_s is None else min(look_s, left_s)
 
     def _full(self) -> BufferFull:

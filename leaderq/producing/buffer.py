@@ -15,9 +15,11 @@ told. The journal's gate may be taken under it, never the other way round.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from leaderq import clock
 from leaderq.errors import (
@@ -28,27 +30,22 @@ from leaderq.errors import (
     RequestTooLarge,
     WouldDeadlock,
 )
-from leaderq.producing.account import (
-    BufferState,
-    LossReason,
-    Settlement,
-    next_level,
-)
+from leaderq.producing.account import BufferState, LossReason, Settlement, next_level
 from leaderq.producing.listeners import OnDurable
 from leaderq.producing.memory import BufferedRequest, RequestStep
 from leaderq.producing.options import ProducerOptions
 from leaderq.producing.sequence import LineEnd, RequestSequence, is_stored
 from leaderq.producing.spill import Piece, Spill
-from leaderq.threads import Waiter, WaitingLine, Waker, primitives
+from leaderq.threads import Waker, primitives
 from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Gone = tuple[BufferedRequest, LossReason, "BaseException | None"]
 _READ_ITEMS = 1000
 _LOOK_S = 0.02
-_LOSSES = 20
 _TAKEN_ALONG = 4  # a quarter of the memory is left for three quarters to be written
 _HELD_S = 0.005
 
@@ -64,21 +61,55 @@ class ReadOrder(NamedTuple):
     bytes: int
 
 
+def _locked(
+    method: Callable[Concatenate[RequestBuffer, P], T],
+) -> Callable[Concatenate[RequestBuffer, P], T]:
+    """A method that runs under the lock, and first finishes what somebody was interrupted in.
+    Listeners and futures are told of the news afterwards.
+
+    It raises ``WouldDeadlock`` if it interrupts its own thread in here: a finalizer, or a signal
+    handler.
+    """
+
+    @wraps(method)
+    def call(self: RequestBuffer, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._lock._is_owned() or self._is_in_journal():  # type: ignore[attr-defined]
+            raise WouldDeadlock(
+                "a finalizer or a signal handler that interrupted this thread inside the producer "
+                "was about to wait for it; nothing was accepted. Have another thread send"
+            )
+        with self._lock:
+            if self._is_dirty:
+                self._rebuild()
+            self._is_dirty = True
+            try:
+                result = method(self, *args, **kwargs)
+            except LeaderqError:
+                self._is_dirty = False
+                raise
+            self._is_dirty = False
+        self._tell()
+        return result
+
+    return call
+
+
 class RequestBuffer(RequestSequence):
     """See the module."""
 
     def __init__(self, options: ProducerOptions, spill: Spill | None) -> None:
         super().__init__(options, spill)
         self._marks = options.marks
+        self._near_items, self._near_bytes = self._marks.near
         # Reentrant only so that a call which interrupts its own thread can be refused.
         self._lock = primitives.RLock()
         self._is_dirty = False
         self._to_send, self._to_read = Waker(), Waker()
         self._to_process = [Waker() for _ in range(options.lanes)]
         self._awaiting_end: list[Waker] = []
-        self.awaiting_room: WaitingLine[Callable[[], object]] = WaitingLine(_have_look)
-        """Those who wait for room. What room there is depends on the state, the disk and the
-        policy, so the first is only woken, and looks for itself."""
+        self.awaiting_room: deque[Callable[[], object]] = deque()
+        """How to wake those who wait for room, first come, first served. What room there is depends
+        on the state, the disk and the policy, so the first is woken, and looks for itself."""
         self._wanted = 0
         """How many requests ready wake the sender; 0: it does not wait."""
         self.is_closing = False
@@ -88,56 +119,30 @@ class RequestBuffer(RequestSequence):
         self._is_refused = False  # whether the journal took nothing when it was asked last
         self.spilled = 0
         """How many times memory has come to the high mark."""
+        self._is_in_journal: Callable[[], bool] = bool
         if spill is not None:
-            spill.journal.when_room = self._wake_first
+            spill.journal.when_room = self.wake_first
+            self._is_in_journal = spill.journal.is_entered
         if self._recovered:
             self._level = self._said = BufferState.DRAINING
 
     # -- the lock ----------------------------------------------------------------------------------
 
-    def look(self, at: Callable[[RequestBuffer], T]) -> T:
-        """Return what ``at`` sees of the buffer at one moment."""
-        self.refuse_reentry()
-        with self._lock:
-            self._enter()
-            seen = at(self)
-            self._is_dirty = False
-        return seen
-
-    def _enter(self) -> None:
-        """Under the lock: first finish what somebody was interrupted in. Whoever leaves without an
-        interrupt says that the buffer is not dirty.
-        """
-        if self._is_dirty:
-            self._rebuild()
-        self._is_dirty = True
-
     def _rebuild(self, step: RequestStep | None = None, lane: int | None = None) -> None:
         self.rebuild(step, lane)
         self.judge()
-        self._to_send.wake()
-        for waker in self._to_process:
+        for waker in (self._to_send, *self._to_process):
             waker.wake()
 
+    @_locked
     def begin_again(self, step: RequestStep, lane: int | None = None) -> None:
         """The thread that had these in hand was interrupted: they wait once more."""
-        with self._lock:
-            self._is_dirty = True
-            self._rebuild(step, lane)
-            self._is_dirty = False
-        self._tell()
+        self._rebuild(step, lane)
 
-    def refuse_reentry(self) -> None:
-        """Return if this call does not interrupt its own thread in here.
-
-        :raises WouldDeadlock: it does, from a finalizer or a signal handler.
-        """
-        is_entered = self._lock._is_owned()  # type: ignore[attr-defined]
-        if is_entered or (self.spill is not None and self.spill.journal.is_entered()):
-            raise WouldDeadlock(
-                "a finalizer or a signal handler that interrupted this thread inside the producer "
-                "was about to wait for it; nothing was accepted. Have another thread send"
-            )
+    @_locked
+    def look(self, at: Callable[[RequestBuffer], T]) -> T:
+        """Return what ``at`` sees of the buffer at one moment."""
+        return at(self)
 
     # -- for the sender, the workers, the reader ---------------------------------------------------
 
@@ -145,134 +150,100 @@ class RequestBuffer(RequestSequence):
         """Return the next requests for the sink, in order, after waiting for enough of them, or for
         the linger time. ``[]``: stop, or it is ``until_s``."""
         while not self.is_stopped:
-            with self._lock:
-                self._enter()
-                wait_s = self._linger_s()
-                taken = self._taken() if wait_s == 0.0 else None
-                self._is_dirty = False
-            if taken is None:
-                if until_s is not None:
-                    left_s = until_s - clock.now_s()
-                    if left_s <= 0:
-                        return []
-                    wait_s = left_s if wait_s is None else min(wait_s, left_s)
-                self._to_send.wait(wait_s)
-                continue
-            batch, expired = taken
-            if expired:
-                self.settle((), expired)
+            batch, wait_s = self._next_batch()
             if batch:
                 return batch
+            if until_s is not None:
+                left_s = until_s - clock.now_s()
+                if left_s <= 0:
+                    return []
+                wait_s = left_s if wait_s is None else min(wait_s, left_s)
+            self._to_send.wait(wait_s)
         return []
 
-    def _linger_s(self) -> float | None:
-        """How long to wait for a batch; ``None``: until it is there."""
+    @_locked
+    def _next_batch(self) -> tuple[list[BufferedRequest], float | None]:
+        """The next batch, or how long to wait for it; ``None``: until it is there."""
         memory, options = self.memory, self._options
-        self._wanted = 0
-        if not memory.ready:
+        ready = memory.ready
+        if not ready:
             self._wanted = 1
-            return None
-        is_enough = (
-            len(memory.ready) >= options.batch_items or memory.ready_bytes >= options.batch_bytes
-        )
-        left_s = options.linger_s - (clock.now_s() - memory.ready[0].since_s)
+            return [], None
+        is_enough = len(ready) >= options.batch_items or memory.ready_bytes >= options.batch_bytes
+        left_s = options.linger_s - (clock.now_s() - ready[0].since_s)
         # Once memory is full nothing more will gather, and somebody may be waiting for room.
-        if is_enough or left_s <= 0 or self.is_closing or self._level is not BufferState.DIRECT:
-            return 0.0
-        self._wanted = options.batch_items
-        return left_s
-
-    def _taken(self) -> tuple[list[BufferedRequest], list[Gone]]:
-        batch: list[BufferedRequest] = []
-        expired: list[Gone] = []
-        memory, most = self.memory, self._options.batch_bytes
-        now, size, ready = clock.now_s(), 0, memory.ready
-        while ready and len(batch) < self._options.batch_items:
-            one = ready[0]
-            if batch and size + one.size > most:
-                break
-            memory.next_ready()
-            if one.deadline is not None and one.is_expired(now):
-                expired.append((one, LossReason.EXPIRED, None))
-            else:
-                batch.append(one)
-                size += one.size
-        return batch, expired
+        is_full = self.is_closing or self._level is not BufferState.DIRECT
+        self._wanted = 0 if is_enough or left_s <= 0 or is_full else options.batch_items
+        if self._wanted:
+            return [], left_s
+        return memory.take_ready(options.batch_items, options.batch_bytes), None
 
     def take_for_processing(self, worker: int, limit: int) -> list[BufferedRequest]:
         """Return the next requests for a worker, in order. ``[]``: stop."""
-        line = self.memory.to_process[worker]
         while not self.is_stopped:
-            with self._lock:
-                self._enter()
-                taken = [line.popleft() for _ in range(min(limit, len(line)))]
-                for one in taken:
-                    one.step = RequestStep.PROCESSING
-                self._is_dirty = False
-            if taken:
+            if taken := self._next_to_process(worker, limit):
                 return taken
             self._to_process[worker].wait()
         return []
 
-    def processed(self, requests: Iterable[BufferedRequest]) -> None:
-        with self._lock:
-            self._enter()
-            for one in requests:
-                if one.seq in self.memory.unsettled and one.step is RequestStep.PROCESSING:
-                    self.memory.make_ready(one)
-            self._wake_sender()
-            self._is_dirty = False
+    @_locked
+    def _next_to_process(self, worker: int, limit: int) -> list[BufferedRequest]:
+        line = self.memory.to_process[worker]
+        taken = [line.popleft() for _ in range(min(limit, len(line)))]
+        for one in taken:
+            one.step = RequestStep.PROCESSING
+        return taken
 
-    def settle(self, confirmed: Iterable[BufferedRequest], gone: Iterable[Gone] = ()) -> None:
+    @_locked
+    def processed(self, requests: Iterable[BufferedRequest]) -> None:
+        for one in requests:
+            if one.seq in self.memory.unsettled and one.step is RequestStep.PROCESSING:
+                one.step = RequestStep.READY
+                self.memory.line_up(one)
+        self._wake_sender()
+
+    @_locked
+    def settle(self, confirmed: Sequence[BufferedRequest], gone: Iterable[Gone] = ()) -> None:
         """The former are acknowledged by the sink, the latter lost; settled ones are
         passed over.
         """
-        with self._lock:
-            self._enter()
-            unsettled = self.memory.unsettled
-            self._settling = [one for one in confirmed if one.seq in unsettled]
-            self._finish()
-            for one, reason, error in gone:
-                if one.seq in unsettled:
-                    self.give_up(one, reason, error)
-            self.judge()
-            self._is_dirty = False
-        self._tell()
+        unsettled = self.memory.unsettled
+        self._settling = [one for one in confirmed if one.seq in unsettled]
+        self._finish()
+        for one, reason, error in gone:
+            if one.seq in unsettled:
+                self.give_up(one, reason, error)
+        self.judge()
 
     def next_order(self) -> ReadOrder | None:
         """Return the next range to read, as soon as there is one. ``None``: stop."""
-        spill = self.spill
-        while not self.is_stopped and spill is not None:
-            with self._lock:
-                self._enter()
-                self._look_for_room()
-                order = self._order(spill) if self._may_read else None
-                wait_s = None if self.is_read_up and not self._is_refused else _LOOK_S
-                self._is_dirty = False
+        while not self.is_stopped:
+            order, wait_s = self._order()
             if order is not None:
                 return order
             self._to_read.wait(wait_s)
         return None
 
-    def _order(self, spill: Spill) -> ReadOrder | None:
-        journal, marks, memory = spill.journal, self._marks, self.memory
+    @_locked
+    def _order(self) -> tuple[ReadOrder | None, float | None]:
+        """What to read, or how long to wait for it."""
+        spill, marks, memory = self.spill, self._marks, self.memory
+        if spill is None:
+            return None, None
+        if self._is_refused and spill.has_room(0):
+            self._is_refused = False
+            self.judge()
+        journal = spill.journal
         last_id = journal.stored_id if journal.trouble is None else self._last_id
-        if last_id <= self._read_to:
-            return None
+        if not self._may_read or last_id <= self._read_to:
+            return None, None if self.is_read_up and not self._is_refused else _LOOK_S
         items = max(1, int(marks.high * marks.max_items) - len(memory))
         size = max(1, int(marks.high * marks.max_bytes) - memory.bytes)
-        return ReadOrder(self._read_to, last_id, min(items, _READ_ITEMS), size)
+        return ReadOrder(self._read_to, last_id, min(items, _READ_ITEMS), size), None
 
+    @_locked
     def fill(self, piece: Piece) -> None:
         """Take requests that were read into memory, and move the position behind them."""
-        with self._lock:
-            self._enter()
-            self._take_in(piece)
-            self.judge()
-            self._is_dirty = False
-        self._tell()
-
-    def _take_in(self, piece: Piece) -> None:
         before = len(self._undecodable)
         self._undecodable.update(piece.undecodable)
         self._note_passed(LossReason.UNDECODABLE, len(self._undecodable) - before)
@@ -286,151 +257,105 @@ class RequestBuffer(RequestSequence):
             self._push(one)
             self._waiters.pop(number, None)
         self._read_to = max(self._read_to, piece.up_to)
+        self.judge()
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def close_entry(self) -> None:
-        with self._lock:
-            self.is_closing = True
-            self.awaiting_room.close(self._closed)
-            self._to_send.wake()
-
-    def stop(self) -> None:
-        self.close_entry()
-        with self._lock:
+    @_locked
+    def close_entry(self, *, is_end: bool = False) -> None:
+        """Take nothing more; at the end, let all threads end."""
+        self.is_closing = True
+        for wake in (self._to_send.wake, *self.awaiting_room):
+            wake()
+        if is_end:
             self.is_stopped = True
             for waker in (self._to_send, self._to_read, *self._to_process, *self._awaiting_end):
                 waker.wake()
 
+    @_locked
     def write_down(self) -> bool:
-        """After :meth:`stop`: put the rest into the journal, in order; return whether it has taken
-        all."""
-        with self._lock:
-            self._enter()
-            self._is_refused = False
-            is_done = self.spill is None
-            with suppress(JournalSlow):
-                is_done = is_done or self._write_down()
-            self._is_dirty = False
-        return is_done
+        """At the end: put the rest into the journal, in order; return whether it has taken all."""
+        self._is_refused = False
+        with suppress(JournalSlow):
+            return self._write_down()
+        return False
 
+    @_locked
     def give_up_unwritten(self) -> None:
         """At the end: drop the requests that the journal does not have, and will not get."""
         spill = self.spill
-        with self._lock:
-            self._enter()
-            stored_id = -1 if spill is None else spill.journal.stored_id
-            left = [one for one in self.memory if not is_stored(one, stored_id)]
-            reason, error = LossReason.CLOSED, None
-            if spill is not None:
-                reason, error = LossReason.JOURNAL, spill.last_error
-                for one in spill.unwritten(max(self._read_to, stored_id)):
-                    one.waiter = self._waiters.pop(one.journal_id or 0, None)
-                    left.append(one)
-            for one in left:
-                if one.is_unwritable and spill is not None:
-                    spill.serialized(one)
-                    error = spill.last_error
-                self.give_up(one, reason, error)
-            self._is_dirty = False
-        self._tell()
+        stored_id = -1 if spill is None else spill.journal.stored_id
+        left = [one for one in self.memory if not is_stored(one, stored_id)]
+        reason, error = LossReason.CLOSED, None
+        if spill is not None:
+            reason, error = LossReason.JOURNAL, spill.last_error
+            for one in spill.unwritten(max(self._read_to, stored_id)):
+                one.waiter = self._waiters.pop(one.journal_id or 0, None)
+                left.append(one)
+        for one in left:
+            if one.is_unwritable and spill is not None:
+                spill.serialized(one)
+                error = spill.last_error
+            self.give_up(one, reason, error)
 
+    @_locked
     def end(self) -> list[tuple[int | None, primitives.Future[Any]]]:
         """The journal is closed: return the ids and futures of requests that are in it. From now on
         the account stands still."""
-        with self._lock:
-            self._enter()
-            self._final = self.unread, self.corrupt
-            waiters: list[tuple[int | None, primitives.Future[Any]]] = [*self._waiters.items()]
-            waiters += [(one.journal_id, one.waiter) for one in self.memory if one.waiter]
-            self._is_dirty = False
-        return waiters
+        self._final = self.unread, self.corrupt
+        waiters: list[tuple[int | None, primitives.Future[Any]]] = [*self._waiters.items()]
+        return waiters + [(one.journal_id, one.waiter) for one in self.memory if one.waiter]
 
-    @property
+    @_locked
     def line_end(self) -> LineEnd:
         """Where the sequence of requests ends now."""
-        with self._lock:
-            self._enter()
-            end = LineEnd(self.memory.pushed, self._last_id)
-            self._is_dirty = False
-        return end
+        return LineEnd(self.memory.pushed, self._last_id)
 
     def wait_settled(self, timeout_s: float | None, end: LineEnd | None = None) -> bool:
         """Wait until everything up to ``end`` (``None``: all) is settled; return whether that came
         in time."""
         deadline, waker = Deadline(timeout_s), Waker()
-        with self._lock:
-            self._awaiting_end.append(waker)
+        self._awaiting_end.append(waker)
         try:
-            while True:
-                with self._lock:
-                    self._enter()
-                    is_over = not self.pending if end is None else self._is_passed(end)
-                    self._is_dirty = False
-                if is_over:
-                    return True
+            while not self._is_settled(end):
                 if self.is_stopped or deadline.is_over:
                     return False
                 waker.wait(deadline.remaining_s)
+            return True
         finally:
-            with self._lock:
-                self._awaiting_end.remove(waker)
+            self._awaiting_end.remove(waker)
 
+    @_locked
+    def _is_settled(self, end: LineEnd | None) -> bool:
+        return not self.pending if end is None else self._is_passed(end)
+
+    @_locked
     def settlement(self, end: LineEnd | None = None) -> Settlement:
         """Return what became of the requests up to ``end`` (``None``: all) and of lost ones."""
-        with self._lock:
-            self._enter()
-            settlement = self.settled(end)
-            self._is_dirty = False
-        return settlement
+        return self.settled(end)
 
     # -- the way in --------------------------------------------------------------------------------
 
+    @_locked
     def take_at_once(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
-        """Take a request if there is room and nobody waits for it, at a third of the cost of an
-        admission; raises as an admission does, except ``BufferFull``.
+        """Take a request if there is room and nobody waits for it; raises as an admission does,
+        except ``BufferFull``.
         """
-        self.refuse_reentry()
-        with self._lock:
-            self._enter()
-            try:
-                is_taken = not self.awaiting_room and self.place(one, on_durable)
-            except JournalSlow:
-                is_taken = False
-            except LeaderqError:
-                self._is_dirty = False
-                raise
-            self._is_dirty = False
-        self._tell()
-        return is_taken
-
-    def admit(self, attempt: Callable[[], float | None]) -> float | None:
-        """Make one attempt of an admission, under the lock, and return its result.
-
-        :raises WouldDeadlock: it interrupts its own thread in here.
-        """
-        self.refuse_reentry()
         try:
-            with self._lock:
-                self._enter()
-                try:
-                    result = attempt()
-                except LeaderqError:
-                    self._is_dirty = False
-                    raise
-                self._is_dirty = False
-                return result
-        finally:
-            self._tell()
+            return not self.awaiting_room and self.place(one, on_durable)
+        except JournalSlow:
+            return False
 
-    def leave_line(self, waiter: Waiter[Callable[[], object]]) -> None:
-        with self._lock:
-            self.awaiting_room.leave(waiter)
+    @_locked
+    def leave_line(self, wake: Callable[[], object]) -> None:
+        """One who waited for room does so no more; it may be there for those behind."""
+        with suppress(ValueError):
+            self.awaiting_room.remove(wake)
+            self.wake_first()
 
+    @_locked
     def refuse(self, why: str) -> None:
-        self.refuse_reentry()
-        with self._lock:
-            self.refused[why] += 1
+        self.refused[why] += 1
 
     # -- under the lock ----------------------------------------------------------------------------
 
@@ -439,15 +364,16 @@ class RequestBuffer(RequestSequence):
 
         :raises JournalSlow: at this moment too much waits for the disk.
         """
-        memory, spill = self.memory, self.spill
+        memory, spill, marks = self.memory, self.spill, self._marks
         if self.is_closing:
-            raise self._closed()
-        items = len(memory)
-        fits = self._marks.fits(items, memory.bytes, one.size)
+            raise ProducerClosed("this producer is closed, and takes nothing more")
+        items, size = len(memory.unsettled), memory.bytes
+        is_near = items + 1 >= self._near_items or size + one.size >= self._near_bytes
+        fits = not is_near or marks.fits(items, size, one.size)
         if spill is None:
             if not fits:
                 return False
-        elif self._level is not BufferState.DIRECT or not fits or not self.is_read_up:
+        elif self._level is not BufferState.DIRECT or not fits or self._last_id > self._read_to:
             return self._place_in_journal(one, on_durable)
         elif spill.is_write_ahead and not (
             self._write_down() and self._join(one, one.data or b"", on_durable)
@@ -456,9 +382,9 @@ class RequestBuffer(RequestSequence):
         self._push(one)
         if one.journal_id is not None:
             self._read_to, self._written = one.journal_id, one.seq
-        if self._marks.is_high(items + 1, memory.bytes):
+        if is_near and marks.is_high(items + 1, memory.bytes):
             self.judge()
-        elif spill is not None and self._marks.is_near(items + 1, memory.bytes):
+        elif is_near:
             # Each new request takes some of the oldest along, so that nobody has to wait for all of
             # them when spilling begins.
             with suppress(JournalSlow):
@@ -556,20 +482,21 @@ class RequestBuffer(RequestSequence):
 
     def judge(self) -> None:
         """Let the state follow the levels, and wake those who wait for that."""
-        memory, has_journal = self.memory, self.spill is not None
+        memory, has_journal, is_read_up = self.memory, self.spill is not None, self.is_read_up
+        items, size = len(memory), memory.bytes
         self._become(
             next_level(
                 self._level,
                 self._marks,
-                len(memory),
-                memory.bytes,
+                items,
+                size,
                 has_journal=has_journal,
-                is_read_up=self.is_read_up,
+                is_read_up=is_read_up,
             )
         )
         self._wake_reader()
-        self._wake_first()
-        for waker in self._awaiting_end:
+        self.wake_first()
+        for waker in tuple(self._awaiting_end):
             waker.wake()
 
     @property
@@ -598,10 +525,6 @@ class RequestBuffer(RequestSequence):
             self.news.put(lambda: listener(before, after))
         self._to_send.wake()
 
-    @staticmethod
-    def _closed() -> ProducerClosed:
-        return ProducerClosed("this producer is closed, and takes nothing more")
-
     def note_full(self, error: JournalSlow) -> None:
         """The disk was too slow for too long: the policy for a full buffer decides."""
         if self.spill is not None:
@@ -609,19 +532,13 @@ class RequestBuffer(RequestSequence):
             self._is_refused = True
             self._tell_state()
 
-    def _look_for_room(self) -> None:
-        if self._is_refused and self.spill is not None and self.spill.has_room(0):
-            self._is_refused = False
-            self.judge()
-            self._tell_state()
-
     def _push(self, one: BufferedRequest) -> None:
         memory = self.memory
         memory.push(one)
-        if not memory.to_process:
-            self._wake_sender()
-        else:
+        if memory.to_process:
             self._to_process[memory.lane(one)].wake()
+        elif self._wanted:
+            self._wake_sender()
 
     def _wake_sender(self) -> None:
         memory = self.memory
@@ -643,12 +560,7 @@ class RequestBuffer(RequestSequence):
         if self.spill is not None and self._may_read:
             self._to_read.wake()
 
-    def _wake_first(self) -> None:
+    def wake_first(self) -> None:
         """Also without the lock: on the journal's thread, which must not wait for it."""
         with suppress(IndexError):
-            self.awaiting_room.admit()
-
-
-def _have_look(wake: Callable[[], object]) -> bool:
-    wake()
-    return False
+            self.awaiting_room[0]()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -90,9 +90,9 @@ class RequestMemory:
         self.unsettled[seq] = one  # it is here, by this statement
         self.pushed = seq
         self.bytes += one.size
-        self._line_up(one)
+        self.line_up(one)
 
-    def _line_up(self, one: BufferedRequest) -> None:
+    def line_up(self, one: BufferedRequest) -> None:
         if one.step is _READY:
             self.ready.append(one)
             self.ready_bytes += one.size
@@ -103,21 +103,29 @@ class RequestMemory:
         """The number of the worker that it waits for."""
         return 0 if len(self.to_process) == 1 else hash(one.key) % len(self.to_process)
 
-    def make_ready(self, one: BufferedRequest) -> None:
-        one.step = _READY
-        self._line_up(one)
+    def take_ready(self, most: int, most_bytes: int) -> list[BufferedRequest]:
+        """Return those that have waited longest for the sink; in hand from now on."""
+        taken: list[BufferedRequest] = []
+        ready, size = self.ready, 0
+        while ready and len(taken) < most:
+            one = ready[0]
+            size += one.size
+            if taken and size > most_bytes:
+                size -= one.size
+                break
+            one.step = _SENDING
+            taken.append(one)
+            ready.popleft()
+        self.ready_bytes -= size
+        return taken
 
-    def next_ready(self) -> BufferedRequest:
-        """Return the one that has waited longest for the sink; in hand from now on."""
-        one = self.ready.popleft()
-        self.ready_bytes -= one.size
-        one.step = _SENDING
-        return one
-
-    def settle(self, one: BufferedRequest) -> None:
-        """It is pending no more; nothing happens if it was not."""
-        if self.unsettled.pop(one.seq, None) is not None:
-            self.bytes -= one.size
+    def settle(self, some: Iterable[BufferedRequest]) -> None:
+        """These are pending no more; nothing happens for those that were not."""
+        unsettled, size = self.unsettled, 0
+        for one in some:
+            if unsettled.pop(one.seq, None) is not None:
+                size += one.size
+        self.bytes -= size
 
     @property
     def oldest(self) -> BufferedRequest | None:
@@ -135,7 +143,7 @@ class RequestMemory:
         if not waiting:
             return None
         line = min(waiting, key=lambda one: one[0].seq)
-        return self.next_ready() if line is self.ready else line.popleft()
+        return self.take_ready(1, 0)[0] if line is self.ready else line.popleft()
 
     def rebuild(self, step: RequestStep | None = None, lane: int | None = None) -> None:
         """Work everything out again from who is here. Those in ``step`` (of one ``lane``) wait for
@@ -149,7 +157,7 @@ class RequestMemory:
         for line in (self.ready, *self.to_process):
             line.clear()
         for one in self:
-            self._line_up(one)
+            self.line_up(one)
 
 
 def measured(request: Any) -> int:

@@ -45,7 +45,6 @@ from leaderq import clock
 from leaderq.arguments import plain_function, require, timeout
 from leaderq.errors import (
     ConfigurationError,
-    JournalSlow,
     LeaderqError,
     ProducerClosed,
     RequestsLost,
@@ -59,7 +58,6 @@ from leaderq.producing.admission import Admission
 from leaderq.producing.buffer import RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec
 from leaderq.producing.journal import EVERY_ITEM, Journal, Policy
-from leaderq.producing.journal.line import slow_because
 from leaderq.producing.listeners import OnDurable, resolve
 from leaderq.producing.memory import BufferedRequest, measured, require_hash
 from leaderq.producing.options import Block, FullPolicy, ProducerOptions
@@ -75,7 +73,6 @@ ONCE: Final = Retry(attempts=1)
 FOR_EVER: Final = Retry(most_s=2.0)
 _EXIT_S = 2.0
 _DURABLE_S = 60.0
-_TROUBLE_S = 0.1
 _FORCED_S = 1.0
 if TYPE_CHECKING:
     from typing_extensions import (
@@ -245,20 +242,10 @@ class BufferedProducer(Generic[T]):
                 "a callback on the journal's thread was about to wait for that thread; nothing was "
                 "accepted. Have another thread send"
             )
-        durable: primitives.Future[None] = primitives.Future()
-        if not self._admit(one, timeout_s, partial(resolve, durable, None)):
+        if not self._admit(one, timeout_s, None):
             return False
-        give_up_s = clock.now_s() + _DURABLE_S
-        while not durable.done():
-            if (trouble := spill.journal.trouble) is not None and not durable.done():
-                raise slow_because(trouble)
-            if clock.now_s() >= give_up_s:
-                raise JournalSlow(
-                    "the request was taken, and the disk did not confirm it within "
-                    f"{_DURABLE_S:g} s; it may be there, or be written later"
-                )
-            primitives.wait_futures([durable], _TROUBLE_S)
-        durable.result()
+        if one.journal_id is not None:
+            spill.journal.await_stored(one.journal_id + 1, timeout_s=_DURABLE_S)
         return True
 
     def submit(
@@ -307,7 +294,8 @@ class BufferedProducer(Generic[T]):
         return admission.is_placed
 
     def _entered(self, request: T, ttl_s: float | None, timeout_s: float | None) -> BufferedRequest:
-        self._refuse_in_child()
+        if self._is_foreign:
+            self._refuse_in_child()
         if timeout_s is not AS_SET:
             require(timeout("timeout_s", timeout_s))
         options = self._options
@@ -323,9 +311,9 @@ class BufferedProducer(Generic[T]):
         if options.key is not None:
             key = options.key(request)
             require_hash(key)
-        one = BufferedRequest(request, key, size, now, None if ttl_s is None else now + ttl_s)
-        one.data = data
-        return one
+        return BufferedRequest(
+            request, key, size, now, None if ttl_s is None else now + ttl_s, data
+        )
 
     def _admission(
         self,
@@ -406,8 +394,7 @@ class BufferedProducer(Generic[T]):
         """
         self._refuse_in_child()
         require(timeout("timeout_s", timeout_s))
-        self._buffer.refuse_reentry()
-        up_to = self._buffer.line_end
+        up_to = self._buffer.line_end()
         self._buffer.wait_settled(timeout_s, up_to)
         settlement, spill = self._buffer.settlement(up_to), self._spill
         if not settlement.journaled or spill is None or spill.journal.sync == EVERY_ITEM:
@@ -430,7 +417,6 @@ class BufferedProducer(Generic[T]):
         """
         if self._is_foreign:
             return Settlement()
-        self._buffer.refuse_reentry()
         wait_s = self._options.close_timeout_s if timeout_s is AS_SET else timeout_s
         require(timeout("timeout_s", wait_s))
         if not self._shutdown.is_over:
@@ -439,7 +425,7 @@ class BufferedProducer(Generic[T]):
                 self._shutdown.begin(wait_s)
                 self._shutdown.wait(wait_s)
             except BaseException:  # Ctrl-C: pending requests are put away without waiting for them
-                self._buffer.stop()
+                self._buffer.close_entry(is_end=True)
                 self._shutdown.begin(0.0)
                 self._shutdown.wait(0.0)
                 raise

@@ -41,7 +41,7 @@ from leaderq.producing.buffer import Gone, RequestBuffer
 from leaderq.producing.listeners import resolve
 from leaderq.producing.memory import BufferedRequest, RequestStep
 from leaderq.producing.options import ProducerOptions
-from leaderq.producing.sinks import ALL_CONFIRMED, BatchOutcome, Sink, checked
+from leaderq.producing.sinks import BatchOutcome, Sink, SinkBatch, checked
 from leaderq.producing.spill import Spill
 from leaderq.threads import Backoff, Service, primitives
 
@@ -69,9 +69,7 @@ class SinkSender:
         self._said: str | None = None
         self._quiet_until_s: dict[str, float] = {}
         self._rest_until_s = 0.0
-        self._is_busy = False
         self._held: dict[Hashable, deque[BufferedRequest]] = {}
-        self._held_items = 0
         self._kept: set[BufferedRequest] = set()  # which the sink has, and has not confirmed
         self._takes_some = True  # whether the last attempt confirmed anything
         self._is_retry = self._is_turn_of_fresh = False
@@ -91,14 +89,12 @@ class SinkSender:
         return not self._buffer.is_stopped
 
     def _begin_again(self) -> None:
-        self._held, self._held_items, self._kept = {}, 0, set()
-        self._is_busy = self._is_retry = False
+        self._held, self._kept, self._is_retry = {}, set(), False
         self._buffer.begin_again(RequestStep.SENDING)
 
     def _next_batch(self) -> list[BufferedRequest]:
         """Return the requests whose turn it is; none may be behind one that is held back."""
         self._is_retry = False
-        self._forget_empty_lines()
         if not self._held:
             return self._buffer.take_batch()
         if self._takes_some and clock.now_s() < self._rest_until_s:
@@ -113,14 +109,13 @@ class SinkSender:
 
     def _fresh(self, until_s: float) -> list[BufferedRequest]:
         """Return requests of keys that are not held back, if any come until then."""
-        if self._held_items >= self._options.max_items // 2:
+        if sum(map(len, self._held.values())) >= self._options.max_items // 2:
             self.service.pause(until_s - clock.now_s())
             return []
         fresh = []
         for one in self._buffer.take_batch(until_s):
             if one.key in self._held:
                 self._held[one.key].append(one)
-                self._held_items += 1
             else:
                 fresh.append(one)
         return fresh
@@ -137,27 +132,27 @@ class SinkSender:
                     break
                 size += line[0].size
                 batch.append(line.popleft())
-            # Behind the others at the next turn.
             del self._held[key]
-            self._held[key] = line
-        self._held_items -= len(batch)
+            if line:
+                self._held[key] = line  # behind the others at the next turn
         return batch
 
     def _tried(self, batch: list[BufferedRequest]) -> list[BufferedRequest]:
         """Send the batch once; return those that are still to be sent."""
-        if not self._is_busy:
-            if not self._held:  # else it was waited for, or is not of this batch
-                self.service.pause(self._rest_until_s - clock.now_s())
-            batch = self._unexpired(batch)
-            if not batch or self._buffer.is_stopped:
-                return []
+        if not (self._held or self._is_retry):  # else it was waited for, or is not of this batch
+            self.service.pause(self._rest_until_s - clock.now_s())
+        batch = self._unexpired(batch)
+        if not batch or self._buffer.is_stopped:
+            return []
+        records = SinkBatch([one.output for one in batch])
+        records.waited = [at for at, one in enumerate(batch) if one.waiter is not None]
         try:
-            answer = self._sink.send([one.output for one in batch], self._options.sink_timeout_s)
+            answer = self._sink.send(records, self._options.sink_timeout_s)
             outcome = checked(answer, len(batch))
             if outcome.error is None and len(outcome.again) == len(batch):
                 outcome = outcome._replace(error=SinkAway("the sink took none, and gave no reason"))
         except SinkBusy as exc:
-            self._is_busy = True
+            self._kept.update(batch)
             self._note(exc)
             return batch
         except SinkAway as exc:
@@ -167,23 +162,23 @@ class SinkSender:
             if not isinstance(exc, SinkBroken):
                 broken = with_cause(SinkBroken(f"the sink raised {told(exc)}"), exc)
             outcome = BatchOutcome(again=range(len(batch)), error=broken)
-        self._is_busy = False
         return self._heard(batch, outcome)
 
     def _heard(self, batch: list[BufferedRequest], outcome: BatchOutcome) -> list[BufferedRequest]:
-        if outcome is ALL_CONFIRMED:
-            self._well()
-            self._buffer.settle(batch)
-            return []
         again, refused = set(outcome.again), outcome.refused
+        taken = batch
+        if again or refused:
+            taken = [one for at, one in enumerate(batch) if at not in again and at not in refused]
         gone: list[Gone] = [(batch[at], LossReason.REFUSED, error) for at, error in refused.items()]
         left = [batch[at] for at in sorted(again)]
-        taken = [at for at in range(len(batch)) if at not in again and at not in refused]
-        self._ask_places(batch, taken, outcome)
-        self._buffer.settle((batch[at] for at in taken), gone)
-        self._kept.difference_update(batch)
+        for at in [at for at, one in enumerate(batch) if one.waiter is not None]:
+            if outcome.place_of is not None and at not in again and at not in refused:
+                batch[at].stored_at = self._place(outcome.place_of, at)
         if outcome.error is None:
             self._well()
+        self._buffer.settle(taken, gone)
+        self._kept.difference_update(batch)
+        if outcome.error is None:
             return left
         if not self._is_retry:  # perhaps only those held back fail
             self._takes_some = bool(taken)
@@ -197,29 +192,16 @@ class SinkSender:
         self._put_back(left)
         return []
 
-    def _ask_places(
-        self, batch: list[BufferedRequest], taken: list[int], outcome: BatchOutcome
-    ) -> None:
-        """Ask the sink for the places that somebody waits for."""
-        if outcome.place_of is None:
-            return
-        for at in taken:
-            if batch[at].waiter is not None:
-                try:
-                    batch[at].stored_at = outcome.place_of(at)
-                except Exception:
-                    log.exception("sink cannot tell a place producer=%s", self._options.name)
-                    return
+    def _place(self, place_of: Callable[[int], object], at: int) -> object:
+        try:
+            return place_of(at)
+        except Exception:
+            log.exception("sink cannot tell a place producer=%s", self._options.name)
+            return None
 
     def _put_back(self, left: list[BufferedRequest]) -> None:
         for one in reversed(left):
             self._held.setdefault(one.key, deque()).appendleft(one)
-        self._held_items += len(left)
-        self._forget_empty_lines()
-
-    def _forget_empty_lines(self) -> None:
-        for key in [key for key, line in self._held.items() if not line]:
-            del self._held[key]
 
     def _persevering(
         self, left: list[BufferedRequest], error: BaseException
@@ -236,12 +218,12 @@ class SinkSender:
         return [one for one in left if one.attempts < most]
 
     def _unexpired(self, batch: list[BufferedRequest]) -> list[BufferedRequest]:
-        now = clock.now_s()
-        expired = {one for one in batch if one.is_expired(now) and one not in self._kept}
+        now, mortal = clock.now_s(), [one for one in batch if one.deadline is not None]
+        expired = {one for one in mortal if one.is_expired(now) and one not in self._kept}
         if not expired:
             return batch
         self._buffer.settle(
-            (), [(one, LossReason.EXPIRED, None) for one in batch if one in expired]
+            (), [(one, LossReason.EXPIRED, None) for one in mortal if one in expired]
         )
         return [one for one in batch if one not in expired]
 
@@ -249,7 +231,6 @@ class SinkSender:
         if self._said is not None:
             log.info("sink takes records again producer=%s", self._options.name)
         self._takes_some = True
-        self._forget_empty_lines()
         if self._held and not self._is_retry:
             return  # it takes others
         self._said = self.last_error = None
@@ -459,7 +440,7 @@ class Shutdown:
         self._buffer.wait_settled(self._timeout_s)
 
     def _stop_services(self) -> None:
-        self._buffer.stop()
+        self._buffer.close_entry(is_end=True)
         deadline = clock.now_s() + _STOP_S
         for service in self._services:
             service.is_stopping = True
@@ -488,7 +469,6 @@ class Shutdown:
             self._sink_closed.set()
 
     def _write_down(self) -> None:
-        self._buffer.stop()
         give_up_s = clock.now_s() + _WRITE_S
         while not self._buffer.write_down() and clock.now_s() < give_up_s:
             clock.sleep(_LOOK_S)

@@ -165,15 +165,11 @@ class RequestSequence:
 
     def _finish(self) -> None:
         """These are confirmed; done twice, it is as if once."""
-        memory, ids = self.memory, []
-        for one in self._settling:
-            memory.settle(one)
-            if one.journal_id is not None:
-                ids.append(one.journal_id)
-            if one.waiter is not None:
-                self._resolved.append((one.waiter, one.stored_at, None))
-        if ids and self.spill is not None:
-            self.spill.ack(ids)
+        done = self._settling
+        self.memory.settle(done)
+        if self.spill is not None:
+            self.spill.ack([one.journal_id for one in done if one.journal_id is not None])
+        self._resolved += [(one.waiter, one.stored_at, None) for one in done if one.waiter]
         self._settling = ()
 
     def give_up(
@@ -190,7 +186,7 @@ class RequestSequence:
             return
         one, reason, error, count = self._leaving
         (self._gone if one.seq else self._passed)[reason] = count
-        self.memory.settle(one)
+        self.memory.settle((one,))
         if one.journal_id is not None and self.spill is not None:
             self.spill.ack([one.journal_id])
         lost = Lost(one.request, one.key, reason, error)

@@ -4,7 +4,7 @@ library."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from operator import index, is_
 from typing import Any, NamedTuple, Protocol
@@ -43,6 +43,13 @@ class BatchOutcome(NamedTuple):
 
 
 ALL_CONFIRMED = BatchOutcome()
+
+
+class SinkBatch(list[Any]):
+    """The records of a batch. ``waited``: the positions of those whose places somebody waits
+    for."""
+
+    waited: Collection[int] = ()
 
 
 def checked(outcome: object, count: int) -> BatchOutcome:

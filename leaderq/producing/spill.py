@@ -8,14 +8,12 @@ given the wrong codec or key, and does not start.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Hashable, Iterable
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from leaderq import clock
-from leaderq.arguments import require_finished
 from leaderq.errors import (
     ConfigurationError,
     JournalClosed,
@@ -33,7 +31,6 @@ from leaderq.producing.journal.journal import WAIT_S
 from leaderq.producing.listeners import OnDurable
 from leaderq.producing.memory import BufferedRequest, require_hash
 from leaderq.producing.options import KeyOf
-from leaderq.threads import Waker
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +82,6 @@ class Spill:
         self.unforced: BaseException | None = None
         """Why records that are stored are perhaps not on the disk."""
         self._most_unwritten = persistence.items if isinstance(persistence, Every) else None
-        self._waiting: deque[Waker] = deque()
         self._quiet_until_s = 0.0
         journal.claim()
         self.recovered, self._corrupt_before = journal.depth, journal.counters.corrupt
@@ -134,9 +130,7 @@ class Spill:
         :raises RequestTooLarge: it does not fit into a segment.
         :raises JournalSlow: too much is on its way to the disk at this moment.
         """
-        callback = None
-        if on_durable is not None or self._most_unwritten is not None:
-            callback = partial(self._stored, on_durable)
+        callback = None if on_durable is None else lambda _, error: on_durable(error)
         ttl_s = None if one.deadline is None else one.deadline - clock.now_s()
         try:
             return self.journal.accept(data, callback, ttl_s=ttl_s, timeout_s=0.0)
@@ -145,12 +139,6 @@ class Spill:
         except (JournalFull, JournalFailed, JournalClosed, WouldDeadlock) as exc:
             self.last_error = exc
             return None
-
-    def _stored(self, on_durable: OnDurable | None, _: object, error: BaseException | None) -> None:
-        while self._waiting and not self.is_behind():
-            self._waiting.popleft().wake()
-        if on_durable is not None:
-            require_finished(on_durable(error), "on_durable")
 
     def serialized(self, one: BufferedRequest) -> bytes | None:
         """Serialise a request from memory once more; return ``None`` if it was changed since it was
@@ -165,15 +153,11 @@ class Spill:
     def await_written(self) -> None:
         """Written ahead every n items: wait until fewer than n are on their way to the file, so
         that a crash costs no more than that."""
-        if not self.is_behind():
-            return
-        give_up_s = clock.now_s() + _WRITTEN_S
-        while self.is_behind():
-            written = Waker()
-            self._waiting.append(written)
-            # Looked at once more: news that came before this was there does not wake it.
-            if self.is_behind() and not written.wait(give_up_s - clock.now_s()):
-                return
+        if self._most_unwritten is not None and self.is_behind() and not self.journal.is_writer:
+            with suppress(LeaderqError):  # it is on its way all the same
+                self.journal.await_stored(
+                    self.journal.next_id - self._most_unwritten, timeout_s=_WRITTEN_S
+                )
 
     def is_behind(self) -> bool:
         journal, most = self.journal, self._most_unwritten
@@ -226,10 +210,11 @@ class Spill:
         one.journal_id = record.id
         return one
 
-    def ack(self, ids: Iterable[int]) -> None:
+    def ack(self, ids: list[int]) -> None:
         """Acknowledge these. If that cannot be noted, they are sent again after a restart."""
         try:
-            self.journal.ack_many(ids)
+            if ids:
+                self.journal.ack_many(ids)
         except (LeaderqError, ValueError) as exc:
             self.last_error = exc
             log.warning(

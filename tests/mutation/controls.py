@@ -239,8 +239,8 @@ what cannot be decoded is acknowledged: what cannot be decoded stays in the jour
 
 = producing/sending.py unit/producing/test_buffered_producer.py
 stuck keys may hold all of the memory: healthy keys go on
--if self._held_items >= self._options.max_items // 2:
-+if self._held_items >= self._options.max_items:
+-if sum(map(len, self._held.values())) >= self._options.max_items // 2:
++if sum(map(len, self._held.values())) >= self._options.max_items:
 
 = producing/account.py unit/producing/test_account.py
 memory is never near its high mark: requests are taken along near the high mark
@@ -258,7 +258,7 @@ futures are kept without limit: max_waiters: futures kept
 
 = producing/sending.py unit/producing/test_buffered_producer.py unit/producing/test_sinks.py unit/producing/test_spilling.py
 what is tried again is sent although it has expired: a request that has expired is not sent
--expired = {one for one in batch if one.is_expired(now) and one not in self._kept}
+-expired = {one for one in mortal if one.is_expired(now) and one not in self._kept}
 +expired: set[BufferedRequest] = set()
 
 = producing/sinks.py unit/producing/test_sinks.py
@@ -342,14 +342,12 @@ appended records are not forced out
 +            pass
 the policy forces nothing out
 @test_a_power_cut_costs_nothing_that_was_promised
--        try:
 -            self._sync()
 -        except OSError:
--            self._writer.cut(segment.size)
-+        try:
+-            self._cut(segment
 +            pass
 +        except OSError:
-+            self._writer.cut(segment.size)
++            self._cut(segment
 a flush forces nothing out
 @test_a_power_cut_costs_nothing_that_was_promised
 -        self.sync()
@@ -357,7 +355,7 @@ a flush forces nothing out
 +        failure,
 the name of a new segment is not forced out
 @test_a_power_cut_costs_nothing_that_was_promised
--            self._disk.sync_directory(self._directory)
+-            self._disk.sync_directory(self.directory)
 ids that may have been told are not promised
 @test_a_power_cut_costs_nothing_that_was_promised
 -        self._promise_ids(count)
@@ -372,19 +370,15 @@ the real disk forces no names out
 -            os.fsync(fd)
 +            pass
 
-= producing/journal/journal.py unit/producing/journal/test_power_cut.py
+= producing/journal/line.py unit/producing/journal/test_power_cut.py
 an interval forces nothing out
 @test_what_an_interval_has_forced_out_outlasts_a_cut
--        self._store.sync()
--        if self._acks
-+        if self._acks
+-            self._store.sync()
 
 = producing/journal/cursor.py unit/producing/journal/test_power_cut.py
 the cursor is not forced out
 @test_a_power_cut_costs_nothing_that_was_promised
--        write_all(self._disk, fd, cursor.encode(), 0)
--        self._disk.sync(fd)
-+        write_all(self._disk, fd, cursor.encode(), 0)
+-                self._disk.sync(fd)
 
 = producing/journal/recovery.py unit/producing/journal/test_power_cut.py
 what a killed process had only written stays so

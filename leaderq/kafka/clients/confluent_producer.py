@@ -21,7 +21,7 @@ Facts of librdkafka 2 that this file leans on, besides B20 (``INTRODUCTION.md``,
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -191,10 +191,10 @@ class ConfluentProducer(ProducerBase):
         """Produce a message to a partition; raises ``BufferError`` and the client's own errors."""
         topic, value, key, headers, _, timestamp_ms = message
         if timestamp_ms is None and not headers:  # the usual message, at two thirds of the cost
-            self._producer.produce(topic, value, key, number, told)
+            self._client.produce(topic, value, key, number, told)
         else:
             more = {"timestamp": timestamp_ms or 0, "headers": list(headers) or None}
-            self._producer.produce(topic, value, key, number, told, **more)
+            self._client.produce(topic, value, key, number, told, **more)
 
     def _flush(self, deadline: float) -> None:
         left = self._call("producing", self._producer.flush, _left_s(deadline))
@@ -306,19 +306,24 @@ class ConfluentProducer(ProducerBase):
                     raise refused
 
     def send(self, message: Message, partition: int) -> Any:
-        receipt = _Receipt()
+        receipts: list[Any] = []
+        self.send_run((message,), partition, receipts)
+        return receipts[0]
+
+    def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
+        """One callback for all: each takes Python's lock, from whichever thread works, and costs
+        more than all the rest. Within a partition messages are acknowledged in their order, and one
+        that fails ends the client, with all that is behind it.
+        """
+        receipt, last = _Receipt(), len(messages) - 1
+        receipts += [receipt] * len(messages)
         try:
-            self._give(message, partition, receipt)
+            for at, message in enumerate(messages):
+                self._give(message, partition, receipt if at == last else None)
         except self._confluent.KafkaException as exc:
-            error = self._translated(exc, f"sending to {message.topic!r}")
-            if exc.args[0].fatal() or exc.args[0].name() == "_FATAL":
-                # the end of the client, of which this message is the first to hear: not its fault
-                self._ended = self._ended or error
-                raise KafkaAway(str(error)) from exc
-            raise error from exc
+            receipt(exc.args[0], None)
         except BufferError as exc:
-            raise KafkaAway(f"Kafka {self._settings.address!r} takes no more at present") from exc
-        return receipt
+            receipt(self._confluent.KafkaError(self._confluent.KafkaError._FAIL, str(exc)), None)
 
     def wait(self, receipt: Any, until_s: float) -> None:
         left_s = until_s - clock.now_s()
@@ -368,12 +373,9 @@ class ConfluentProducer(ProducerBase):
 
 
 class _Receipt:
-    __slots__ = ("error", "is_done", "stored")
-
-    def __init__(self) -> None:
-        self.is_done = False
-        self.error: Any = None
-        self.stored: Any = None
+    is_done = False
+    error: Any = None
+    stored: Any = None
 
     def __call__(self, error: Any, message: Any) -> None:
         self.error, self.stored = error, message

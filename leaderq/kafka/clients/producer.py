@@ -183,6 +183,12 @@ class ProducerClient(Protocol):
         failure, it is acknowledged by all replicas in sync.
         """
 
+    def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
+        """Hand over messages to one topic and partition, in order; their receipts are added to
+        ``receipts``. One may speak for all: it is done when the last of them is acknowledged, and
+        if it has failed nothing is known of the others.
+        """
+
     def wait(self, receipt: Any, until_s: float) -> None:
         """Wait until this one is done, or until ``until_s`` of ``clock.now_s``."""
 
@@ -249,6 +255,10 @@ class ProducerBase(ProducerClient):
             # messages it still holds must not be sent after the caller has seen an error
             self.close()
             raise
+
+    def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
+        for message in messages:
+            receipts.append(self.send(message, partition))
 
     def begin(self) -> None:
         self._forget()

@@ -15,19 +15,20 @@ file was not deleted by us.
 
 from __future__ import annotations
 
-import errno
 import logging
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from leaderq.producing.journal.disk import Disk, write_all
+from leaderq.producing.journal.disk import NO_SPACE, Disk, write_all
 from leaderq.producing.journal.segments import BAD, AckBitmap, JournalParts, Segment
 from leaderq.threads import primitives
 
+log = logging.getLogger("leaderq.producing.journal")
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 NAMES: Final = ("cursor.0", "cursor.1")
 _MAGIC: Final = b"lqjcur\r\n"
 _VERSION: Final = 1
@@ -120,48 +121,6 @@ def read_slots(disk: Disk, directory: Path) -> list[CursorState | None]:
     return found
 
 
-class CursorFile:
-    """Writes states to the two slots in turn. Used by one thread at a time."""
-
-    def __init__(self, disk: Disk, directory: Path) -> None:
-        self._disk = disk
-        self._fds: list[int] = []
-        try:
-            for name in NAMES:
-                self._fds.append(self._opened(directory / name))
-        except OSError:
-            self.close()
-            raise
-        # Also renames and deletions of the recovery, before anything is deleted that relies on
-        # them.
-        disk.sync_directory(directory)
-
-    def _opened(self, path: Path) -> int:
-        try:
-            return self._disk.open(path, writable=True)
-        except FileNotFoundError:
-            fd = self._disk.create(path)
-        write_all(self._disk, fd, bytes(_ALLOTTED), 0)  # forced out with the first save
-        return fd
-
-    def save(self, cursor: CursorState) -> None:
-        """Write over the older slot, and force it out.
-
-        :raises OSError: the newer slot is as it was.
-        """
-        fd = self._fds[cursor.sequence % len(self._fds)]
-        write_all(self._disk, fd, cursor.encode(), 0)
-        self._disk.sync(fd)
-
-    def close(self) -> None:
-        while self._fds:
-            self._disk.close(self._fds.pop())
-
-
-log = logging.getLogger("leaderq.producing.journal")
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
 def boot_id() -> bytes:
     """16 bytes that differ between two runs of the host; zeros where the system cannot tell."""
     try:
@@ -186,41 +145,59 @@ def set_aside(disk: Disk, path: Path) -> Path:
 
 
 class CursorWriter:
-    """Used by several threads; one saves at a time."""
+    """Writes states to the two slots in turn. Used by several threads; one saves at a time."""
 
     def __init__(
         self, parts: JournalParts, sequence: int, forget: Callable[[Segment], None]
     ) -> None:
         self._disk, self._directory, self._gate = parts.disk, parts.directory, parts.gate
         self._index, self._counters = parts.index, parts.counters
-        self._file = CursorFile(parts.disk, parts.directory)
         self._saving = primitives.Lock()
         self._sequence = sequence
         self._boot_id = boot_id()
-        self._saved: bytes = b""
+        self._saved = b""
         self.forget = forget
+        self._fds: list[int] = []
+        try:
+            for name in NAMES:
+                self._fds.append(self._opened(self._directory / name))
+        except OSError:
+            self.close()
+            raise
+        # Also renames and deletions of the recovery, before anything is deleted that relies on
+        # them.
+        self._disk.sync_directory(self._directory)
 
-    def save(self, *, clean: bool = False, without: list[Segment] | None = None) -> None:
-        """Save which records are done with, if that has changed.
+    def _opened(self, path: Path) -> int:
+        try:
+            return self._disk.open(path, writable=True)
+        except FileNotFoundError:
+            fd = self._disk.create(path)
+        write_all(self._disk, fd, bytes(_ALLOTTED), 0)  # forced out with the first save
+        return fd
+
+    def save(self, *, clean: bool = False, without: Sequence[Segment] = ()) -> None:
+        """Save which records are done with, over the older slot, if that has changed.
 
         :raises OSError: it could not be written; the last save stands.
         """
         with self._saving:
             with self._gate:
-                state = self._state(clean, without or [])
+                state = self._state(clean, without)
                 body = state.encode()
             if body == self._saved:
                 return
+            sequence = self._sequence + 1
+            fd = self._fds[sequence % len(self._fds)]
             try:
-                self._file.save(replace(state, sequence=self._sequence + 1))
+                write_all(self._disk, fd, replace(state, sequence=sequence).encode(), 0)
+                self._disk.sync(fd)
             except OSError:
                 self._counters.failed_cursor_saves += 1
                 raise
-            self._sequence += 1
-            self._saved = body
-            self._counters.cursor_saves += 1
+            self._sequence, self._saved = sequence, body
 
-    def _state(self, clean: bool, without: list[Segment]) -> CursorState:
+    def _state(self, clean: bool, without: Sequence[Segment]) -> CursorState:
         index = self._index
         segments = {
             one.first_id: Known(one.first_id, one.records, one.size, one.marks, one.damaged)
@@ -245,7 +222,7 @@ class CursorWriter:
         except OSError as error:
             # On a full disk only deleting makes room. After a crash before the save below,
             # acknowledged segments are missing.
-            if not done or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not done or error.errno not in NO_SPACE:
                 raise
         for segment in done:
             self._disk.remove(segment.path)
@@ -274,4 +251,5 @@ class CursorWriter:
             self._index.replace(segment, None)
 
     def close(self) -> None:
-        self._file.close()
+        while self._fds:
+            self._disk.close(self._fds.pop())

@@ -8,6 +8,7 @@ would keep the lock after its parent's death: it closes it at once.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import weakref
@@ -16,6 +17,8 @@ from typing import Final
 
 from leaderq import clock
 from leaderq.errors import JournalLocked
+
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Disk:

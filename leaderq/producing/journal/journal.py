@@ -11,10 +11,11 @@ States: open; closing (nothing is accepted, what waits is written); closed.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from leaderq import chance
 from leaderq import clock as clocks
@@ -32,14 +33,7 @@ from leaderq.errors import (
 )
 from leaderq.producing.journal.cursor import CursorWriter
 from leaderq.producing.journal.disk import DirectoryLock, Disk, make_directories
-from leaderq.producing.journal.line import (
-    GROUP_BYTES,
-    WAITING_BYTES,
-    Bytes,
-    Committer,
-    LineWaiter,
-    OnDurable,
-)
+from leaderq.producing.journal.line import GROUP_BYTES, Committer, OnDurable
 from leaderq.producing.journal.policy import (
     EVERY_ITEM,
     SEGMENT_BYTES,
@@ -51,23 +45,18 @@ from leaderq.producing.journal.policy import (
     allotment,
     fitting_segment_bytes,
 )
-from leaderq.producing.journal.reader import Acks, SegmentReader
-from leaderq.producing.journal.records import (
-    Entry,
-    JournalRecord,
-    record_of,
-    size_of,
-    unwritten,
-)
+from leaderq.producing.journal.reader import SegmentReader
+from leaderq.producing.journal.records import Entry, JournalRecord, record_of, size_of, unwritten
 from leaderq.producing.journal.recovery import Recovered, recovered
-from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, codec_tag
-from leaderq.producing.journal.store import LAST_ID, RecordStore
+from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment, codec_tag
+from leaderq.producing.journal.store import RecordStore
 from leaderq.threads import primitives
 from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
 WAIT_S: Final = 30.0
 _ALL: Final = 1 << 62
+Bytes = bytes | bytearray | memoryview
 
 
 class Journal:
@@ -134,13 +123,9 @@ class Journal:
     def _set_up(self, found: Recovered, allot_bytes: int) -> None:
         parts = JournalParts(self._disk, self.directory, self._gate, found.index, self.counters)
         self._index, self.report = found.index, found.report
-        self.counters.corrupt = sum(damage.lost for damage in self.report.damages)
-        self._committer = Committer(parts, group_bytes=min(GROUP_BYTES, self._segment_bytes))
-        large_bytes = self._segment_bytes // 2
-        self._acks = Acks(
-            parts, self._committer, large_bytes=large_bytes, damages=self.report.damages
-        )
-        self._reader = SegmentReader(parts, self._acks.lose)
+        self._damages = list(self.report.damages)
+        self.counters.corrupt = sum(damage.lost for damage in self._damages)
+        self._reader = SegmentReader(parts, self._lose)
         self._cursor = CursorWriter(parts, found.sequence, self._reader.forget)
         self._store = RecordStore(
             parts,
@@ -153,35 +138,44 @@ class Journal:
             allot_bytes=allot_bytes,
         )
         self._store.begin()
-        interval = self.sync.seconds if isinstance(self.sync, Interval) else float("inf")
-        self._committer.start(
+        self._committer = Committer(
+            parts,
             self._store,
+            group_bytes=min(GROUP_BYTES, self._segment_bytes),
+            sync_every_s=self.sync.seconds if isinstance(self.sync, Interval) else math.inf,
             chores=self._tidy,
-            upkeep=self._keep_up,
-            upkeep_every_s=interval,
-            on_stored=self._acks.mark_stored,
-            on_trouble=self._acks.press,
             on_again=self._tell_room,
         )
+        self._committer.service.start()
 
     def _tidy(self) -> None:
-        """Delete segments that are done with, and tell that there is room."""
+        """Delete segments that are done with, and begin the one in use anew if it is. Tell that
+        there is room."""
         before = self._index.bytes_used
-        self._cursor.tidy()
-        if self._index.bytes_used < before:
-            self._tell_room()
+        try:
+            self._cursor.tidy()
+        finally:
+            segment = self._store.segment
+            with self._gate:
+                is_spent = segment is not None and self._is_spent(segment)
+                self._index.is_pressed = self._index.is_pressed and not is_spent
+            if is_spent:
+                self._store.recycle()
+            if self._index.bytes_used < before:
+                self._tell_room()
+
+    def _is_spent(self, segment: Segment) -> bool:
+        """Whether to begin a segment anew that is being written would make room. It is done when
+        half of it is used, or when the journal or the disk was full: else what was acknowledged in
+        it would take room for ever."""
+        if not segment.records or segment.open_records:
+            return False
+        return self._index.is_pressed or segment.size > self._segment_bytes // 2
 
     def _tell_room(self) -> None:
         self._committer.try_again()
         if self.when_room is not None:
             self.when_room()
-
-    def _keep_up(self) -> None:
-        """Force out overdue records, begin a segment anew that is used up."""
-        self._store.sync()
-        if self._acks.take_spent(self._store.current):
-            self._store.recycle()
-            self._tell_room()
 
     def append(
         self, payload: Bytes, *, ttl_s: float | None = None, timeout_s: float | None = WAIT_S
@@ -196,7 +190,7 @@ class Journal:
             accepted, and is stored as soon as the disk takes it.
         :raises JournalRecordTooLarge, JournalClosed: nothing was stored.
         """
-        return self._through([payload], ttl_s, timeout_s)
+        return self.append_many((payload,), ttl_s=ttl_s, timeout_s=timeout_s).start
 
     def append_many(
         self,
@@ -209,11 +203,20 @@ class Journal:
         ids. All are accepted, or none; a crash before this returns may leave the first few of them.
         Raises as :meth:`append`.
         """
-        some = list(payloads)
-        if not some:
-            self._refuse_if_closed()
+        self._refuse_if_closed()
+        self._refuse_if_claimed()
+        require(timeout("timeout_s", timeout_s))
+        deadline = Deadline(timeout_s)
+        entries = [self._entry(one, ttl_s) for one in payloads]
+        if not entries:
             return range(0)
-        return range(first := self._through(some, ttl_s, timeout_s), first + len(some))
+        size = sum(map(size_of, entries))
+        with self._gate:
+            self._refuse_to_wait_for_myself()
+            first_id = self._join(entries, size, timeout_s)
+        end_id = first_id + len(entries)
+        self.await_stored(end_id, timeout_s=deadline.remaining_s)
+        return range(first_id, end_id)
 
     def append_soon(
         self,
@@ -251,86 +254,22 @@ class Journal:
         timeout_s: float | None,
     ) -> int:
         """:meth:`append_soon`, for a producer that has claimed the journal."""
-        self._refuse_if_closed()
-        entry: Entry = payload if type(payload) is bytes else bytes(memoryview(payload))
-        if ttl_s is not None:
-            entry = self._expiring(entry, ttl_s)
-        size, committer = size_of(entry), self._committer
-        if size > self._segment_bytes - HEADER_BYTES:
-            raise JournalRecordTooLarge(size=size + HEADER_BYTES, limit=self._segment_bytes)
+        entry = self._entry(payload, ttl_s)
         with self._gate:
-            # The usual case costs no call: a producer does this for each of its messages.
-            if (
-                self._closed
-                or self._is_limited
-                or committer.trouble is not None
-                or committer.waiting_bytes > WAITING_BYTES
-            ):
-                self._admit(1, size, timeout_s)
-            record_id = committer.join(entry, size)
+            record_id = self._join([entry], size_of(entry), timeout_s)
             if on_durable is not None:
-                committer.call_when_stored(record_id, on_durable)
+                self._committer.call_when_stored(record_id, on_durable)
         return record_id
 
-    def flush(self, timeout_s: float | None = WAIT_S) -> None:
-        """Wait until all accepted records are on the disk, whatever the policy, and all
-        acknowledgements too.
+    def _entry(self, payload: Bytes, ttl_s: float | None) -> Entry:
+        data = payload if type(payload) is bytes else bytes(memoryview(payload))
+        return data if ttl_s is None else (data, int((self._clock() + ttl_s) * 1e6))
 
-        :raises JournalFailed: a sync failed, this one or one since the last flush.
-        :raises JournalSlow: not in time, or the disk takes nothing.
-        """
-        self._refuse_if_closed()
-        require(timeout("timeout_s", timeout_s))
-        with self._gate:
-            self._refuse_to_wait_for_myself()
-            waiter = self._committer.wait_stored(self._committer.next_id, is_flush=True)
-        self._await(waiter, timeout_s)
-        with self._translated("saved"):
-            self._cursor.save()
-
-    def _expiring(self, payload: Any, ttl_s: float) -> Entry:
-        return payload, int((self._clock() + ttl_s) * 1e6)
-
-    def _through(
-        self, payloads: Sequence[Bytes], ttl_s: float | None, timeout_s: float | None
-    ) -> int:
-        """Have records written together, a lone one with others, and wait for it; return the first
-        id."""
-        self._refuse_if_closed()
-        self._refuse_if_claimed()
-        require(timeout("timeout_s", timeout_s))
-        entries: list[Entry] = []
-        for one in payloads:
-            data = one if type(one) is bytes else bytes(memoryview(one))
-            entries.append(data if ttl_s is None else self._expiring(data, ttl_s))
-        size = sum(map(size_of, entries))
+    def _join(self, entries: list[Entry], size: int, timeout_s: float | None) -> int:
+        """Under the gate: have records accepted, after waiting for room if need be; return the
+        first id."""
         if size > self._segment_bytes - HEADER_BYTES:
             raise JournalRecordTooLarge(size=size + HEADER_BYTES, limit=self._segment_bytes)
-        deadline, committer = Deadline(timeout_s), self._committer
-        with self._gate:
-            self._admit(len(entries), size, timeout_s)
-            self._refuse_to_wait_for_myself()
-            if len(entries) == 1:
-                first_id = committer.join(entries[0], size)
-            else:
-                committer.waiting_bytes += size
-                first_id = committer.line_up(entries, size)
-            waiter = committer.wait_stored(first_id + len(entries))
-        self._await(waiter, deadline.remaining_s)
-        return first_id
-
-    @staticmethod
-    def _await(waiter: LineWaiter, timeout_s: float | None) -> None:
-        waiter.waker.wait(timeout_s)
-        if not waiter.is_done:
-            raise JournalSlow(
-                "the journal's disk did not take the record in time; it may be stored later, or not"
-            )
-        if waiter.error is not None:
-            raise waiter.error
-
-    def _admit(self, count: int, size: int, timeout_s: float | None) -> None:
-        """Under the gate: let so many more bytes be accepted, after waiting for that if need be."""
         deadline, committer = Deadline(timeout_s), self._committer
         while True:
             if self._closed or not self._lock.is_held:
@@ -346,38 +285,62 @@ class Journal:
                     "nothing was stored"
                 )
             committer.room.wait(deadline.remaining_s)
-        if committer.next_id + count > LAST_ID:
-            raise JournalFull(
-                f"the journal has given out its last id ({LAST_ID}); use a new directory"
-            )
         if self._is_limited:
-            self._keep_limits(size + HEADER_BYTES)
+            room, why = min(self._rooms())
+            if size > room:
+                self.counters.refused_full += 1
+                self._index.is_pressed = True
+                committer.kick()
+                raise JournalFull(f"{size} more bytes were to be stored, and {why}")
+        return committer.join(entries, size)
 
-    def _keep_limits(self, size: int) -> None:
-        """Under the gate.
-
-        :raises JournalFull: the cap or the reserve leaves less room.
-        """
-        waiting = self._committer.waiting_bytes
-        taken = self._index.bytes_used + waiting
-        if self._max_bytes is not None and taken + size > self._max_bytes:
-            self.counters.refused_full += 1
-            self._acks.press()
-            raise JournalFull(
+    def _rooms(self) -> Iterator[tuple[int, str]]:
+        """How many bytes each limit leaves, and why no more."""
+        waiting = self._committer.waiting_bytes + HEADER_BYTES
+        if self._max_bytes is not None:
+            taken = self._index.bytes_used + waiting
+            yield (
+                self._max_bytes - taken,
                 f"journal {str(self.directory)!r} takes {taken} bytes of the {self._max_bytes} it "
-                f"may, and {size} more were to be stored; acknowledge what is done with, or raise "
-                "max_bytes"
+                "may; acknowledge what is done with, or raise max_bytes",
             )
         if self._reserve_bytes:
             with self._translated("looked at"):
                 free = self._disk.free_bytes(self.directory)
-            if free - waiting < self._reserve_bytes + size:
-                self.counters.refused_full += 1
-                self._acks.press()
-                raise JournalFull(
-                    f"{free} bytes are free on the disk, of which {self._reserve_bytes} are not "
-                    "for the journal"
-                )
+            yield (
+                free - waiting - self._reserve_bytes,
+                f"{free} bytes are free on the disk, of which {self._reserve_bytes} are not for "
+                "the journal",
+            )
+
+    def flush(self, timeout_s: float | None = WAIT_S) -> None:
+        """Wait until all accepted records are on the disk, whatever the policy, and all
+        acknowledgements too.
+
+        :raises JournalFailed: a sync failed, this one or one since the last flush.
+        :raises JournalSlow: not in time, or the disk takes nothing.
+        """
+        self._refuse_if_closed()
+        require(timeout("timeout_s", timeout_s))
+        self.await_stored(None, timeout_s=timeout_s)
+        with self._translated("saved"):
+            self._cursor.save()
+
+    def await_stored(self, end_id: int | None, *, timeout_s: float | None) -> None:
+        """Wait until all records before this id are stored (``None``: all of now, and forced out);
+        raises as :meth:`append` does then.
+        """
+        with self._gate:
+            self._refuse_to_wait_for_myself()
+            up_to = self._committer.next_id if end_id is None else end_id
+            waiter = self._committer.wait_stored(up_to, is_flush=end_id is None)
+        waiter.waker.wait(timeout_s)
+        if not waiter.is_done:
+            raise JournalSlow(
+                "the journal's disk did not take the record in time; it may be stored later, or not"
+            )
+        if waiter.error is not None:
+            raise waiter.error
 
     def read(
         self, after_id: int = 0, *, max_items: int = 1000, max_bytes: int = 1 << 20
@@ -464,12 +427,53 @@ class Journal:
         :raises ValueError: no record has had one of these ids yet; none was marked.
         """
         self._refuse_if_closed()
-        return self._acks.ack(record_ids)
+        wanted, committer = list(record_ids), self._committer
+        with self._gate:
+            stored, following = self._index.next_id, committer.next_id
+            last = max(wanted, default=0)
+            if last >= following:
+                raise ValueError(f"no record has had id {last} yet; the next will be {following}")
+            before = len(committer.done)
+            if last >= stored:  # these are marked when they are written
+                committer.done.update(number for number in wanted if number >= stored)
+                wanted = [number for number in wanted if number < stored]
+            newly, segments = self._index.mark(wanted)
+            self._look_at(segments)
+            return newly + len(committer.done) - before
 
     def ack_to(self, record_id: int) -> int:
         """Mark all records up to this one as done with; return how many were not before."""
         self._refuse_if_closed()
-        return self._acks.ack_to(record_id)
+        newly = 0
+        with self._gate:
+            for segment in self._index.segments:
+                if segment.records and segment.first_id <= record_id:
+                    newly += segment.mark(segment.first_id, min(record_id, segment.last_id))
+            self._look_at(self._index.segments)
+        return newly
+
+    def _lose(self, segment: Segment, damage: Damage) -> None:
+        """Found by the reader: these records are lost, or something else is damaged."""
+        with self._gate:
+            segment.damaged = True
+            newly = segment.mark(*damage.lost_ids) if damage.lost_ids else 0
+            if not newly:
+                return  # they were acknowledged, or this is known
+            self.counters.corrupt += newly
+            self._damages.append(damage)
+            self._look_at([segment])
+        log.error(
+            "journal records lost count=%d file=%s ids=%s reason=%s",
+            newly,
+            segment.path,
+            damage.lost_ids,
+            damage.reason,
+        )
+
+    def _look_at(self, segments: Iterable[Segment]) -> None:
+        """Under the gate: records of these were marked. Have a segment deleted if all in it are."""
+        if any(one.is_done or self._is_spent(one) for one in segments):
+            self._committer.kick()
 
     @property
     def depth(self) -> int:
@@ -488,12 +492,7 @@ class Journal:
         if self._closed or not self._lock.is_held or self.trouble is not None:
             return 0
         with self._gate:
-            taken = self._index.bytes_used + self._committer.waiting_bytes + HEADER_BYTES
-        rooms = [] if self._max_bytes is None else [self._max_bytes - taken]
-        if self._reserve_bytes:
-            with self._translated("looked at"):
-                rooms.append(self._disk.free_bytes(self.directory) - self._reserve_bytes)
-        return max(0, min(rooms)) if rooms else None
+            return max(0, min(self._rooms())[0]) if self._is_limited else None
 
     def place(self, record_id: int) -> JournalPlace | None:
         """Return a record's place; ``None`` if its segment is gone. Also of a closed journal."""
@@ -513,7 +512,7 @@ class Journal:
     @property
     def damages(self) -> Sequence[Damage]:
         """All damages found so far, at opening and since."""
-        return tuple(self._acks.damages)
+        return tuple(self._damages)
 
     def is_entered(self) -> bool:
         """Return whether this call interrupts its own thread inside the journal."""
@@ -522,7 +521,7 @@ class Journal:
     @property
     def is_writer(self) -> bool:
         """Whether this is the writer's thread, which calls ``on_durable``."""
-        return self._committer.is_writer
+        return self._committer.service.is_current
 
     def close(self, timeout_s: float | None = WAIT_S) -> None:
         """Write waiting records, force them out, save the acknowledgements, and let others open the
@@ -546,7 +545,7 @@ class Journal:
             with self._gate:
                 self._closed = True
                 self._committer.room.notify_all()
-            if not self._committer.leave(timeout_s):
+            if not self._committer.service.stop(timeout_s):
                 raise JournalSlow(
                     f"journal {str(self.directory)!r} could not write what waits within "
                     f"{timeout_s} s"
@@ -620,7 +619,7 @@ class Journal:
             )
 
     def _refuse_to_wait_for_myself(self) -> None:
-        if self._committer.is_writer:
+        if self.is_writer:
             raise WouldDeadlock(
                 "a callback of the journal was about to wait for the journal's writer, which is "
                 "the thread that calls it; have another thread do that"

@@ -37,13 +37,12 @@ WAITING_BYTES: Final = 16 << 20
 CHORES_EVERY_S: Final = 0.5
 AGAIN_S: Final = 0.25
 _WHOLE: Final = 1 << 62
-QUIET_S: Final = 10.0
+_QUIET_S: Final = 10.0
 
-Bytes = bytes | bytearray | memoryview
 OnDurable = Callable[["int | None", "Exception | None"], object]
 """Called with the id of a record once it is as durable as the policy says, or at the close with
 ``None`` and the error for which it is not stored."""
-Action = Callable[[], None]
+Action = Callable[[], object]
 
 
 @dataclass(slots=True, eq=False)
@@ -72,14 +71,30 @@ class LineWaiter:
     is_done: bool = False
     error: LeaderqError | None = None
 
+    def tell(self, error: LeaderqError | None) -> None:
+        self.error, self.is_done = error, True
+        self.waker.wake()
+
 
 class Committer:
-    """The line, and the thread that writes its head. See the module. Called under the gate, except
-    :meth:`leave`.
+    """The line, and the thread that writes its head. See the module. Between two batches the thread
+    does ``chores`` every half second and when kicked, and forces out what is stored every
+    ``sync_every_s`` seconds. ``on_again`` is called when the disk takes records again.
+
+    Called under the gate, except :meth:`give_up`.
     """
 
-    def __init__(self, parts: JournalParts, *, group_bytes: int = GROUP_BYTES) -> None:
-        self._gate, self._index = parts.gate, parts.index
+    def __init__(
+        self,
+        parts: JournalParts,
+        store: RecordStore,
+        *,
+        group_bytes: int,
+        sync_every_s: float,
+        chores: Action,
+        on_again: Action,
+    ) -> None:
+        self._gate, self._index, self._store = parts.gate, parts.index, store
         self.room = primitives.Condition(parts.gate)
         """Notified when fewer bytes wait, see :attr:`is_crowded`."""
         self.waiting_bytes = 0
@@ -92,143 +107,112 @@ class Committer:
         self._callbacks: deque[tuple[int, OnDurable]] = deque()
         self._waiters: list[LineWaiter] = []
         self._most = _WHOLE
-        self._again_at = self._chores_at = self._upkeep_at = 0.0
-        self._kicked = self._upkeep_wanted = self._is_said = False
-        self._service: Service | None = None
-        self._quiet_until_s: dict[str, float] = {}
-        self._struck: OnDurable | None = None
-
-    def start(
-        self,
-        store: RecordStore,
-        *,
-        chores: Action,
-        upkeep: Action,
-        upkeep_every_s: float,
-        on_stored: Callable[[set[int]], object],
-        on_trouble: Action,
-        on_again: Action,
-    ) -> None:
-        """Start the thread. Between two batches it does ``chores`` every half second and when
-        kicked, ``upkeep`` every so many seconds and when wanted. ``on_stored`` is called with
-        records that were acknowledged before they were stored, ``on_trouble`` under the gate when
-        the disk takes nothing, ``on_again`` when it takes records again.
-        """
-        self._store, self._on_stored = store, on_stored
-        self._on_trouble, self._on_again = on_trouble, on_again
-        self._chores, self._upkeep, self._upkeep_every_s = chores, upkeep, upkeep_every_s
+        self._chores, self._on_again = chores, on_again
+        self._sync_every_s = sync_every_s
+        self._sync_at = clocks.awake_s() + sync_every_s
         self._chores_at = clocks.awake_s() + CHORES_EVERY_S
-        self._upkeep_at = clocks.awake_s() + upkeep_every_s
+        self._again_at = self._quiet_until_s = 0.0
+        self._is_said = False
+        self._struck: OnDurable | None = None
+        self._end: LeaderqError | None = None  # why nothing more is stored
         # Struck, it finds the line as it was.
-        self._service = Service.lasting("leaderq-journal", self._round, on_struck=lambda: None)
-        self._service.start()
+        self.service = Service.lasting("leaderq-journal", self._round, on_struck=lambda: None)
 
     @property
     def next_id(self) -> int:
         """The id that the next record gets."""
         return self.batches[-1].end_id if self.batches else self._index.next_id
 
-    def join(self, entry: Entry, size: int) -> int:
-        """Add a record at the end of the line; return its id. It is accepted by one statement."""
+    def join(self, entries: list[Entry], size: int) -> int:
+        """Add records at the end of the line, which are written together; return the first id. They
+        are accepted by one statement."""
         self.waiting_bytes += size  # too high after an interrupt, until the line is empty
         batch = self.batches[-1] if self.batches else None
         if batch is None or batch.is_taken or batch.size + size > self._group_bytes:
-            return self.line_up([entry], size)
+            first_id = self.next_id
+            self.batches.append(CommitBatch(first_id, entries, HEADER_BYTES + size))
+            self.service.wake()
+            return first_id
         batch.size += size
-        batch.entries.append(entry)
-        return batch.first_id + len(batch.entries) - 1
-
-    def line_up(self, entries: list[Entry], size: int) -> int:
-        """Add records that are written together, if the disk has room; return the first id."""
-        first_id = self.next_id
-        self.batches.append(CommitBatch(first_id, entries, HEADER_BYTES + size))
-        self.wake()
+        first_id = batch.first_id + len(batch.entries)
+        batch.entries += entries
         return first_id
 
     def call_when_stored(self, record_id: int, callback: OnDurable) -> None:
         self._callbacks.append((record_id, callback))
 
     def wait_stored(self, end_id: int, *, is_flush: bool = False) -> LineWaiter:
-        self._waiters.append(waiter := LineWaiter(end_id, is_flush))
+        waiter = LineWaiter(end_id, is_flush)
+        if self._end is not None or (not is_flush and end_id <= self._index.next_id):
+            waiter.tell(None if end_id <= self._index.next_id else self._end)
+            return waiter
+        self._waiters.append(waiter)
         if is_flush:  # the thread was woken for a record when that joined
-            self.wake()
+            self.service.wake()
         return waiter
 
     @property
     def is_crowded(self) -> bool:
         return self.waiting_bytes > WAITING_BYTES
 
-    @property
-    def is_writer(self) -> bool:
-        """Whether this is the writer's thread, which must not wait for itself."""
-        return self._service is not None and self._service.is_current
-
     def kick(self) -> None:
-        if not self._kicked:
-            self._kicked = True
-            self.wake()
+        """There are chores."""
+        if self._chores_at:
+            self._chores_at = 0.0
+            self.service.wake()
 
     def try_again(self) -> None:
         """There is room: the head need not wait for its next try."""
         self._again_at = 0.0
 
-    def want_upkeep(self) -> None:
-        self._upkeep_wanted = True
-        self.wake()
-
-    def wake(self) -> None:
-        if self._service is not None:
-            self._service.wake()
-
-    def leave(self, timeout_s: float | None) -> bool:
-        """Write the line, as far as the disk takes it, and end the thread; return whether it has
-        ended in time."""
-        return self._service is None or self._service.stop(timeout_s)
-
     def give_up(self, error: LeaderqError) -> int:
         """After the end: tell whoever waits that the rest is not stored; return how many."""
         self._tell()
-        left = self.next_id - self._index.next_id
-        left -= len(self.done)
+        left = self.next_id - self._index.next_id - len(self.done)
         while self._callbacks:
             self._call(self._callbacks[0][1], None, error)
             self._callbacks.popleft()
-        for waiter in self._waiters:
-            waiter.error, waiter.is_done = error, True
-            waiter.waker.wake()
+        with self._gate:
+            self._end = error
+            for waiter in self._waiters:
+                waiter.tell(error)
         return left
 
     def _round(self, service: Service) -> bool:
         """Wait until something is due, and do it; return whether to go on."""
-        is_ending = service.is_stopping
-        is_due = self._kicked or self._upkeep_wanted or self._is_head_due or self._has_news
-        if not is_due and not is_ending:
-            until = min(self._chores_at, self._upkeep_at)
-            if self.batches:
-                until = min(until, self._again_at)
-            service.wait(until - clocks.awake_s())
-        if self.batches and (is_ending or self._is_head_due):
+        is_ending, now = service.is_stopping, clocks.awake_s()
+        due_at = min(self._chores_at, self._sync_at)
+        if self.batches:
+            due_at = min(due_at, self._again_at)
+        if due_at > now and not is_ending:
+            service.wait(due_at - now)
+        if self.batches and (is_ending or clocks.awake_s() >= self._again_at):
             self._write_head()
-        elif is_ending:
-            self._tell()
-            return False
+            is_ending = is_ending and self.trouble is not None
         self._tell()
-        self._do_due()
-        return not (is_ending and self.trouble is not None)
-
-    @property
-    def _is_head_due(self) -> bool:
-        return bool(self.batches) and (not self._again_at or clocks.awake_s() >= self._again_at)
+        if not is_ending:
+            self._do_due()
+        return not is_ending
 
     def _do_due(self) -> None:
-        if self._upkeep_wanted or clocks.awake_s() >= self._upkeep_at:
-            self._upkeep_wanted = False
-            self._contained("upkeep", self._upkeep)
-            self._upkeep_at = clocks.awake_s() + self._upkeep_every_s
-        if self._kicked or clocks.awake_s() >= self._chores_at:
-            self._kicked = False
-            self._contained("chores", self._chores)
-            self._chores_at = clocks.awake_s() + CHORES_EVERY_S
+        now = clocks.awake_s()
+        if now >= self._sync_at:
+            self._sync_at = now + self._sync_every_s
+            self._store.sync()
+        if now < self._chores_at:
+            return
+        self._chores_at = now + CHORES_EVERY_S
+        try:
+            self._chores()
+        except Exception as exc:
+            if now >= self._quiet_until_s:  # on a full disk it fails each time
+                self._quiet_until_s = now + _QUIET_S
+                is_ours = not isinstance(exc, OSError)
+                log.error(  # noqa: TRY400
+                    "journal chores failed, tried again error=%s",
+                    exc,
+                    exc_info=exc if is_ours else None,
+                )
 
     def _write_head(self) -> None:
         with self._gate:
@@ -272,13 +256,6 @@ class Committer:
             log.info("journal takes records again folder=%s", self._store.directory)
             self._on_again()
 
-    def _note_done(self) -> None:
-        """Mark what was acknowledged before it was stored."""
-        with self._gate:
-            stored = {one for one in self.done if one < self._index.next_id}
-            self._on_stored(stored)
-            self.done -= stored
-
     def _dismiss(self) -> None:
         """The first batch is stored, or done with."""
         batch = self.batches.popleft()
@@ -310,34 +287,33 @@ class Committer:
         self._again_at = clocks.awake_s() + AGAIN_S
         with self._gate:
             self.trouble = trouble
-            self._on_trouble()
-        self._upkeep_wanted = True  # the segment in use may be done with
-
-    @property
-    def _has_news(self) -> bool:
-        return any(one.end_id <= self._index.next_id for one in self._waiters)
+            self._index.is_pressed = True  # the segment in use may be done with
+        self._chores_at = 0.0
 
     def _tell(self) -> None:
         """Tell those who wait, without the gate: callbacks may call the journal."""
-        if self.done:
-            self._note_done()
         stored = self._index.next_id
+        if self.done:
+            with self._gate:
+                written = {one for one in self.done if one < stored}
+                self._index.mark(written)
+                self.done -= written
         while self._callbacks and self._callbacks[0][0] < stored:
             self._call(self._callbacks[0][1], self._callbacks[0][0], None)
             self._callbacks.popleft()
         for waiter in list(self._waiters):
+            error: LeaderqError | None = None
             if waiter.end_id <= stored:
-                if waiter.is_flush:
-                    try:
+                try:
+                    if waiter.is_flush:
                         self._store.flush()
-                    except LeaderqError as error:
-                        waiter.error = error
+                except LeaderqError as exc:
+                    error = exc
             elif (trouble := self.trouble) is not None:
-                waiter.error = slow_because(trouble)
+                error = slow_because(trouble)
             else:
                 continue
-            waiter.is_done = True
-            waiter.waker.wake()
+            waiter.tell(error)
             self._waiters.remove(waiter)
 
     def _call(self, callback: OnDurable, record_id: int | None, error: LeaderqError | None) -> None:
@@ -349,21 +325,6 @@ class Committer:
                 self._struck = callback
                 raise
             log.exception("callback for a stored record failed")
-
-    def _contained(self, what: str, work: Action) -> None:
-        """Log an error, and go on: on a full disk a chore fails each time."""
-        try:
-            work()
-        except Exception as exc:
-            now, is_ours = clocks.awake_s(), not isinstance(exc, OSError)
-            if now >= self._quiet_until_s.get(what, now):
-                self._quiet_until_s[what] = now + QUIET_S
-                log.error(  # noqa: TRY400
-                    "journal step failed, tried again step=%s error=%s",
-                    what,
-                    exc,
-                    exc_info=exc if is_ours else None,
-                )
 
 
 def slow_because(trouble: LeaderqError) -> JournalSlow:

@@ -16,7 +16,7 @@ NO_SYNC      it is written                         what the system has not got r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -56,20 +56,20 @@ Policy = Every | Interval | NoSync
 
 
 SEGMENT_BYTES: Final = 32 << 20
-LEAST_SEGMENT_BYTES: Final = 4096
-SEGMENTS_IN_CAP: Final = 4
+_LEAST_BYTES: Final = 4096
+_SEGMENTS_IN_CAP: Final = 4
 _ALLOT_BYTES: Final = 1 << 20
 
 
 def fitting_segment_bytes(bytes_each: int, max_bytes: int | None, reserve_bytes: int) -> int:
     """The size of segments: several fit under a cap, so that room comes back bit by bit."""
-    least_cap = SEGMENTS_IN_CAP * LEAST_SEGMENT_BYTES
+    least_cap = _SEGMENTS_IN_CAP * _LEAST_BYTES
     require(
         at_least("max_bytes", max_bytes, least_cap, "bytes", or_none=""),
-        between("segment_bytes", bytes_each, LEAST_SEGMENT_BYTES, 1 << 30),
+        between("segment_bytes", bytes_each, _LEAST_BYTES, 1 << 30),
         at_least("reserve_bytes", reserve_bytes, 0),
     )
-    return bytes_each if max_bytes is None else min(bytes_each, max_bytes // SEGMENTS_IN_CAP)
+    return bytes_each if max_bytes is None else min(bytes_each, max_bytes // _SEGMENTS_IN_CAP)
 
 
 def allotment(segment_bytes: int, *, is_durable: bool) -> int:
@@ -137,17 +137,9 @@ class JournalCounters:
     :func:`dataclasses.replace`."""
 
     appended: int = 0
-    acked: int = 0
     batches: int = 0
     """Writes; ``appended / batches`` is the mean size of a group."""
-    largest_batch: int = 0
     fsyncs: int = 0
-    fsync_s: float = 0.0
-    """Seconds spent in syncs of segments."""
-    slowest_fsync_s: float = 0.0
-    fsyncs_by_log2_us: list[int] = field(default_factory=lambda: [0] * 40)
-    """How many syncs took less than ``2 ** position`` microseconds, and not less than half of that.
-    """
     failed_writes: int = 0
     failed_syncs: int = 0
     exposed: int = 0
@@ -160,15 +152,4 @@ class JournalCounters:
     """Segments renamed to ``*.bad``."""
     deleted: int = 0
     """Segments deleted, all their records being done with."""
-    cursor_saves: int = 0
     failed_cursor_saves: int = 0
-
-    def fsync_quantile_s(self, share: float) -> float:
-        """Seconds that at least ``share`` of the syncs did not take, to within a factor of two; 0
-        if there was none."""
-        left = share * self.fsyncs
-        for position, count in enumerate(self.fsyncs_by_log2_us):
-            left -= count
-            if left <= 0 and self.fsyncs:
-                return float((1 << position) / 1e6)
-        return 0.0

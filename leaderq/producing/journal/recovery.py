@@ -29,7 +29,7 @@ from leaderq.producing.journal.cursor import (
     read_slots,
     set_aside,
 )
-from leaderq.producing.journal.disk import Disk, force, write_all
+from leaderq.producing.journal.disk import NO_SPACE, Disk, force, write_all
 from leaderq.producing.journal.policy import Damage, RecoveryReport
 from leaderq.producing.journal.records import (
     HEAD_BYTES,
@@ -175,7 +175,7 @@ class _Recovery:
                 self._keep_tail(file, fd, end, end + max(size, torn))
             self.disk.truncate(fd, end)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno not in NO_SPACE:
                 raise
             return False
         finally:

@@ -13,7 +13,9 @@ import re
 import struct
 import zlib
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -249,6 +251,8 @@ class SegmentIndex:
         """No record with a lower id will be written: it was given before, or is not needed."""
         self.reserved = 0
         """The last id that may have been assigned, according to the cursor."""
+        self.is_pressed = False
+        """Whether the journal, or its disk, was full."""
 
     @property
     def next_id(self) -> int:
@@ -272,8 +276,24 @@ class SegmentIndex:
                 found += segment.records - first - segment.marks.count_from(first)
         return found
 
+    def mark(self, numbers: Iterable[int]) -> tuple[int, list[Segment]]:
+        """These stored records are done with; return how many were not before, and the segments
+        that have them.
+        """
+        newly, last_id = 0, -1
+        segment: Segment | None = None
+        touched: list[Segment] = []
+        for number in numbers:
+            if segment is None or not segment.first_id <= number <= last_id:
+                if (segment := self.holding(number)) is None:
+                    continue
+                last_id = segment.last_id
+                touched.append(segment)
+            newly += segment.marks.add(number - segment.first_id)
+        return newly, touched
+
     def _at(self, record_id: int) -> int:
-        return max(0, bisect_right(self.segments, record_id, key=_first_id) - 1)
+        return max(0, bisect_right(self.segments, record_id, key=attrgetter("first_id")) - 1)
 
     def holding(self, record_id: int) -> Segment | None:
         for segment in self.segments[self._at(record_id) :][:1]:
@@ -295,10 +315,6 @@ class SegmentIndex:
             segment.sealed = True
         self.floor = max(self.floor, self.next_id)
         self.segments = kept if new is None else [*kept, new]
-
-
-def _first_id(segment: Segment) -> int:
-    return segment.first_id
 
 
 @dataclass(frozen=True)

@@ -11,26 +11,20 @@ failure of the disk:
 
 from __future__ import annotations
 
-import errno
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from leaderq.errors import JournalFailed, JournalFull, LeaderqError, told, with_cause
 from leaderq.producing.journal.cursor import CursorWriter
-from leaderq.producing.journal.disk import Disk, force, write_all
+from leaderq.producing.journal.disk import NO_SPACE, force, write_all
 from leaderq.producing.journal.policy import EVERY_ITEM, Every, NoSync, Policy
 from leaderq.producing.journal.records import Entry, encode
 from leaderq.producing.journal.recovery import LEAP
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment, SegmentHeader
 
 log = logging.getLogger("leaderq.producing.journal")
-
-LAST_ID: Final = (1 << 64) - 1
-_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class RecordStore:
@@ -51,20 +45,24 @@ class RecordStore:
         self._disk, self.directory, self._gate = parts.disk, parts.directory, parts.gate
         self._index, self._counters = parts.index, parts.counters
         self._cursor, self._policy, self._clock = cursor_writer, policy, clock
-        self._segment_bytes = segment_bytes
-        self._writer = SegmentWriter(parts.disk, parts.directory, stamp, allot_bytes=allot_bytes)
+        self._segment_bytes, self._stamp, self._allot_bytes = segment_bytes, stamp, allot_bytes
         self._previous = previous
         self.codec = 0
         """The tag of the codec of whatever is written from now on."""
+        self.segment: Segment | None = None
+        """The one that is written to, in the file of this descriptor."""
+        self._fd = -1
+        self._is_sound = False  # whether this file may still be used
+        self._allotted = 0  # up to where the file has bytes: zeros behind its last record
         self._unsynced = 0
         self._unforced: list[Path] = []  # former segments that nobody has synced
         self._failure: OSError | None = None
 
     def trouble(self, error: Exception) -> LeaderqError:
         """What whoever comes next is told, while the disk takes nothing."""
-        what, counters = f"journal {str(self.directory)!r}", self._counters
-        if isinstance(error, OSError) and error.errno in _NO_SPACE:
-            counters.refused_full += 1
+        what = f"journal {str(self.directory)!r}"
+        if isinstance(error, OSError) and error.errno in NO_SPACE:
+            self._counters.refused_full += 1
             full = JournalFull(f"no space is left for {what}; nothing was stored")
             return with_cause(full, error)
         if isinstance(error, LeaderqError):
@@ -72,32 +70,84 @@ class RecordStore:
         failed = f"{what} could not be written: {told(error)}; nothing was stored"
         return with_cause(JournalFailed(failed), error)
 
+    # -- records -----------------------------------------------------------------------------------
+
     def write(self, first_id: int, entries: list[Entry], size: int) -> None:
         """Write records of so many bytes at most, and sync them if the policy says so."""
-        count, segment = len(entries), self._writer.segment
+        count, segment = len(entries), self.segment
         is_current = segment is not None and segment in self._index.segments[-1:]
         is_next = is_current and segment is not None and segment.last_id + 1 == first_id
-        if not is_next or not self._writer.fits(size, self._segment_bytes):
+        if not is_next or not self._fits(size):
             self.roll()
         self._promise_ids(count)
-        segment = self._writer.segment
+        segment = self.segment
         assert segment is not None  # roll has begun one, or raised
         if segment.codec != self.codec and not segment.records:
-            self._writer.label(self._header(segment.first_id))
+            write_all(self._disk, self._fd, self._header(segment.first_id).encode(), 0)
             segment.codec = self.codec
         now_us = int(self._clock() * 1e6)
         data = encode(entries, first_id=first_id, appended_us=now_us, salt=segment.salt)
+        self._write_behind(segment, data)
+        self._sync_if_due(count, segment)
+        end = segment.size + len(data)
+        segment.extent = (segment.records + count, end)  # stored, by this statement
+        self._counters.appended += count
+        self._counters.batches += 1
+
+    def _fits(self, size: int) -> bool:
+        """Whether so many more bytes may go to this file. An empty one takes anything."""
+        end = HEADER_BYTES if self.segment is None else self.segment.size
+        return self._is_sound and (end + size <= self._segment_bytes or end <= HEADER_BYTES)
+
+    def _write_behind(self, segment: Segment, data: bytes) -> None:
+        """Write behind the last record. If that raises, the file ends where it ended before, or
+        will not be used any more."""
+        begin, end = segment.size, segment.size + len(data)
+        is_small = len(data) < self._allot_bytes >> 4
+        if end > self._allotted and is_small and begin > self._allot_bytes >> 6:
+            self._allot(begin)  # many small records came: it pays
         try:
-            self._writer.write(data)
+            write_all(self._disk, self._fd, data, begin)
         except OSError:
             self._counters.failed_writes += 1
+            self._cut(begin)
             raise
-        self._sync_if_due(count, segment)
-        segment.extent = (segment.records + count, self._writer.end)  # stored, by this statement
-        counters = self._counters
-        counters.appended += count
-        counters.batches += 1
-        counters.largest_batch = max(counters.largest_batch, count)
+        self._allotted = max(self._allotted, end)
+
+    def _allot(self, end: int) -> None:
+        """Fill the space ahead with zeros: a sync of bytes written over need not write the file's
+        new size as well, and is twice as fast. Zeros are not a record.
+
+        Without room for them the records are written all the same. They are forced out with the
+        next record.
+        """
+        try:
+            write_all(self._disk, self._fd, bytes(self._allot_bytes), end)
+        except OSError:
+            self._allot_bytes = 0
+            self._cut(end)
+            return
+        self._allotted = end + self._allot_bytes
+
+    def _cut(self, end: int) -> None:
+        """Take back everything written behind ``end``."""
+        self._allotted = end
+        try:
+            self._disk.truncate(self._fd, end)
+        except OSError:
+            self._is_sound = False
+
+    def _promise_ids(self, count: int) -> None:
+        """Before ids are told that a crash of the host may lose with their records: note
+        how far.
+        """
+        if self._policy == EVERY_ITEM or self._index.next_id + count <= self._index.reserved:
+            return
+        with self._gate:
+            self._index.reserved = self._index.next_id + count + LEAP
+        self._cursor.save()
+
+    # -- syncs -------------------------------------------------------------------------------------
 
     def _sync_if_due(self, count: int, segment: Segment) -> None:
         if not isinstance(self._policy, Every) or self._unsynced + count < self._policy.items:
@@ -106,14 +156,16 @@ class RecordStore:
         try:
             self._sync()
         except OSError:
-            self._writer.cut(segment.size)
+            self._cut(segment.size)
             raise
 
     def _sync(self) -> None:
-        began = time.perf_counter()
+        """Force out the written records. If that raises, nobody knows what is on the disk, and the
+        file will not be used any more."""
         try:
-            self._writer.sync()
+            self._disk.sync(self._fd)
         except OSError as error:
+            self._is_sound = False
             self._counters.failed_syncs += 1
             self._counters.exposed += self._unsynced
             if self._unsynced:
@@ -125,21 +177,14 @@ class RecordStore:
                 error,
             )
             raise
-        took_s = time.perf_counter() - began
         self._unsynced = 0
-        counters = self._counters
-        counters.fsyncs += 1
-        counters.fsync_s += took_s
-        counters.fsyncs_by_log2_us[min(int(took_s * 1e6).bit_length(), 39)] += 1
-        counters.slowest_fsync_s = max(counters.slowest_fsync_s, took_s)
+        self._counters.fsyncs += 1
 
     def sync(self) -> None:
         """Force out the records that wait for it. A failure is raised by the next ``flush``."""
         if self._unsynced:
-            try:
+            with suppress(OSError):  # logged, counted, and kept for the next flush
                 self._sync()
-            except OSError:
-                return  # logged, counted, and kept for the next flush
 
     def flush(self) -> None:
         """Force out all that is stored.
@@ -163,21 +208,13 @@ class RecordStore:
                 f"accepted: {failure}; they can be read, but may not outlast a power cut"
             ) from failure
 
-    def _promise_ids(self, count: int) -> None:
-        """Before ids are told that a crash of the host may lose with their records: note
-        how far.
-        """
-        if self._policy == EVERY_ITEM or self._index.next_id + count <= self._index.reserved:
-            return
-        with self._gate:
-            self._index.reserved = self._index.next_id + count + LEAP
-        self._cursor.save()
+    # -- segments ----------------------------------------------------------------------------------
 
     def roll(self) -> None:
         """Begin a new segment; if that raises, the old one stays in use. Records that wait for a
         sync in the old one are forced out first, or with ``NO_SYNC`` by the next flush.
         """
-        old = self._writer.segment
+        old = self.segment
         if not isinstance(self._policy, NoSync):
             self.sync()
         elif self._unsynced and old is not None:
@@ -188,15 +225,13 @@ class RecordStore:
         elif old is not None:
             with self._gate:
                 self._index.replace(old, None)  # it makes way for one of the same name
-            self._writer.close()
+            self.close()
             self._disk.remove(old.path)
-        segment = self._writer.begin(self._header(self._index.next_id))
-        with self._gate:
-            self._index.replace(None, segment)
-
-    def _header(self, first_id: int) -> SegmentHeader:
-        created_us = int(self._clock() * 1e6)
-        return SegmentHeader(first_id, *self._previous, created_us, codec=self.codec)
+        segment, header = self._next_segment()
+        fd = self._created(segment.path, header)
+        self.close()
+        self._fd, self._allotted = fd, HEADER_BYTES
+        self._use(segment)
 
     def recycle(self) -> None:
         """All records of the segment in use are done with: begin the next one, in the same file.
@@ -206,8 +241,8 @@ class RecordStore:
         an error, in between only leaves a file that the next opening, or the next try, does away
         with.
         """
-        old = self._writer.segment
-        if old is None or old.damaged or not self._writer.is_sound:
+        old = self.segment
+        if old is None or old.damaged or not self._is_sound:
             self.roll()
             return
         self._cursor.save(without=[old])
@@ -215,86 +250,35 @@ class RecordStore:
         with self._gate:
             self._index.replace(old, None)
         self._unsynced = 0
-        segment = self._writer.begin_again(self._header(self._index.next_id))
-        with self._gate:
-            self._index.replace(None, segment)
-        self._counters.deleted += 1
-
-    def begin(self) -> None:
-        """The first steps after opening: finished segments are deleted, the cursor is saved, there
-        is a segment to write to. A full disk must not keep anybody from reading.
-        """
-        for step in (self._cursor.tidy, self.roll):
-            try:
-                step()
-            except OSError as error:
-                if error.errno not in _NO_SPACE:
-                    raise
-                log.warning(
-                    "no space left for the journal, what is in it can be read folder=%s",
-                    self.directory,
-                )
-
-    @property
-    def current(self) -> Segment | None:
-        return self._writer.segment
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class SegmentWriter:
-    """Writes behind the last record of a segment, and removes what a failed write has left."""
-
-    def __init__(self, disk: Disk, directory: Path, stamp: int, *, allot_bytes: int = 0) -> None:
-        self.segment: Segment | None = None
-        self.end = 0
-        """The offset behind what was written last."""
-        self.is_sound = False
-        self._disk = disk
-        self._directory = directory
-        self._stamp = stamp
-        self._allot_bytes = allot_bytes
-        self._allotted = 0
-        self._fd = -1
-
-    def fits(self, size: int, limit: int) -> bool:
-        """Whether so many more bytes may go to this file. An empty one takes anything."""
-        end = HEADER_BYTES if self.segment is None else self.segment.size
-        return self.is_sound and (end + size <= limit or end <= HEADER_BYTES)
-
-    def begin(self, header: SegmentHeader) -> Segment:
-        """Begin a new file, which exists, name and all, when this returns."""
-        segment = Segment(self._directory, header.first_id, self._stamp)
-        segment.codec = header.codec
-        fd = self._created(segment.path, header.encode())
-        self.close()
-        self._fd, self.segment, self.end, self.is_sound = fd, segment, HEADER_BYTES, True
-        self._allotted = HEADER_BYTES
-        return segment
-
-    def begin_again(self, header: SegmentHeader) -> Segment:
-        """Begin a new segment in the same file, which gets its name."""
-        old = self.segment
-        assert old is not None
-        segment = Segment(self._directory, header.first_id, self._stamp)
-        segment.codec = header.codec
+        segment, header = self._next_segment()
         self._disk.truncate(self._fd, HEADER_BYTES)
-        self.label(header)
+        write_all(self._disk, self._fd, header, 0)
         self._disk.sync(self._fd)
         if segment.path != old.path:
             with suppress(FileNotFoundError):  # of a former try that was interrupted
                 self._disk.rename(old.path, segment.path)
-        self._disk.sync_directory(self._directory)
-        self.end = self._allotted = HEADER_BYTES
-        self.segment = segment
-        return segment
+        self._disk.sync_directory(self.directory)
+        self._allotted = HEADER_BYTES
+        self._use(segment)
+        self._counters.deleted += 1
 
-    def label(self, header: SegmentHeader) -> None:
-        """Write the header of a file without records over the one that it has."""
-        write_all(self._disk, self._fd, header.encode(), 0)
+    def _use(self, segment: Segment) -> None:
+        self.segment, self._is_sound = segment, True
+        with self._gate:
+            self._index.replace(None, segment)
+
+    def _next_segment(self) -> tuple[Segment, bytes]:
+        """The next segment, and the header of its file."""
+        segment = Segment(self.directory, self._index.next_id, self._stamp)
+        segment.codec = self.codec
+        return segment, self._header(segment.first_id).encode()
+
+    def _header(self, first_id: int) -> SegmentHeader:
+        created_us = int(self._clock() * 1e6)
+        return SegmentHeader(first_id, *self._previous, created_us, codec=self.codec)
 
     def _created(self, path: Path, header: bytes) -> int:
+        """Make a file, which exists, name and all, when this returns."""
         try:
             fd = self._disk.create(path)
         except FileExistsError:
@@ -304,7 +288,7 @@ class SegmentWriter:
             fd = self._disk.create(path)
         try:
             write_all(self._disk, fd, header, 0)  # forced out with the first record
-            self._disk.sync_directory(self._directory)
+            self._disk.sync_directory(self.directory)
         except OSError:
             self._disk.close(fd)
             with suppress(OSError):  # the next try finds it, and begins by removing it
@@ -312,60 +296,25 @@ class SegmentWriter:
             raise
         return fd
 
-    def write(self, data: bytes) -> None:
-        """Write behind the last record. If that raises, the file ends where it ended before, or
-        will not be used any more."""
-        assert self.segment is not None
-        self.end = begin = self.segment.size
-        is_small = len(data) < self._allot_bytes >> 4
-        if begin + len(data) > self._allotted and is_small and begin > self._allot_bytes >> 6:
-            self._allot()  # many small records came: it pays
-        try:
-            write_all(self._disk, self._fd, data, begin)
-        except OSError:
-            self.cut(begin)
-            raise
-        self.end = begin + len(data)
-        self._allotted = max(self._allotted, self.end)
-
-    def _allot(self) -> None:
-        """Fill the space ahead with zeros: a sync of bytes written over need not write the file's
-        new size as well, and is twice as fast. Zeros are not a record.
-
-        Without room for them the records are written all the same. They are forced out with the
-        next record.
+    def begin(self) -> None:
+        """The first steps after opening: finished segments are deleted, the cursor is saved, there
+        is a segment to write to. A full disk must not keep anybody from reading.
         """
-        try:
-            write_all(self._disk, self._fd, bytes(self._allot_bytes), self.end)
-        except OSError:
-            self._allot_bytes = 0
-            self.cut(self.end)
-            return
-        self._allotted = self.end + self._allot_bytes
-
-    def cut(self, end: int) -> None:
-        """Take back everything written behind ``end``."""
-        self.end = self._allotted = end
-        try:
-            self._disk.truncate(self._fd, end)
-        except OSError:
-            self.is_sound = False
-
-    def sync(self) -> None:
-        """Force out the written records. If that raises, nobody knows what is on the disk, and the
-        file will not be used any more.
-        """
-        try:
-            self._disk.sync(self._fd)
-        except OSError:
-            self.is_sound = False
-            raise
+        for step in (self._cursor.tidy, self.roll):
+            try:
+                step()
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise
+                log.warning(
+                    "no space left for the journal, what is in it can be read folder=%s",
+                    self.directory,
+                )
 
     def close(self) -> None:
         if self._fd >= 0:
-            if self.is_sound and self.segment is not None and self._allotted > self.segment.size:
-                self.cut(self.segment.size)
+            if self._is_sound and self.segment is not None and self._allotted > self.segment.size:
+                self._cut(self.segment.size)
             fd, self._fd = self._fd, -1
             self._disk.close(fd)
-        self.is_sound = False
-        self.segment = None
+        self._is_sound, self.segment = False, None

@@ -132,11 +132,10 @@ def crash(journal: Any) -> None:
     """What is left of a journal whose process was killed: nothing is saved, nothing closed
     properly; the lock is free.
     """
-    committer = journal._committer
     journal._cursor.tidy = lambda: None
     journal._store.sync = lambda: None
     journal._closed = True
-    assert committer.leave(10)
+    assert journal._committer.service.stop(10)
     journal._reader.close()
     journal._cursor.close()
     journal._store.close()

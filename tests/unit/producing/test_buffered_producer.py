@@ -312,8 +312,7 @@ def test_what_is_held_back_for_stuck_keys_takes_at_most_half_of_the_memory(
 ) -> None:
     asked: list[float] = []
     sender: Any = SimpleNamespace(
-        _held_items=held,
-        _held={},
+        _held={"stuck": range(held)},
         _options=SimpleNamespace(max_items=10),
         _buffer=SimpleNamespace(take_batch=lambda until_s: asked.append(until_s) or []),
         service=SimpleNamespace(pause=lambda seconds: None),

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 from faulty_disk import FaultyDisk, at_record, crash, cut, flip, io_error, payloads, segments
 
-from leaderq.errors import JournalFailed, JournalFull
+from leaderq.errors import JournalFailed
 from leaderq.producing.journal import Journal
-from leaderq.producing.journal.cursor import CursorFile, CursorState
-from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.records import HEAD_BYTES
 from leaderq.producing.journal.recovery import LEAP
 from leaderq.producing.journal.segments import (
@@ -239,19 +237,6 @@ def test_a_spoilt_header_costs_no_record(place, offset, which):
         journal.ack_to(3 * PER_SEGMENT)
         eventually(lambda: journal.counters.set_aside == 1)
     assert len(list(place.glob("*.bad"))) == 1
-
-
-def test_ids_come_to_their_end_with_a_clear_error_and_names_sort_all_the_way(place):
-    place.mkdir()
-    assert segment_name(9, 0) < segment_name(10, 0) < segment_name((1 << 64) - 1, 0)
-    CursorFile(Disk(), place).save(CursorState(sequence=1, next_id=(1 << 64) - 4, clean=True))
-    with Journal(place) as journal:
-        assert journal.append_many([b"a", b"b"])[-1] == (1 << 64) - 3
-        with pytest.raises(JournalFull, match="last id"):
-            journal.append_many([b"c", b"d"])
-        assert payloads(journal) == [b"a", b"b"]
-    with Journal(place) as journal:
-        assert payloads(journal) == [b"a", b"b"]
 
 
 def test_a_disk_that_cannot_give_back_a_segment_blocks_nothing(place):

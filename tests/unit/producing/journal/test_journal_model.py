@@ -132,8 +132,8 @@ class JournalMachine(RuleBasedStateMachine):
     def use_up_the_segment(self) -> None:
         """As on a full disk: it is begun anew, if all in it is done with."""
         with self.journal._gate:
-            self.journal._acks.press()
-            self.journal._committer.want_upkeep()
+            self.journal._index.is_pressed = True
+            self.journal._committer.kick()
         self.journal.flush()
         self.acks_saved()
 

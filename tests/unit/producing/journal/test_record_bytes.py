@@ -12,15 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import ConfigurationError
-from leaderq.producing.journal import policy
 from leaderq.producing.journal import records as module
 from leaderq.producing.journal.policy import (
     EVERY_ITEM,
     Damage,
     Every,
     Interval,
-    JournalCounters,
-    RecoveryReport,
     allotment,
     fitting_segment_bytes,
 )
@@ -334,8 +331,6 @@ def test_a_journal_is_synced_every_item_or_more_rarely() -> None:
 
 
 def test_four_segments_fit_under_a_cap() -> None:
-    assert (policy.SEGMENT_BYTES, policy.LEAST_SEGMENT_BYTES) == (32 * MB, 4096)
-    assert policy.SEGMENTS_IN_CAP == 4
     assert fitting_segment_bytes(32 * MB, None, 0) == 32 * MB
     assert fitting_segment_bytes(32 * MB, 100 * MB, 0) == 25 * MB
     assert fitting_segment_bytes(4096, 100 * MB, 5) == 4096
@@ -376,23 +371,3 @@ def test_lost_records_are_counted_by_their_first_and_last_id() -> None:
     assert Damage("f", "r", lost_ids=(5, 5)).lost == 1
     assert Damage("f", "r", lost_ids=(5, 9)).lost == 5
     assert Damage("f", "r") == Damage("f", "r", 0, 0, None)
-
-
-def test_a_new_journal_has_found_and_counted_nothing() -> None:
-    assert RecoveryReport() == RecoveryReport(0, 0, 0, True, 0, False, 0, (), 0, 0.0)
-    counters = JournalCounters()
-    histogram = counters.__dict__.pop("fsyncs_by_log2_us")
-    assert histogram == [0] * 40
-    assert set(counters.__dict__.values()) == {0}
-
-
-def test_the_time_of_a_sync_is_known_to_a_factor_of_two() -> None:
-    counters = JournalCounters()
-    assert [counters.fsync_quantile_s(share) for share in (0.0, 0.5, 1.0)] == [0.0, 0.0, 0.0]
-    counters.fsyncs = 4
-    counters.fsyncs_by_log2_us[10:13] = [2, 1, 1]
-    quantiles = [counters.fsync_quantile_s(share) for share in (0.25, 0.5, 0.75, 0.9, 1.0)]
-    assert quantiles == [1024e-6, 1024e-6, 2048e-6, 4096e-6, 4096e-6]
-    assert counters.fsync_quantile_s(0.5000001) == 2048e-6
-    counters.fsyncs = 5  # one that no count holds
-    assert counters.fsync_quantile_s(1.0) == 0.0
