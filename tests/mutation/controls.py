@@ -253,7 +253,7 @@ REVIEWED = (
     ),
     Control(
         "m13: the rest of a failed item is not written for others",
-        "leaderq/queues/consuming/settling.py",
+        "leaderq/queues/consuming/items.py",
         "not_before_ms=until_ms if wait_s > 0 else None",
         "not_before_ms=None",
         promise="tried again after wait_s, by whichever consumer",
