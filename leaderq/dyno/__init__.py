@@ -4,15 +4,14 @@ from leaderq.dyno.async_queue import AsyncDelivery, AsyncDynoQueue
 from leaderq.dyno.bodies import BodyStore, FileBodies, MissingBody
 from leaderq.dyno.dead_letters import DynoDeadLetters
 from leaderq.dyno.delivery import Delivery, Receipt, StaleLease
-from leaderq.dyno.figures import ShardFigures
 from leaderq.dyno.ids import Duplicate, OnConflict, Pushed
 from leaderq.dyno.message import DynoMessage as Message
 from leaderq.dyno.message import Fields, Unique
-from leaderq.dyno.nodes import Leftover
+from leaderq.dyno.nodes import Leftover, ShardFigures
 from leaderq.dyno.queue import DynoQueue
-from leaderq.dyno.settings import QueueSettings
 from leaderq.dyno.shards import (
     FixedShards,
+    QueueSettings,
     ShardingStrategy,
     ShardSupplier,
     by_id,

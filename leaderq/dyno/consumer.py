@@ -24,12 +24,11 @@ from leaderq import clock
 from leaderq.arguments import Seconds, in_seconds
 from leaderq.dyno import transitions
 from leaderq.dyno.delivery import Delivery, Known, LeaseKeeper, Receipt, StaleLease
-from leaderq.dyno.figures import depths, shard_figures
 from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
 from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, Unique, frame_of
-from leaderq.dyno.nodes import MayMatch, QueueNodes, apply_all, within
+from leaderq.dyno.nodes import MayMatch, QueueNodes, apply_all, depths, shard_figures, within
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
 from leaderq.dyno.transitions import DeadMessage, Operations
 from leaderq.engine.members import Members, Membership
@@ -49,7 +48,7 @@ from leaderq.threads import Service, primitives
 from leaderq.timeouts import Deadline
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import batched
-from leaderq.writing.outcomes import OVERTAKEN
+from leaderq.writing.writer import OVERTAKEN
 from leaderq.zookeeper import Delete, SessionState, SetData
 from leaderq.zookeeper.paths import name_of
 
@@ -103,9 +102,9 @@ class DynoConsumer:
         with self._entering:
             self._nodes.check_open()
             former = self._membership
-            if former is not None and self._members.is_standing(former):
-                return former
             if former is not None:
+                if self._members.is_standing(former):
+                    return former
                 said = "session over, leases may pass to others queue=%s member=%s"
                 log.warning(said, self._paths.root, former.mark)
                 former.writer.close(0.0)
@@ -114,13 +113,12 @@ class DynoConsumer:
                     view.is_stale = True
             self._nodes.open()
             before_ms = self._now_ms()
-            entered = self._members.enter()
-            writer = entered.writer
-            ahead_ms = max(before_ms - writer.made_ms, 0) + min(self._now_ms() - writer.made_ms, 0)
+            self._membership = entered = self._members.enter()
+            made_ms = entered.writer.made_ms
+            ahead_ms = max(before_ms - made_ms, 0) + min(self._now_ms() - made_ms, 0)
             if abs(ahead_ms) > SKEW_MS:
                 said = "calendar differs from the servers', times of delays are off queue=%s s=%.1f"
                 log.warning(said, self._paths.root, ahead_ms / 1000)
-            self._membership = entered
             self._look_soon()
             self._minder.start()
             return entered
@@ -162,20 +160,20 @@ class DynoConsumer:
     def _release(self, deliveries: Iterable[Delivery], writer: SequencedWriter) -> None:
         """These were not settled, through no fault of theirs: not a failure."""
         for one in deliveries:
-            if one.lock.acquire(blocking=False):  # else it is being settled
-                try:
-                    if not one.is_settled:
-                        state = one.state
-                        delay_s = 0.0
-                        if not one.is_handed_out:  # nobody has seen it: that was no delivery
-                            count = state.deliveries - 1
-                            first_ms = state.first_ms if count else 0
-                            state = state._replace(deliveries=count, first_ms=first_ms)
-                            delay_s = max(0, one.due_ms - self._now_ms()) / 1000
-                        writer.submit(self._rest(one, delay_s, state))
-                        self._settled([one])
-                finally:
-                    one.lock.release()
+            if not one.lock.acquire(blocking=False):  # it is being settled
+                continue
+            try:
+                if not one.is_settled:
+                    state, delay_s = one.state, 0.0
+                    if not one.is_handed_out:  # nobody has seen it: that was no delivery
+                        count = state.deliveries - 1
+                        first_ms = state.first_ms if count else 0
+                        state = state._replace(deliveries=count, first_ms=first_ms)
+                        delay_s = max(0, one.due_ms - self._now_ms()) / 1000
+                    writer.submit(self._rest(one, delay_s, state))
+                    self._settled([one])
+            finally:
+                one.lock.release()
 
     def pop(
         self, most: int, timeout_s: float | None, least: int, lease_s: float | None
@@ -225,11 +223,8 @@ class DynoConsumer:
         writer = membership.writer
         mark = membership.mark if writer.surely_stands() else None
         # after that, which may wait for an answer
-        ours = [
-            one
-            for one in deliveries
-            if one.left_s > 0 and one.state.member == mark and not one.is_settled
-        ]
+        open_ones = (one for one in deliveries if not one.is_settled)
+        ours = [one for one in open_ones if one.left_s > 0 and one.state.member == mark]
         if len(ours) < len(deliveries):
             self._release([one for one in deliveries if one not in ours], writer)
         return ours
@@ -252,13 +247,13 @@ class DynoConsumer:
             while len(out) < most and not is_last:
                 now_ms, skip = self._now_ms(), conflicts if conflicts > 1 else 0
                 with view.lock:
-                    room = min(most - len(out), view.reader.most)
+                    room = min(most - len(out), view.ahead.reader.most)
                     choices = view.index.choose(room, now_ms, skip=skip)
                 is_last = len(choices) < room
                 if choices:
                     found, is_other = self._claim(membership, view, choices, lease_s)
                     out += found
-                    view.read_ahead(len(found), now_ms)
+                    view.read_ahead(len(found), now_ms, is_useful=not is_other)
                     if is_other and not is_last:
                         return True  # there is more in this shard, which goes first
                     is_changed = is_changed or is_other

@@ -14,7 +14,7 @@ from leaderq.dyno.transitions import DeadMessage, Operations
 from leaderq.errors import CorruptItem, NodeExists
 from leaderq.reading import SizedReader, children_of
 from leaderq.writing.groups import batched
-from leaderq.writing.outcomes import OVERTAKEN
+from leaderq.writing.writer import OVERTAKEN
 from leaderq.zookeeper import Create, Delete
 
 log = logging.getLogger(__name__)

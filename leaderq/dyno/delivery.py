@@ -94,17 +94,13 @@ class Delivery:
         lease_s: float,
         until_s: float,
     ) -> None:
-        self.queue = queue
-        self.frame = frame
-        self.state = state
+        self.queue, self.frame, self.state = queue, frame, state
         self.shard, self.name, self.version = receipt
-        self.id = frame.id or f"{self.shard}/{self.name}"
+        self.id = frame.id or self.place
         self.headers = frame.headers
         self.priority = int(self.name[:2])
-        self.deliveries = state.deliveries
-        self.failures = state.failures
-        self.until_s = until_s
-        self.lease_s = lease_s
+        self.deliveries, self.failures = state.deliveries, state.failures
+        self.lease_s, self.until_s = lease_s, until_s
         self.is_handed_out = self.is_settled = False
         self.due_ms = 0
         """When it is due again if it goes back without having been handed out."""

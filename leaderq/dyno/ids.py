@@ -20,7 +20,7 @@ from leaderq.dyno.transitions import Operations
 from leaderq.errors import ConnectionLost, NodeExists, NoNode
 from leaderq.reading import children_of
 from leaderq.writing import SequencedWriter
-from leaderq.writing.outcomes import OVERTAKEN, outcomes
+from leaderq.writing.writer import OVERTAKEN, outcomes
 from leaderq.zookeeper import Check, Create, Delete, GetData, SetData
 from leaderq.zookeeper.paths import name_of
 

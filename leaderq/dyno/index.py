@@ -51,6 +51,8 @@ class KnownLease:
     since_s: float
     look_s: float
     version: int | None = None
+    is_over: bool = False
+    """Then anybody may have it."""
 
 
 class ShardIndex:
@@ -65,7 +67,6 @@ class ShardIndex:
         self._later: list[tuple[int, str]] = []
         self._due: list[tuple[int, int, str, int]] = []  # with the time since when it is
         self._leased: dict[str, KnownLease] = {}
-        self._over: dict[str, int] = {}
         self._ours: set[str] = set()
         self._groups: dict[str, list[tuple[int, str]]] = {}
         self._waiting: dict[str, list[tuple[int, str]]] = {}  # those due, the most urgent first
@@ -89,7 +90,6 @@ class ShardIndex:
             rest.name: rest for marker in markers if (rest := parsed_rest(marker)) is not None
         }
         self._leased = {name: known for name, known in self._leased.items() if name in parsed}
-        self._over = {name: version for name, version in self._over.items() if name in self._leased}
         self._ours, self._groups, self._waiting = self._ours & parsed.keys(), {}, {}
         for name, found in parsed.items():
             if found.group != NO_GROUP:
@@ -117,8 +117,8 @@ class ShardIndex:
         parsed = self._names.pop(name, None)
         if parsed is None:
             return
-        for known in (self._rests, self._leased, self._over):
-            known.pop(name, None)
+        self._rests.pop(name, None)
+        self._leased.pop(name, None)
         self._ours.discard(name)
         if parsed.group != NO_GROUP and (head := self._head(parsed.group)) is not None:
             self._schedule(head)
@@ -131,7 +131,6 @@ class ShardIndex:
             return
         self._rests[rest.name] = rest
         self._leased.pop(rest.name, None)
-        self._over.pop(rest.name, None)
         self._ours.discard(rest.name)
         if rest.name in self._names:
             self._schedule(rest.name)
@@ -156,7 +155,6 @@ class ShardIndex:
                 self._leased[name] = former[name]
             elif self._may_be_leased(name):  # its claim was taken away by hand
                 self._schedule(name)
-        self._over = {name: version for name, version in self._over.items() if name in self._leased}
 
     def to_look_at(self, now_s: float, *, everything: bool = False) -> list[str]:
         return [name for name, known in self._leased.items() if everything or known.look_s <= now_s]
@@ -172,14 +170,14 @@ class ShardIndex:
         if known is None or not self._may_be_leased(name):
             return False
         if known.version != version:
-            known.since_s, known.version = now_s, version
+            known.since_s, known.version, known.is_over = now_s, version, False
         end_s, known.look_s = known.since_s + lease_s * SLOWER, now_s + LONGEST_S
         if end_s > now_s:
             # Now and then: each extension is counted from when it was seen.
             known.look_s = min(end_s, known.look_s, now_s + max(SETTLING_S, lease_s / 4))
             return False
-        if self._over.get(name) != version:
-            self._over[name] = version
+        if not known.is_over:
+            known.is_over = True
             self._schedule(name)
         return True
 
@@ -249,7 +247,6 @@ class ShardIndex:
     def _taken(self, name: str, lease: KnownLease) -> None:
         if name in self._ours:  # otherwise newer news came meanwhile: released, or gone
             self._ours.discard(name)
-            self._over.pop(name, None)
             self._rests.pop(name, None)
             self._leased[name] = lease
 
@@ -285,11 +282,14 @@ class ShardIndex:
     def _schedule(self, name: str) -> None:
         heapq.heappush(self._later, (self.due_ms_of(name), name))
 
+    def _is_leased(self, name: str) -> bool:
+        return (known := self._leased.get(name)) is not None and not known.is_over
+
     def _is_waiting(self, entry: tuple[int, str]) -> bool:
         due_ms, name = entry
         if name not in self._names or name in self._ours or self.due_ms_of(name) != due_ms:
             return False
-        return name not in self._leased or name in self._over
+        return not self._is_leased(name)
 
     def _promote(self, now_ms: int) -> None:
         while self._later and self._later[0][0] <= now_ms:
@@ -332,7 +332,7 @@ class ShardIndex:
     def _is_free(self, name: str, now_ms: int) -> bool:
         if name not in self._names or name in self._ours or self.due_ms_of(name) > now_ms:
             return False
-        if name in self._leased and name not in self._over:
+        if self._is_leased(name):
             return False
         group = self._names[name].group
         return group == NO_GROUP or self._head(group) == name
@@ -351,4 +351,5 @@ class ShardIndex:
         rest = self._rests.get(name)
         if rest is not None:
             return Choice(name, rest.version, rest_name(rest.until_ms, rest.version, name))
-        return Choice(name, self._over.get(name))
+        known = self._leased.get(name)
+        return Choice(name, None if known is None else known.version)

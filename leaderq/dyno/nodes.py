@@ -4,7 +4,7 @@ idempotent writer, and what is left over among them."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,8 +20,8 @@ from leaderq.dyno.layout import (
     parsed_name,
     parsed_rest,
 )
-from leaderq.dyno.settings import LEASE_S, QueueSettings
-from leaderq.dyno.shard_view import read_claims
+from leaderq.dyno.shard_view import ShardView, read_claims
+from leaderq.dyno.shards import LEASE_S, QueueSettings
 from leaderq.dyno.transitions import Operations, absence, without_missing
 from leaderq.engine.members import ReadAfterNews
 from leaderq.engine.serializers import QueueSerializer
@@ -39,7 +39,7 @@ from leaderq.reading import SizedReader, children_of
 from leaderq.retrying import retry_until_connected
 from leaderq.threads import Retry, primitives
 from leaderq.writing import SequencedWriter
-from leaderq.writing.outcomes import outcomes
+from leaderq.writing.writer import outcomes
 from leaderq.zookeeper import Check, Delete, Session
 
 log = logging.getLogger(__name__)
@@ -318,3 +318,57 @@ def _in_shard(session: Session, paths: ShardPaths) -> Iterator[Leftover]:
             for claim in read_claims(session, paths, [name]):
                 gone = (*absence(paths.message(name)), Delete(paths.claim(name), claim.version))
                 yield Leftover(paths.claim(name), "a claim without a message", gone)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFigures:
+    """``due``: may be delivered now; ``delayed``: later; ``leased``: in flight; ``oldest_due_s``:
+    how long the oldest of those due has been so."""
+
+    due: int
+    delayed: int
+    leased: int
+    dead: int
+    oldest_due_s: float | None
+
+
+def shard_sizes(nodes: QueueNodes) -> dict[str, dict[str, int]]:
+    """For each shard, by the servers: ``messages`` (all), ``resting``, ``leased``, ``dead``."""
+    out = {}
+    for shard in nodes.shards():
+        paths = nodes.paths.shard(shard)
+        stats = [nodes.session.exists(parent) for parent in paths.parents]
+        counts = [0 if one is None else one.num_children for one in stats]
+        messages, claims, rests, dead = counts
+        leased = max(0, claims - rests)
+        out[shard] = {"messages": messages, "resting": rests, "leased": leased, "dead": dead}
+    return out
+
+
+def shard_figures(
+    nodes: QueueNodes, view_of: Callable[[str], ShardView]
+) -> dict[str, ShardFigures]:
+    """For each shard, as this consumer sees it."""
+    out = {}
+    for shard, sizes in shard_sizes(nodes).items():
+        view, now_ms = view_of(shard), nodes.now_ms()
+        view.refresh()
+        with view.lock:
+            times_ms = view.index.due_times_ms(now_ms)
+        due, leased = len(times_ms), sizes["leased"]
+        delayed = max(0, sizes["messages"] - due - leased)
+        oldest_s = (now_ms - min(times_ms)) / 1000 if times_ms else None
+        out[shard] = ShardFigures(due, delayed, leased, sizes["dead"], oldest_s)
+    return out
+
+
+def depths(shards: Mapping[str, ShardFigures]) -> dict[str, float]:
+    """Those of the whole queue, by the names of its metrics."""
+    every = shards.values()
+    return {
+        "ready": sum(one.due for one in every),
+        "delayed": sum(one.delayed for one in every),
+        "in_flight": sum(one.leased for one in every),
+        "dead": sum(one.dead for one in every),
+        "oldest_due_s": max((one.oldest_due_s or 0.0 for one in every), default=0.0),
+    }

@@ -17,7 +17,6 @@ from leaderq.dyno.bodies import Bodies, BodyStore, MissingBody
 from leaderq.dyno.consumer import DynoConsumer
 from leaderq.dyno.dead_letters import DynoDeadLetters
 from leaderq.dyno.delivery import Delivery, Ending, Receipt
-from leaderq.dyno.figures import ShardFigures, shard_figures, shard_sizes
 from leaderq.dyno.ids import Ids, OnConflict, Pushed
 from leaderq.dyno.layout import (
     MESSAGES,
@@ -29,10 +28,24 @@ from leaderq.dyno.layout import (
     parsed_name,
 )
 from leaderq.dyno.message import DeliveryState, DynoMessage, Fields, Frame, frame_of
-from leaderq.dyno.nodes import Leftover, QueueNodes, apply_all, leftovers
-from leaderq.dyno.settings import QueueSettings
+from leaderq.dyno.nodes import (
+    Leftover,
+    QueueNodes,
+    ShardFigures,
+    apply_all,
+    leftovers,
+    shard_figures,
+    shard_sizes,
+)
 from leaderq.dyno.shard_view import ClaimRead, read_claims
-from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
+from leaderq.dyno.shards import (
+    FixedShards,
+    QueueSettings,
+    ShardingStrategy,
+    ShardSupplier,
+    round_robin,
+    shard_of,
+)
 from leaderq.dyno.transitions import Operations
 from leaderq.engine.serializers import BYTES, QueueSerializer
 from leaderq.errors import (
@@ -50,8 +63,7 @@ from leaderq.reading import SizedReader
 from leaderq.retrying import ITEM_RETRY
 from leaderq.threads import Retry
 from leaderq.writing.groups import batched
-from leaderq.writing.outcomes import OVERTAKEN, Outcome, outcomes
-from leaderq.writing.writer import WINDOW
+from leaderq.writing.writer import OVERTAKEN, WINDOW, Outcome, outcomes
 from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SessionState, as_session
 from leaderq.zookeeper.paths import name_of, own_path
 

@@ -10,7 +10,6 @@ On failure: what the session raises passes to the caller, and the index is liste
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -20,17 +19,15 @@ from leaderq.dyno.index import LONGEST_S, ShardIndex
 from leaderq.dyno.layout import NO_GROUP, ShardPaths, rest_name
 from leaderq.dyno.message import DeliveryState
 from leaderq.engine.members import ReadAfterNews
+from leaderq.engine.reading_ahead import RowsAhead
 from leaderq.errors import LeaderqError, NoNode
 from leaderq.reading import SizedReader
 from leaderq.threads import primitives
-from leaderq.writing.outcomes import OVERTAKEN
+from leaderq.writing.writer import OVERTAKEN
 from leaderq.zookeeper import GetData, Session, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
 
 _READ_AT_A_TIME = 250
-_ANSWER_S = 10.0
-_PAUSE = 16
-"""For so many pops nothing is read ahead after less than half was wanted: others are faster."""
 _NO_GROUP = f"-{NO_GROUP}-"
 
 
@@ -74,11 +71,9 @@ class ShardView(ReadAfterNews):
         """Held for every use of the index, and for nothing that waits."""
         super().__init__(session, (paths.messages, paths.rests), changed, is_tree=True)
         self._now_ms = now_ms
-        self.reader = SizedReader(session, paths.messages)
+        self.ahead = RowsAhead(SizedReader(session, paths.messages), lambda: self.is_closed)
         self._news: list[WatchEvent] | None = None
         self._next_listing_s = 0.0
-        self._ahead: tuple[list[str], primitives.Future[list[Any]]] | None = None
-        self._paused = 0
 
     def refresh(self) -> bool:
         was_read = super().refresh()
@@ -143,26 +138,18 @@ class ShardView(ReadAfterNews):
                 self.is_stale = True  # a new listing orders all again
 
     def read(self, names: Sequence[str]) -> list[Any]:
-        """As :meth:`SizedReader.read_now`, except those read ahead: a message never changes."""
-        with self.lock:
-            asked, reading = self._ahead or ([], None)
-            self._ahead = None
-        known: dict[str, Any] = {}
-        if reading is not None:
-            with suppress(LeaderqError, primitives.FutureTimeout):  # then these are read now
-                known = dict(zip(asked, reading.result(_ANSWER_S), strict=False))
-            known = {name: known[name] for name in names if isinstance(known.get(name), tuple)}
-            self._paused = _PAUSE if 2 * len(known) < len(asked) else 0
-        if missing := [name for name in names if name not in known]:
-            known.update(zip(missing, self.reader.read_now(missing), strict=False))
-        return [known[name] for name in takewhile(known.__contains__, names)]
+        """As :meth:`SizedReader.read_now`; some of these are read ahead: messages never change."""
+        rows = self.ahead.read(names)
+        return [rows[name] for name in takewhile(rows.__contains__, names)]
 
-    def read_ahead(self, count: int, now_ms: int) -> None:
-        """Read the next ones, while these are worked on; but not those taken meanwhile."""
+    def read_ahead(self, count: int, now_ms: int, *, is_useful: bool) -> None:
+        """Read the next ones, while these are worked on; but not those taken meanwhile.
+        ``is_useful``: nobody else was faster of late."""
+        self.ahead.forget()  # others have taken what was not wanted
+        self.ahead.learn(is_useful=is_useful)
         with self.lock:
-            self._paused = max(0, self._paused - 1)
-            if not self._paused and (names := self.index.upcoming(count, now_ms)):
-                self._ahead = names, self.reader.read(names)
+            names = self.index.upcoming(min(count, self.ahead.room), now_ms)
+        self.ahead.begin(names)
 
     def upcoming(self, most: int) -> list[tuple[int, int, str, str]]:
         """The next messages, at most that many: what their order depends on, shard and name."""

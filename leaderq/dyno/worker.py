@@ -8,14 +8,7 @@ from functools import partial
 from typing import Any
 
 from leaderq import clock
-from leaderq.arguments import (
-    Seconds,
-    at_least,
-    in_seconds,
-    instance,
-    require,
-    unless,
-)
+from leaderq.arguments import Seconds, at_least, in_seconds, instance, require, unless
 from leaderq.dyno.delivery import Delivery, Ending, StaleLease
 from leaderq.dyno.queue import DynoQueue
 from leaderq.engine.handlers import Handler, handler_problem
@@ -200,26 +193,27 @@ class Worker:
             self._settle(one, self._failed(one, exc))
 
     def _handle(self, deliveries: list[Delivery], given: Any) -> None:
-        hows: Sequence[Callable[[], object]]
+        def rest(how: Callable[[Delivery], Callable[[], object]]) -> None:
+            for one in deliveries:
+                if not one.is_settled:
+                    self._settle(one, how(one))
+
         try:
             with tracing.of_messages(deliveries, self._queue.root):
                 self._handler(given)
         except Postpone as exc:
-            hows = [partial(one.postpone, exc.delay_s) for one in deliveries]
+            delay_s = exc.delay_s
+            rest(lambda one: partial(one.postpone, delay_s))
         except Kill as exc:
             reason = told(exc).partition(": ")[2] or "killed"
-            hows = [partial(one.kill, reason) for one in deliveries]
+            rest(lambda one: partial(one.kill, reason))
         except BaseException as exc:
-            said = "handler failed queue=%s message=%s deliveries=%d"
+            error, said = exc, "handler failed queue=%s message=%s deliveries=%d"
             for one in deliveries:
                 log.exception(said, self._queue.root, one.id, one.deliveries)
-            hows = [self._failed(one, exc) for one in deliveries]
+            rest(lambda one: self._failed(one, error))
         else:
             self._acknowledge([one for one in deliveries if not one.is_settled])
-            return
-        for one, how in zip(deliveries, hows, strict=True):
-            if not one.is_settled:
-                self._settle(one, how)
 
     def _acknowledge(self, done: list[Delivery]) -> None:
         errors: Sequence[Exception | None]

@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 from leaderq import clock
 from leaderq.arguments import at_least, require, unless
 from leaderq.engine.serializers import BYTES, QueueSerializer
-from leaderq.errors import (
-    ConfigurationError,
-    LeaderqError,
-    QueueClosed,
-)
+from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed
 from leaderq.queues.admin import Browsed, DeadLetters, Purged, QueueAdmin
 from leaderq.queues.admin.contents import removal
 from leaderq.queues.consumers import PUT_WINDOW, ErrorMode, QueueConsumer, QueueOptions
@@ -28,7 +24,7 @@ from leaderq.queues.wire.names import QueueKind, fixed_id, id_of, is_item, prefi
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
 from leaderq.retrying import ITEM_RETRY
 from leaderq.threads import Retry, primitives
-from leaderq.writing.outcomes import OVERTAKEN
+from leaderq.writing.writer import OVERTAKEN
 from leaderq.zookeeper import AnyClient, Session, as_session
 
 log = logging.getLogger(__name__)

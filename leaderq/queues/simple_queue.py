@@ -33,8 +33,7 @@ from leaderq.errors import (
 )
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import Consumption, Item
-from leaderq.queues.consuming.claims import Claim
-from leaderq.queues.consuming.settling import done
+from leaderq.queues.consuming.items import Claim, done
 from leaderq.queues.putting import Putter
 from leaderq.queues.wire.names import SIMPLE_PREFIX, QueueKind, is_item, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals

@@ -183,7 +183,7 @@ m11 an extension by the redeemer keeps the former member: a lease ends with the 
 -one.state._replace(member=mark, until_ms=until_ms, lease_ms=lease_ms)
 +one.state._replace(until_ms=until_ms, lease_ms=lease_ms)
 
-= queues/consuming/settling.py unit/queues/test_shard_plan.py
+= queues/consuming/items.py unit/queues/test_shard_plan.py
 m13 the rest of a failed item is not written for others: tried again after wait_s, by whichever
   consumer
 -not_before_ms=until_ms if wait_s > 0 else None

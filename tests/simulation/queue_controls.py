@@ -8,11 +8,10 @@ from typing import Any
 from unittest import mock
 
 from leaderq.queues import DistributedDelayQueue, DistributedPriorityQueue, DistributedQueue
-from leaderq.queues.consuming import pending, settling
-from leaderq.queues.consuming.claims import Claim
-from leaderq.queues.consuming.consumption import Item
+from leaderq.queues.consuming import items, pending
+from leaderq.queues.consuming.consumption import Item, ItemWorkers
 from leaderq.queues.consuming.engine import Engine
-from leaderq.queues.consuming.workers import ItemWorkers
+from leaderq.queues.consuming.items import Claim
 from leaderq.queues.wire import names
 from leaderq.queues.wire.names import QueueKind, sequence_of
 from leaderq.testing.nemesis.history import Kind
@@ -52,7 +51,7 @@ def _lost_answers_are_failures(real: Any, self: SendQueue, version: int, *, is_n
 
 @around(ItemWorkers, "_work")
 def _acknowledged_before_the_work(real: Any, self: ItemWorkers, taken: list[Claim]) -> Any:
-    self._engine.settle([settling.done(one) for one in taken])
+    self._engine.settle([items.done(one) for one in taken])
     return [one for one in real(self, taken) if one.outcome.value != "acknowledged"]
 
 
@@ -69,13 +68,13 @@ def _put_again(real: Any, self: Any, item: Any, **more: Any) -> Any:
 
 
 def _requeued(claim: Claim, left: Any, wait_s: float) -> Any:
-    note, until_ms = settling._failure_note(claim, claim.failures + 1, wait_s)
-    again = settling._again(claim, left, note)
-    outcome = settling.ItemOutcome.REQUEUED
-    return settling.ItemSettlement(claim, (again,), outcome, until_ms)
+    note, until_ms = items._failure_note(claim, claim.failures + 1, wait_s)
+    again = items._again(claim, left, note)
+    outcome = items.ItemOutcome.REQUEUED
+    return items.ItemSettlement(claim, (again,), outcome, until_ms)
 
 
-@around(settling, "_failure_note")
+@around(items, "_failure_note")
 def _told_to_nobody(real: Any, claim: Claim, failures: int, wait_s: float) -> Any:
     note, until_ms = real(claim, failures, wait_s)
     return replace(note, not_before_ms=None), until_ms
@@ -98,7 +97,7 @@ QUEUE_CONTROLS = (
     ),
     _of(
         "an acknowledgement leaves the lock",
-        patched(settling, "_removal", _only_the_item),
+        patched(items, "_removal", _only_the_item),
         seed=0,
         life={"is_locking": True},
     ),
@@ -129,7 +128,7 @@ QUEUE_CONTROLS = (
     ),
     _of(
         "a failed item is put again and not removed",
-        patched(settling, "requeued", _requeued),
+        patched(items, "requeued", _requeued),
         seed=0,
         life={"is_locking": True},
     ),

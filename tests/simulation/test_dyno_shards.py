@@ -10,8 +10,7 @@ import pytest
 
 from leaderq.dyno import DynoQueue, Message
 from leaderq.dyno.layout import name_prefix
-from leaderq.dyno.settings import QueueSettings
-from leaderq.dyno.shards import hashed
+from leaderq.dyno.shards import QueueSettings, hashed
 from leaderq.errors import ConfigurationError
 from simulation.scenarios import Guest, scene
 from simulation.test_dyno_defects import D, sides, texts

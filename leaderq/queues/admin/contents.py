@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from leaderq import chance
-from leaderq.errors import (
-    ConfigurationError,
-    CorruptItem,
-    LeaderqError,
-    NoNode,
-    NotEmpty,
-)
+from leaderq.errors import ConfigurationError, CorruptItem, LeaderqError, NoNode, NotEmpty
 from leaderq.queues.wire.names import (
     QueueKind,
     due_ms_of,
@@ -30,7 +24,7 @@ from leaderq.reading import SizedReader
 from leaderq.retrying import retry_until_connected
 from leaderq.writing import POLITE_WINDOW, SequencedWriter, await_outcomes
 from leaderq.writing.groups import batched
-from leaderq.writing.outcomes import OVERTAKEN, outcomes
+from leaderq.writing.writer import OVERTAKEN, outcomes
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 

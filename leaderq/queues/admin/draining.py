@@ -35,7 +35,7 @@ from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import retry_until_connected
 from leaderq.threads import primitives
 from leaderq.writing import POLITE_WINDOW, SequencedWriter
-from leaderq.writing.outcomes import OVERTAKEN, outcomes
+from leaderq.writing.writer import OVERTAKEN, outcomes
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 

@@ -10,14 +10,7 @@ from itertools import islice
 from typing import TypeVar
 
 from leaderq import clock
-from leaderq.errors import (
-    BadVersion,
-    CorruptItem,
-    NodeExists,
-    NoNode,
-    NotEmpty,
-    RequestRefused,
-)
+from leaderq.errors import BadVersion, CorruptItem, NodeExists, NoNode, NotEmpty, RequestRefused
 from leaderq.queues.admin.contents import (
     Browsed,
     QueueContents,

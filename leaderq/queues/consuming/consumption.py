@@ -12,56 +12,230 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leaderq import clock
+from leaderq.engine.reading_ahead import result_of
 from leaderq.errors import (
     BadVersion,
     ClaimLost,
-    ConnectionLost,
     NoNode,
     QueueClosed,
     SessionExpired,
     ZooKeeperError,
 )
 from leaderq.queues.consumers import BlockingQueueConsumer, ErrorMode, QueueConsumer, QueueOptions
-from leaderq.queues.consuming import settling
-from leaderq.queues.consuming.claims import Claim
+from leaderq.queues.consuming import items
 from leaderq.queues.consuming.engine import START_S, Engine
-from leaderq.queues.consuming.settling import ItemSettlement, rewritten
-from leaderq.queues.consuming.workers import ItemWorkers, log_failure, values_of
+from leaderq.queues.consuming.items import Claim, ItemSettlement, rewritten
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import primitives
+from leaderq.timeouts import Deadline
 from leaderq.zookeeper import Check, Operation, Session
 
 if TYPE_CHECKING:
     from leaderq.term import Term
+import logging
+
+from leaderq.engine.handlers import Handler
+from leaderq.engine.serializers import value_of
+from leaderq.errors import CorruptItem
+from leaderq.observability import tracing
+from leaderq.queues.consumers import ConsumerClosed, work_in_hand
+from leaderq.queues.consuming.items import ItemOutcome
+from leaderq.threads import Service
+
+log = logging.getLogger(__name__)
+
+_SETTLE_S = 0.005
+"""How long a settlement may wait to be written with others, in seconds."""
+_YIELD_S = 0.001
+"""For so long the next claim may go first; settlements are written while it is under way."""
+_WAIT_S = 0.5
+_REFUSED_S = 1.0
+
+
+def values_of(engine: Engine, claim: Claim) -> list[Any] | None:
+    """The values that were put. Unreadable ones are set aside: of several values only those that
+    the serializer refuses. ``None``: the whole znode was set aside.
+    """
+    problem = claim.error
+    values: list[Any] = []
+    good: list[bytes] = []
+    bad: list[bytes] = []
+    for item in claim.items:
+        try:
+            values.append(value_of(engine.options.serializer, item))
+            good.append(item)
+        except CorruptItem as exc:
+            bad.append(item)
+            problem = problem or exc
+    if problem is None:
+        return values
+    phrase = "values set aside, they cannot be read queue=%s item=%s values=%d error=%s"
+    log.warning(phrase, engine.path, claim.name, len(bad) or 1, problem)
+    if not good:
+        engine.settle([items.corrupt(claim, problem)])
+        return None
+    engine.settle([items.corrupt_values(claim, bad, good, problem)])
+    claim.items = good
+    return values
+
+
+def log_failure(queue: str, settlement: ItemSettlement, error: BaseException) -> None:
+    claim, outcome = settlement.claim, settlement.outcome.value
+    phrase = "item failed queue=%s item=%s attempt=%d outcome=%s"
+    log.warning(phrase, queue, claim.name, claim.failures + 1, outcome, exc_info=error)
+
+
+class ItemWorkers:
+    """As many threads as ``concurrency`` says."""
+
+    def __init__(self, name: str, engine: Engine) -> None:
+        self._engine = engine
+        batch, one = engine.options.consume_batch, engine.options.on_value
+        what, code = ("consumer", one) if batch is None else ("consume_batch", batch)
+        assert code is not None
+        self._handler = Handler(what, code, f"leaderq-queue-{name}-loop")
+        self._services = [
+            Service(f"leaderq-queue-{name}-{number}", self._run)
+            for number in range(engine.options.workers)
+        ]
+
+    def start(self) -> None:
+        for one in self._services:
+            one.start()
+
+    def join(self, timeout_s: float) -> bool:
+        deadline = Deadline(timeout_s)
+        ended = all(one.is_current or one.stop(deadline.remaining_s) for one in self._services)
+        if ended and not any(one.is_current for one in self._services):
+            self._handler.close()
+        return ended
+
+    def _run(self, _service: Service) -> None:
+        engine, options = self._engine, self._engine.options
+        is_batch = options.consume_batch is not None
+        most = options.batch_items if is_batch else 1
+        settlements: list[ItemSettlement] = []
+        since_s = 0.0
+        while True:
+            patience_s = _YIELD_S if settlements else _WAIT_S
+            claims = engine.ready.take(most, patience_s, is_batch=is_batch)
+            if not settlements:
+                since_s = clock.now_s()
+            settlements += self._dispatch(claims) if claims else []
+            if engine.is_in_child:
+                return
+            if not claims or clock.now_s() > since_s + _SETTLE_S:
+                engine.settle(settlements)
+                settlements = []
+                if not claims and engine.ready.is_closed:
+                    return
+
+    def _dispatch(self, claims: list[Claim]) -> list[ItemSettlement]:
+        executor = self._engine.options.executor
+        if executor is None:
+            return self._work(claims)
+        try:
+            return executor.submit(self._work, claims).result()
+        except BaseException:
+            # refused, or shut down: this thread must go on, and the items must not be lost
+            log.exception("executor refused work, items released queue=%s", self._engine.path)
+            self._engine.settle([items.released(claim) for claim in claims])
+            self._engine.is_closing.wait(_REFUSED_S)
+            return []
+
+    def _work(self, claims: list[Claim]) -> list[ItemSettlement]:
+        """Batches are worked on together, others one by one."""
+        settlements = []
+        is_batch = self._engine.options.consume_batch is not None
+        for group in [claims] if is_batch else [[claim] for claim in claims]:
+            while group:
+                ended = self._attempt(group)
+                kept = [one for one in ended if one.outcome is ItemOutcome.KEPT]
+                settlements += [one for one in ended if one.outcome is not ItemOutcome.KEPT]
+                group = [one.claim for one in kept]
+                if kept and not self._kept(kept):
+                    settlements += [items.released(claim) for claim in group]
+                    break
+        return settlements
+
+    def _kept(self, kept: list[ItemSettlement]) -> bool:
+        """Stay with these until they may be tried again; returns whether they are to be."""
+        self._engine.settle(kept)
+        rest_ms = max(one.rest_until_ms for one in kept) - clock.now_ms()
+        return not self._engine.is_closing.wait(max(0, rest_ms) / 1000)
+
+    def _attempt(self, claims: list[Claim]) -> list[ItemSettlement]:
+        """Work on the values: one by one, together, or of one large znode batch by batch."""
+        engine, options = self._engine, self._engine.options
+        good: list[Claim] = []
+        values: list[Any] = []
+        for claim in claims:
+            if (found := values_of(engine, claim)) is not None:
+                good.append(claim)
+                values += found
+        work_in_hand.value.may_be_begun = lambda: all(map(engine.may_be_begun, good))
+        step = 1 if options.consume_batch is None else options.batch_items
+        while values:
+            done = 0 if len(good) > 1 else len(good[0].items) - len(values)
+            if not work_in_hand.value.may_be_begun():
+                return [items.interrupted(claim, claim.items[done:]) for claim in good]
+            try:
+                is_batch = options.consume_batch is not None
+                given = values[:step] if is_batch else values[0]
+                with tracing.of_items(engine.path, min(step, len(values)), is_batch=is_batch):
+                    self._handler(given)
+            except ConsumerClosed:  # a blocking consumer did not see it begun, or done
+                return [items.interrupted(claim, claim.items[done:]) for claim in good]
+            except BaseException as exc:  # noqa: BLE001 - nothing may end this thread
+                failed = [self._failed(claim, claim.items[done:], exc) for claim in good]
+                if any(one.outcome is not ItemOutcome.DELETED for one in failed):
+                    return failed
+            del values[:step]
+        # without a lock path it was deleted when it was claimed
+        gone = [claim.count for claim in good if not claim.membership.is_locking]
+        engine.figures.add("acknowledged", sum(gone))
+        return [items.done(claim) for claim in good if claim.membership.is_locking]
+
+    def _failed(self, claim: Claim, left: Sequence[bytes], error: BaseException) -> ItemSettlement:
+        options = self._engine.options
+        settlement = items.failed(claim, left, error, options.error_mode, options.retry)
+        log_failure(self._engine.path, settlement, error)
+        if settlement.outcome is ItemOutcome.KEPT:
+            attempt, first_ms = claim.failures + 1, claim.enqueued_ms
+            claim.note = replace(claim.note, attempt=attempt, enqueued_ms=first_ms)
+            claim.items, claim.deaths = list(left), 0  # the note tells of these as well
+        return settlement
+
 
 T = TypeVar("T")
 
-_SLICE_S = 0.5
 _SHARED_S = 0.1
 """How soon a waiting taker sees the values of a znode that another one has taken."""
 _IDLE_S = 1.0
 """After so long without a taker, values of a znode go back if none of its values is in hand."""
 
 
+@dataclass(eq=False)
 class TakenZnode:
-    """One znode whose values were taken; locked while one of them is settled."""
+    """One znode whose values were taken; locked while one of them is settled. ``error``: of the
+    work on one of them. ``delay_s``: if one of them is to be requeued. ``is_lost``: the engine was
+    told that it is another's.
+    """
 
-    def __init__(self, claim: Claim, raw: Sequence[bytes]) -> None:
-        self.claim = claim
-        self.lock = primitives.RLock()
-        self.open = dict(enumerate(raw))
-        self.left: dict[int, bytes] = {}
-        self.error: BaseException | None = None  # of the work on one of them
-        self.delay_s: float | None = None  # if one of them is to be requeued
-        self.is_lost = False
-        """Whether the engine was told that it is another's."""
+    claim: Claim
+    open: dict[int, bytes]
+    left: dict[int, bytes] = field(default_factory=dict)
+    error: BaseException | None = None
+    delay_s: float | None = None
+    is_lost: bool = False
+    lock: primitives.RLock = field(default_factory=lambda: primitives.RLock())
 
     @property
     def remaining(self) -> list[bytes]:
@@ -86,11 +260,8 @@ class Item(Generic[T]):
     """
 
     def __init__(self, value: T, at: int, taken: TakenZnode, queue: Consumption[Any]) -> None:
-        self.value = value
-        self._at = at
-        self._taken = taken
+        self.value, self._at, self._taken, self._queue = value, at, taken, queue
         self._claim = taken.claim
-        self._queue = queue
 
     @property
     def name(self) -> str:
@@ -236,7 +407,7 @@ class Item(Generic[T]):
         taken, claim, engine = self._taken, self._claim, self._queue.engine
         if claim.membership.is_locking and not taken.is_lost:
             taken.is_lost = True
-            gone = settling.released(claim)
+            gone = items.released(claim)
             if not engine.is_ours(claim):
                 gone = ItemSettlement(claim, (), gone.outcome)
             engine.settle([gone])
@@ -262,11 +433,7 @@ class Consumption(Generic[T]):
     """Consumes one queue, by an engine and, if there is a consumer, workers."""
 
     def __init__(
-        self,
-        session: Session,
-        paths: QueuePaths,
-        kind: QueueKind,
-        options: QueueOptions[T],
+        self, session: Session, paths: QueuePaths, kind: QueueKind, options: QueueOptions[T]
     ) -> None:
         self._session = session
         self._paths = paths
@@ -320,22 +487,18 @@ class Consumption(Generic[T]):
             raise QueueClosed(
                 f"queue {self._paths.path} has a consumer; items can be taken from one without"
             )
-        end = None if timeout_s is None else clock.now_s() + timeout_s
+        deadline = Deadline(timeout_s)
         while True:
             if self._is_closed or not self._is_started:
                 state = "closed" if self._is_closed else "not started"
                 raise QueueClosed(f"queue {self._paths.path} is {state}")
             self._asked_s = clock.now_s()
-            left_s = _SHARED_S if end is None else min(_SHARED_S, end - clock.now_s())
-            item = self._next_taken()
-            if item is None:
-                for claim in self.engine.ready.take(1, max(0.0, left_s)):
+            if (item := self._next_taken()) is None:
+                for claim in self.engine.ready.take(1, deadline.left_s(_SHARED_S)):
                     self._take_apart(claim)
                 item = self._next_taken()
-            if item is not None:
+            if item is not None or deadline.is_over:
                 return item
-            if end is not None and clock.now_s() >= end:
-                return None
 
     def _next_taken(self) -> Item[T] | None:
         if self._taken:
@@ -374,39 +537,33 @@ class Consumption(Generic[T]):
         try:
             values = values_of(self.engine, claim)
         except BaseException:
-            self.engine.settle([settling.released(claim)])
+            self.engine.settle([items.released(claim)])
             raise
         if values is None:
             return
         if not values:
-            self.engine.settle([settling.done(claim)])
-        taken = TakenZnode(claim, claim.items)
+            self.engine.settle([items.done(claim)])
+        taken = TakenZnode(claim, dict(enumerate(claim.items)))
         self._taken.extend(Item(value, at, taken, self) for at, value in enumerate(values))
         if len(values) > 1:
             self.engine.notify()
 
     def settlement_of(self, taken: TakenZnode) -> ItemSettlement:
         """The settlement of a znode once all its values are settled."""
-        claim, left = taken.claim, taken.remaining
-        if not left:
-            return settling.done(claim)
+        options = self.engine.options
+        settlement = items.ended(
+            taken.claim,
+            taken.remaining,
+            taken.error,
+            taken.delay_s,
+            options.error_mode,
+            options.retry,
+        )
         if taken.error is not None:
-            options = self.engine.options
-            settlement = settling.failed(
-                claim, left, taken.error, options.error_mode, options.retry, stays=False
-            )
             log_failure(self._paths.path, settlement, taken.error)
-            return settlement
-        if taken.delay_s is not None:
-            return settling.requeued(claim, left, taken.delay_s)
-        return settling.interrupted(claim, left)
+        return settlement
 
     def write(self, claim: Claim, operations: Sequence[Operation]) -> list[Any] | None:
         """Write these as one, and wait for the answer; ``None`` if it was lost."""
         answer = claim.membership.writer.submit(operations)
-        while True:
-            try:
-                return answer.result(_SLICE_S)
-            except primitives.FutureTimeout:
-                if self._is_closed and answer.cancel():
-                    raise ConnectionLost("the queue was closed before this was sent") from None
+        return result_of(answer, lambda: self._is_closed)

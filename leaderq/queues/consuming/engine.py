@@ -2,8 +2,8 @@
 
 The servers are authoritative about which items wait and whose they are;
 :class:`~leaderq.queues.consuming.pending.PendingNames` is this process's idea of the former, used
-by this thread only. Watches, workers and answers leave their news in a queue that this thread reads
-between two steps, so none of them ever waits for it.
+by this thread only. Whoever has news for it (watches, workers, answers) leaves them in its inbox,
+which it reads between two steps; so nobody ever waits for it.
 
 States: **out** (no member, or no session), **standing** (claims and hands out), **paused** (by the
 user or an operator, or the connection is suspended: nothing is claimed or handed out, what is begun
@@ -26,20 +26,29 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from leaderq import chance, clock, host
 from leaderq.engine.members import Membership
+from leaderq.engine.reading_ahead import RowsAhead
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.observability.figures import QueueFigures
 from leaderq.queues.consumers import QueueOptions
-from leaderq.queues.consuming import settling
-from leaderq.queues.consuming.claims import TROUBLE_S, Claim, ClaimAttempt
+from leaderq.queues.consuming import items
+from leaderq.queues.consuming.items import (
+    TROUBLE_S,
+    Claim,
+    ClaimResult,
+    ItemOutcome,
+    ItemSettlement,
+    claim,
+    judged,
+)
 from leaderq.queues.consuming.listing import SCAN_S, QueueListing
 from leaderq.queues.consuming.members import PauseSwitch, QueueMembers
 from leaderq.queues.consuming.pending import PendingNames, Share
 from leaderq.queues.consuming.prefetch import Prefetch
-from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement
 from leaderq.queues.wire.names import QueueKind, sort_key
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.reading import SizedReader
@@ -54,17 +63,14 @@ log = logging.getLogger(__name__)
 START_S = 10.0
 HANGS_S = 0.15
 """If no worker has asked for so long, items claimed ahead are released."""
-DEPTH = 4
 MAX_BATCH = 250
 MAX_LOCKS = 125
 AHEAD_BYTES = 4 << 20
 """Nothing more is claimed while items of that many bytes wait to be begun."""
 _NAMES_BYTES = 16 * 1024
 """Of the names of one claim: its multi contains each twice, and once more in the record."""
-_MOST_READ_AHEAD = 250
 _MOST_LOSSES = 20
 _GUESSES = 4
-_READ_S = 0.5
 _COUNTED = {
     ItemOutcome.ACKNOWLEDGED: "acknowledged",
     ItemOutcome.DELETED: "acknowledged",
@@ -73,7 +79,6 @@ _COUNTED = {
     ItemOutcome.SET_ASIDE: "dead_letters",
 }
 _PROBE_S = 0.05
-_POSTPONED_S = 2.0
 _AFTER_ERROR_S = 0.5
 _AFTER_LOSS_S = 0.1
 
@@ -90,58 +95,35 @@ class Engine:
         options: QueueOptions[Any],
         workers: int,
     ) -> None:
-        self._session = session
-        self._paths = paths
-        self._pid = host.pid()
-        self.path = paths.path
-        self._workers = workers
-        self.options = options
+        self._session, self._paths, self.path = session, paths, paths.path
+        self._pid, self._workers, self.options = host.pid(), workers, options
         self._is_shared_out = kind in (QueueKind.PLAIN, QueueKind.ID)
         self._is_simple = kind is QueueKind.SIMPLE
-        self._read_ahead = _MOST_READ_AHEAD
         self._losses = 0
         """Claims in a row for which others were quicker; halved by one for which they were not."""
-        self._being_read: frozenset[str] = frozenset()
-        self._is_read = primitives.Event()
-        self._is_read.set()
         self._service = Service(f"leaderq-queue-{name}", self._run)
-        wake, self._key = self._service.wake, sort_key(kind)
-        self._finished: deque[tuple[ItemSettlement, LeaderqError | None, Any]] = deque()
-        self._returning: deque[str] = deque()  # names whose release has begun
+        self._inbox: deque[Callable[[], object]] = deque()
+        self._has_failed = False
+        """Whether a settlement has, since it was last asked for."""
         self.figures = QueueFigures(paths.path, self._live)
         self._waiting = PendingNames(kind)
-        self._reader = SizedReader(session, paths.path)
-        self.ready = Prefetch(
-            self._key,
-            self._may_begin,
-            wake,
-            slack=options.min_items_before_refresh,
-            most_ahead=options.claim_ahead,
-            workers=max(1, workers),
-        )
-        self._listing = QueueListing(
-            session,
-            paths,
-            kind,
-            self._waiting,
-            self._reader,
-            notify=wake,
-            created=self.ready.has_come,
-        )
+        self.is_closing = primitives.Event()
+        self._ahead = RowsAhead(SizedReader(session, paths.path), self.is_closing.is_set)
+        wake = self._service.wake
+        slack, most = options.min_items_before_refresh, options.claim_ahead
+        self.ready = Prefetch(sort_key(kind), self._may_begin, wake, slack, most, max(1, workers))
+        come = self.ready.has_come
+        self._listing = QueueListing(session, paths, kind, self._waiting, self._ahead, wake, come)
         self._members = QueueMembers(session, paths, name, wake)
         self.pause_switch = PauseSwitch(session, paths, self.notify)
         self._membership: Membership | None = None
-        self._under_way: deque[ClaimAttempt] = deque()
-        self._under_way_names = 0
+        self.is_claiming = False
+        """Whether more may be ready in a moment."""
         self._per_znode = 1.0  # values, in what was claimed last
         # claimed by the present member, or being so, and not settled
         self._held: set[str] = set()
-        # since when a suspect has waited to be claimed alone
-        self._postponed_s: float | None = None
         self._probe_s = 0.0
-        self.is_closing = primitives.Event()
-        self.on_state: Callable[[SessionState], object] | None = None
-        self._states: deque[SessionState] = deque()
+        self.on_state: Callable[[SessionState], object] = lambda _: None
         self.give_back_idle: Callable[[], bool] = bool
         """Gives back values of znodes that nobody takes; returns whether any are left."""
         self._has_taken = False
@@ -187,9 +169,9 @@ class Engine:
             ).start()
             return False
         is_clean = self._members.leave(membership, max(0.5, end - clock.now_s()))
-        is_clean = is_clean and not any(error for _, error, _ in self._finished)
-        self._note_finished()
-        return is_clean
+        self._has_failed = False
+        self._read_inbox()
+        return is_clean and not self._has_failed
 
     def _leave_later(self, membership: Membership, join_workers: Callable[[float], bool]) -> None:
         while not (join_workers(60.0) and self._service.stop(60.0)):
@@ -209,8 +191,9 @@ class Engine:
         for settlement in settlements:
             membership = settlement.claim.membership
             if settlement.is_return:  # what is ready behind it waits for it
-                self._returning.append(settlement.claim.name)
-                self.ready.has_come(settlement.claim.name)
+                name = settlement.claim.name
+                self._inbox.append(partial(self._waiting.returns, name))
+                self.ready.has_come(name)
             if settlement.operations:
                 settlement.size = estimated_bytes(settlement.operations, chroot_bytes)
                 settlement.on_settled = self._on_settled
@@ -244,12 +227,9 @@ class Engine:
     def _on_settled(
         self, settlement: ItemSettlement, error: LeaderqError | None, results: Any
     ) -> None:
-        self._finished.append((settlement, error, results))
-        if (
-            self.ready.takers
-            or not self.ready
-            or settlement.outcome is not ItemOutcome.ACKNOWLEDGED
-        ):
+        self._inbox.append(partial(self._settled, settlement, error, results))
+        is_done = settlement.outcome is ItemOutcome.ACKNOWLEDGED
+        if self.ready.takers or not self.ready or not is_done:
             self._service.wake()
 
     def _may_begin(self) -> bool:
@@ -261,7 +241,7 @@ class Engine:
         self.ready.recheck()
 
     def _on_state(self, state: SessionState) -> None:
-        self._states.append(state)
+        self._inbox.append(partial(self._tell_state, state))
         self._service.wake()
 
     def _run(self, service: Service) -> None:
@@ -276,7 +256,6 @@ class Engine:
                 log.exception("round of a consumer failed, it continues queue=%s", self.path)
                 self._listing.invalidate()
                 self.is_closing.wait(_AFTER_ERROR_S)
-        self._await_claims()
         # nobody waited for this thread: release its claims here
         if self.ready.is_closed:
             self._release(self.ready.drain())
@@ -284,8 +263,7 @@ class Engine:
     def _round(self) -> None:
         self._service.wait(0)  # from here on news is looked at, whatever woke us
         came = self.ready.came  # before the news is applied: what comes later is not among it
-        self._tell_states()
-        self._note_finished()
+        self._read_inbox()
         if self._session.state is not SessionState.CONNECTED:
             self._service.wait(SCAN_S)
             return
@@ -307,7 +285,7 @@ class Engine:
             return
         if self.ready and self.ready.busy_s() > HANGS_S and not self._is_simple:
             self._release_ahead()
-        if came is not None and not self._under_way:  # items held back for it may go on
+        if came is not None:  # items held back for it may go on
             self.ready.refreshed(came, self._waiting.first_key(clock.now_ms()))
         self._claim(membership)
 
@@ -332,68 +310,52 @@ class Engine:
             "oldest_due_s": max(0.0, (now_ms - since_ms) / 1000),
         }
 
-    def _tell_states(self) -> None:
-        while self._states:
-            state = self._states.popleft()
-            self.ready.recheck()
-            if state is not SessionState.CONNECTED:
-                self._listing.invalidate()
-            if self.on_state is not None:
-                try:
-                    self.on_state(state)
-                except Exception:
-                    log.exception(
-                        "state_changed of the consumer failed, the queue continues state=%s",
-                        state.name,
-                    )
+    def _read_inbox(self) -> None:
+        while self._inbox:
+            self._inbox.popleft()()
 
-    def _note_returning(self) -> None:
-        while self._returning:
-            self._waiting.returns(self._returning.popleft())
+    def _tell_state(self, state: SessionState) -> None:
+        self.ready.recheck()
+        if state is not SessionState.CONNECTED:
+            self._listing.invalidate()
+        try:
+            self.on_state(state)
+        except Exception:
+            said = "state_changed of the consumer failed, the queue continues state=%s"
+            log.exception(said, state.name)
 
-    def _note_finished(self) -> None:
-        freed: list[str] = []
-        self._note_returning()
-        while self._finished:
-            settlement, error, results = self._finished.popleft()
-            name = settlement.claim.name
-            self._note_returning()  # its own release, too, began before it was over
-            self._waiting.is_settled(name)
-            if error is not None:
-                log.warning(
-                    "item not settled queue=%s item=%s outcome=%s error=%s",
-                    self.path,
-                    name,
-                    settlement.outcome.value,
-                    error,
-                )
-                self._listing.invalidate()
-                if self._has_another_way(settlement, error):
-                    again = settling.released(settlement.claim)
-                    if not isinstance(error, NoNode | NodeExists):
-                        again.rest_until_ms = clock.now_ms() + int(TROUBLE_S * 1000)
-                    self._send([again])
-                    continue
-            elif settlement.outcome is ItemOutcome.KEPT:
-                self._members.deaths.settled([name])  # from now on its note tells of them
-                continue
-            elif (
-                settlement.outcome is ItemOutcome.REQUEUED
-                and (created := settlement.created(results)) is not None
-            ):
-                self._waiting.rest(created, settlement.rest_until_ms)
-            elif settlement.outcome is ItemOutcome.RELEASED:
-                released = settlement.created(results) or name
-                if settlement.rest_until_ms:
-                    self._waiting.rest(released, settlement.rest_until_ms)
+    def _settled(
+        self, settlement: ItemSettlement, error: LeaderqError | None, results: Any
+    ) -> None:
+        name, outcome, deaths = settlement.claim.name, settlement.outcome, self._members.deaths
+        self._waiting.is_settled(name)
+        if error is not None:
+            self._has_failed = True
+            said = "item not settled queue=%s item=%s outcome=%s error=%s"
+            log.warning(said, self.path, name, outcome.value, error)
+            self._listing.invalidate()
+            if self._has_another_way(settlement, error):
+                again = items.released(settlement.claim)
+                if not isinstance(error, NoNode | NodeExists):
+                    again.rest_until_ms = clock.now_ms() + int(TROUBLE_S * 1000)
+                self._send([again])
+                return
+        elif outcome is ItemOutcome.KEPT:
+            deaths.settled([name])  # from now on its note tells of them
+            return
+        elif outcome in (ItemOutcome.RELEASED, ItemOutcome.REQUEUED):
+            is_released = outcome is ItemOutcome.RELEASED
+            if (free := settlement.created(results) or (name if is_released else None)) is not None:
+                if settlement.rest_until_ms or not is_released:
+                    self._waiting.rest(free, settlement.rest_until_ms)
                 else:
-                    self._waiting.release([released])
+                    self._waiting.release([free])
+            if is_released:
                 self._held.discard(name)
-                continue
-            freed.append(name)
-        self._waiting.drop(freed)
-        self._held.difference_update(freed)
-        self._members.deaths.settled(freed)
+                return
+        self._waiting.drop([name])
+        self._held.discard(name)
+        deaths.settled([name])
 
     def _has_another_way(self, settlement: ItemSettlement, error: LeaderqError) -> bool:
         """Return whether it can be released otherwise. If the item was deleted behind our back, or
@@ -419,13 +381,10 @@ class Engine:
 
     def _forget(self, former: Membership) -> None:
         """The session of these claims is over: anybody may have them."""
-        self._await_claims()
         lost = self.ready.drain(lambda claim: claim.membership is former)
         self._waiting.drop([claim.name for claim in lost])
         log.warning(
-            "session over, items claimed ahead go to others queue=%s items=%d",
-            self.path,
-            len(lost),
+            "session over, items claimed ahead go to others queue=%s items=%d", self.path, len(lost)
         )
         self.figures.add("lost", len(self._held))
         former.writer.close(0.0)
@@ -441,66 +400,33 @@ class Engine:
             half = len(names) // 2
             self._waiting.release(names[half:])
             names = names[:half]
-        if names:
-            self._held.update(names)
-            self._await_reading(names)
-            known = self._listing.known
-            self._under_way.append(
-                ClaimAttempt(
-                    self._session,
-                    self._reader,
-                    membership,
-                    names,
-                    self.is_closing.is_set,
-                    most_values=max(wanted, 1),
-                    record=deaths.note(self._held),
-                    known=known,
-                )
-            )
-            self._under_way_names += len(names)
-            if len(known) < self._reader.most // 2:
-                self._read_next()
-        if self._under_way and (not names or len(self._under_way) >= DEPTH):
-            self._claimed(self._under_way.popleft())
-        elif not names:
+        if not names:
             self._sleep(wanted)
+            return
+        self._held.update(names)
+        self.is_claiming, found = True, ClaimResult(again=names)
+        try:
+            wished, found = judged(membership, names, self._ahead.read(names), max(wanted, 1))
+            record = deaths.note(self._held)
+            claim(self._session, wished, found, record, self.is_closing.is_set, self._read_next)
+        finally:
+            try:
+                self._claimed(membership, names, found)
+            finally:
+                self.is_claiming = False
 
     def _read_next(self) -> None:
         """Read the items that are likely to be claimed next, while these are claimed."""
-        known = self._listing.known
-        names = self._waiting.upcoming(min(self._read_ahead, self._reader.most), self._share)
-        names = [name for name in names if name not in known]
-        if not names or not self._is_read.is_set():
-            return
-
-        def note(answered: primitives.Future[list[Any]]) -> None:
-            if answered.exception() is None:
-                known.update(zip(names, answered.result(), strict=False))
-            is_read.set()
-
-        answer, is_read = self._reader.read(names), primitives.Event()
-        self._being_read, self._is_read = frozenset(names), is_read
-        answer.add_done_callback(note)
-
-    def _await_reading(self, names: list[str]) -> None:
-        if not self._being_read.isdisjoint(names):
-            self._is_read.wait(_READ_S)
+        if most := self._ahead.room:
+            self._ahead.begin(self._waiting.upcoming(most, self._share))
 
     def _without_suspects(self, names: list[str]) -> list[str]:
-        """Those of these names to claim now. A suspect goes alone: it is left out while anything
-        else is held and, when it has waited for a while, nothing else is claimed either.
-        """
+        """Those of these names to claim now. A suspect is claimed alone, and meanwhile nothing."""
         deaths = self._members.deaths
-        if not deaths.has_suspects or not any(map(deaths.is_suspect, names)):
+        suspects = [name for name in names if deaths.has_suspects and deaths.is_suspect(name)]
+        if not suspects:
             return names
-        if not self._held:
-            self._postponed_s = None
-            first = next(name for name in names if deaths.is_suspect(name))
-            chosen = [first]
-        else:
-            self._postponed_s = self._postponed_s or clock.now_s()
-            is_patient = clock.now_s() < self._postponed_s + _POSTPONED_S
-            chosen = [name for name in names if not deaths.is_suspect(name)] if is_patient else []
+        chosen = [] if self._held else suspects[:1]
         self._waiting.release([name for name in names if name not in chosen])
         return chosen
 
@@ -508,7 +434,7 @@ class Engine:
         """How many more values to claim now."""
         ready, takers = self.ready.values, self.ready.takers
         if self.ready.is_overtaken:  # nothing is handed out while anything is being claimed
-            return 0 if self._under_way else 1
+            return 1
         if not takers and (not self._workers or self.ready.busy_s() > HANGS_S):
             return 0
         if self.ready.bytes > AHEAD_BYTES:
@@ -518,15 +444,11 @@ class Engine:
             target = self.ready.wanted + self.options.claim_ahead
         else:
             target = takers + (self.ready.appetite() if self._workers or is_locked else 0)
-        room = target - ready - int(self._under_way_names * self._per_znode)
-        most = min(self._reader.most, MAX_LOCKS if is_locked else MAX_BATCH)
+        room = target - ready
+        most = min(self._ahead.reader.most, MAX_LOCKS if is_locked else MAX_BATCH)
         # Small claims cost as much as large ones: with plenty ready, wait until many can be claimed
         # at once.
-        return (
-            min(room, most)
-            if room >= min(most, target) // 2 or not ready + self._under_way_names
-            else 0
-        )
+        return min(room, most) if room >= min(most, target) // 2 or not ready else 0
 
     @property
     def _share(self) -> Share | None:
@@ -535,7 +457,7 @@ class Engine:
     def _names(self, wanted: int) -> list[str]:
         share = self._share
         names = self._shared_names(wanted, share)
-        if names or self._under_way:
+        if names:
             return names
         asks = self.ready.asks  # before the look that answers them
         if (
@@ -576,55 +498,39 @@ class Engine:
             self._probe_s, wanted = clock.now_s() + _PROBE_S, 1
         return self._waiting.take_overdue(wanted, clock.now_ms())
 
-    def _claimed(self, attempt: ClaimAttempt) -> None:
-        found = attempt.finish()
-        share, won = self._share, [claim.name for claim in found.claims]
+    def _claimed(self, membership: Membership, names: list[str], found: ClaimResult) -> None:
+        share, won = self._share, [one.name for one in found.claims]
         if share is not None:
             share.note(won, [*found.gone, *found.locked])
-        is_loss = attempt.was_refused or (found.gone and not found.claims)
+        is_loss = found.was_refused or (found.gone and not found.claims)
         self._losses = min(_MOST_LOSSES, self._losses + 1) if is_loss else self._losses // 2
-        is_shared = bool(share or (self._is_simple and self._losses))
-        if attempt.was_refused or found.again:
-            self._read_ahead = 0
-            self._listing.known.clear()
-        else:
-            self._read_ahead = min(_MOST_READ_AHEAD, 2 * self._read_ahead + 1)
+        self._ahead.learn(is_useful=not (found.was_refused or found.again))
         for name, until in found.resting.items():
             self._waiting.rest(name, until)
         self._waiting.drop(found.gone)
         self._members.deaths.settled(found.gone)
         self._waiting.release(found.again)
-        if found.again and not is_shared:  # what is being claimed behind these waits for them
-            self.ready.has_come(min(found.again, key=self._key))
         if found.locked:
             self._listing.note_locked(found.locked)
-        if attempt.membership.is_locking:
-            self._held.difference_update(set(attempt.names).difference(won))
+        if membership.is_locking:
+            self._held.difference_update(set(names).difference(won))
         else:  # they are deleted: no listing contains them any more
-            self._held.difference_update(attempt.names)
+            self._held.difference_update(names)
             self._waiting.drop(won)
         if self._members.deaths.has_suspects:
-            found.claims = [claim for claim in found.claims if not self._is_given_up(claim)]
-        try:
-            if found.claims:
-                self._per_znode = sum(claim.count for claim in found.claims) / len(found.claims)
-                # later arrivals may go before these; these are ours, even if the connection was
-                # lost just now
-                self._listing.apply_events()
+            found.claims = [one for one in found.claims if not self._is_given_up(one)]
+        if not found.claims:
+            return
+        self._per_znode = sum(one.count for one in found.claims) / len(found.claims)
+        try:  # later arrivals may go before these
+            self._listing.apply_events()
         finally:  # they are ours, even if the connection was lost just now
-            if found.claims:
-                before = None if self._is_simple else self._waiting.first_key(clock.now_ms())
-                self.ready.put(found.claims, before=before)
-            self._under_way_names -= len(attempt.names)
-
-    @property
-    def is_claiming(self) -> bool:
-        """Whether more may be ready in a moment."""
-        return self._under_way_names > 0
+            before = None if self._is_simple else self._waiting.first_key(clock.now_ms())
+            self.ready.put(found.claims, before=before)
 
     def _is_given_up(self, claim: Claim) -> bool:
         claim.deaths = self._members.deaths.deaths_of(claim.name)
-        settlement = settling.died(claim, self.options.error_mode, self.options.retry)
+        settlement = items.died(claim, self.options.error_mode, self.options.retry)
         if claim.deaths:
             self.figures.add("timeouts", claim.count)
         if settlement is None:
@@ -638,19 +544,14 @@ class Engine:
         self.settle([settlement])
         return True
 
-    def _await_claims(self) -> None:
-        while self._under_way:
-            self._claimed(self._under_way.popleft())
-
     def _release_ahead(self) -> None:
-        self._await_claims()
         if claims := self.ready.drain():
             log.info("items claimed ahead released queue=%s items=%d", self.path, len(claims))
             self._release(claims, in_place=True)
 
     def _release(self, claims: Sequence[Claim], *, in_place: bool = False) -> None:
         if claims:
-            self._send([settling.released(claim, in_place=in_place) for claim in claims])
+            self._send([items.released(claim, in_place=in_place) for claim in claims])
 
     def _sleep(self, wanted: int) -> None:
         """Wait for news, or for the time at which something is due."""
@@ -663,7 +564,5 @@ class Engine:
                     wait_s = min(wait_s, max(0.001, (at_ms - now_ms) / 1000))
         if (self.ready or self._has_taken) and not self.ready.takers:
             wait_s = min(wait_s, HANGS_S)
-        if self._postponed_s is not None:
-            wait_s = min(wait_s, HANGS_S)
-        if not self._finished and not self._listing.has_news:
+        if not self._inbox and not self._listing.has_news:
             self._service.wait(wait_s)

@@ -17,15 +17,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 from weakref import WeakMethod
 
 from leaderq import clock
+from leaderq.engine.reading_ahead import RowsAhead
 from leaderq.errors import ConnectionLost, NoNode, ZooKeeperError
 from leaderq.queues.consuming.pending import PendingNames
 from leaderq.queues.wire.names import QueueKind, is_item, next_number
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.reading import SizedReader
 from leaderq.threads import primitives
 from leaderq.zookeeper import Session, Subscription, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
@@ -58,33 +57,24 @@ class QueueListing:
         paths: QueuePaths,
         kind: QueueKind,
         waiting: PendingNames,
-        reader: SizedReader,
-        *,
+        ahead: RowsAhead,
         notify: Callable[[], object],
         created: Callable[[str], object],
     ) -> None:
-        self._session = session
-        self._paths = paths
-        self._kind = kind
-        self._waiting = waiting
-        self._reader = reader
-        self._notify = notify
-        self._created = created
+        self._session, self._paths, self._kind = session, paths, kind
+        self._waiting, self._ahead = waiting, ahead
+        self._notify, self._created = notify, created
         self._wants_names = kind in (QueueKind.PRIORITY, QueueKind.DELAY)
         self._names: Subscription | None = None
         self._news: deque[WatchEvent] = deque()
         self._held: set[str] = set()
-        self._is_stale = True
+        self._is_stale, self._looked_s = True, 0.0
         self.is_lock_changed = False
         """Whether any lock was made or deleted since they were read."""
         self._foreign: set[str] = set()
         self._is_path_watched = self._is_path_new = False
-        self.known: dict[str, Any] = {}
-        """What was read ahead of these names; replaced when they may name other items."""
-        self._on_children = _weakly(self._changed)
-        self._on_path = _weakly(self._path_changed)
+        self._on_children, self._on_path = _weakly(self._changed), _weakly(self._path_changed)
         self._on_locks = _weakly(self._locks_changed)
-        self._looked_s = 0.0
         self._made_at_look, self._made_since = -1, 0
 
     @property
@@ -114,7 +104,7 @@ class QueueListing:
         """Nothing known may be relied on: list again."""
         self._is_stale = True
         self._is_path_watched = False
-        self.known = {}
+        self._ahead.forget()
 
     def note_locked(self, names: Iterable[str]) -> None:
         self._waiting.drop(names)
@@ -160,13 +150,13 @@ class QueueListing:
             # This watch, unlike the one on the children, sleeps until the path is deleted or made
             # again.
             session.exists_async(paths.path, self._on_path)
-        self.known = known = dict[str, Any]()
+        self._ahead.forget()
         while True:
             # Locks are read first: an item that is acknowledged between the two is then in neither.
             # The other way round it would be claimed although it is done (the claim would fail, at
             # a cost).
             locks = self._ask_locks()
-            reading = self._reader.read_few(guesses) if guesses else None
+            reading = self._ahead.reader.read_few(guesses) if guesses else None
             try:
                 names = session.children(paths.path, watch)
             except NoNode:
@@ -179,7 +169,7 @@ class QueueListing:
             self._held = self._locked(locks)
             if reading is not None:
                 found = zip(guesses, reading.result(_ANSWER_S), strict=False)
-                known.update((name, row) for name, row in found if isinstance(row, tuple))
+                self._ahead.note({name: row for name, row in found if isinstance(row, tuple)})
             return names
 
     def _ask_locks(self) -> primitives.Future[list[str]] | None:
@@ -241,7 +231,7 @@ class QueueListing:
 
     def _path_changed(self, event: WatchEvent) -> None:
         self._is_path_watched, self._is_path_new = False, True
-        self.known = {}
+        self._ahead.forget()
         self._changed(event)
 
     def _locks_changed(self, _event: WatchEvent) -> None:

@@ -26,14 +26,7 @@ from leaderq.queues.wire.znodes import QueuePaths, wants_pause
 from leaderq.reading import children_of, existing
 from leaderq.threads import Service
 from leaderq.writing import SequencedWriter
-from leaderq.zookeeper import (
-    Create,
-    Delete,
-    Operation,
-    Session,
-    SessionState,
-    SetData,
-)
+from leaderq.zookeeper import Create, Delete, Operation, Session, SessionState, SetData
 from leaderq.zookeeper.paths import join, name_of
 
 log = logging.getLogger(__name__)

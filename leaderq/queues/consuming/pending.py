@@ -16,7 +16,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from leaderq import chance
@@ -77,19 +77,17 @@ class PendingNames:
         self._is_timed = kind is QueueKind.DELAY
         is_numbered = kind in (QueueKind.PLAIN, QueueKind.SIMPLE)
         self._prefix = prefix_for(kind) if is_numbered else None
-        self._goes_by_number = is_numbered or kind is QueueKind.ID
         self._listed: tuple[str, ...] = ()
         self._at = 0
         self._added: list[tuple[Any, str]] = []
+        self._added_names: set[str] = set()
         self._resting: list[tuple[int, str]] = []
         self._rests: dict[str, int] = {}
         self._gone: set[str] = set()
-        self._others: list[str] = []
+        self._others: list[str] = []  # only where the order is that of the numbers
         # when it was listed, and the highest number seen: numbers up to it have waited long enough
         self._marks: deque[tuple[int, int]] = deque()
-        self._highest = -1  # number seen
-        self._overdue_to = -1  # numbers up to this one have waited for long enough
-        self._added_names: set[str] = set()
+        self._highest = self._overdue_to = -1  # number seen; number that has waited long enough
         self._returning: dict[str, Any] = {}  # its order, by name
         self.in_hand: set[str] = set()
         """Names that this consumer has claimed or is claiming, even if a listing has them."""
@@ -106,7 +104,9 @@ class PendingNames:
         self._listed = tuple(sorted(kept, key=self._key))
         self._at = 0
         self._added, self._others, self._gone, self._added_names = [], [], set(), set()
-        self._mark(now_ms)
+        self._highest = max(self._highest, *map(sequence_of, self._listed[-1:]), -1)
+        self._marks.append((now_ms, self._highest))
+        self._overdue(now_ms)  # forgets old marks
         self._resting = [(until, name) for name, until in self._rests.items()]
         heapq.heapify(self._resting)
 
@@ -195,27 +195,21 @@ class PendingNames:
         """Names of others' shares that have waited too long: the oldest or, so that two helpers do
         not always meet, those behind them. If any of them were taken, some would wait for ever.
         """
-        self._forget_marks(now_ms)
-        overdue = self._overdue(most)
-        count = len(overdue)
-        if not count or not most:
+        overdue = self._overdue(now_ms)
+        if not overdue or not most:
             return []
-        begin = most * chance.randrange(min(_SPREAD, max(1, count // most)))
-        end = min(count, begin + most)
+        begin = most * chance.randrange(min(_SPREAD, max(1, overdue // most)))
+        end = min(overdue, begin + most)
         # names that were freed again are there twice
-        unique = dict.fromkeys(self._others[at] for at in overdue[begin:end])
-        for at in reversed(overdue[begin:end]):
-            del self._others[at]
+        unique = dict.fromkeys(self._others[begin:end])
+        del self._others[begin:end]
         return self._in_hand(unique)
 
-    def _overdue(self, most: int) -> Sequence[int]:
-        """Where names of others that have waited too long stand; by priority or time they are not
-        in the order in which they came, so only the first are looked at.
-        """
-        if self._goes_by_number:
-            return range(bisect_right(self._others, self._overdue_to, key=sequence_of))
-        head = self._others[: _LOOKED_AT + most]
-        return [at for at, name in enumerate(head) if sequence_of(name) <= self._overdue_to]
+    def _overdue(self, now_ms: int) -> int:
+        """How many names of others have waited too long: the first so many."""
+        while self._marks and self._marks[0][0] + GRACE_MS <= now_ms:
+            self._overdue_to = max(self._overdue_to, self._marks.popleft()[1])
+        return bisect_right(self._others, self._overdue_to, key=sequence_of)
 
     def take_instead(self, most: int, share: Share) -> list[str]:
         """Names of members that are not at work."""
@@ -237,10 +231,7 @@ class PendingNames:
 
     def has_overdue(self, now_ms: int) -> bool:
         """Whether names of others' shares are overdue."""
-        self._forget_marks(now_ms)
-        if self._goes_by_number:
-            return bool(self._others) and sequence_of(self._others[0]) <= self._overdue_to
-        return bool(self._overdue(0))
+        return self._overdue(now_ms) > 0
 
     def first_key(self, now_ms: int) -> Any:
         """The order of the first name that may be claimed, or may be in a moment; ``None`` if no
@@ -280,16 +271,6 @@ class PendingNames:
             insort(self._others, name, key=self._key)
         else:
             self._others.append(name)
-
-    def _mark(self, now_ms: int) -> None:
-        newest = self._listed[-1:] if self._goes_by_number else self._listed
-        self._highest = max(self._highest, *map(sequence_of, newest), -1)
-        self._marks.append((now_ms, self._highest))
-        self._forget_marks(now_ms)
-
-    def _forget_marks(self, now_ms: int) -> None:
-        while self._marks and self._marks[0][0] + GRACE_MS <= now_ms:
-            self._overdue_to = max(self._overdue_to, self._marks.popleft()[1])
 
     def _is_ahead(self, name: str) -> bool:
         at = bisect_left(self._listed, self._key(name), lo=self._at, key=self._key)

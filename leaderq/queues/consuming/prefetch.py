@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from leaderq import clock
-from leaderq.queues.consuming.claims import Claim
+from leaderq.queues.consuming.items import Claim
 from leaderq.threads import primitives
 
 AHEAD_S = 0.05
@@ -34,25 +34,19 @@ class Prefetch:
         key: Callable[[str], Any],
         may_begin: Callable[[], bool],
         notify_wanted: Callable[[], object],
-        *,
         slack: int = 0,
         most_ahead: int = 100,
         workers: int = 1,
     ) -> None:
-        self._key = key
-        self._is_allowed = may_begin
-        self._notify_wanted = notify_wanted
-        self._slack = slack
-        self._most_ahead = most_ahead
-        self._workers = workers
+        self._key, self._is_allowed, self._notify_wanted = key, may_begin, notify_wanted
+        self._slack, self._most_ahead, self._workers = slack, most_ahead, workers
         self._since_refresh = 0
         # the order of the most urgent newcomer since the last refresh
         self.came: Any = None
         self._changed = primitives.Condition()
         self._heap: list[tuple[Any, str, Claim]] = []
-        self.takers = 0
-        self.wanted = 0
-        """How many values the waiting takers would take now."""
+        self.takers = self.wanted = 0
+        """How many wait, and how many values they would take now."""
         self.asks = self.answered = 0
         """How many have asked whether there is any item, and how many of these know the answer."""
         self.bytes = self.values = 0
@@ -60,8 +54,7 @@ class Prefetch:
         self.is_closed = False
         self.taken = self.taken_again = 0
         """Values handed out, and those of them that had failed before."""
-        self._target = 0
-        self._taken_s = clock.now_s()
+        self._target, self._taken_s = 0, clock.now_s()
         self._given: dict[int, tuple[float, int]] = {}  # by thread: when, and how many values
         self.average_s: float | None = None
         """Seconds that a worker needs for a value; ``None`` before the first is done."""
@@ -127,14 +120,11 @@ class Prefetch:
             values = 0
             while has_next:
                 head = self._heap[0][2]
-                if (
-                    found
-                    and is_batch
-                    and (values + head.count > most or found[0].failures or head.failures)
-                ):
+                is_apart = bool(found) and bool(found[0].failures or head.failures)
+                if found and is_batch and (values + head.count > most or is_apart):
                     break
-                values += head.count
                 found.append(heapq.heappop(self._heap)[2])
+                values += head.count
                 self.taken_again += head.count if head.failures else 0
                 self.bytes -= len(head.data)
                 has_next = len(found) < most and self._has_next()
@@ -154,13 +144,13 @@ class Prefetch:
         self.wanted += wants
         if not self._heap:
             self._notify_wanted()
+
+        def is_over() -> bool:
+            is_answered = ask is not None and self.answered >= ask
+            return self.is_closed or is_answered or self._has_next()
+
         try:
-            self._changed.wait_for(
-                lambda: (
-                    self.is_closed or self._has_next() or (ask is not None and self.answered >= ask)
-                ),
-                timeout_s,
-            )
+            self._changed.wait_for(is_over, timeout_s)
         finally:
             self.takers -= 1
             self.wanted -= wants
@@ -187,11 +177,8 @@ class Prefetch:
         """
         with self._changed:
             if self.came == came:
-                self.came = (
-                    first
-                    if first is not None and any(first < key for key, _, _ in self._heap)
-                    else None
-                )
+                is_late = first is not None and any(first < key for key, _, _ in self._heap)
+                self.came = first if is_late else None
                 if not self._is_overtaken():
                     self._since_refresh = 0
                 self._changed.notify_all()
@@ -235,18 +222,14 @@ class Prefetch:
             return
         since_s, values = given
         took_s = (until_s - since_s) / values
-        self.average_s = (
-            took_s
-            if self.average_s is None
-            else self.average_s + _WEIGHT * (took_s - self.average_s)
-        )
+        former_s = took_s if self.average_s is None else self.average_s
+        self.average_s = former_s + _WEIGHT * (took_s - former_s)
 
     def appetite(self) -> int:
         """How many values to have ready for busy workers."""
         if self.average_s is not None:
-            self._target = min(
-                self._most_ahead, int(AHEAD_S * self._workers / max(self.average_s, 1e-6))
-            )
+            busy = int(AHEAD_S * self._workers / max(self.average_s, 1e-6))
+            self._target = min(self._most_ahead, busy)
         return self._target
 
     def busy_s(self) -> float:

@@ -15,7 +15,7 @@ from kazoo.security import make_acl
 from leaderq.clock import now_s
 from leaderq.errors import TooLarge
 from leaderq.queues import DistributedQueue, ErrorMode
-from leaderq.queues.consuming import claims
+from leaderq.queues.consuming import items
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.payload import decode
 from leaderq.testing import eventually
@@ -61,7 +61,7 @@ def test_an_item_that_cannot_be_had_or_removed_does_not_stop_its_neighbours(
             eventually(lambda: is_empty(session))
         else:
             session.delete(f"{PATH}/{first}")
-    assert seen.values.count(b"a") <= 2 + (now_s() - began_s) / claims.TROUBLE_S
+    assert seen.values.count(b"a") <= 2 + (now_s() - began_s) / items.TROUBLE_S
     assert not lock or session.children(LOCKS) == []
 
 

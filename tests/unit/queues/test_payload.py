@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from leaderq.engine.members import Membership
 from leaderq.errors import ConfigurationError, CorruptItem, NoPermission
 from leaderq.queues.consumers import ErrorMode, QueueOptions
-from leaderq.queues.consuming.claims import Claim
+from leaderq.queues.consuming.consumption import ItemWorkers
+from leaderq.queues.consuming.items import Claim, ItemOutcome
 from leaderq.queues.consuming.members import DeathRecords
-from leaderq.queues.consuming.settling import ItemOutcome
-from leaderq.queues.consuming.workers import ItemWorkers
 from leaderq.queues.wire import payload
 from leaderq.queues.wire import payload as payloads
 from leaderq.queues.wire.names import LAST_SEQUENCE, QueueKind, kind_of, sort_key

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from leaderq import chance
 from leaderq.queues.consuming import pending
 from leaderq.queues.consuming.pending import GRACE_MS, PendingNames, Share
-from leaderq.queues.wire.names import QueueKind, prefix_for
+from leaderq.queues.wire.names import QueueKind
 
 
 def plain(*numbers: int) -> list[str]:
@@ -582,36 +582,3 @@ def test_one_member_at_work_takes_each_name_of_one_that_is_not(
     assert len(takers) == expected
     if expected:
         assert takers == [present[number // members % len(present)]]
-
-
-@pytest.mark.parametrize("kind", [QueueKind.PRIORITY, QueueKind.DELAY])
-def test_whatever_orders_a_queue_no_name_is_left_to_its_owner_for_more_than_50_ms(
-    kind: QueueKind,
-) -> None:
-    def named(rank: int, number: int) -> str:
-        words = {"priority": rank} if kind is QueueKind.PRIORITY else {"due_ms": rank + 1}
-        return f"{prefix_for(kind, **words)}{number:010d}"
-
-    listed = [named(0, 101), named(0, 103), named(0, 105), named(5, 3)]
-    names = all_waiting(listed, kind)
-    assert names.take(9, 20, Share(0, 2)) == []
-    assert (names.has_overdue(GRACE_MS - 1), names.overdue_ms(20)) == (False, GRACE_MS)
-    assert names.has_overdue(GRACE_MS)
-    assert names.take_overdue(9, GRACE_MS) == listed
-    assert not names.has_overdue(GRACE_MS)
-
-
-def test_what_came_later_is_left_to_its_owner_although_it_goes_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pending, "_LOOKED_AT", 2)
-    old, new = (f"{prefix_for(QueueKind.PRIORITY, priority=5 - at)}{at:010d}" for at in (1, 3))
-    names = all_waiting([old], QueueKind.PRIORITY)
-    names.add(new)
-    assert names.take(9, 0, Share(0, 2)) == []
-    assert names.has_overdue(GRACE_MS)
-    assert names.take_overdue(1, GRACE_MS) == [old]
-    assert (names.has_overdue(GRACE_MS), names.overdue_ms(GRACE_MS)) == (False, None)
-    names.replace([new], now_ms=GRACE_MS)
-    names.take(9, GRACE_MS, Share(0, 2))
-    assert names.take_overdue(9, 2 * GRACE_MS) == [new]

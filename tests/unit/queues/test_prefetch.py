@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.queues.consumers import QueueOptions
-from leaderq.queues.consuming.claims import Claim
+from leaderq.queues.consuming.items import Claim
 from leaderq.queues.consuming.prefetch import Prefetch
 from leaderq.queues.wire.names import QueueKind, prefix_for, sort_key
 from leaderq.reading import READ_BYTES, ReadSizes

@@ -15,7 +15,7 @@ from leaderq.errors import ConfigurationError
 from leaderq.queues import BlockingQueueConsumer
 from leaderq.queues.admin.contents import agreed, contents_of
 from leaderq.queues.admin.queue_admin import restored_data
-from leaderq.queues.consuming import settling
+from leaderq.queues.consuming import items
 from leaderq.queues.putting import WARN_FROM, SequenceMonitor
 from leaderq.queues.sharding import QueueSharderPolicies, ShardState, plan_shards
 from leaderq.queues.wire.names import QueueKind, next_number
@@ -280,7 +280,7 @@ def test_a_failed_item_rests_for_all_consumers_and_not_for_its_own_only(
     monkeypatch: pytest.MonkeyPatch, wait_s: float, rests_until_ms: int | None
 ) -> None:
     monkeypatch.setattr(clock, "now_ms", lambda: 1_000)
-    settled = settling.requeued(claim(), [b"x"], wait_s)
+    settled = items.requeued(claim(), [b"x"], wait_s)
     *removal, again = settled.operations
     assert removal == [Delete("/q/queue-0000000007"), Delete("/locks/queue-0000000007")]
     assert isinstance(again, Create)

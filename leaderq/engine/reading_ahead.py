@@ -1,0 +1,88 @@
+"""Reads what is about to be claimed, and meanwhile what is likely to be claimed next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from leaderq.errors import ConnectionLost, LeaderqError
+from leaderq.reading import SizedReader
+from leaderq.threads import primitives
+
+T = TypeVar("T")
+_MOST = 250
+_SLICE_S = 0.5
+
+
+def result_of(answer: primitives.Future[T], is_stopped: Callable[[], bool]) -> T:
+    """The result of what was asked. Waits for it; but not for what can still be taken back, once
+    ``is_stopped``: then ``ConnectionLost`` is raised."""
+    while True:
+        try:
+            return answer.result(_SLICE_S)
+        except primitives.FutureTimeout:
+            if is_stopped() and answer.cancel():
+                raise ConnectionLost("the queue is being closed") from None
+
+
+class RowsAhead:
+    """Rows by name, each as of :meth:`SizedReader.read`. For any thread.
+
+    How many are read ahead grows as long as they are of use: not while others are faster.
+    """
+
+    def __init__(self, reader: SizedReader, is_stopped: Callable[[], bool]) -> None:
+        self.reader, self._is_stopped = reader, is_stopped
+        self._known: dict[str, Any] = {}
+        self._asked: list[str] = []
+        self._answer: primitives.Future[list[Any]] | None = None
+        self._most = _MOST
+
+    def read(self, names: Sequence[str]) -> dict[str, Any]:
+        """The rows of the first of ``names``, of as many as fit; those read ahead are forgotten
+        then. Raises what the session raises."""
+        if not set(names).isdisjoint(self._asked):
+            self._take_in()
+        rows = {name: self._known.pop(name) for name in names if name in self._known}
+        if missing := [name for name in names if name not in rows]:
+            found: list[Any] = result_of(self.reader.read(missing), self._is_stopped)
+            rows.update(zip(missing, found, strict=False))
+        return rows
+
+    @property
+    def room(self) -> int:
+        """How many more to read ahead now."""
+        if self._answer is not None and self._answer.done():
+            self._take_in()
+        if self._answer is not None or len(self._known) >= self.reader.most // 2:
+            return 0
+        return min(self._most, self.reader.most)
+
+    def begin(self, names: Sequence[str]) -> None:
+        """Read these, in the background. What the session raises is not told."""
+        if asked := [name for name in names if name not in self._known]:
+            with suppress(LeaderqError):
+                self._asked, self._answer = asked, self.reader.read(asked)
+
+    def note(self, rows: dict[str, Any]) -> None:
+        """These were read by the way."""
+        self._known.update(rows)
+
+    def forget(self) -> None:
+        """Names may stand for others by now."""
+        self._known, self._answer, self._asked = {}, None, []
+
+    def learn(self, *, is_useful: bool) -> None:
+        """Whether what was read ahead could be claimed."""
+        self._most = min(_MOST, 2 * self._most + 1) if is_useful else 0
+        if not is_useful:
+            self.forget()
+
+    def _take_in(self) -> None:
+        known, asked, answer = self._known, self._asked, self._answer
+        self._answer, self._asked = None, []
+        with suppress(LeaderqError):  # then they are read when they are needed
+            if answer is not None:
+                found: list[Any] = result_of(answer, self._is_stopped)
+                known.update(zip(asked, found, strict=False))

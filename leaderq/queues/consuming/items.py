@@ -1,0 +1,478 @@
+"""An item, from when it is claimed to its end: the one record of it, and all its transitions.
+
+=========  ==================  ==========================================================
+from       to                  written, with a lock path / without
+=========  ==================  ==========================================================
+waiting    claimed             ``Create(lock)``, ``Check(item, v)`` / ``Delete(item, v)``
+claimed    done, deleted       ``Delete(item)``, ``Delete(lock)`` / nothing
+claimed    dead                the same, and ``Create(dead letter)``
+claimed    waiting, requeued   the same, and ``Create(item, sequential)``
+claimed    waiting, released   ``Delete(lock)`` / ``Create(item)``
+claimed    claimed, kept       ``SetData(item)`` / nothing
+=========  ==================  ==========================================================
+
+Each is all or none. Items are read first (one multiRead), then claimed *as read*, many in one multi
+of the membership's writer. If one is somebody else's, the stats of all are asked for, those taken
+are left out, and the rest is tried again, some rounds. Nothing is sent without waiting for it: it
+could succeed, and nobody would work on the items. If a settlement is refused, others in the same
+multi are not touched.
+
+What happens on each failure: *item gone, locked, changed*: left out; *not to be touched yet* (its
+note says so), *not to be read, locked or deleted*: left to rest; *unreadable*: claimed all the
+same, so that it can be set aside; *connection lost*: the writer finds out; *session over* with a
+lock path: nothing is ours.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from leaderq import clock
+from leaderq.engine.members import Membership
+from leaderq.engine.reading_ahead import result_of
+from leaderq.errors import (
+    ConnectionLost,
+    CorruptItem,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    ZooKeeperError,
+    told,
+)
+from leaderq.queues.consumers import ErrorMode
+from leaderq.queues.wire.names import SIMPLE_PREFIX, prefix_of
+from leaderq.queues.wire.payload import Note, decode, encode, is_compressed
+from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.threads import Retry
+from leaderq.writing.groups import OperationGroup, estimated_bytes
+from leaderq.writing.writer import OVERTAKEN
+from leaderq.zookeeper import Check, Create, Delete, Operation, Session, SetData
+
+log = logging.getLogger(__name__)
+
+_ROUNDS = 3
+_NO_NOTE = Note()
+_MAX_ERROR = 1000
+Operations = tuple[Operation, ...]
+TROUBLE_S = 5.0
+"""So long an item rests that the servers do not let us have, or settle, though nobody else has it:
+otherwise it would be tried again at once, and before all its neighbours."""
+
+
+@dataclass(slots=True, eq=False)
+class Claim:
+    """One item. ``created_ms``: of its znode; ``version``: of the data that was read. ``items``:
+    what is left of its values; none if the data cannot be understood, and then ``error`` says why.
+    ``note``: what former consumers left about it; ``deaths``: how many have died over it beside
+    that. ``is_raw``: of a simple queue, one value without a frame or a note. ``count``: values, at
+    first; 1 if that is not known.
+    """
+
+    name: str
+    data: bytes
+    created_ms: int
+    version: int
+    membership: Membership
+    deaths: int = 0
+    error: CorruptItem | None = None
+    items: Sequence[bytes] = ()
+    note: Note = _NO_NOTE
+    is_raw: bool = False
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.name.startswith(SIMPLE_PREFIX):
+            self.is_raw, self.items = True, (self.data,)
+        else:
+            try:
+                payload = decode(self.data)
+                self.items, self.note = payload.items, payload.note or _NO_NOTE
+            except CorruptItem as exc:
+                self.error = exc
+        self.count = len(self.items) or 1
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """The operations that claim it, if it is still as it was read."""
+        membership = self.membership
+        item = membership.paths.item(self.name)
+        if not membership.is_locking:
+            return (Delete(item, self.version),)
+        lock = Create(membership.paths.lock(self.name), membership.mark.encode(), ephemeral=True)
+        return lock, Check(item, self.version)
+
+    @property
+    def not_before_ms(self) -> int:
+        """When it may be tried again; 0 if at any time."""
+        return self.note.not_before_ms or 0
+
+    @property
+    def failures(self) -> int:
+        """How often a consumer has failed at it, or died over it."""
+        return self.note.attempt + self.deaths
+
+    @property
+    def enqueued_ms(self) -> int:
+        return self.note.enqueued_ms or self.created_ms
+
+
+@dataclass
+class ClaimResult:
+    """The result of trying to claim some names.
+
+    ``claims``: those that are ours. ``resting``: until when, in ms. ``gone``: deleted by others.
+    ``locked``: others work on them. ``again``: nothing is known of them, or they changed.
+    ``was_refused``: another consumer was in the way.
+    """
+
+    claims: list[Claim] = field(default_factory=list)
+    resting: dict[str, int] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
+    locked: list[str] = field(default_factory=list)
+    again: list[str] = field(default_factory=list)
+    was_refused: bool = False
+
+    def rest(self, paths: QueuePaths, name: str, error: object) -> None:
+        self.resting[name] = clock.now_ms() + int(TROUBLE_S * 1000)
+        phrase = "item cannot be claimed now queue=%s item=%s error=%s"
+        log.warning(phrase, paths.path, name, error)
+
+
+def judged(
+    membership: Membership, names: Sequence[str], rows: Mapping[str, Any], most_values: int
+) -> tuple[list[Claim], ClaimResult]:
+    """Which of these to claim, by what was read: at most so many values, or one znode."""
+    wanted, found = list[Claim](), ClaimResult()
+    now, room = clock.now_ms(), most_values
+    for name in names:
+        if name not in rows:  # of what was asked for, only the first are read, as many as fit
+            found.again.append(name)
+        elif not isinstance(row := rows[name], tuple):
+            if isinstance(row, NoNode):
+                found.gone.append(name)
+            else:
+                found.rest(membership.paths, name, row)
+        else:
+            claim = Claim(name, row[0], row[1], row[2], membership)
+            if (until := claim.not_before_ms) > now:
+                found.resting[name] = until
+            elif wanted and claim.count > room:
+                found.again.append(name)
+            else:
+                wanted.append(claim)
+                room -= claim.count
+    return wanted, found
+
+
+def claim(
+    session: Session,
+    wanted: list[Claim],
+    found: ClaimResult,
+    record: Sequence[Operation],
+    is_stopped: Callable[[], bool],
+    meanwhile: Callable[[], object],
+) -> None:
+    """Claim those ``wanted``; ``found`` says what came of it. ``record``: goes along.
+    ``meanwhile``: called when the claim is under way."""
+    for round_left in reversed(range(_ROUNDS)):
+        if not wanted:
+            return
+        operations = [op for one in wanted for op in one.operations]
+        sent = wanted[0].membership.writer.submit([*operations, *record], are_valid=True)
+        meanwhile()
+        try:
+            result_of(sent, is_stopped)
+        except LeaderqError as exc:
+            rest = _without_others(session, wanted, found, exc, is_stopped)
+            if rest is None or not round_left:
+                found.again += [one.name for one in (wanted if rest is None else rest)]
+                return
+            # somebody deleted the record: deaths are not counted then
+            record = () if rest is wanted else record
+            wanted = rest
+        else:
+            found.claims = wanted
+            return
+
+
+def _without_others(
+    session: Session,
+    wanted: list[Claim],
+    found: ClaimResult,
+    error: LeaderqError,
+    is_stopped: Callable[[], bool],
+) -> list[Claim] | None:
+    """Those of these that other consumers do not have; ``None``: the error does not tell."""
+    index = error.index if isinstance(error, ZooKeeperError) else None
+    if index is None or isinstance(error, ConnectionLost):
+        log.debug("nothing claimed error=%s", error)
+        return None
+    at = index // len(wanted[0].operations)
+    if at >= len(wanted):
+        return wanted
+    culprit = wanted[at].name
+    if not isinstance(error, OVERTAKEN):
+        found.rest(wanted[at].membership.paths, culprit, error)
+        return [one for one in wanted if one.name != culprit]
+    found.was_refused = True
+    states = _current_states(session, wanted, found, is_stopped)
+    states.setdefault(culprit, found.locked if isinstance(error, NodeExists) else found.again)
+    for name, status in states.items():
+        status.append(name)
+    return [one for one in wanted if one.name not in states]
+
+
+def _current_states(
+    session: Session, wanted: Sequence[Claim], found: ClaimResult, is_stopped: Callable[[], bool]
+) -> dict[str, list[str]]:
+    """Those that are gone, changed, or locked; each with the list that it belongs to."""
+    membership, ask = wanted[0].membership, session.exists_async
+    paths, is_locking = membership.paths, membership.is_locking
+    items = [ask(paths.item(one.name)) for one in wanted]
+    locks = [ask(paths.lock(one.name)) for one in wanted if is_locking]
+    try:
+        stats = [result_of(answer, is_stopped) for answer in items]
+        held = [result_of(answer, is_stopped) for answer in locks]
+    except LeaderqError:
+        return {}
+    pairs = zip(wanted, held, strict=False)
+    states = {one.name: found.locked for one, lock in pairs if lock is not None}
+    for one, stat in zip(wanted, stats, strict=True):
+        if stat is None:
+            states[one.name] = found.gone
+        elif stat.version != one.version:
+            states.setdefault(one.name, found.again)
+    return states
+
+
+class ItemOutcome(Enum):
+    """What becomes of a claimed item; the value is the word in the log."""
+
+    ACKNOWLEDGED = "acknowledged"
+    DELETED = "deleted"
+    SET_ASIDE = "set aside"
+    REQUEUED = "requeued"
+    KEPT = "kept"
+    """It stays where it is, claimed; only its note is written."""
+    RELEASED = "released"
+
+
+class ConsumerDied(LeaderqError):
+    """Why an item became a dead letter if no consumer lived to say."""
+
+
+def _unheard(*_: object) -> None:
+    """Nobody asks."""
+
+
+class ItemSettlement(OperationGroup):
+    """What to write of one item. ``rest_until_ms``: how long it rests if created again."""
+
+    __slots__ = ("claim", "on_settled", "outcome", "rest_until_ms")
+
+    def __init__(
+        self, claim: Claim, operations: Operations, outcome: ItemOutcome, rest_until_ms: int = 0
+    ) -> None:
+        super().__init__(operations, 0)
+        self.claim, self.outcome, self.rest_until_ms = claim, outcome, rest_until_ms
+        self.on_settled: OnSettled = _unheard
+
+    @property
+    def is_return(self) -> bool:
+        """Whether its name waits again, at its old place, once this is written."""
+        if self.outcome is not ItemOutcome.RELEASED or self.rest_until_ms:
+            return False
+        return not any(isinstance(op, Create) and op.sequential for op in self.operations)
+
+    def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
+        self.on_settled(self, error, results)
+
+    def created(self, results: Sequence[Any] | None) -> str | None:
+        """The name of the item that it has made, if that is known."""
+        for op, result in zip(self.operations, results or (), strict=False):
+            if isinstance(op, Create) and not op.ephemeral and isinstance(result, str):
+                return result.rpartition("/")[2]
+        return None
+
+
+OnSettled = Callable[[ItemSettlement, LeaderqError | None, Sequence[Any] | None], None]
+
+
+def done(claim: Claim) -> ItemSettlement:
+    return ItemSettlement(claim, _removal(claim), ItemOutcome.ACKNOWLEDGED)
+
+
+def released(claim: Claim, *, in_place: bool = False) -> ItemSettlement:
+    """It was not begun. ``in_place``: without a lock path, under its old name if it is free."""
+    paths = claim.membership.paths
+    if claim.membership.is_locking:
+        release: Operation = Delete(paths.lock(claim.name))
+    elif in_place or claim.is_raw:
+        release = Create(paths.item(claim.name), claim.data)
+    else:
+        note = replace(claim.note, enqueued_ms=claim.enqueued_ms)
+        release = _again(claim, claim.items, note)
+    return ItemSettlement(claim, (release,), ItemOutcome.RELEASED)
+
+
+def ended(
+    claim: Claim,
+    left: Sequence[bytes],
+    error: BaseException | None,
+    delay_s: float | None,
+    mode: ErrorMode,
+    retry: Retry,
+) -> ItemSettlement:
+    """The work on its values is over, and these were not done: because it failed, because they are
+    to be requeued, or because it was interrupted."""
+    if not left:
+        return done(claim)
+    if error is not None:
+        return failed(claim, left, error, mode, retry, stays=False)
+    return interrupted(claim, left) if delay_s is None else requeued(claim, left, delay_s)
+
+
+def interrupted(claim: Claim, left: Sequence[bytes]) -> ItemSettlement:
+    """The user's code was interrupted; ``left`` are the values not done."""
+    if len(left) < len(claim.items):
+        if claim.membership.is_locking:
+            return _freed(claim, rewritten(claim, left))
+        claim.items = list(left)
+    return released(claim)
+
+
+def requeued(claim: Claim, left: Sequence[bytes], wait_s: float) -> ItemSettlement:
+    """These of its values go to the tail, with its id, priority or due time, to be tried again
+    after ``wait_s``; counts as a failure.
+    """
+    note, until_ms = _failure_note(claim, claim.failures + 1, wait_s)
+    return ItemSettlement(
+        claim, (*_removal(claim), _again(claim, left, note)), ItemOutcome.REQUEUED, until_ms
+    )
+
+
+def corrupt(claim: Claim, error: Exception) -> ItemSettlement:
+    """Its bytes, or its values, cannot be understood."""
+    return _set_aside(claim, claim.items, "corrupt", error, claim.failures)
+
+
+def corrupt_values(
+    claim: Claim, bad: Sequence[bytes], good: Sequence[bytes], error: Exception
+) -> ItemSettlement:
+    """Some of its values cannot be understood; it stays claimed with the others."""
+    dead = _dead_letter(claim, bad, "corrupt", error, claim.failures)
+    return ItemSettlement(claim, (*rewritten(claim, good), dead), ItemOutcome.KEPT)
+
+
+def died(claim: Claim, mode: ErrorMode, retry: Retry) -> ItemSettlement | None:
+    """Consumers died over it: the policy's decision; ``None``: it is tried again."""
+    if not claim.deaths or not retry.is_exhausted(claim.failures):
+        return None
+    if mode is ErrorMode.DELETE:
+        return ItemSettlement(claim, _removal(claim), ItemOutcome.DELETED)
+    error = ConsumerDied(f"{claim.deaths} consumers died while they worked on it")
+    return _set_aside(claim, claim.items, "died", error, claim.failures)
+
+
+def failed(
+    claim: Claim,
+    left: Sequence[bytes],
+    error: BaseException,
+    mode: ErrorMode,
+    retry: Retry,
+    *,
+    stays: bool = True,
+) -> ItemSettlement:
+    """The user's code raised; ``left`` are the values not done. In KEEP mode the item stays claimed
+    until its next attempt, unless its worker cannot stay with it.
+    """
+    failures = claim.failures + 1
+    if mode is ErrorMode.DELETE:
+        return ItemSettlement(claim, _removal(claim), ItemOutcome.DELETED)
+    if retry.is_exhausted(failures):
+        reason = "corrupt" if isinstance(error, CorruptItem) else "attempts"
+        return _set_aside(claim, left, reason, error, failures)
+    wait_s = retry.delay_s(failures)
+    if mode is not ErrorMode.KEEP or not (stays or claim.membership.is_locking):
+        return requeued(claim, left, wait_s)
+    note, until_ms = _failure_note(claim, failures, wait_s)
+    kept = rewritten(claim, left, note)
+    return ItemSettlement(claim, kept, ItemOutcome.KEPT, until_ms) if stays else _freed(claim, kept)
+
+
+def rewritten(claim: Claim, left: Sequence[bytes], note: Note | None = None) -> Operations:
+    """It stays where it is, with the values not done; only a new consumer needs to know."""
+    if not claim.membership.is_locking:
+        return ()
+    note = note or Note(attempt=claim.failures, enqueued_ms=claim.enqueued_ms)
+    return (SetData(claim.membership.paths.item(claim.name), _encoded(claim, left, note)),)
+
+
+def _removal(claim: Claim) -> Operations:
+    paths = claim.membership.paths
+    if not claim.membership.is_locking:
+        return ()
+    return Delete(paths.item(claim.name)), Delete(paths.lock(claim.name))
+
+
+def _freed(claim: Claim, operations: Operations) -> ItemSettlement:
+    lock = claim.membership.paths.lock(claim.name)
+    return ItemSettlement(claim, (*operations, Delete(lock)), ItemOutcome.RELEASED)
+
+
+def _again(claim: Claim, items: Sequence[bytes], note: Note) -> Create:
+    data = claim.data if claim.is_raw else _encoded(claim, items, note)
+    return Create(claim.membership.paths.item(prefix_of(claim.name)), data, sequential=True)
+
+
+def _set_aside(
+    claim: Claim, items: Sequence[bytes], reason: str, error: BaseException, failures: int
+) -> ItemSettlement:
+    dead = _dead_letter(claim, items, reason, error, failures)
+    return ItemSettlement(claim, (*_removal(claim), dead), ItemOutcome.SET_ASIDE)
+
+
+def _dead_letter(
+    claim: Claim, items: Sequence[bytes], reason: str, error: BaseException, failures: int
+) -> Create:
+    note = Note(
+        attempt=failures,
+        enqueued_ms=claim.enqueued_ms,
+        reason=reason,
+        error=told(error)[:_MAX_ERROR],
+        origin=claim.name,
+        died_ms=clock.now_ms(),
+        raw=claim.error is not None,
+    )
+    path = f"{claim.membership.paths.dead}/{prefix_of(claim.name)}"
+    return Create(
+        path, _encoded(claim, [claim.data] if claim.error else items, note), sequential=True
+    )
+
+
+def _failure_note(claim: Claim, failures: int, wait_s: float) -> tuple[Note, int]:
+    until_ms = clock.now_ms() + int(wait_s * 1000)
+    note = Note(
+        attempt=failures,
+        enqueued_ms=claim.enqueued_ms,
+        not_before_ms=until_ms if wait_s > 0 else None,
+    )
+    return note, until_ms
+
+
+def _encoded(claim: Claim, items: Sequence[bytes], note: Note) -> bytes:
+    """With as much of the note as there is room for: the item may be as large as a request."""
+    membership = claim.membership
+    paths, writer = membership.paths, membership.writer
+    names = [paths.item(claim.name), f"{paths.dead}/{claim.name}"]
+    names += [paths.lock(claim.name)] if membership.is_locking else []
+    room = writer.limit - estimated_bytes(list(map(Delete, names)), writer.chroot_bytes)
+    for fitting in (note, replace(note, error=None)):
+        data = encode(items, fitting, compress=is_compressed(claim.data))
+        if len(data) <= room:
+            return data
+    return encode(items, None, compress=is_compressed(claim.data))
