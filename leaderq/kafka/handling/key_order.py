@@ -219,7 +219,7 @@ class SideBySideWork(BatchWork):
         self._is_stopped = False
         self._started = self._told = 0
         self._returns: list[None] = []
-        self._due = 0
+        self._due = max(1, len(self._prefix) // 4)  # so many are done when the next commit is due
 
     def run(self) -> bool:
         context = self._context
@@ -284,20 +284,14 @@ class SideBySideWork(BatchWork):
         """Until all have ended: commit what is done, and take in what there is room for. On a
         thread of its own where coroutines work; nobody else touches the store meanwhile.
         """
-        self._due = self._window.done + self._pace()
         self._top_up(start)
         while self._busy and not self._is_stopped:
             if self._is_due():
                 self._commit_done()
-                self._due = self._window.done + self._pace()
             elif not self._may_take_in():
                 self._waker.wait(SLICE_S)
             elif self._took_in():
                 self._top_up(start)
-
-    def _pace(self) -> int:
-        """After how many more records to commit."""
-        return max(1, len(self._prefix) // 4)
 
     @property
     def _busy(self) -> int:
@@ -458,6 +452,7 @@ class SideBySideWork(BatchWork):
             for one in grown:
                 self._store_alone(*one)
             self._store([], ends, is_last=all_done)
+        self._due = self._window.done + max(1, len(self._prefix) // 4)
         return True
 
     def _store(
