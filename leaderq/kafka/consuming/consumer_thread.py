@@ -51,7 +51,6 @@ class _Kind(Enum):
     BEGIN = "begin"
     NEXT = "next"
     COMMIT = "commit"
-    SETTLE = "settle"
     REST = "rest"
     FINISH = "finish"
     CLOSE = "close"
@@ -208,7 +207,7 @@ class ConsumerThread:
         """Wait for the commit for which nobody has waited yet."""
         if self._is_behind:
             self._is_behind = False
-            self._committed(term, self._asked(_Kind.SETTLE, _settled))
+            self._committed(term, self._asked(_Kind.COMMIT, _settled))
 
     def rest(self, partition: Partition, for_s: float, note: object) -> bool:
         """Hand out no more of this partition for so long, then again from the committed offset,

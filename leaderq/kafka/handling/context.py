@@ -39,6 +39,7 @@ class RecordOrder(str, Enum):
 
 
 def is_side_by_side(coroutines: CoroutineWorkers | None, order: RecordOrder, workers: int) -> bool:
+    """Whether each call has one record, and several are under way."""
     return coroutines is not None or (order is not RecordOrder.PARTITION and workers > 1)
 
 
@@ -101,11 +102,6 @@ class HandlingContext:
     on_dead_lettered: Callable[[Record, BaseException, int, str], object] = lambda *_: None
     on_held_up: Callable[[str | None], object] = lambda *_: None
     figures: DrainFigures = field(default_factory=DrainFigures)
-
-    @property
-    def is_side_by_side(self) -> bool:
-        """Whether each call has one record, and several are under way."""
-        return is_side_by_side(self.coroutines, self.order, self.workers)
 
     @property
     def is_by_partition(self) -> bool:

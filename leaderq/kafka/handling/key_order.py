@@ -36,7 +36,7 @@ from leaderq.errors import UnitAbandoned
 from leaderq.kafka.clients.consumer import EffectRefused
 from leaderq.kafka.handling.batch_handler import BatchHandler, BatchWork
 from leaderq.kafka.handling.burials import RecordBuried
-from leaderq.kafka.handling.context import HandlingContext, RecordOrder
+from leaderq.kafka.handling.context import HandlingContext, RecordOrder, is_side_by_side
 from leaderq.kafka.handling.on_error import Ending, HoldUp, RetryAfter
 from leaderq.kafka.handling.parts import (
     SLICE_S,
@@ -56,7 +56,8 @@ Check = Callable[[], bool]
 
 
 def handler_for(context: HandlingContext) -> BatchHandler:
-    return BatchHandler(context, SideBySideWork if context.is_side_by_side else BatchWork)
+    slides = is_side_by_side(context.coroutines, context.order, context.workers)
+    return BatchHandler(context, SideBySideWork if slides else BatchWork)
 
 
 class Chain:

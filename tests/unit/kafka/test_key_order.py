@@ -371,16 +371,6 @@ def test_in_an_outage_all_keys_wait_together_and_none_is_passed_over() -> None:
     assert [each is None for each in held] == [False, False, False, True]
 
 
-def test_so_many_keys_in_a_row_that_fail_alike_are_not_passed_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("leaderq.kafka.handling.on_error.LONGEST_S", 0.0)
-    career = Calls(fails={(A, at): ALWAYS for at in range(6)})
-    with by_key(career, skip(most_in_a_row=2)) as handler, pytest.raises(Bad):
-        handler.work(batch(A="abcdef"), open_term(7))
-    assert career.effects == []
-
-
 def test_an_error_not_about_records_ends_the_work_and_commits_nothing() -> None:
     career = Calls()
 

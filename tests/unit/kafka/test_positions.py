@@ -163,22 +163,6 @@ def test_after_a_rejoin_a_batch_is_kept_if_all_of_it_is_held_and_nobody_has_move
     assert positions.in_hand is not None or positions.committed == handed
 
 
-@pytest.mark.parametrize("stored", [{A: 10, B: 0}, {A: 15, B: 0}, {A: 3, B: 0}, {A: 10}])
-def test_two_batches_are_kept_or_abandoned_together(stored: dict[Partition, int]) -> None:
-    positions = Positions({A: 10, B: 0})
-    positions.hand(Batch({A: rows(A, 10, 14)}, {A: 15}))
-    positions.hand(Batch({A: rows(A, 15), B: rows(B, 0)}, {A: 16, B: 1}))
-    assert positions.handed == {A: 16, B: 1}
-    positions.resume(stored, set(stored), {A: 15})
-    if B in stored and stored[A] != 3:
-        positions.settle({A: 15})
-        assert positions.in_hand is not None
-        assert (positions.in_hand.ends, positions.committed) == ({A: 16, B: 1}, {A: 15, B: 0})
-    else:
-        assert positions.in_hand is None
-        assert positions.handed == positions.committed == stored
-
-
 def test_what_is_handed_out_beside_a_batch_is_one_with_it() -> None:
     positions = Positions({A: 10, B: 0, C: 4})
     positions.hand(Batch({A: rows(A, 10, 14), B: rows(B, 0)}, {A: 15, B: 1}))
