@@ -40,7 +40,12 @@ from leaderq.kafka.groups import (
 )
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.burials import BurialRequests
-from leaderq.kafka.handling.context import DrainFigures, HandlingContext, RecordOrder
+from leaderq.kafka.handling.context import (
+    DrainFigures,
+    HandlingContext,
+    RecordOrder,
+    is_side_by_side,
+)
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.key_order import handler_for
 from leaderq.kafka.handling.on_error import policy
@@ -187,7 +192,10 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     if declared.order is not RecordOrder.PARTITION:
         sharers = min(sharers, 2)
     limits = declared.max_records, declared.max_bytes, declared.max_wait_s, sharers
-    ahead = 2 if declared.commit_behind else 1
+    # What slides comes in two parts: one in hand, and one that is taken in meanwhile.
+    slides = is_side_by_side(environment.coroutines, declared.order, declared.workers)
+    parts = 2 if slides else 1
+    ahead = 2 if declared.commit_behind else parts
     consumer = ConsumerThread(
         ConsumingPlan(
             address=settings.kafka,
@@ -195,7 +203,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
             store=store,
             career=declared.name,
             reports=reports,
-            batch_limits=BatchLimits(*limits, ahead=ahead),
+            batch_limits=BatchLimits(*limits, ahead=ahead, parts=parts),
             start=declared.auto_offset_reset,
             begin_at=partial(_offsets_at, environment) if declared.begin_at is not None else None,
             by_pattern=isinstance(declared.topics, TopicPattern),
@@ -227,6 +235,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
         coroutines=environment.coroutines,
         commit=consumer.commit,
         commit_behind=partial(consumer.commit, is_behind=True) if declared.commit_behind else None,
+        more=consumer.more,
         rest=consumer.rest,
         send_dead_letter=dead_letters.send,
         marks=CrashMarks(session, layout.attempts, max_records=declared.max_records),

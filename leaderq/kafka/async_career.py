@@ -38,14 +38,14 @@ class AsyncKafkaLeaderCareer(KafkaCareer, AsyncLeaderCareer):  # type: ignore[mi
       your own that undoes effects and does not keep those of each call apart.
 
     With ``offsets = "zookeeper"`` and ``"transaction"`` what a call writes or produces is kept with
-    its record, and stored in the order of the batch.
+    its record, and stored in the order of the log.
 
     *Guarantees:* those of a :class:`KafkaLeaderCareer`. A record that fails is known: it is judged
     by ``on_error``, its neighbours go on and are not repeated. At the end of the term no record is
     begun, but those in front of one that was; those in hand are finished within the budget, or
     cancelled, and what is done is committed as far as nothing in front of it is undone. *Not
     guaranteed:* that nothing is repeated after a crash, or after records were cancelled: at most
-    one batch. That what runs on the loop goes on while a coroutine blocks it: see
+    ``max_records``. That what runs on the loop goes on while a coroutine blocks it: see
     ``blocked_after_s``.
     """
 

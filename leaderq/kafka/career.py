@@ -290,7 +290,9 @@ class KafkaLeaderCareer(KafkaCareer, LeaderCareer):
         shares of all partitions with records. ``order``: ``"partition"``,
         ``"key"`` or ``"none"``; the last two with ``"kafka"``, ``"zookeeper"``, ``"transaction"``:
         then ``workers`` is how many records to handle in parallel, those of each key in order, each
-        in a call of its own; one that fails stops its own key only, and repeats no other.
+        in a call of its own; one that fails stops its own key only, and repeats no other. Records
+        are taken as others are done, up to ``max_records`` in hand, for one call of ``execute``
+        that lasts some 5 s.
         ``commit_behind`` (with ``offsets = "kafka"``): hand out the next batch while the commit of
         the one before is under way; then a crash may repeat two batches instead of one.
         ``key_deserializer``, ``value_deserializer``: make of ``bytes`` what

@@ -10,9 +10,9 @@ from leaderq.election.tenure import Tenure
 from leaderq.fencing import sql
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.term_consumer import TermConsumer
-from leaderq.kafka.handling import key_order
 from leaderq.kafka.handling.context import RecordOrder
-from leaderq.kafka.handling.key_order import DonePrefix
+from leaderq.kafka.handling.key_order import DonePrefix, Window
+from leaderq.kafka.record import after
 from leaderq.kafka.stores import database_offsets, transaction_offsets
 from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
@@ -47,17 +47,18 @@ def _not_committed(real: Any, self: Any, consumer: Any, term: Any, offsets: Any)
 
 def _over_gaps(self: DonePrefix) -> Any:
     found = []
-    for where, rows in self._batch.records.items():
-        for at, row in enumerate(rows):
-            if row.offset in self._done[where]:
-                found.append((row, self._done[where].pop(row.offset)))
-                self._through[where] = max(self._through[where], at + 1)
+    for where, rows in self._left.items():
+        for row in list(rows):
+            if (place := (*where, row.offset)) in self._done:
+                rows.remove(row)
+                found.append((row, self._done.pop(place)))
+                self._through[where] = max(self._through.get(where, 0), after(row))
     return found
 
 
-@around(key_order, "chains_of")
-def _shuffled(real: Any, records: Any, _order: Any) -> Any:
-    return real(records, RecordOrder.NONE)
+@around(Window, "__init__")
+def _shuffled(real: Any, self: Window, _order: Any) -> None:
+    real(self, RecordOrder.NONE)
 
 
 def _given_at_once(effect: Any) -> None:
@@ -104,7 +105,7 @@ DRAIN_CONTROLS = (
     _of(
         "a key that is done commits the others",
         patched(DonePrefix, "grown", _over_gaps),
-        39,
+        5,
         life=_BY_KEY,
     ),
     _of(

@@ -10,15 +10,18 @@ from unittest import mock
 
 import pytest
 
+from leaderq import clock
 from leaderq.kafka import KafkaLeaderCareer, dead_letter, retry, skip
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.consuming.report import decode
+from leaderq.kafka.record import Record
 from leaderq.term import Reason
 from leaderq.testing.simulation.kafka.cluster import BrokerCluster
 from leaderq.testing.simulation.kafka.producer import SimulatedProducer
 from leaderq.zookeeper import Create
-from simulation.draining import ORDERS, SOURCE, Drain, freezing
-from simulation.scenarios import FOLDER, scene
+from simulation.drain import skipped
+from simulation.draining import ORDERS, SOURCE, Drain, Drained, freezing
+from simulation.scenarios import FOLDER, Scene, scene
 
 STORES = ("kafka", "zookeeper", "transaction")
 EACH_STORE = pytest.mark.parametrize("store", STORES)
@@ -296,3 +299,30 @@ def test_with_commit_behind_one_batch_is_handled_while_the_one_before_is_committ
     test_behind()
     assert any(committed < batch for batch, committed in seen), "each commit was waited for"
     assert all(committed >= batch - 1 for batch, committed in seen), "more than two batches"
+
+
+@EACH_STORE
+@scene(4)
+def test_a_slow_record_holds_others_up_only_when_max_records_are_in_hand(
+    s: Scene, store: str
+) -> None:
+    """Side by side: what is behind it is handled, ten in all, and committed in order after it."""
+    after_slow: list[int] = []
+
+    def rule(career: Drained, record: Record) -> None:
+        if record.offset == 4:
+            clock.sleep(5.0)
+            after_slow.extend(one.offset for one in career.drain.handled)
+        else:
+            clock.sleep(0.05)
+
+    side_by_side = {"order": "none", "workers": 3, "max_records": 10}
+    with Drain(s, store, rule=rule, **side_by_side) as drain:
+        drain.workers("ab")
+        drain.await_all()
+        assert set(after_slow) >= {*range(4), *range(5, 9)}
+        assert max(after_slow) < 14
+        assert skipped(drain.handled, {ORDERS: 30}) == []
+        assert len(drain.handled) == 30
+        if store != "kafka":
+            assert drain.effects() == [f"{ORDERS}@{offset}" for offset in range(30)]

@@ -51,13 +51,13 @@ class _Kind(Enum):
     BEGIN = "begin"
     NEXT = "next"
     COMMIT = "commit"
-    SETTLE = "settle"
     REST = "rest"
     FINISH = "finish"
     CLOSE = "close"
 
 
 _PENDING = object()
+_ABANDONED = "the batch was abandoned; what is not done of it is handed out again"
 Ask = Callable[[TermConsumer], Any]
 
 
@@ -87,6 +87,7 @@ class ConsumerThread:
         self._question: _Request | None = None
         self._beat = clock.now_s()
         self.loaded: Offsets = {}
+        self._losses = 0  # of the term's consumer, when it handed out what is in hand
         self._next_batch: Batch | None = None
         self._is_behind = False  # a commit for which nobody has waited may be under way
         name = f"leaderq-consumer-{plan.career}"
@@ -122,18 +123,39 @@ class ConsumerThread:
 
     def next(self, term: Term, wait_s: float) -> Batch | None:
         """The next batch, ``None`` if none comes within ``wait_s`` or the term is ending."""
+        return self._handed(self._offered, term, wait_s, term.ending.is_set)
+
+    def more(self, term: Term, wait_s: float, is_enough: Callable[[], bool]) -> Batch | None:
+        """Records beside those in hand, which are one batch with them from then on; ``None`` if
+        there are none, or no room, until ``wait_s`` or ``is_enough()``.
+        """
+        return self._handed(self._offered_beside, term, wait_s, is_enough)
+
+    def _handed(
+        self, ask: Ask, term: Term, wait_s: float, stop: Callable[[], bool]
+    ) -> Batch | None:
         batch, self._next_batch = self._next_batch, None
         if batch is not None:
             return batch
         question = self._question
-        if question is None or question.what is not term:
-            ask: Ask = lambda consumer: consumer.offer() or _PENDING  # noqa: E731
+        if question is None or question.what is not term or question.ask != ask:
             question = self._question = self._asked(_Kind.NEXT, ask, term)
-        answer = self._await(question, wait_s, term.ending.is_set)
+        answer = self._await(question, wait_s, stop)
         if answer is _PENDING:
             return None
         self._question = None
         return cast("Batch", answer)
+
+    def _offered(self, consumer: TermConsumer) -> Any:
+        batch = consumer.offer()
+        if batch is not None:
+            self._losses = consumer.losses
+        return batch or _PENDING
+
+    def _offered_beside(self, consumer: TermConsumer) -> Any:
+        if consumer.losses != self._losses:
+            raise BatchLost(_ABANDONED)
+        return consumer.offer_beside() or _PENDING
 
     def commit(self, term: Term, ends: Offsets, *, is_behind: bool = False) -> None:
         """Commit these ends of the batch in hand, and wait. Raises ``BatchLost`` if the batch was
@@ -158,10 +180,12 @@ class ConsumerThread:
                 self.loaded = consumer.loaded
                 _raise_failure(commits.outcome)
                 # The next one goes along, which spares two changes of thread; else it stays in hand
-                return None if consumer.has_in_hand else consumer.offer()
+                batch = _PENDING if consumer.has_in_hand else self._offered(consumer)
+                return None if batch is _PENDING else batch
             if not has_begun and commits.wanted is None:
                 has_begun = True
-                commits.request(ends, in_hand=consumer.has_in_hand)
+                is_ours = consumer.has_in_hand and consumer.losses == self._losses
+                commits.request(ends, in_hand=is_ours)
             if has_begun and is_behind and commits.outcome is None:
                 return consumer.offer_behind() or _PENDING
             return _PENDING
@@ -183,7 +207,7 @@ class ConsumerThread:
         """Wait for the commit for which nobody has waited yet."""
         if self._is_behind:
             self._is_behind = False
-            self._committed(term, self._asked(_Kind.SETTLE, _settled))
+            self._committed(term, self._asked(_Kind.COMMIT, _settled))
 
     def rest(self, partition: Partition, for_s: float, note: object) -> bool:
         """Hand out no more of this partition for so long, then again from the committed offset,
@@ -317,7 +341,7 @@ def _raise_failure(outcome: bool | EffectRefused | None) -> None:
     if isinstance(outcome, EffectRefused):
         raise outcome
     if outcome is False:
-        raise BatchLost("the batch was abandoned; what is not done of it is handed out again")
+        raise BatchLost(_ABANDONED)
 
 
 class _TermLoop:

@@ -12,12 +12,12 @@ deleted, or the topic created again) stops the leader: only a person can know wh
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 
 from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import Offsets
-from leaderq.kafka.record import Batch, Partition
+from leaderq.kafka.record import Batch, Partition, Record
 
 
 class Positions:
@@ -26,43 +26,44 @@ class Positions:
     def __init__(self, committed: Offsets) -> None:
         self.committed = dict(committed)
         self.handed = dict(committed)
-        self.in_hand: Batch | None = None
-        self.behind: Batch | None = None
-        """Handled, and being committed while the next one is in hand."""
+        self.parts: list[Batch] = []
+        """What is in hand: each follows the one before it."""
+        self.losses = 0
+        """How often a batch in hand was dropped."""
+
+    @property
+    def in_hand(self) -> Batch | None:
+        """All that is handed out and not committed."""
+        if len(self.parts) > 1:
+            self.parts = [joined(self.parts)]
+        return self.parts[0] if self.parts else None
 
     def hand(self, batch: Batch) -> None:
-        self.in_hand = batch
+        """It is in hand, with what is already; from now on they are one batch."""
+        self.parts.append(batch)
         self.handed.update(batch.ends)
 
-    def hand_behind(self, batch: Batch) -> None:
-        """The batch in hand is being committed as a whole; this one takes its place."""
-        self.behind = self.in_hand
-        self.hand(batch)
-
     def settle(self, ends: Offsets) -> None:
-        """These offsets were committed, of the batch behind if there is one, else of the batch in
-        hand; its other records stay in hand.
-        """
+        """These offsets were committed; what is behind them stays in hand."""
         self.committed.update(ends)
-        if self.behind is not None:
-            self.behind = None
-        elif self.in_hand is not None:
-            self.in_hand = rest_of(self.in_hand, self.committed)
+        left = (rest_of(part, self.committed) for part in self.parts)
+        self.parts = [part for part in left if part is not None]
 
     def drop(self) -> None:
         """The batch in hand is not to be committed: reading continues where the store is."""
-        behind, self.behind = self.behind, None
-        if self.in_hand is not None:
-            self.release({**self.in_hand.ends, **(behind.ends if behind else {})})
+        self.losses += 1
+        self.release(set().union(*(part.ends for part in self.parts)))
 
     def release(self, partitions: Collection[Partition]) -> None:
         """Records in hand of these are not to be committed: reading goes back to the store's."""
         for partition in self.committed.keys() & set(partitions):
             self.handed[partition] = self.committed[partition]
-        if (batch := self.in_hand) is not None:
-            ends = {where: end for where, end in batch.ends.items() if where not in partitions}
-            records = {where: batch.records[where] for where in batch.records if where in ends}
-            self.in_hand = Batch(records=records, ends=ends) if ends else None
+        parts, self.parts = self.parts, []
+        for part in parts:
+            ends = {where: end for where, end in part.ends.items() if where not in partitions}
+            records = {where: part.records[where] for where in part.records if where in ends}
+            if ends:
+                self.parts.append(Batch(records=records, ends=ends))
 
     def advance(self, positions: Offsets) -> None:
         """Positions past transaction markers were committed while nothing was in hand."""
@@ -89,9 +90,9 @@ class Positions:
             and offset not in {self.committed[partition], *(one.get(partition) for one in own)}
         )
         again = set(moved)
-        batches = [batch.ends for batch in (self.behind, self.in_hand) if batch is not None]
-        if not set().union(*batches) <= set(held) - moved:
-            again.update(*batches)  # a part of them may be in the store after all
+        in_hand = set().union(*(part.ends for part in self.parts))
+        if not in_hand <= set(held) - moved:
+            again |= in_hand  # a part of them may be in the store after all
             self.drop()
         for partition, offset in stored.items():
             if partition in again or partition not in self.committed:
@@ -104,6 +105,16 @@ class Positions:
         """Partitions seen for the first time, or to be read again, and where to begin."""
         self.committed.update(starts)
         self.handed.update(starts)
+
+
+def joined(parts: Sequence[Batch]) -> Batch:
+    records: dict[Partition, Sequence[Record]] = {}
+    ends: dict[Partition, int] = {}
+    for part in parts:
+        for where, rows in part.records.items():
+            records[where] = [*records[where], *rows] if where in records else rows
+        ends.update(part.ends)
+    return Batch(records=records, ends=ends)
 
 
 def rest_of(batch: Batch, committed: Offsets) -> Batch | None:

@@ -27,8 +27,8 @@ Polled = Mapping[Partition, Sequence[Record]]
 @dataclass(frozen=True)
 class BatchLimits:
     """How large a batch may get (``max_bytes`` of keys and values, unless a single record exceeds
-    it), how long after its first record it is handed out, how many workers share it, and how many
-    are read ahead.
+    it), how long after its first record it is handed out, how many workers share it, how many are
+    read ahead, and in how many ``parts`` it comes.
     """
 
     max_records: int = 1000
@@ -36,6 +36,7 @@ class BatchLimits:
     max_wait_s: float = 0.0
     workers: int = 1
     ahead: int = 1
+    parts: int = 1
 
 
 class ReadAhead:
@@ -43,7 +44,9 @@ class ReadAhead:
 
     def __init__(self, batch_limits: BatchLimits) -> None:
         self._limits = batch_limits
-        self._max_bytes = math.inf if batch_limits.max_bytes is None else batch_limits.max_bytes
+        most, parts = batch_limits.max_bytes, batch_limits.parts
+        self._max_bytes = math.inf if most is None else most / parts
+        self._max_records = -(-batch_limits.max_records // parts)
         self._waiting: dict[Partition, deque[_Part]] = {}
         self._counts: dict[Partition, int] = {}
         self._bytes = 0
@@ -52,11 +55,11 @@ class ReadAhead:
     @property
     def room(self) -> int:
         """How many records to poll for now; 0 while enough is ahead."""
-        limits, enough = self._limits, self._limits.max_records * self._limits.ahead
+        limits, enough = self._limits, self._max_records * self._limits.ahead
         if limits.workers > 1:
             is_spread = len(self._counts) >= limits.workers
             spread = SPREAD_RECORDS if is_spread else MOST_SPREAD_RECORDS
-            enough = max(spread, limits.max_records * limits.workers)
+            enough = max(spread, self._max_records * limits.workers)
         room, bytes_left = enough - sum(self._counts.values()), self._max_bytes - self._bytes
         if room <= 0 or bytes_left <= 0:
             return 0
@@ -67,6 +70,16 @@ class ReadAhead:
     @property
     def is_empty(self) -> bool:
         return not self._counts
+
+    def fits(self, parts: Sequence[Batch]) -> bool:
+        """Whether there is room for another part beside these."""
+        limits = self._limits
+        if sum(map(len, parts)) + self._max_records > limits.max_records:
+            return False
+        if limits.max_bytes is None:
+            return True
+        size = sum(size_of(rows) for part in parts for rows in part.records.values())
+        return size + self._max_bytes <= limits.max_bytes
 
     def add(self, polled: Polled, now_s: float) -> None:
         for where, rows in polled.items():
@@ -82,7 +95,7 @@ class ReadAhead:
             return None
         excess = self._bytes - self._max_bytes
         taken: dict[Partition, Sequence[Record]] = {}
-        for where, count in shares(self._counts, self._limits.max_records).items():
+        for where, count in shares(self._counts, self._max_records).items():
             if rows := self._cut(where, count, self._bytes - excess, at_least=not taken):
                 taken[where] = rows
         for where in taken:  # the others come first next time
@@ -95,7 +108,7 @@ class ReadAhead:
         if not self._counts:
             return None
         is_large = self._bytes >= self._max_bytes
-        if is_large or sum(self._counts.values()) >= self._limits.max_records:
+        if is_large or sum(self._counts.values()) >= self._max_records:
             return 0.0
         since_s = min(parts[0].at_s for parts in self._waiting.values())
         return max(0.0, since_s + self._limits.max_wait_s - now_s)

@@ -147,7 +147,7 @@ class TermConsumer:
         self._has_loaded = False
         self._request_s, self._poll_s = REQUEST_S, POLL_S
         self._polled: Mapping[Partition, Sequence[Record]] = {}
-        self._settled: Batch | None = None
+        self._settled: list[Batch] = []
         self.joined = False  # the former leader is fenced, and the offsets are known
         self._joins = 0
         self.commits = OffsetCommits(plan.store, gate.term)
@@ -163,7 +163,12 @@ class TermConsumer:
 
     @property
     def has_in_hand(self) -> bool:
-        return self._positions.in_hand is not None
+        return bool(self._positions.parts)
+
+    @property
+    def losses(self) -> int:
+        """How often a batch in hand was abandoned."""
+        return self._positions.losses
 
     @property
     def loaded(self) -> Offsets:
@@ -174,19 +179,26 @@ class TermConsumer:
         """The batch to hand out: the one in hand once more, else the next, if there is one."""
         if not self.joined or self.commits.wanted is not None:
             return None
-        if self._positions.in_hand is None and (batch := self._taken()):
+        if not self.has_in_hand and (batch := self._taken()):
             self._positions.hand(batch)
         return self._positions.in_hand
 
+    def offer_beside(self) -> Batch | None:
+        """More for the batch in hand, if there is any, and room for it; without one, the next."""
+        if not self.has_in_hand:
+            return self.offer()
+        is_busy = not self.joined or self.commits.wanted is not None
+        return None if is_busy or not self._ahead.fits(self._positions.parts) else self._followed()
+
     def offer_behind(self) -> Batch | None:
         """The next batch, if there is one, while all of the batch in hand is being committed."""
-        positions = self._positions
-        batch = positions.in_hand
-        if not self.joined or batch is None or positions.behind is not None:
-            return None
-        if self.commits.wanted != batch.ends or (following := self._taken()) is None:
-            return None
-        positions.hand_behind(following)
+        parts = self._positions.parts
+        is_whole = len(parts) == 1 and self.commits.wanted == parts[0].ends
+        return self._followed() if self.joined and is_whole else None
+
+    def _followed(self) -> Batch | None:
+        if (following := self._taken()) is not None:
+            self._positions.hand(following)
         return following
 
     def _taken(self) -> Batch | None:
@@ -289,7 +301,7 @@ class TermConsumer:
         self.commits.start(consumer)
         # A batch takes 0.1 ms to be thrown away, and as long to be counted: now, since the career
         # waits for the commit anyway.
-        self._settled = None
+        self._settled = []
         if self._polled:
             polled_before, self._polled = self._polled, {}
             self._ahead.add(polled_before, clock.now_s())
@@ -423,7 +435,7 @@ class TermConsumer:
 
     def _resume(self, stored: Offsets, held: frozenset[Partition]) -> None:
         positions = self._positions
-        in_hand, before = positions.in_hand, positions.committed.keys() | held
+        parts, before = positions.parts, positions.committed.keys() | held
         if moved := positions.resume(stored, held, *self.commits.own):
             log.warning(
                 "offsets moved by somebody else, reading continues there partitions=%s",
@@ -431,8 +443,9 @@ class TermConsumer:
             )
         if lost := before - held:
             log.warning("partitions taken away by the group partitions=%s", _names(lost))
-        if in_hand is not None and positions.in_hand is None:
-            log.warning("batch in hand abandoned partitions=%s", _names(in_hand.ends))
+        if parts and not positions.parts:
+            abandoned = set().union(*(part.ends for part in parts))
+            log.warning("batch in hand abandoned partitions=%s", _names(abandoned))
         if self._effects_lost:
             self._effects_lost = False
             wanted = self.commits.wanted
@@ -441,7 +454,7 @@ class TermConsumer:
                 self.commits.settled(wanted)
             else:
                 positions.drop()
-        if positions.in_hand is None:
+        if not positions.parts:
             self.commits.drop()
 
     def _settle_membership(self, consumer: ConsumerClient) -> bool:
@@ -529,7 +542,7 @@ class TermConsumer:
             return
         if ends is not None:
             self._confirmed = clock.now_s()
-            self._settled = self._positions.behind or self._positions.in_hand
+            self._settled = self._positions.parts
             self._positions.settle(ends)
             self.commits.settled(ends)
 
@@ -574,9 +587,7 @@ class TermConsumer:
         self._reset(consumer, found.recreated)
         reports = self._plan.reports
         known = self._positions.committed, found.ends, found.blocked, self._check.topic_ids
-        batch = self._positions.in_hand
-        in_hand = 0 if batch is None else sum(map(len, batch.records.values()))
-        reports.tell(self._term, self._inspected, *known, in_hand)
+        reports.tell(self._term, self._inspected, *known, sum(map(len, self._positions.parts)))
         if found.stalled:
             where, at = found.stalled
             self._discard()  # a batch in hand is committed with the next one

@@ -97,6 +97,8 @@ class BatchHandler:
         self.context = context
         self._work = work or BatchWork
         self.hold_ups = HoldUps(context.on_error)
+        self.trusted = ""
+        """The term in which a batch was handled without the death of the process."""
         self.workers: PartitionWorkers | None = None
         if context.workers > 1:
             self.workers = PartitionWorkers(context.workers, f"leaderq-{context.career}-worker")

@@ -17,7 +17,7 @@ from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import Ending, OnError
 from leaderq.kafka.handling.parts import CoroutineWorkers
 from leaderq.kafka.handling.rate_limit import RateLimiter
-from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.term import Term
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,11 @@ class RecordOrder(str, Enum):
     PARTITION = "partition"
     KEY = "key"
     NONE = "none"
+
+
+def is_side_by_side(coroutines: CoroutineWorkers | None, order: RecordOrder, workers: int) -> bool:
+    """Whether each call has one record, and several are under way."""
+    return coroutines is not None or (order is not RecordOrder.PARTITION and workers > 1)
 
 
 @dataclass
@@ -57,7 +62,9 @@ class HandlingContext:
     ``handle(records, term)`` and ``decode(record)``, which returns the record for ``handle``, are
     the user's code, and may be called on worker threads; all else is for the career thread.
     ``commit(term, ends)`` waits until these offsets are committed; ``commit_behind``, if given,
-    need not, and is used for the last ends of a batch. ``undo()`` drops the effects
+    need not, and is used for the last ends of a batch. ``more(term, wait_s, is_enough)`` returns
+    records beside those in hand, which are one batch with them from then on, or ``None`` if there
+    are none, or no room, until ``wait_s`` or ``is_enough()``. ``undo()`` drops the effects
     that belong to offsets not committed yet. ``undoes``: effects through the store vanish when
     their records are not committed; ``handle_stores``: not those of calls of ``handle`` that
     returned. ``commits_first``: *at most once*. ``send_dead_letter(term,
@@ -78,6 +85,7 @@ class HandlingContext:
     send_dead_letter: Callable[[Term, str, NewDeadLetter], None]
     on_error: OnError
     commit_behind: Callable[[Term, Mapping[Partition, int]], None] | None = None
+    more: Callable[[Term, float, Callable[[], bool]], Batch | None] | None = None
     decode: Callable[[Record], Record] | None = None
     rest: Callable[[Partition, float, object], bool] | None = None
     undoes: bool = False
@@ -94,13 +102,6 @@ class HandlingContext:
     on_dead_lettered: Callable[[Record, BaseException, int, str], object] = lambda *_: None
     on_held_up: Callable[[str | None], object] = lambda *_: None
     figures: DrainFigures = field(default_factory=DrainFigures)
-
-    @property
-    def is_side_by_side(self) -> bool:
-        """Whether each call has one record, and several are under way."""
-        return self.coroutines is not None or (
-            self.order is not RecordOrder.PARTITION and self.workers > 1
-        )
 
     @property
     def is_by_partition(self) -> bool:

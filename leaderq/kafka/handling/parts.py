@@ -7,12 +7,14 @@ An attempt may run on one of several worker threads (:class:`PartitionWorkers`);
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, Protocol
 
 from leaderq import clock
 from leaderq.arguments import require_finished
@@ -24,6 +26,8 @@ from leaderq.kafka.record import Batch, Partition, Record, after
 from leaderq.kafka.stores.handle_call import HandleCall
 from leaderq.observability import tracing
 from leaderq.term import Term
+from leaderq.threads import TaskWaker
+from leaderq.threads.event_loops import calls_told, started
 
 
 class PartMode(Enum):
@@ -314,8 +318,10 @@ class HandleCalls:
         ]
 
 
-_SLICE_S = 0.2  # how late an exception raised in the waiting thread is delivered
+SLICE_S = 0.2  # how late an exception raised in the waiting thread is delivered
 _CLOSE_S = 5.0
+Start = Callable[[int, int], int]
+"""Begins to follow, so many times if so many may, where so many do; returns how many have begun."""
 
 
 @dataclass(slots=True)
@@ -327,6 +333,19 @@ class TaskOutcome:
     error: BaseException | None = None
 
 
+class SharedWork(Protocol):
+    """Work for several at a time, each of whom does one piece after the other until there are none.
+    ``supply(start)`` has that begun, and returns when nobody else is to begin; ``has_ended`` is
+    called for each who has ended. After ``stop`` all of them end soon.
+    """
+
+    def supply(self, start: Start) -> None: ...
+
+    def has_ended(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
 class PartitionWorkers:
     """Up to ``count`` threads, made when first needed, for one :meth:`run` at a time. Interrupted
     while it waits, it begins no further task and still waits for those begun: the user's code must
@@ -335,40 +354,71 @@ class PartitionWorkers:
 
     def __init__(self, count: int, name: str) -> None:
         self._threads = [SerialExecutor(f"{name}-{number}") for number in range(count)]
-        self._todo: deque[int] = deque()
 
     def run(
         self, tasks: Sequence[Callable[[], Any]], may_begin: Callable[[], bool]
     ) -> list[TaskOutcome]:
-        outcomes = [TaskOutcome() for _ in tasks]
-        todo = self._todo = deque(range(len(tasks)))
+        work = _Tasks(tasks, may_begin)
+        self.run_shared(work, work.follow)
+        return work.outcomes
 
-        def work() -> None:
-            with suppress(IndexError):  # none is left
-                while True:
-                    if not may_begin():
-                        todo.clear()  # once for all
-                    outcome = outcomes[index := todo.popleft()]
-                    outcome.began = True
-                    try:
-                        outcome.value = tasks[index]()
-                    except BaseException as exc:  # noqa: BLE001  (for the thread that waits for it)
-                        outcome.error = exc
+    def run_shared(self, work: SharedWork, follow: Callable[[], None]) -> None:
+        """``supply`` is called on the calling thread, ``follow`` by each worker."""
+        begun: dict[SerialExecutor, SubmittedWork] = {}
 
-        begun: list[SubmittedWork] = []
+        def work_off() -> None:
+            try:
+                follow()
+            finally:
+                work.has_ended()
+
+        def start(most: int, _busy: int) -> int:
+            is_free = lambda each: each not in begun or begun[each].ended(0.0)  # noqa: E731
+            free = list(islice(filter(is_free, self._threads), most))
+            for thread in free:
+                begun[thread] = thread.submit(work_off)
+            return len(free)
+
         try:
-            begun.extend(thread.submit(work) for thread in self._threads[: len(tasks)])
-            _wait_for(begun)
+            work.supply(start)
+            _wait_for(begun.values())
         except BaseException:
-            todo.clear()
-            _wait_for(begun)
+            work.stop()
+            _wait_for(begun.values())
             raise
-        return outcomes
 
     def close(self) -> None:
         """End the threads; one that hangs is left alone after 5 s. May be called twice."""
         for thread in self._threads:
             thread.close(_CLOSE_S)
+
+
+class _Tasks:
+    def __init__(self, tasks: Sequence[Callable[[], Any]], may_begin: Callable[[], bool]) -> None:
+        self.outcomes = [TaskOutcome() for _ in tasks]
+        self._tasks, self._may_begin = tasks, may_begin
+        self._todo = deque(range(len(tasks)))
+
+    def supply(self, start: Start) -> None:
+        start(len(self._todo), 0)
+
+    def follow(self) -> None:
+        with suppress(IndexError):  # none is left
+            while True:
+                if not self._may_begin():
+                    self._todo.clear()  # once for all
+                outcome = self.outcomes[index := self._todo.popleft()]
+                outcome.began = True
+                try:
+                    outcome.value = self._tasks[index]()
+                except BaseException as exc:  # noqa: BLE001  (for the thread that waits for it)
+                    outcome.error = exc
+
+    def has_ended(self) -> None:
+        return
+
+    def stop(self) -> None:
+        self._todo.clear()
 
 
 class CoroutineWorkers:
@@ -388,38 +438,65 @@ class CoroutineWorkers:
         self._on_loop = on_loop
 
     def run(
-        self, tasks: Sequence[Callable[[AsyncTerm], Awaitable[Any]]], term: Term
-    ) -> list[TaskOutcome]:
+        self,
+        work: SharedWork,
+        follow: Callable[[AsyncTerm], Coroutine[Any, Any, None]],
+        term: Term,
+    ) -> None:
+        """``supply`` is called on a thread of its own, ``follow`` by each coroutine."""
+        self._on_loop(partial(self._side_by_side, work, follow), term)
+
+    async def _side_by_side(
+        self,
+        work: SharedWork,
+        follow: Callable[[AsyncTerm], Coroutine[Any, Any, None]],
+        term: AsyncTerm,
+    ) -> None:
         import asyncio
 
-        outcomes = [TaskOutcome() for _ in tasks]
-        todo = iter(zip(tasks, outcomes, strict=True))
+        loop, context, waker = asyncio.get_running_loop(), copy_context(), TaskWaker()
+        tasks: list[asyncio.Task[None]] = []
 
-        async def work(term: AsyncTerm) -> None:
-            for task, outcome in todo:
-                outcome.began = True
-                try:
-                    outcome.value = await task(term)
-                except (asyncio.CancelledError, GeneratorExit):
-                    raise
-                except BaseException as exc:  # noqa: BLE001  (for the thread that waits for it)
-                    outcome.error = exc
+        def begin(count: int) -> None:
+            for _ in range(count):
+                task = loop.create_task(follow(term))
+                task.add_done_callback(lambda _: work.has_ended())
+                tasks.append(task)
 
-        async def side_by_side(term: AsyncTerm) -> None:
-            workers = [asyncio.create_task(work(term)) for _ in range(min(self._count, len(tasks)))]
-            while not all(worker.done() for worker in workers):
-                try:
-                    await asyncio.wait(workers)
-                except asyncio.CancelledError:
-                    if term.is_ending:
-                        raise
-                    # a handler cancelled all tasks of the loop, and each record is judged for that
+        def start(most: int, busy: int) -> int:
+            count = max(0, min(most, self._count - busy))
+            loop.call_soon_threadsafe(partial(begin, count), context=context)
+            return count
 
-        self._on_loop(side_by_side, term)
-        return outcomes
+        supplying = started(partial(work.supply, start), "leaderq-supply")
+        if (tell := calls_told.get()) is not None:
+            tell(supplying)
+        supplying.add_done_callback(lambda _: waker.wake())
+        try:
+            while not supplying.done():
+                await _despite_others(waker.wait(), term)
+        except BaseException:
+            work.stop()
+            raise
+        if supplying.exception() is not None:
+            work.stop()
+        while left := [task for task in tasks if not task.done()]:
+            await _despite_others(asyncio.wait(left), term)
+        supplying.result()
 
 
-def _wait_for(begun: Sequence[SubmittedWork]) -> None:
+async def _despite_others(wait: Awaitable[object], term: AsyncTerm) -> None:
+    """Await it, also where a handler has cancelled all tasks of the loop."""
+    from asyncio import CancelledError
+
+    try:
+        await wait
+    except CancelledError:
+        if term.is_ending:
+            raise
+
+
+def _wait_for(begun: Iterable[SubmittedWork]) -> None:
     for each in begun:
-        while not each.done(_SLICE_S):
+        while not each.done(SLICE_S):
             pass

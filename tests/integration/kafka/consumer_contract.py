@@ -204,12 +204,6 @@ class ConsumerContract:
         feed(40, 80)
         assert sum(map(len, self.read(consumer, 40).values())) == 40
 
-    def test_the_former_member_is_fenced(self, make_consumer: Make) -> None:
-        first = self.join(make_consumer())
-        self.join(make_consumer())
-        with pytest.raises(KafkaFenced):
-            commit(first, dict.fromkeys(first.assigned(), 0))
-
     def test_a_fenced_member_takes_nothing_back_and_commits_nothing(
         self, make_consumer: Make, feed: Feed
     ) -> None:

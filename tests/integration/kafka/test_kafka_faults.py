@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driving import Driver, Recorder
+from driving import Driver
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 
-from leaderq.events import DrainStalled
-from leaderq.kafka.consuming import consumer_check, term_consumer
-from leaderq.kafka.consuming.consumer_check import StallLimits
 from leaderq.kafka.topics import committed, end_offsets
 from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
@@ -65,37 +62,6 @@ def test_a_broker_restart_in_the_middle_loses_nothing(
     leader.run_until(
         lambda: committed(kafka_broker.address, four_partitions, four_partitions) == ends
     )
-
-
-def test_a_stalled_consumer_is_made_again_and_counted(
-    drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # longer than a busy broker is still
-    limits = StallLimits(still_s=5.0, polls=10, empty_polls=3)
-    monkeypatch.setattr(consumer_check, "STALL_LIMITS", limits)
-    monkeypatch.setattr(term_consumer, "INSPECT_S", 0.3)
-    feed(0, 20)
-    leader = drive(Recorder).begin()
-    stalls: list[DrainStalled] = []
-    leader.career.events.subscribe(DrainStalled, stalls.append)
-    leader.run_until(lambda: len(leader.career.seen) >= 20)
-    deafened: list[Any] = []
-    opened = term_consumer.TermConsumer._read
-
-    def deafen(self: Any, consumer: Any) -> bool:
-        if not deafened:
-            client = consumer._client
-            client.pause(*client.assignment())
-            deafened.append(consumer)
-        return opened(self, consumer)
-
-    monkeypatch.setattr(term_consumer.TermConsumer, "_read", deafen)
-    leader.run_until(lambda: bool(deafened))
-    feed(20, 40)
-    leader.run_until(lambda: len(leader.career.seen) >= 40)
-    assert len(stalls) == 1
-    assert stalls[0].rebuilt == 1
-    assert sorted(map(int, leader.career.values())) == list(range(40))
 
 
 ZOMBIE = """

@@ -16,7 +16,6 @@ from leaderq.kafka.dead_letters.format import DeadLetter, read_dead_letter
 from leaderq.kafka.topics import create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create
 
 Drive = Callable[..., Driver]
 Feed = Callable[[int, int], list[bytes]]
@@ -123,17 +122,13 @@ class Adding(Recorder):
     """Each record has one effect, and those of some are refused when they are committed."""
 
     max_records = 40
-    bad: ClassVar[dict[bytes, Message | Create]] = {}
+    bad: ClassVar[dict[bytes, Message]] = {}
     out: ClassVar[str] = ""
 
     def handle(self, records: Sequence[Record], term: Term) -> None:
         super().handle(records, term)
         for record in records:
-            if self.offsets == "transaction":
-                self.produce(*self.bad.get(record.value, Message(self.out, record.value))[:2])
-            else:
-                good = Create(f"{self.out}/e-", record.value, sequential=True)
-                self.write_with_offsets(self.bad.get(record.value, good))
+            self.produce(*self.bad.get(record.value, Message(self.out, record.value))[:2])
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])

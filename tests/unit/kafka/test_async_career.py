@@ -115,17 +115,6 @@ def test_a_record_that_fails_is_judged_alone_and_its_neighbours_are_not_repeated
     assert sorted(letter.offset for letter in driven.dead_letters) == [1, 4]
 
 
-def test_a_record_whose_error_is_raised_keeps_what_is_in_front_of_it():
-    class Raising(Reading):
-        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
-            if record.offset == 2:
-                raise ValueError
-
-    driven = drive(Raising(), given(*"abcd"), may_fail=True)
-    assert isinstance(driven.error, ValueError)
-    assert numbers(driven.committed) == [0, 1]
-
-
 def test_what_is_produced_side_by_side_is_stored_in_the_order_of_the_batch():
     class Producing(Reading):
         offsets = "transaction"

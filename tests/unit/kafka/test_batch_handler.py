@@ -30,7 +30,7 @@ from leaderq.errors import AlreadyStored, Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.on_error import PoisonRecord, ProcessDied, dead_letter, retry, skip
-from leaderq.kafka.handling.parts import PartitionWorkers
+from leaderq.kafka.handling.parts import PartitionWorkers, _Tasks
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.running import UnitAbandoned
 from leaderq.running.stages import AbandonableUnit
@@ -474,15 +474,17 @@ def test_a_thread_interrupted_in_its_wait_begins_no_task_and_leaves_when_begun_o
         assert may_end.wait(WAIT_S)
         ran.append("first")
 
+    work = _Tasks([first, lambda: ran.append("second")], yes)
+
     def waits() -> None:
-        assert not unit.run(lambda: workers.run([first, lambda: ran.append("second")], yes))
+        assert not unit.run(lambda: workers.run_shared(work, work.follow))
 
     waiting = threading.Thread(target=waits)
     waiting.start()
     assert began.wait(WAIT_S)
     unit.abandon()
     # The worker is busy with the first task: the second waits until the waiting thread is struck.
-    eventually(lambda: not workers._todo, timeout_s=WAIT_S)
+    eventually(lambda: not work._todo, timeout_s=WAIT_S)
     assert waiting.is_alive()
     may_end.set()
     waiting.join(WAIT_S)

@@ -13,14 +13,15 @@ from terms import open_term
 
 from leaderq import clock
 from leaderq.errors import KafkaError
-from leaderq.kafka.clients.consumer import EffectRefused, KafkaAway, MembershipLost
+from leaderq.kafka.clients.consumer import BatchLost, EffectRefused, KafkaAway, MembershipLost
 from leaderq.kafka.consuming import commits as module
 from leaderq.kafka.consuming import consumer_check
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.consumer_check import StallLimits
+from leaderq.kafka.consuming.consumer_thread import ConsumerThread
 from leaderq.kafka.consuming.report import DrainReport
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan, JoinGate, TermConsumer
-from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.record import Partition, Record, batch_of
 from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
 from leaderq.kafka.stores.offset_store import DoneAtOnce
 
@@ -164,15 +165,6 @@ def test_a_slow_commit_is_told_once_after_three_seconds_and_its_end_too(
     assert "delayed offset commit succeeded" in caplog.text
 
 
-def test_of_a_quick_commit_nothing_is_said(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    store.commits.request({A: 5}, in_hand=True)
-    start(store)
-    store.made[0].outcome = True
-    assert store.commits.finish(may_wait=False) == {A: 5}
-    assert caplog.text == ""
-
-
 @pytest.mark.parametrize("outcome", [True, MembershipLost("x")])
 def test_the_commit_of_an_abandoned_batch_is_waited_for_and_nobody_is_told(
     store: Store, outcome: Any
@@ -217,14 +209,6 @@ def test_positions_are_committed_alone_and_told_when_they_are(store: Store) -> N
     assert store.made[0].waits == [module._LOOK_S] * 2
     start(store)
     assert len(store.asked) == 2
-
-
-def test_positions_whose_commit_failed_are_not_waited_for(store: Store) -> None:
-    store.commits.commit_positions(CONSUMER, {A: 9})  # type: ignore[arg-type]
-    store.made[0].outcome = MembershipLost("x")
-    with pytest.raises(MembershipLost):
-        store.commits.finish_positions()
-    assert not store.commits.is_busy
 
 
 def test_a_first_position_is_stored_before_reading_begins_or_it_does_not_begin(
@@ -281,6 +265,24 @@ def test_commits_are_silent_since_the_first_that_has_not_succeeded(
         with suppress(KafkaAway):
             commits.finish_positions()
     assert commits.silent_s == 0.0
+
+
+def test_beside_a_batch_that_was_abandoned_nothing_is_handed_out_and_nothing_of_it_is_committed(
+    store: Store,
+) -> None:
+    """Though another one is in hand by now, for a question that nobody has taken back."""
+    thread = ConsumerThread(SimpleNamespace(career="c"))  # type: ignore[arg-type]
+    batch = batch_of({A: [Record("t", 0, 5, 0, None, b"")]})
+    consumer: Any = SimpleNamespace(losses=3, has_in_hand=True, commits=store.commits, loaded={})
+    consumer.offer = consumer.offer_beside = lambda: batch
+    assert thread._offered(consumer) is thread._offered_beside(consumer) is batch
+    consumer.losses += 1
+    with pytest.raises(BatchLost):
+        thread._offered_beside(consumer)
+    ask = thread._committing({A: 6}, is_behind=False)
+    with pytest.raises(BatchLost):
+        [ask(consumer) for _ in range(2)]
+    assert (store.commits.wanted, store.asked) == (None, [])
 
 
 # -- a client of which only the commits hang

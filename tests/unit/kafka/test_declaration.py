@@ -276,9 +276,6 @@ def test_a_contradiction_is_refused_with_its_remedy(
     assert "of Billing" in str(refused.value)
 
 
-# -- A batch is bounded in bytes, too, unless a career says otherwise; sizes cost next to nothing
-
-
 # -- which options of a client library a user may set, and what is said of the others
 
 PYTHON, CONFLUENT = ClientLibrary

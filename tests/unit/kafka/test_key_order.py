@@ -6,7 +6,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from itertools import count
+from itertools import count, zip_longest
 from typing import Any
 
 import pytest
@@ -17,8 +17,9 @@ from test_declaration import dressed
 
 from leaderq.errors import ConfigurationError, Deposed, KafkaError, Reason
 from leaderq.kafka import KafkaLeaderCareer, dead_letter, retry, skip
+from leaderq.kafka.clients.consumer import BatchLost
 from leaderq.kafka.handling.context import RecordOrder
-from leaderq.kafka.handling.key_order import DonePrefix, chains_of
+from leaderq.kafka.handling.key_order import DonePrefix, SideBySideWork, Window
 from leaderq.kafka.handling.on_error import OnError
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
 from leaderq.term import OpenTerm
@@ -80,17 +81,47 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- pure ------------------------------------------------------------------------------------------
 
 
+def taken(window: Window) -> Iterator[list[Any]]:
+    """What would be handled, chain by chain."""
+    while chain := window.begin(lambda: True, lambda: True):
+        yield [where(record) for record in chain.records]
+
+
 def test_a_chain_has_the_records_of_one_key_of_one_partition_and_the_longest_comes_first() -> None:
-    rows = [*keyed(A, "abca-"), *keyed(B, "aa-a")]
-    found = [[where(record) for record in chain.records] for chain in chains_of(rows)]
+    window = Window(RecordOrder.KEY)
+    window.add([*keyed(A, "abca-"), *keyed(B, "aa-a")])
+    found = list(taken(window))
     assert found[0] == [(B, 0), (B, 1), (B, 3)]
     assert found[1] == [(A, 0), (A, 3)]
     assert sorted(found[2:]) == [[(A, 1)], [(A, 2)], [(A, 4)], [(B, 2)]]
 
 
+def test_what_comes_later_joins_its_chain_and_waits_for_what_came_before() -> None:
+    window = Window(RecordOrder.KEY)
+    window.add(keyed(A, "ab"))
+    first = window.begin(lambda: True, lambda: True)
+    window.add(keyed(A, "acccc", first=2))
+    assert first is not None and [record.offset for record in first.records] == [0, 2]
+    window.advance(first)  # offset 2 has come with the second ones
+    assert [each[0] for each in taken(window)] == [(A, 1), (A, 3), (A, 2)]
+
+
+def test_where_no_record_may_begin_only_those_in_front_of_a_begun_one_do() -> None:
+    window = Window(RecordOrder.NONE)
+    window.add(keyed(A, "----"))
+    order = [window.begin(lambda: True, lambda: True) for _ in range(3)]
+    assert [chain.records[0].offset for chain in order if chain] == [0, 1, 2]
+    window.restart()  # none of them was done
+    again = iter(lambda: window.begin(lambda: False, lambda: True), None)
+    assert [chain.records[0].offset for chain in again] == [0, 1]
+    window.restart()
+    assert window.begin(lambda: False, lambda: False) is None
+
+
 def test_a_partition_may_be_committed_as_far_as_nothing_is_undone() -> None:
     rows = {A: keyed(A, "abcd", first=5), B: keyed(B, "a")}
-    prefix = DonePrefix(Batch(rows, {A: 12, B: 1}))
+    prefix = DonePrefix()
+    prefix.extend(Batch(rows, {A: 12, B: 1}))
     done = rows[A]
     for record in done[1:3]:
         prefix.add(record, [print])
@@ -101,6 +132,11 @@ def test_a_partition_may_be_committed_as_far_as_nothing_is_undone() -> None:
     prefix.add(done[3])
     assert prefix.grown() == [(done[3], ())]
     assert prefix.ends() == {A: 12}
+    more = keyed(A, "a", first=12)
+    prefix.extend(batch_of({A: more}))
+    assert (prefix.grown(), prefix.ends(), len(prefix)) == ([], {A: 9}, 2)
+    prefix.add(more[0])
+    assert (prefix.grown(), prefix.ends(), len(prefix)) == ([(more[0], ())], {A: 13}, 1)
 
 
 # -- what holds for every batch --------------------------------------------------------------------
@@ -149,33 +185,88 @@ def committing_prefixes(career: FakeCareer, found: Batch, passed: set[Any]) -> N
     career.commit = watched  # type: ignore[method-assign]
 
 
+class Feed:
+    """Hands out a log in parts, as a consumer does: another one while ``most`` records may be in
+    hand.
+    """
+
+    def __init__(self, career: FakeCareer, found: Batch, part: int, most: int) -> None:
+        self._career, self._found, self._part, self._most = career, found, part, most
+        self._handed: dict[Partition, int] = {}
+
+    def first(self) -> Batch | None:
+        """What is in hand and not committed, once more, or the first part."""
+        self._handed = dict(self._career.committed)
+        return self._next()
+
+    def more(self, _term: Any, _wait_s: float, is_enough: Any) -> Batch | None:
+        if self._in_hand() + self._part <= self._most and (found := self._next()):
+            return found
+        threading.Event().wait(0.001)
+        return None
+
+    def _in_hand(self) -> int:
+        done = self._career.committed
+        return sum(
+            done.get(record.topic_partition, 0)
+            <= record.offset
+            < self._handed.get(record.topic_partition, 0)
+            for rows in self._found.records.values()
+            for record in rows
+        )
+
+    def _next(self) -> Batch | None:
+        left = [
+            row
+            for rows in zip_longest(*self._found.records.values())
+            for row in rows
+            if row and row.offset >= self._handed.get(row.topic_partition, 0)
+        ]
+        taken: dict[Partition, list[Record]] = defaultdict(list)
+        for record in left[: self._part]:
+            taken[record.topic_partition].append(record)
+        made = batch_of(taken)
+        self._handed.update(made.ends)
+        return made if taken else None
+
+
 POLICIES = st.sampled_from([skip(), dead_letter(), retry(2, backoff_s=0, then=skip())])
 
 
-@settings(max_examples=150, deadline=None)
-@given(cases(), POLICIES, st.booleans())
+@settings(max_examples=200, deadline=None)
+@given(cases(), POLICIES, st.booleans(), st.sampled_from([0, 1, 3]))
 def test_each_record_is_handled_once_in_the_order_of_its_key_or_passed_over_by_itself(
-    case: tuple[Batch, dict[Any, int]], on_error: Any, names: bool
+    case: tuple[Batch, dict[Any, int]], on_error: Any, names: bool, part: int
 ) -> None:
     found, fails = case
     career, passed = Calls(fails=fails, names=names), set[Any]()
     committing_prefixes(career, found, passed)
-    add = {
-        "on_skipped": lambda record, *_: passed.add(where(record)),
-        "on_dead_lettered": lambda record, *_: passed.add(where(record)),
-    }
-    with by_key(career, on_error, **add) as handler:
-        assert handler.work(found, open_term(7))
+    feed = Feed(career, found, part or 99, 2 * part)
+    with by_key(career, on_error, more=feed.more if part else None, **noting(passed)) as handler:
+        while career.committed != found.ends:
+            batch = feed.first()
+            assert batch is not None and handler.work(batch, open_term(7))
     check_all(found, career, passed)
     retries = 2 if on_error.function == "retry" else 0
     assert passed == {place for place, times in fails.items() if times > retries}
     assert all(times == 1 for times in Counter(career.effects).values()), "a neighbour repeated"
 
 
-@settings(max_examples=100, deadline=None)
-@given(cases(), POLICIES, st.sets(st.integers(0, 15)), st.sets(st.integers(0, 9)))
+def noting(passed: set[Any]) -> dict[str, Any]:
+    return {
+        "on_skipped": lambda record, *_: passed.add(where(record)),
+        "on_dead_lettered": lambda record, *_: passed.add(where(record)),
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases(), POLICIES, st.sets(st.integers(0, 15)), st.sets(st.integers(0, 9)), st.booleans())
 def test_however_often_it_is_paused_or_a_commit_fails_nothing_is_left_out(
-    case: tuple[Batch, dict[Any, int]], on_error: Any, pauses_at: set[int], fails_at: set[int]
+    case: tuple[Batch, dict[Any, int]],
+    on_error: Any,
+    pauses_at: set[int],
+    fails_at: set[int],
+    slides: bool,
 ) -> None:
     found, fails = case
     career, passed = Calls(fails=fails, names=True), set[Any]()
@@ -191,22 +282,14 @@ def test_however_often_it_is_paused_or_a_commit_fails_nothing_is_left_out(
             raise KafkaError("not committed")
 
     career.before_handle, career.before_commit = pause, fail
-    add = {
-        "on_skipped": lambda record, *_: passed.add(where(record)),
-        "on_dead_lettered": lambda record, *_: passed.add(where(record)),
-    }
-    with by_key(career, on_error, **add) as handler:
-        for _ in range(len(pauses_at) + len(fails_at) + 1):
+    feed = Feed(career, found, 2 if slides else 99, 4)
+    with by_key(career, on_error, more=feed.more if slides else None, **noting(passed)) as handler:
+        for _ in range(2 * len(career.effects) + len(pauses_at) + len(fails_at) + 20):
             term = open_term(7)
-            left = {
-                each: [row for row in rows if row.offset >= career.committed.get(each, 0)]
-                for each, rows in found.records.items()
-                if career.committed.get(each) != found.ends[each]
-            }
-            if not left:
+            if (left := feed.first()) is None:
                 break
             try:
-                handler.work(Batch(left, {each: found.ends[each] for each in left}), term)
+                handler.work(left, term)
             except KafkaError:
                 continue
     check_all(found, career, passed)
@@ -222,6 +305,45 @@ def test_as_many_keys_at_a_time_as_there_are_workers() -> None:
     with by_key(career) as handler:
         assert handler.work(batch(A="ab", B="c"), open_term(7))
     assert career.most_at_a_time == 3
+
+
+def test_a_slow_record_holds_up_its_key_only_until_as_many_as_may_be_are_in_hand() -> None:
+    career, found = Calls(), batch(A="sabcdefghijklmnop" * 2)
+    others: list[int] = []
+    is_full = threading.Event()
+
+    def handle(rows: Sequence[Record]) -> None:
+        (record,) = rows
+        assert record.offset < career.committed.get(A, 0) + 6, "more in hand than may be"
+        if record.offset == 0:
+            assert is_full.wait(30)
+            return
+        others.append(record.offset)
+        if len(others) == 5:
+            is_full.set()
+
+    career.before_handle = handle
+    feed = Feed(career, found, 3, 6)
+    with by_key(career, more=feed.more) as handler:
+        while (left := feed.first()) is not None:
+            assert handler.work(left, open_term(7))
+    assert career.committed == found.ends
+    assert sorted(others[:5]) == [1, 2, 3, 4, 5]
+
+
+def test_when_the_batch_is_lost_what_is_in_hand_is_finished_and_nothing_is_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    career, stopped, stop = Calls(), threading.Event(), SideBySideWork.stop
+    monkeypatch.setattr(SideBySideWork, "stop", lambda self: [stop(self), stopped.set()])
+
+    def more(*_: Any) -> Batch | None:
+        raise BatchLost("moved")
+
+    career.before_handle = lambda _rows: stopped.wait(30) and None
+    with by_key(career, more=more) as handler, pytest.raises(BatchLost):
+        handler.work(batch(A="abcdefgh"), open_term(7))
+    assert len(career.effects) <= 3 and career.committed == {}
 
 
 def test_an_error_that_is_raised_is_raised_with_the_prefix_committed() -> None:
@@ -247,16 +369,6 @@ def test_in_an_outage_all_keys_wait_together_and_none_is_passed_over() -> None:
         assert handler.work(batch(A="ab", B="a"), open_term(7))
     assert len(career.effects) == 3
     assert [each is None for each in held] == [False, False, False, True]
-
-
-def test_so_many_keys_in_a_row_that_fail_alike_are_not_passed_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("leaderq.kafka.handling.on_error.LONGEST_S", 0.0)
-    career = Calls(fails={(A, at): ALWAYS for at in range(6)})
-    with by_key(career, skip(most_in_a_row=2)) as handler, pytest.raises(Bad):
-        handler.work(batch(A="abcdef"), open_term(7))
-    assert career.effects == []
 
 
 def test_an_error_not_about_records_ends_the_work_and_commits_nothing() -> None:

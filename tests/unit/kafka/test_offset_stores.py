@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 from database_workers import check_once_each, write_with_workers
-from fake_career import A, B, FakeCareer, a_batch, a_handler
+from fake_career import A
 from terms import open_term
 
 from leaderq.errors import (
@@ -29,7 +29,6 @@ from leaderq.errors import (
     TooLarge,
 )
 from leaderq.kafka.clients.consumer import ConsumerClient, EffectRefused, KafkaAway
-from leaderq.kafka.handling.on_error import dead_letter, retry, skip
 from leaderq.kafka.record import Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.kafka.stores.external_offsets import ExternalOffsets, checked_offsets
@@ -148,15 +147,6 @@ def commit(store: Any, term: Any, offset: int) -> None:
     future = store.commit(None, term, {A: offset})
     while not future.done(5.0):
         pass
-
-
-def test_operations_go_with_the_batch_that_they_were_added_for(
-    store: Any, term: Any, servers: Servers
-) -> None:
-    store.add([USERS])
-    commit(store, term, 5)
-    commit(store, term, 6)
-    assert [write[1:] for write in servers.writes] == [(USERS,), ()]
 
 
 def test_operations_added_while_a_commit_is_under_way_go_with_the_next(
@@ -442,45 +432,6 @@ def test_a_worker_that_hangs_in_its_block_neither_stops_the_next_term_nor_commit
     assert len(ended) == 1
     assert results(path) == [0]
     assert store.load(open_term(3)) == {Partition("t", 0): 1}
-
-
-@pytest.mark.parametrize(
-    "on_error",
-    [skip(), retry(2, backoff_s=0, then=dead_letter())],
-    ids=["skip", "retry, then dead letters"],
-)
-def test_a_batch_whose_commit_was_not_answered_is_held_up_and_then_counts_as_handled(
-    path: Path, on_error: object
-) -> None:
-    is_lost = iter([True])
-
-    class Deaf(sqlite3.Cursor):
-        def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
-            super().execute(statement, *parameters)
-            if statement == "COMMIT" and has_begun and next(is_lost, False):
-                raise sqlite3.OperationalError("the connection was lost before the answer")
-            return self
-
-    class Connection(sqlite3.Connection):
-        def cursor(self, *_factory: object) -> Any:
-            return super().cursor(Deaf)
-
-    has_begun = False
-    store, term = (
-        DatabaseOffsets(lambda: sqlite3.connect(path, factory=Connection), career="c"),
-        open_term(7),
-    )
-    store.create_table()
-    store.load(term)
-    has_begun = True
-    career = FakeCareer()
-    career.handle = lambda rows, _term: write(store, list(rows), term)  # type: ignore[method-assign]
-    skipped: list[object] = []
-    handler = a_handler(career, on_error, on_skipped=lambda *told: skipped.append(told))
-    assert handler.work(a_batch(A=[0, 1, 2], B=[5]), term)
-    store.close()
-    assert (career.committed, career.letters, skipped) == ({A: 3, B: 6}, [], [])
-    assert results(path) == [0, 1, 2, 5]
 
 
 @pytest.mark.parametrize("name", ["", "1t", "a b", "a;drop", "a.b.c", "a'", 'a"b"', "tä"])

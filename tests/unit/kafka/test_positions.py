@@ -163,21 +163,17 @@ def test_after_a_rejoin_a_batch_is_kept_if_all_of_it_is_held_and_nobody_has_move
     assert positions.in_hand is not None or positions.committed == handed
 
 
-@pytest.mark.parametrize("stored", [{A: 10, B: 0}, {A: 15, B: 0}, {A: 3, B: 0}, {A: 10}])
-def test_two_batches_are_kept_or_abandoned_together(stored: dict[Partition, int]) -> None:
-    positions = Positions({A: 10, B: 0})
-    positions.hand(Batch({A: rows(A, 10, 14)}, {A: 15}))
-    positions.hand_behind(Batch({A: rows(A, 15), B: rows(B, 0)}, {A: 16, B: 1}))
-    assert positions.handed == {A: 16, B: 1}
-    positions.resume(stored, set(stored), {A: 15})
-    if B in stored and stored[A] != 3:
-        positions.settle({A: 15})
-        assert positions.behind is None
-        assert positions.in_hand is not None
-        assert (positions.in_hand.ends, positions.committed) == ({A: 16, B: 1}, {A: 15, B: 0})
-    else:
-        assert positions.in_hand is positions.behind is None
-        assert positions.handed == positions.committed == stored
+def test_what_is_handed_out_beside_a_batch_is_one_with_it() -> None:
+    positions = Positions({A: 10, B: 0, C: 4})
+    positions.hand(Batch({A: rows(A, 10, 14), B: rows(B, 0)}, {A: 15, B: 1}))
+    positions.hand(Batch({A: rows(A, 15), C: rows(C, 4)}, {A: 16, C: 5}))
+    positions.settle({A: 11, B: 1})
+    assert positions.in_hand is not None
+    offsets = {at: [row.offset for row in each] for at, each in positions.in_hand.records.items()}
+    assert (offsets, positions.in_hand.ends) == ({A: [14, 15], C: [4]}, {A: 16, C: 5})
+    positions.drop()
+    assert (positions.in_hand, positions.losses) == (None, 1)
+    assert positions.handed == positions.committed == {A: 11, B: 1, C: 4}
 
 
 def test_records_of_some_partitions_are_released_and_the_others_stay_in_hand() -> None:
@@ -208,7 +204,7 @@ def test_positions_of_others_are_not_taken_over_and_new_ones_are_added() -> None
     assert positions.in_hand is not None
     positions.add({B: 2})
     assert (positions.committed, positions.handed) == ({A: 6, B: 2}, {A: 8, B: 2})
-    positions.in_hand = None
+    positions.parts = []
     positions.settle({B: 3})
     assert (positions.committed, positions.in_hand) == ({A: 6, B: 3}, None)
 
@@ -337,19 +333,12 @@ class SharedGroup(RuleBasedStateMachine):
             self.career = batch
             self.positions.hand(batch)
 
-    @precondition(
-        lambda self: (
-            self.positions.in_hand is not None
-            and self.positions.behind is None
-            and self.in_flight == self.positions.in_hand.ends
-        )
-    )
+    @precondition(lambda self: self.positions.parts and self.career is not None)
     @rule(counts=st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 4), min_size=1))
-    def hand_out_behind(self, counts: dict[Partition, int]) -> None:
-        """The next batch, while all of the one in hand is being committed."""
+    def hand_out_beside(self, counts: dict[Partition, int]) -> None:
+        """More, while what is in hand is handled, or is being committed."""
         if batch := self._next(counts):
-            self.career = batch
-            self.positions.hand_behind(batch)
+            self.positions.hand(batch)
 
     def _next(self, counts: dict[Partition, int]) -> Batch | None:
         rows = {
@@ -365,13 +354,14 @@ class SharedGroup(RuleBasedStateMachine):
     @precondition(lambda self: self.career is not None and not self.in_flight)
     @rule(data=st.data())
     def ask_to_commit(self, data: st.DataObject) -> None:
-        """All of what is in hand, or some of its partitions."""
+        """All of what is in hand, or a part of some of its partitions."""
         if self.positions.in_hand is None:
             self.career = None  # BatchLost: its results are undone
             return
-        ends = self.positions.in_hand.ends
-        some = data.draw(st.sets(st.sampled_from(sorted(ends)), min_size=1))
-        self.in_flight = {where: ends[where] for where in some}
+        batch = self.positions.in_hand
+        some = data.draw(st.sets(st.sampled_from(sorted(batch.ends)), min_size=1))
+        ends = {at: [row.offset + 1 for row in batch.records[at]] for at in some}
+        self.in_flight = {at: data.draw(st.sampled_from(each)) for at, each in ends.items()}
 
     @precondition(lambda self: self.in_flight)
     @rule(is_answered=st.booleans())
@@ -415,9 +405,7 @@ class SharedGroup(RuleBasedStateMachine):
     @invariant()
     def reads_on_where_the_store_or_the_batch_in_hand_ends(self) -> None:
         in_hand = self.positions.in_hand.ends if self.positions.in_hand is not None else {}
-        behind = self.positions.behind.ends if self.positions.behind is not None else {}
-        assert in_hand.keys() | behind.keys() <= self.held
-        assert behind in ({}, self.in_flight)
+        assert in_hand.keys() <= self.held
         for where in self.held - self.in_flight.keys():
             assert self.positions.committed[where] == self.stored[where]
             assert self.positions.handed[where] == in_hand.get(where, self.stored[where])
