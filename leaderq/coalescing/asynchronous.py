@@ -10,6 +10,7 @@ import logging
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
@@ -19,6 +20,7 @@ from leaderq.coalescing.key_table import runs_here
 from leaderq.coalescing.rules import CoordinatorStats
 from leaderq.coalescing.token import Key, RunResult, Token
 from leaderq.threads import TaskWaker, primitives
+from leaderq.threads.event_loops import awaited
 from leaderq.timeouts import AS_SET, Deadline
 
 log = logging.getLogger(__name__)
@@ -133,7 +135,8 @@ class AsyncQueueCoordinator(Generic[Key]):
 
     async def drain(self, timeout_s: float | None = 30.0) -> tuple[Token[Key], ...]:
         """See ``QueueCoordinator.drain``; waits in a thread, while the tasks finish."""
-        return await asyncio.to_thread(self.coordinator.drain, timeout_s)
+        drain = partial(copy_context().run, self.coordinator.drain, timeout_s)  # it knows who runs
+        return await awaited(drain, "leaderq-drain")
 
     async def __aenter__(self) -> AsyncQueueCoordinator[Key]:
         return self

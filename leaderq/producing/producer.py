@@ -65,6 +65,7 @@ from leaderq.producing.sending import Shutdown, SinkSender, journal_reader, proc
 from leaderq.producing.sinks import Sink, require_sink
 from leaderq.producing.spill import Spill
 from leaderq.threads import Retry, TaskWaker, Waker, primitives
+from leaderq.threads.event_loops import awaited
 from leaderq.timeouts import AS_SET
 
 log = logging.getLogger(__name__)
@@ -290,7 +291,7 @@ class BufferedProducer(Generic[T]):
         if durable is not None and admission.is_placed:
             await asyncio.wrap_future(durable)
         elif spill is not None and spill.is_behind():
-            await asyncio.to_thread(spill.await_written)
+            await awaited(spill.await_written, "leaderq-await-written")
         return admission.is_placed
 
     def _entered(self, request: T, ttl_s: float | None, timeout_s: float | None) -> BufferedRequest:
@@ -433,11 +434,11 @@ class BufferedProducer(Generic[T]):
 
     async def aflush(self, timeout_s: float | None = 10.0) -> Settlement:
         """As :meth:`flush`, without blocking the event loop."""
-        return await asyncio.to_thread(self.flush, timeout_s)
+        return await awaited(partial(self.flush, timeout_s), "leaderq-flush")
 
     async def aclose(self, timeout_s: float | None = AS_SET) -> Settlement:
         """As :meth:`close`, in ``asyncio``. Cancelled, it continues in the background."""
-        return await asyncio.to_thread(self.close, timeout_s)
+        return await awaited(partial(self.close, timeout_s), "leaderq-close")
 
     async def __aenter__(self) -> BufferedProducer:
         return self

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -224,6 +225,27 @@ def test_a_loop_goes_on_while_a_flush_and_a_close_wait(producer: Make, sink: Scr
     turns, settlement = asyncio.run(beside(one.aclose(60.0), sink.open))
     assert turns >= 50
     assert settlement.confirmed == 2
+
+
+def test_a_flush_and_a_close_need_no_thread_of_the_programs_default_executor(
+    producer: Make, sink: ScriptedSink
+) -> None:
+    one = producer()
+    one.send("a")
+    busy = threading.Event()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        blocked = loop.run_in_executor(None, busy.wait)
+        try:
+            assert (await asyncio.wait_for(one.aflush(), 30)).confirmed == 1
+            assert await asyncio.wait_for(one.aclose(), 30)
+        finally:
+            busy.set()
+            await blocked
+
+    asyncio.run(main())
 
 
 def test_cancelled_while_it_waits_for_room_nothing_was_taken(
