@@ -36,7 +36,8 @@ LIVES = [
     *(in_chunks(kind, 28, more=224, at_once=28) for kind in WAYS_TO_DRAIN),
     *(in_chunks(kind, 50, more=100, at_once=50) for kind in SCHEDULES),
     in_chunks("rude careers of coroutines", 100, more=200, at_once=100),
-    in_chunks("messages", 1000, at_once=50),
+    in_chunks("messages", 900, at_once=50),
+    in_chunks("messages beside wrong clocks", 100, more=200, at_once=50),
     in_chunks("queues", 500, at_once=25),
     in_chunks("queues with one consumer", 500, at_once=25),
     in_chunks("coalescing", 200, at_once=100),
@@ -59,6 +60,10 @@ def test_no_life_breaks_a_promise(kind, seeds, lived):
         lived(KINDS[kind], seeds)
         if "coroutines" in kind:
             gc.collect()
+
+
+def test_lives_of_every_kind_are_led():
+    assert {one.values[0] for chunks in LIVES for one in chunks} == set(KINDS)
 
 
 @pytest.mark.parametrize("control", CONTROLS_OF_LIVES, ids=lambda one: one.name)

@@ -77,5 +77,6 @@ def test_the_judge_of_messages_sees(said, told):
 
 def test_the_judge_of_messages_lets_pass_what_is_right():
     assert judge([PUSHED, GIVEN, ACKED]) == []
+    assert judge([PUSHED, GIVEN, ACKED, GIVEN._replace(process="d", is_blind=True)]) == []
     assert undone([PUSHED, GIVEN]) == ["a"]
     assert undone([PUSHED, GIVEN, step(Did.SETTLING)]) == []
