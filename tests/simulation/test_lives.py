@@ -30,7 +30,7 @@ SCHEDULES = [kind for kind in KINDS if kind.startswith("schedules")]
 STORES = ["drains", "drains with offsets in ZooKeeper"]
 STORES += ["drains in transactions", "drains into a database"]
 WAYS_TO_DRAIN = [kind for kind in KINDS if kind.startswith("drains") and kind not in STORES]
-LIVES = [
+CHUNKS = [
     *(in_chunks(kind, 500, more=100, at_once=100) for kind in ELECTIONS),
     *(in_chunks(kind, 208, more=44, at_once=52) for kind in STORES),
     *(in_chunks(kind, 28, more=224, at_once=28) for kind in WAYS_TO_DRAIN),
@@ -42,6 +42,7 @@ LIVES = [
     in_chunks("queues with one consumer", 500, at_once=25),
     in_chunks("coalescing", 200, at_once=100),
 ]
+LIVES = [one for chunks in CHUNKS for one in chunks]
 CONTROLS_OF_LIVES = [
     *CONTROLS,
     *DRAIN_CONTROLS,
@@ -52,7 +53,7 @@ CONTROLS_OF_LIVES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "seeds"), [one for chunks in LIVES for one in chunks])
+@pytest.mark.parametrize(("kind", "seeds"), LIVES)
 def test_no_life_breaks_a_promise(kind, seeds, lived):
     with warnings.catch_warnings():
         # A process may die before its loop has begun what it was told.
@@ -63,7 +64,7 @@ def test_no_life_breaks_a_promise(kind, seeds, lived):
 
 
 def test_lives_of_every_kind_are_led():
-    assert {one.values[0] for chunks in LIVES for one in chunks} == set(KINDS)
+    assert {one.values[0] for one in LIVES} == set(KINDS)
 
 
 @pytest.mark.parametrize("control", CONTROLS_OF_LIVES, ids=lambda one: one.name)
