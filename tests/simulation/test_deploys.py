@@ -208,7 +208,7 @@ def _dies(broken: Any) -> None:
 
 
 @pytest.mark.parametrize(("end", "tries"), [(_raises, 1), (_dies, 2)], ids=["fails", "dies"])
-@scene(5)
+@scene(3)
 def test_a_newest_version_that_cannot_lead_is_tried_and_then_left_alone(s, end, tries):
     fleet = Fleet(s, "abc")
     fleet.career = type("Career", (Broken,), {"ends": staticmethod(end)})

@@ -338,7 +338,7 @@ def test_bug_10_a_term_ends_before_its_session_whatever_stands_still(s, end):
     assert term.reason is Reason.SESSION
 
 
-@scene(timeout_s=4.0)
+@scene(5, timeout_s=4.0)
 def test_bug_11_answers_to_reads_do_not_keep_a_leader(s):
     a = s.actor("a")
     term = a.lead()
