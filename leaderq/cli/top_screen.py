@@ -103,6 +103,7 @@ class TopApp(App[None]):
     #queues { height: auto; max-height: 5; }
     #events { height: auto; max-height: 3; }
     #filter { height: 1; display: none; }
+    FooterKey .footer-key--key { padding: 0 1 0 0; }
     """
     BINDINGS: ClassVar[list[Any]] = [
         Binding("enter", "show", "Show"),

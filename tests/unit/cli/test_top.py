@@ -10,6 +10,7 @@ import pytest
 from rich.style import Style
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
+from textual.widgets._footer import FooterKey
 
 from leaderq.admin.actions import Action, Deed
 from leaderq.admin.careers import CareerState, ShownReport, career_row, condition_of
@@ -230,8 +231,11 @@ def test_the_screen_fits_sixty_columns_without_colours(monkeypatch: pytest.Monke
         table = app.query_one("#careers", DataTable)
         assert table.virtual_size.width <= 60
         assert table.size.height >= 12
-        for one in ("#summary", "#events"):
-            assert app.query_one(one).size.height == (1 if one == "#summary" else 3)
+        heights = [app.query_one(one).size.height for one in ("#summary", "#events")]
+        assert heights == [1, 3]
+        keys = [one for one in app.query(FooterKey) if one.description]
+        assert [one.description for one in keys][-1] == "Quit"
+        assert keys[-1].region.right <= 60
         await pilot.press("ctrl+end")
         assert app.selected == names[199]
         app.draw()
