@@ -407,6 +407,7 @@ def term_rows(view: View, now_ms: int) -> list[Row]:
                 "Term": term.number,
                 "Leader": named(term),
                 "Version": term.version,
+                "Process": term.pid,
                 "Began": term.began and local(int(term.began * 1000)),
                 "Lasted": ended and term.began and duration(ended - term.began),
                 "Nobody led before": nobody_s,

@@ -17,15 +17,14 @@ from leaderq.admin.careers import (
     career_row,
     career_states,
     condition_of,
-    how_it_ended,
-    is_bad_end,
     members_of,
     reasons,
     requests_of,
+    term_rows,
     until,
     why_nobody_leads,
 )
-from leaderq.admin.text import duration, harmless, local
+from leaderq.admin.text import harmless, local
 from leaderq.cli.connecting import (
     ONE_CAREER,
     SOME_CAREER,
@@ -45,7 +44,7 @@ from leaderq.exits import ExitCode
 
 if TYPE_CHECKING:
     from leaderq.admin.careers import CareerState
-    from leaderq.election import TermRecord, View
+    from leaderq.election import View
     from leaderq.zookeeper import Session
 
 _ONE = (ONE_CAREER, Section.CAREER, *CONNECTION)
@@ -54,6 +53,8 @@ _COLUMNS = ("CAREER", "LEADER", "TERM", "STAGE", "SINCE", "HOST", "PID", "VERSIO
 _DRAIN_COLUMNS = ("LAG", "RATE", "CATCH-UP")
 _SPARE = {
     "CAREER CLASS": 7,
+    "NOBODY LED BEFORE": 5,
+    "PROCESS": 4,
     "LEADERQ": 6,
     "RATE": 5,
     "PID": 4,
@@ -63,7 +64,7 @@ _SPARE = {
     "CATCH-UP": 1,
     "SINCE": 1,
 }
-
+_SHADES = {"good": Shade.GOOD, "warn": Shade.WARNING, "bad": Shade.BAD}
 
 _FILTERS = (
     switch("--failing", help="only careers in trouble: nobody leads, held up, silent, overdue"),
@@ -185,18 +186,19 @@ def history(given: Given) -> None:
         career = known_career(session, given.settings)
         (view,) = views(session, given.settings)
         buried = _buried(session, given.settings.root, career)
+    shown = term_rows(view, clock.now_ms())
     write_rows(
-        view.history,
+        zip(view.history, shown, strict=True),
         given.as_json,
         f"the terms before {view.term + 1} of {career} are lost: its record was repaired"
         if view.term
         else f"nobody has led {career} yet",
         said=lambda each: {
-            key: value for key, value in asdict(each).items() if key not in ("past", "other")
+            key: value for key, value in asdict(each[0]).items() if key not in ("past", "other")
         },
-        columns=("TERM", "LEADER", "VERSION", "HOST", "PID", "BEGAN", "LASTED", "END"),
+        columns=[name.upper() for row in shown[:1] for name in row],
         spare=_SPARE,
-        row=lambda each: _past(each, view),
+        row=lambda each: [_cell(value) for value in each[1].values()],
     )
     if not given.as_json:
         for sentence in (*_asked(view), *buried):
@@ -430,18 +432,9 @@ def _who_leads(view: View) -> str:
     return "who leads is not known" if view.repaired else f"{view.leader or 'nobody'} leads"
 
 
-def _past(record: TermRecord, view: View) -> tuple[Any, ...]:
-    now, ended = clock.calendar_s(), record.ended
-    if record.number == view.term and view.leader is not None:
-        end, ended = shaded(f"leads now ({view.stage})", Shade.GOOD), now
-    else:
-        end = shaded(how_it_ended(record), Shade.BAD if is_bad_end(record) else None)
-    lasted = None if ended is None or record.began is None else duration(ended - record.began)
-    began = None
-    if record.began is not None:
-        began = f"{local(int(record.began * 1000))} ({duration(now - record.began)})"
-    where = record.host, record.pid
-    return record.number, record.candidate, record.version, *where, began, lasted, end
+def _cell(value: Any) -> Any:
+    tone = getattr(value, "tone", "")
+    return shaded(value, _SHADES[tone]) if tone in _SHADES else value
 
 
 def _write_partitions(found: Sequence[tuple[CareerState, View]]) -> None:

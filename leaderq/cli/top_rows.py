@@ -36,7 +36,7 @@ QUEUE_COLUMNS = {
     "Remarks": 3,
 }
 _LONGEST = {"Why": 60, "Remarks": 60}
-_LONGEST_CELL = 24
+_LONGEST_CELL, _SHORTEST_CELL = 24, 12
 
 
 class Sort(Enum):
@@ -88,7 +88,9 @@ def queues_in_order(queues: Sequence[QueueState]) -> list[QueueState]:
 def fitting(
     columns: Mapping[str, int], rows: Sequence[Row], width: int
 ) -> tuple[list[str], list[list[str]]]:
-    """The columns that fit into ``width``, each with two blanks around it, and their cells."""
+    """The columns that fit into ``width``, each with two blanks around it, and their cells; if even
+    those that are never left out do not fit, the widest is cut.
+    """
     cells = {
         name: [cut(_plain(row[name]), _LONGEST.get(name, _LONGEST_CELL)) for row in rows]
         for name in columns
@@ -97,6 +99,12 @@ def fitting(
     spare = sorted(filter(columns.get, columns), key=lambda name: columns[name])
     while spare and sum(widths.values()) > width:
         del widths[spare.pop()]
+    while (excess := sum(widths.values()) - width) > 0:
+        widest = max(widths, key=lambda name: widths[name])
+        most = max(widths[widest] - 2 - excess, _SHORTEST_CELL)
+        if most + 2 >= widths[widest]:
+            break
+        cells[widest], widths[widest] = [cut(one, most) for one in cells[widest]], most + 2
     return [*widths], [list(each) for each in zip(*(cells[name] for name in widths), strict=True)]
 
 

@@ -21,14 +21,16 @@ from leaderq.admin.actions import Action, Deed
 from leaderq.admin.careers import career_row
 from leaderq.admin.queue_states import queue_row
 from leaderq.admin.snapshot import PageSnapshot
-from leaderq.admin.text import Row, harmless
+from leaderq.admin.text import Row, cut, harmless
 from leaderq.cli import top_rows
 from leaderq.cli.top_rows import Sort
 from leaderq.errors import LeaderqError
 
 _MOST_EVENTS = 3
-_STYLES = {"bad": "bold red", "warn": "yellow", "good": "green", "faint": "dim", "": ""}
-"""How words are drawn where there are colours; they say the same without."""
+STYLES = {"bad": "bold #ff9c94", "warn": "#f0c069", "good": "#7fd3bb", "faint": "#a1b0ac", "": ""}
+"""How words are drawn. They say the same without colours, and are bright enough where Textual makes
+greys of them (``NO_COLOR``).
+"""
 
 
 class ConfirmScreen(ModalScreen["tuple[Action, str] | None"]):
@@ -101,6 +103,7 @@ class TopApp(App[None]):
     #queues { height: auto; max-height: 5; }
     #events { height: auto; max-height: 3; }
     #filter { height: 1; display: none; }
+    FooterKey .footer-key--key { padding: 0 1 0 0; }
     """
     BINDINGS: ClassVar[list[Any]] = [
         Binding("enter", "show", "Show"),
@@ -166,7 +169,8 @@ class TopApp(App[None]):
         snapshot, base = self.snapshot, self.screen_stack[0]
         found = top_rows.chosen(snapshot, self.wanted, self.sort)
         heading = f"{top_rows.summary(snapshot, len(found))} | by {self.sort.value}"
-        base.query_one("#summary", Static).update(Text(heading, no_wrap=True))
+        width = self.size.width
+        base.query_one("#summary", Static).update(Text(cut(heading, width)))
         rows = [career_row(*each, snapshot.at_ms) for each in found]
         table = base.query_one("#careers", DataTable)
         self._fill(table, top_rows.CAREER_COLUMNS, rows, [one.career for _, one in found])
@@ -175,8 +179,8 @@ class TopApp(App[None]):
         table = base.query_one("#queues", DataTable)
         table.display = bool(queues)
         self._fill(table, top_rows.QUEUE_COLUMNS, rows, [one.path for one in queues])
-        events = Text("\n".join(top_rows.last_events(snapshot, _MOST_EVENTS)), no_wrap=True)
-        base.query_one("#events", Static).update(events)
+        events = [cut(one, width) for one in top_rows.last_events(snapshot, _MOST_EVENTS)]
+        base.query_one("#events", Static).update(Text("\n".join(events)))
         if isinstance(self.screen, CareerScreen):
             self.screen.draw(snapshot)
 
@@ -193,7 +197,7 @@ class TopApp(App[None]):
         table.add_columns(*map(str.upper, names))
         for key, row, texts in zip(keys, rows, cells, strict=True):
             tones = [getattr(row[name], "tone", "") for name in names]
-            shown = map(Text, texts, map(_STYLES.__getitem__, tones))
+            shown = map(Text, texts, map(STYLES.__getitem__, tones))
             table.add_row(*shown, key=key)
         table.move_cursor(row=keys.index(under) if under in keys else at, scroll=False)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,6 +18,7 @@ from textual.widgets import Static
 
 from leaderq.admin.actions import Action, carry_out
 from leaderq.admin.snapshot import read_again, reading
+from leaderq.cli import main
 from leaderq.cli.top_screen import TopApp
 from leaderq.election import Observer
 from leaderq.testing import eventually
@@ -93,3 +96,23 @@ def test_what_is_done_by_keyboard_is_done_and_kept_with_name_and_reason(
     ]
     assert [what.split()[0] for _, what, _ in asked] == ["transfer", "step-down", "resume", "pause"]
     assert "won term 3" in told
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_command_reads_careers_and_the_queues_below_the_root(
+    address: str, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in ("/jobs-meta", "/jobs", "/below/mail-dead", "/leaderq/billing/candidates"):
+        session.ensure_path(path)
+    read: list[Any] = []
+    monkeypatch.setattr(TopApp, "run", lambda app: read.append(app._read(app.snapshot)))
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert main(["top", "--zookeeper", address]) == 0
+    assert main(["top", "--zookeeper", address, "--queue", "/below/"]) == 0
+    assert [[one.path for one in each.queues] for each in read] == [["/jobs"], ["/below/mail"]]
+    assert [[one.career for one in each.careers] for each in read] == [["billing"]] * 2

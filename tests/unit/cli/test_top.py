@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from rich.style import Style
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
+from textual.widgets._footer import FooterKey
 
 from leaderq.admin.actions import Action, Deed
 from leaderq.admin.careers import CareerState, ShownReport, career_row, condition_of
@@ -25,7 +27,7 @@ from leaderq.cli.top_rows import (
     queues_in_order,
     summary,
 )
-from leaderq.cli.top_screen import CareerScreen, ConfirmScreen, TopApp
+from leaderq.cli.top_screen import STYLES, CareerScreen, ConfirmScreen, TopApp
 from leaderq.election import Member, TermRecord, View
 from leaderq.errors import RequestRefused
 from leaderq.kafka.consuming.report import DrainReport, PartitionLag
@@ -140,10 +142,18 @@ def test_a_narrow_screen_shows_what_matters_most_and_cuts_long_names() -> None:
     narrow = fitting(CAREER_COLUMNS, rows, 58)[0]
     assert narrow[:5] == ["Career", "Condition", "Leader", "Term", "Lag"]
     assert "Why" not in narrow
-    long = [row(state("<script>\x1b[2J" + "x" * 200, lag=10**12))]
-    names, ((career, *_),) = fitting(CAREER_COLUMNS, long, 58)
-    assert career == "<script>\\x1b[2Jxxxxxxxx…"
-    assert names[0] == "Career"
+    long = [row(state("<script>\x1b[2J" + "x" * 200, "y" * 50, lag=10**9))]
+    names, ((career, *_, lag),) = fitting(CAREER_COLUMNS, long, 58)
+    assert names == ["Career", "Condition", "Leader", "Term", "Lag"]
+    assert (career, lag) == ("<script>\\x1…", "1000000000")
+
+
+def test_words_are_bright_enough_where_colours_become_greys() -> None:
+    for style in filter(None, STYLES.values()):
+        colour = Style.parse(style).color
+        assert colour is not None
+        red, green, blue = colour.get_truecolor()
+        assert 0.299 * red + 0.587 * green + 0.114 * blue > 150
 
 
 def test_one_line_sums_up_and_says_that_a_reading_failed() -> None:
@@ -213,17 +223,23 @@ def drawn(app: TopApp) -> list[str]:
 
 def test_the_screen_fits_sixty_columns_without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    many = tuple(state(f"team-{n:03}") for n in range(200))
+    many = tuple(state(f"team-{n:03}" + "x" * 30, lag=10**6) for n in range(200))
+    names = [one.career for one in many]
 
     async def use(app: TopApp, pilot: Pilot[None]) -> None:
-        assert drawn(app) == [one.career for one in many]
+        assert drawn(app) == names
         table = app.query_one("#careers", DataTable)
         assert table.virtual_size.width <= 60
         assert table.size.height >= 12
+        heights = [app.query_one(one).size.height for one in ("#summary", "#events")]
+        assert heights == [1, 3]
+        keys = [one for one in app.query(FooterKey) if one.description]
+        assert [one.description for one in keys][-1] == "Quit"
+        assert keys[-1].region.right <= 60
         await pilot.press("ctrl+end")
-        assert app.selected == "team-199"
+        assert app.selected == names[199]
         app.draw()
-        assert app.selected == "team-199"
+        assert app.selected == names[199]
 
     on_screen(use, PageSnapshot(1, NOW_MS, many, QUEUES))
 
