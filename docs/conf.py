@@ -18,10 +18,13 @@ extensions = [
     "settings_table",
     "sphinx.ext.autodoc",
     "sphinx.ext.intersphinx",
+    "sphinx_copybutton",
     "verbs_page",
 ]
 html_theme = "furo"
 html_title = f"leaderq {release}"
+html_favicon = "../leaderq/dashboard/static/icon.svg"
+copybutton_prompt_text = "$ "  # of what a terminal shows only what is typed is copied
 exclude_patterns = ["_build"]
 smartquotes = False  # "--json" is an option, not a dash
 

@@ -94,8 +94,10 @@ def choice(*words: str) -> ValueKind:
 
 
 def _in_any_case(word: str) -> str:
-    """A pattern of JSON Schema, which has no switch for it."""
-    return "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else re.escape(c) for c in word)
+    """A pattern of JSON Schema, which has no switch for it. In words nothing needs an escape, and
+    one that is not needed is an error there.
+    """
+    return "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else c for c in word)
 
 
 def addresses(default_port: int, *, chroot: bool = False) -> ValueKind:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 from collections.abc import Iterable, Iterator
 from configparser import ConfigParser
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from standing import stands
 
 from leaderq.election.layout import Layout
@@ -49,6 +51,15 @@ def test_every_file_of_ours_that_a_design_page_names_is_there():
     for page in sorted((DOCS / "design").glob("*.md")):
         named = re.findall(r"`([\w/]+\.py)`", page.read_text())
         assert [each for each in named if not any(f.endswith(f"/{each}") for f in files)] == []
+
+
+@pytest.mark.parametrize("name", ["README", "CONTRIBUTING", "CHANGELOG"])
+def test_a_page_that_no_build_of_the_docs_reads_is_well_formed(name: str) -> None:
+    core = pytest.importorskip("docutils.core", reason="pip install '.[docs]'")
+    told = io.StringIO()
+    options = {"warning_stream": told, "report_level": 2}
+    core.publish_doctree((ROOT / f"{name}.rst").read_text(), settings_overrides=options)
+    assert told.getvalue() == ""
 
 
 def test_the_table_of_contributing_has_the_layers_of_the_contract() -> None:

@@ -1,6 +1,6 @@
-"""Consuming a queue: which items wait (``pending``, ``listing``), whose they are (``claims``,
-``prefetch``, ``members``), who works on them (``workers``), what becomes of them (``settling``),
-and one thread that drives all this (:mod:`~leaderq.queues.consuming.engine`).
+"""Consuming a queue: which items wait (``pending``, ``listing``), whose they are and what becomes
+of them (``items``, ``prefetch``, ``members``), who works on them (``consumption``), and one thread
+that drives all this (:mod:`~leaderq.queues.consuming.engine`).
 """
 
 from __future__ import annotations

@@ -44,7 +44,12 @@ def passes(row: Row, value: Any) -> bool:
 
 
 def test_it_is_a_schema() -> None:
-    validators.Draft7Validator.check_schema(schema({"export": Options}))
+    made = schema({"export": Options})
+    validators.Draft7Validator.check_schema(made)
+    patterns = re.findall(r'"pattern": "([^"]+)"', json.dumps(made, default=str))
+    assert len(patterns) > 5
+    # editors read them as JavaScript's, where an escape that is not needed is an error
+    assert [each for each in patterns if not re.fullmatch(r"[\^$()|\[\]\w-]+", each)] == []
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
