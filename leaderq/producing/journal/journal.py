@@ -47,7 +47,7 @@ from leaderq.producing.journal.policy import (
 )
 from leaderq.producing.journal.reader import SegmentReader
 from leaderq.producing.journal.records import Entry, JournalRecord, record_of, size_of, unwritten
-from leaderq.producing.journal.recovery import Recovered, recovered
+from leaderq.producing.journal.recovery import Recovery
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment, codec_tag
 from leaderq.producing.journal.store import RecordStore
 from leaderq.threads import primitives
@@ -115,12 +115,12 @@ class Journal:
             make_directories(self._disk, self.directory)
             self._lock = DirectoryLock(self.directory)
             try:
-                self._set_up(recovered(self._disk, self.directory), allot_bytes)
+                self._set_up(Recovery(self._disk, self.directory), allot_bytes)
             except BaseException:
                 self._lock.release()
                 raise
 
-    def _set_up(self, found: Recovered, allot_bytes: int) -> None:
+    def _set_up(self, found: Recovery, allot_bytes: int) -> None:
         parts = JournalParts(self._disk, self.directory, self._gate, found.index, self.counters)
         self._index, self.report = found.index, found.report
         self._damages = list(self.report.damages)
