@@ -270,7 +270,8 @@ class Journal:
         first id."""
         if size > self._segment_bytes - HEADER_BYTES:
             raise JournalRecordTooLarge(size=size + HEADER_BYTES, limit=self._segment_bytes)
-        deadline, committer = Deadline(timeout_s), self._committer
+        deadline: Deadline | None = None
+        committer = self._committer
         while True:
             if self._closed or not self._lock.is_held:
                 raise self._closed_error()
@@ -279,6 +280,7 @@ class Journal:
             if not committer.is_crowded:
                 break
             self._refuse_to_wait_for_myself()
+            deadline = deadline or Deadline(timeout_s)
             if deadline.is_over:
                 raise JournalSlow(
                     "too much waits for the journal's disk, which took too little in time; "

@@ -267,7 +267,8 @@ class JournalMachine(RuleBasedStateMachine):
         while entries := self.journal.read(after, max_items=5):
             for entry in entries:
                 assert entry.id > after, "in order"
-                if entry.id in self.hurt:  # the same bit was flipped again: it is whole once more
+                if entry.id not in self.accepted and entry.id in self.hurt:
+                    # the same bit was flipped again: it is whole once more
                     self.accepted[entry.id] = self.hurt.pop(entry.id)
                 assert self.accepted[entry.id] == entry.payload, "as it was appended"
                 after = entry.id
