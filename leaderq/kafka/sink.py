@@ -231,11 +231,11 @@ class KafkaSink:
         if type(record) is Message:
             return record if record.topic else record._replace(topic=self._named())
         if isinstance(record, tuple):
-            if len(record) in (2, 3):
-                key, value, *headers = record
-                if type(key) is str or type(value) is str:
-                    key, value = _raw(key), _raw(value)
-                return Message(self._topic or self._named(), value, key, *headers)
+            if len(record) == 2:
+                key, value = record
+                return Message(self._topic or self._named(), _raw(value), _raw(key))
+            if len(record) == 3:
+                return Message(self._named(), _raw(record[1]), _raw(record[0]), record[2])
             if len(record) == len(Message._fields):
                 topic, value, key, *more = record
                 return Message(topic or self._named(), _raw(value), _raw(key), *more)

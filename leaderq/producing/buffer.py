@@ -88,7 +88,9 @@ def _locked(
                 self._is_dirty = False
                 raise
             self._is_dirty = False
-        self._tell()
+        if self._resolved:
+            self._tell()
+        self.news.deliver()
         return result
 
     return call
@@ -254,7 +256,8 @@ class RequestBuffer(RequestSequence):
             if number is None or number <= self._read_to:
                 continue  # somebody was interrupted who had read it before
             one.waiter = self._waiters.get(number)
-            self._push(one)
+            self.memory.push(one)
+            self._wake_for(one)
             self._waiters.pop(number, None)
         self._read_to = max(self._read_to, piece.up_to)
         self.judge()
@@ -379,7 +382,9 @@ class RequestBuffer(RequestSequence):
             self._write_down() and self._join(one, one.data or b"", on_durable)
         ):
             return False
-        self._push(one)
+        memory.push(one)
+        if self._wanted or memory.to_process:
+            self._wake_for(one)
         if one.journal_id is not None:
             self._read_to, self._written = one.journal_id, one.seq
         if is_near and marks.is_high(items + 1, memory.bytes):
@@ -532,12 +537,10 @@ class RequestBuffer(RequestSequence):
             self._is_refused = True
             self._tell_state()
 
-    def _push(self, one: BufferedRequest) -> None:
-        memory = self.memory
-        memory.push(one)
-        if memory.to_process:
-            self._to_process[memory.lane(one)].wake()
-        elif self._wanted:
+    def _wake_for(self, one: BufferedRequest) -> None:
+        if self._to_process:
+            self._to_process[self.memory.lane(one)].wake()
+        else:
             self._wake_sender()
 
     def _wake_sender(self) -> None:

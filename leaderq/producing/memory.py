@@ -90,7 +90,11 @@ class RequestMemory:
         self.unsettled[seq] = one  # it is here, by this statement
         self.pushed = seq
         self.bytes += one.size
-        self.line_up(one)
+        if one.step is _READY:  # as line_up, without a call
+            self.ready.append(one)
+            self.ready_bytes += one.size
+        else:
+            self.to_process[self.lane(one)].append(one)
 
     def line_up(self, one: BufferedRequest) -> None:
         if one.step is _READY:

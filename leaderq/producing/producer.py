@@ -61,7 +61,7 @@ from leaderq.producing.journal import EVERY_ITEM, Journal, Policy
 from leaderq.producing.listeners import OnDurable, resolve
 from leaderq.producing.memory import BufferedRequest, measured, require_hash
 from leaderq.producing.options import Block, FullPolicy, ProducerOptions
-from leaderq.producing.sending import Shutdown, SinkSender, journal_reader, process_worker
+from leaderq.producing.sending import ProcessWorker, Shutdown, SinkSender, journal_reader
 from leaderq.producing.sinks import Sink, require_sink
 from leaderq.producing.spill import Spill
 from leaderq.threads import Retry, TaskWaker, Waker, primitives
@@ -178,7 +178,7 @@ class BufferedProducer(Generic[T]):
         self._sender = SinkSender(self._buffer, sink, options)
         services = [self._sender.service]
         lanes = range(options.lanes)
-        services += [process_worker(self._buffer, number, options) for number in lanes]
+        services += [ProcessWorker(self._buffer, number, options).service for number in lanes]
         if self._spill is not None:
             services.append(journal_reader(self._buffer, self._spill, name))
         self._shutdown = Shutdown(self._buffer, sink, services, name)
@@ -226,7 +226,7 @@ class BufferedProducer(Generic[T]):
         one = self._entered(request, ttl_s, timeout_s)
         spill = self._spill
         if on_durable is None and (spill is None or not spill.waits_for_disk):
-            is_taken = self._admit(one, timeout_s, None)
+            is_taken = self._buffer.take_at_once(one, None) or self._admit(one, timeout_s, None)
             if spill is not None:
                 spill.await_written()
             return is_taken
@@ -333,8 +333,6 @@ class BufferedProducer(Generic[T]):
     def _admit(
         self, one: BufferedRequest, timeout_s: float | None, on_durable: OnDurable | None
     ) -> bool:
-        if self._buffer.take_at_once(one, on_durable):
-            return True
         waker = Waker()
         admission = self._admission(one, timeout_s, on_durable, waker.wake)
         try:

@@ -273,67 +273,59 @@ SKIP: Final = _Skip()
 """Returned by a process step if nothing is to be sent for a request."""
 
 
-def process_worker(buffer: RequestBuffer, number: int, options: ProducerOptions) -> Service:
+class ProcessWorker:
     """Runs the process step for one line of requests; all requests of one key are in one line.
 
     A step that fails is repeated as ``process_retry`` says, while its line waits, to keep the order
     within the key; then the request has failed. A step may be repeated after a crash too: the
     journal keeps the request, not the step's result.
     """
-    return Service.lasting(
-        f"leaderq-{options.name}-worker-{number}",
-        partial(_process_some, buffer, number, options),
-        on_struck=partial(buffer.begin_again, RequestStep.PROCESSING, number),
-    )
 
+    def __init__(self, buffer: RequestBuffer, number: int, options: ProducerOptions) -> None:
+        self._buffer, self._number, self._options = buffer, number, options
+        self._ready: list[BufferedRequest] = []
+        self.service = Service.lasting(
+            f"leaderq-{options.name}-worker-{number}",
+            self._process_some,
+            on_struck=partial(buffer.begin_again, RequestStep.PROCESSING, number),
+        )
 
-def _process_some(
-    buffer: RequestBuffer, number: int, options: ProducerOptions, service: Service
-) -> bool:
-    """Process some; return whether to go on, which a stop ends."""
-    requests = buffer.take_for_processing(number, _PIECE)
-    ready: list[BufferedRequest] = []
-    gone: list[Gone] = []
-    for one in requests:
-        if (lost := _processed(buffer, options, service, one, ready)) is not None:
-            gone.append(lost)
-        if buffer.is_stopped:
-            return False
-    buffer.processed(ready)
-    if gone:
-        buffer.settle((), gone)
-    return bool(requests)
+    def _process_some(self, _: Service) -> bool:
+        buffer = self._buffer
+        self._ready, gone = [], list[Gone]()
+        for one in buffer.take_for_processing(self._number, _PIECE):
+            if (lost := self._processed(one)) is not None:
+                gone.append((one, *lost))
+            if buffer.is_stopped:
+                return False
+        buffer.processed(self._ready)
+        if gone:
+            buffer.settle((), gone)
+        return not buffer.is_stopped
 
-
-def _processed(
-    buffer: RequestBuffer,
-    options: ProducerOptions,
-    service: Service,
-    one: BufferedRequest,
-    ready: list[BufferedRequest],
-) -> Gone | None:
-    """Process one request, or return it with the reason for which it is lost."""
-    process, retry, attempt = options.process, options.process_retry, 0
-    while process is not None and not buffer.is_stopped:
-        if one.is_expired(clock.now_s()):
-            return one, LossReason.EXPIRED, None
-        try:
-            one.output = process(one.request)
-            require_finished(one.output, "process")
-        except BaseException as exc:  # noqa: BLE001 - the user's step, also SystemExit: it fails this request, which is told
-            attempt += 1
-            if retry.attempts is not None and attempt >= retry.attempts:
-                return one, LossReason.PROCESS, exc
-            # Requests done already need not wait for it.
-            buffer.processed(ready)
-            ready.clear()
-            service.pause(retry.delay_s(attempt))
-        else:
-            if one.output is SKIP:
-                return one, LossReason.SKIPPED, None
-            ready.append(one)
-            break
-    return None
+    def _processed(self, one: BufferedRequest) -> tuple[LossReason, BaseException | None] | None:
+        """Process one request, or return why it is lost."""
+        process, retry, attempt = self._options.process, self._options.process_retry, 0
+        while process is not None and not self._buffer.is_stopped:
+            if one.is_expired(clock.now_s()):
+                return LossReason.EXPIRED, None
+            try:
+                one.output = process(one.request)
+                require_finished(one.output, "process")
+            except BaseException as exc:  # noqa: BLE001 - the user's step, also SystemExit: it fails this request, which is told
+                attempt += 1
+                if retry.attempts is not None and attempt >= retry.attempts:
+                    return LossReason.PROCESS, exc
+                # Requests done already need not wait for it.
+                self._buffer.processed(self._ready)
+                self._ready = []
+                self.service.pause(retry.delay_s(attempt))
+            else:
+                if one.output is SKIP:
+                    return LossReason.SKIPPED, None
+                self._ready.append(one)
+                break
+        return None
 
 
 def journal_reader(buffer: RequestBuffer, spill: Spill, name: str) -> Service:

@@ -210,13 +210,12 @@ class RequestSequence:
                 self.news.put(partial(listener, lost))
 
     def _tell(self) -> None:
-        """Without the lock: resolve futures, call listeners. Interrupted, the next call goes on."""
+        """Without the lock: resolve futures. Interrupted, the next call goes on."""
         while self._resolved:
             with suppress(IndexError, ValueError):  # another thread does the same
                 one = self._resolved[0]
                 resolve(*one)
                 self._resolved.remove(one)
-        self.news.deliver()
 
 
 def is_stored(one: BufferedRequest, stored_id: int) -> bool:

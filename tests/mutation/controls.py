@@ -394,7 +394,7 @@ what the disk did not force out counts as safely in the journal
 = producing/sending.py unit/producing/test_strange_callers.py
 a coroutine that the process step returned is sent
 @test_a_process_step_that_returns_a_coroutine_sends_nothing
--            require_finished(one.output, "process")
+-                require_finished(one.output, "process")
 
 = producing/sending.py unit/producing/test_buffered_producer.py
 a stuck key holds up all others

@@ -112,23 +112,13 @@ def look(directory: str | Path, *, thorough: bool = False) -> JournalView:
 
 
 def _found(disk: Disk, place: Path) -> DirectoryScan:
-    if not place.is_dir():
+    found = scan_directory(disk, place) if place.is_dir() else None
+    if found is None or found.is_new:
+        what = "journal in" if found else "directory"
         raise ConfigurationError(
-            f"there is no directory {str(place)!r}; a journal is a directory with *.seg files in it"
+            f"there is no {what} {str(place)!r}; a journal is a directory with *.seg files in it"
         )
-    for _ in range(5):
-        found = _there(partial(scan_directory, disk, place))
-        if found is None:
-            continue  # a segment was deleted while the directory was listed
-        if found.is_new:
-            raise ConfigurationError(
-                f"there is no journal in {str(place)!r}; a journal is a directory with *.seg files "
-                "in it"
-            )
-        return found
-    raise ConfigurationError(
-        f"the journal in {str(place)!r} changes too quickly to be looked at; try again"
-    )
+    return found
 
 
 def _view(

@@ -47,7 +47,7 @@ from leaderq.producing.journal.policy import (
 )
 from leaderq.producing.journal.reader import SegmentReader
 from leaderq.producing.journal.records import Entry, JournalRecord, record_of, size_of, unwritten
-from leaderq.producing.journal.recovery import Recovered, recovered
+from leaderq.producing.journal.recovery import Recovery
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment, codec_tag
 from leaderq.producing.journal.store import RecordStore
 from leaderq.threads import primitives
@@ -115,12 +115,12 @@ class Journal:
             make_directories(self._disk, self.directory)
             self._lock = DirectoryLock(self.directory)
             try:
-                self._set_up(recovered(self._disk, self.directory), allot_bytes)
+                self._set_up(Recovery(self._disk, self.directory), allot_bytes)
             except BaseException:
                 self._lock.release()
                 raise
 
-    def _set_up(self, found: Recovered, allot_bytes: int) -> None:
+    def _set_up(self, found: Recovery, allot_bytes: int) -> None:
         parts = JournalParts(self._disk, self.directory, self._gate, found.index, self.counters)
         self._index, self.report = found.index, found.report
         self._damages = list(self.report.damages)
@@ -270,7 +270,8 @@ class Journal:
         first id."""
         if size > self._segment_bytes - HEADER_BYTES:
             raise JournalRecordTooLarge(size=size + HEADER_BYTES, limit=self._segment_bytes)
-        deadline, committer = Deadline(timeout_s), self._committer
+        deadline: Deadline | None = None
+        committer = self._committer
         while True:
             if self._closed or not self._lock.is_held:
                 raise self._closed_error()
@@ -279,6 +280,7 @@ class Journal:
             if not committer.is_crowded:
                 break
             self._refuse_to_wait_for_myself()
+            deadline = deadline or Deadline(timeout_s)
             if deadline.is_over:
                 raise JournalSlow(
                     "too much waits for the journal's disk, which took too little in time; "

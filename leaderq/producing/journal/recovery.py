@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -57,66 +58,43 @@ LEAP: Final = 1 << 20
 """How many ids are passed over when nobody knows any more which were assigned."""
 
 
-@dataclass(frozen=True)
-class Recovered:
-    """The state that a journal begins with; ``previous`` is the part of the first segment's header
-    that describes the one before.
-    """
-
-    index: SegmentIndex
-    stamp: int | None
-    sequence: int
-    previous: tuple[int, int, int]
-    report: RecoveryReport
-
-
-def recovered(disk: Disk, directory: Path) -> Recovered:
-    """Repair a directory, which must be locked.
+class Recovery:
+    """Repairs a directory, which must be locked; afterwards, the state that a journal begins with.
+    ``previous`` is the part of the first segment's header that describes the one before.
 
     :raises JournalFailed: a later version of leaderq wrote a segment.
     :raises OSError: the file system failed.
     """
-    began = time.perf_counter()
-    found = scan_directory(disk, directory)
-    work = _Recovery(disk, directory, found)
-    work.run()
-    index = SegmentIndex(work.segments, work.next_id)
-    last = work.segments[-1] if work.segments else None
-    report = RecoveryReport(
-        segments=len(work.segments),
-        records=index.depth,
-        bytes_used=index.bytes_used,
-        was_clean=found.is_new or (found.cursor is not None and found.cursor.clean),
-        cursor_slots_bad=0 if found.is_new else found.bad_slots,
-        cursor_lost=not found.is_new and found.cursor is None,
-        torn_bytes=work.torn_bytes,
-        damages=tuple(work.damages),
-        scanned_bytes=work.scanned_bytes,
-        took_s=time.perf_counter() - began,
-    )
-    return Recovered(
-        index,
-        found.stamp,
-        max((slot.sequence for slot in found.slots if slot is not None), default=0),
-        (last.first_id, last.records, last.size) if last else (0, 0, 0),
-        report,
-    )
 
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        began = time.perf_counter()
+        self.disk, self.directory = disk, directory
+        self.found = found = scan_directory(disk, directory)
+        self.segments: list[Segment] = []
+        self.damages: list[Damage] = []
+        self.next_id, self.torn_bytes, self.scanned_bytes = 1, 0, 0
+        self._run()
+        self.index = SegmentIndex(self.segments, self.next_id)
+        self.stamp = found.stamp
+        self.sequence = max((slot.sequence for slot in found.slots if slot), default=0)
+        self.previous = (0, 0, 0)
+        if self.segments:
+            last = self.segments[-1]
+            self.previous = (last.first_id, last.records, last.size)
+        self.report = RecoveryReport(
+            segments=len(self.segments),
+            records=self.index.depth,
+            bytes_used=self.index.bytes_used,
+            was_clean=found.is_new or (found.cursor is not None and found.cursor.clean),
+            cursor_slots_bad=0 if found.is_new else found.bad_slots,
+            cursor_lost=not found.is_new and found.cursor is None,
+            torn_bytes=self.torn_bytes,
+            damages=tuple(self.damages),
+            scanned_bytes=self.scanned_bytes,
+            took_s=time.perf_counter() - began,
+        )
 
-@dataclass
-class _Recovery:
-    """The state of a directory, as it is repaired step by step."""
-
-    disk: Disk
-    directory: Path
-    found: DirectoryScan
-    segments: list[Segment] = field(default_factory=list)
-    damages: list[Damage] = field(default_factory=list)
-    next_id: int = 1
-    torn_bytes: int = 0
-    scanned_bytes: int = 0
-
-    def run(self) -> None:
+    def _run(self) -> None:
         for file in self.found.files:
             if file.header is not None and file.is_foreign:
                 raise JournalFailed(
@@ -322,7 +300,8 @@ def scan_directory(disk: Disk, directory: Path) -> DirectoryScan:
     files, bad = [], []
     for path in sorted(directory.iterdir()):
         if (name := parse_name(path.name)) is not None:
-            files.append(segment_file(disk, path, *name))
+            with suppress(FileNotFoundError):  # deleted meanwhile, by who has the journal open
+                files.append(segment_file(disk, path, *name))
         elif set_aside_id(path.name) is not None:
             bad.append(path)
     slots = read_slots(disk, directory)

@@ -48,17 +48,9 @@ class SegmentHeader:
     codec: int = 0
 
     def encode(self) -> bytes:
-        fields = _FIELDS.pack(
-            MAGIC,
-            self.version,
-            HEADER_BYTES,
-            self.codec,
-            self.first_id,
-            self.previous_first_id,
-            self.previous_records,
-            self.previous_bytes,
-            self.created_us,
-        )
+        before = self.previous_first_id, self.previous_records, self.previous_bytes
+        front = MAGIC, self.version, HEADER_BYTES, self.codec
+        fields = _FIELDS.pack(*front, self.first_id, *before, self.created_us)
         return fields + _CRC.pack(zlib.crc32(fields))
 
 

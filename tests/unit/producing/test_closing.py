@@ -146,6 +146,8 @@ def test_a_request_lost_for_any_reason_is_logged_and_counted(
         lines = [record.args for record in caplog.records if "requests lost" in record.message]
         counted = sum(args[2] for args in lines if args[1] == reason.value)  # type: ignore[index, misc]
         assert counted == lost[reason.value] > 0
+        if reason in (LossReason.CORRUPT, LossReason.UNDECODABLE):
+            assert sink.confirmed[-3:] == [0, 1, 2]  # it keeps nothing else from being sent
 
 
 # -- ctrl-C while waiting, a program that ends without closing, and asyncio

@@ -281,6 +281,3 @@ def test_a_listener_or_a_callback_that_exits_ends_nothing(
     assert sink.confirmed == [0, 1, "last"]
     assert [future.result(60) for future in futures] == [None, None]
     assert "listener" in caplog.text
-
-
-# -- A store that is down, read-only, full, forbidden or just closed, behind its real client: an

@@ -104,33 +104,6 @@ def test_when_the_journal_is_full_too_the_policy_decides(
         one.close()
 
 
-# -- what lies in the journal
-
-
-def test_records_spoilt_on_disk_are_counted_and_the_others_are_sent(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    first = producer(journal=tmp_path, max_items=1)
-    for number in range(100):
-        first.send((number, b"x" * 50))
-    first.close(0.01)
-    segment = next(path for path in tmp_path.iterdir() if b"x" * 50 in path.read_bytes())
-    data = bytearray(segment.read_bytes())
-    at = data.index(b"x" * 50, 2000)
-    data[at] ^= 0xFF
-    segment.write_bytes(data)
-    sink.now(takes)
-    second = producer(journal=tmp_path)
-    assert second.flush(30).pending == 0
-    sent = [number for number, _ in sink.confirmed]
-    assert sent == sorted(sent)
-    balance = second.snapshot().balance
-    assert balance.pending == 0
-    assert balance.confirmed + sum(balance.dropped.values()) == balance.recovered
-    assert len(sent) == 99
-
-
 # -- room: nobody is turned away while there is some, and whoever waits proceeds as soon as there
 
 

@@ -131,17 +131,6 @@ def test_interrupted_or_refused_in_beginning_a_segment_anew_nothing_is_lost(
     assert reopened(place) == waiting
 
 
-def test_a_segment_that_cannot_be_begun_delays_the_record_only(place, disk):
-    with Journal(place, disk=disk, segment_bytes=4096) as journal:
-        stored = [journal.append(b"x" * 1000) for _ in range(3)]
-        disk.fail["create"] = failing(no_space, times=3)
-        with pytest.raises(JournalSlow):
-            journal.append(b"y" * 1000)
-        eventually(lambda: journal.trouble is None)
-        assert journal.append(b"z" * 1000) == stored[-1] + 2
-    assert reopened(place) == [b"x" * 1000] * 3 + [b"y" * 1000, b"z" * 1000]
-
-
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 def test_what_a_failed_write_left_behind_is_never_written_after(place, disk, policy):
     """Neither the write nor the cutting back works: the file is left alone, and the record goes to

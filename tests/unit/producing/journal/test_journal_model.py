@@ -56,6 +56,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.accepted: dict[int, bytes] = {}
         self.acked: set[int] = set()
         self.forgettable: set[int] = set()
+        self.hurt: dict[int, bytes] = {}
         self.highest = 0
         self.serial = 0
         self.journal: Journal | None = None
@@ -259,13 +260,16 @@ class JournalMachine(RuleBasedStateMachine):
         cut_off = self.journal.report.torn_bytes // HEAD_BYTES
         assert not is_counted or len(lost) <= self.journal.counters.corrupt + cut_off
         for record_id in lost:
-            del self.accepted[record_id]
+            self.hurt[record_id] = self.accepted.pop(record_id)
 
     def everything(self) -> list[object]:
         found, after = [], 0
         while entries := self.journal.read(after, max_items=5):
             for entry in entries:
                 assert entry.id > after, "in order"
+                if entry.id not in self.accepted and entry.id in self.hurt:
+                    # the same bit was flipped again: it is whole once more
+                    self.accepted[entry.id] = self.hurt.pop(entry.id)
                 assert self.accepted[entry.id] == entry.payload, "as it was appended"
                 after = entry.id
                 found.append(entry)

@@ -152,12 +152,6 @@ def test_a_record_that_expires_holds_when() -> None:
         assert bool(read(data).records) != is_bad
 
 
-def test_times_are_seconds() -> None:
-    assert record_of((1, 2_000_000, 0, b"x", 0)) == (1, b"x", 2.0, None)
-    body = struct.pack("<Q", 5_000_000) + b"x"
-    assert record_of((1, 2_000_000, EXPIRES, body, 0)) == (1, b"x", 2.0, 5.0)
-
-
 def test_heads_are_found_by_mark_and_id() -> None:
     data = written(b"a", b"b", b"c")
     step = HEAD_BYTES + 1
