@@ -253,7 +253,7 @@ class DynoConsumer:
                 if choices:
                     found, is_other = self._claim(membership, view, choices, lease_s)
                     out += found
-                    view.read_ahead(len(found), now_ms, is_useful=not is_other)
+                    view.read_ahead(len(found), now_ms)
                     if is_other and not is_last:
                         return True  # there is more in this shard, which goes first
                     is_changed = is_changed or is_other

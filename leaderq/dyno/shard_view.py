@@ -28,6 +28,8 @@ from leaderq.zookeeper import GetData, Session, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
 
 _READ_AT_A_TIME = 250
+_REST = 16
+"""For so many pops nothing is read ahead after less than half was wanted: others are faster."""
 _NO_GROUP = f"-{NO_GROUP}-"
 
 
@@ -71,7 +73,8 @@ class ShardView(ReadAfterNews):
         """Held for every use of the index, and for nothing that waits."""
         super().__init__(session, (paths.messages, paths.rests), changed, is_tree=True)
         self._now_ms = now_ms
-        self.ahead = RowsAhead(SizedReader(session, paths.messages), lambda: self.is_closed)
+        reader = SizedReader(session, paths.messages)
+        self.ahead = RowsAhead(reader, lambda: self.is_closed, rest=_REST)
         self._news: list[WatchEvent] | None = None
         self._next_listing_s = 0.0
 
@@ -142,11 +145,10 @@ class ShardView(ReadAfterNews):
         rows = self.ahead.read(names)
         return [rows[name] for name in takewhile(rows.__contains__, names)]
 
-    def read_ahead(self, count: int, now_ms: int, *, is_useful: bool) -> None:
-        """Read the next ones, while these are worked on; but not those taken meanwhile.
-        ``is_useful``: nobody else was faster of late."""
+    def read_ahead(self, count: int, now_ms: int) -> None:
+        """Read the next ones, while these are worked on; but not those taken meanwhile."""
+        self.ahead.learn(is_useful=not self.ahead.is_wasted)
         self.ahead.forget()  # others have taken what was not wanted
-        self.ahead.learn(is_useful=is_useful)
         with self.lock:
             names = self.index.upcoming(min(count, self.ahead.room), now_ms)
         self.ahead.begin(names)

@@ -29,14 +29,18 @@ def result_of(answer: primitives.Future[T], is_stopped: Callable[[], bool]) -> T
 class RowsAhead:
     """Rows by name, each as of :meth:`SizedReader.read`. For any thread.
 
-    How many are read ahead grows as long as they are of use: not while others are faster.
+    How many are read ahead grows as long as they are of use: not while others are faster, and for
+    ``rest`` reads after that.
     """
 
-    def __init__(self, reader: SizedReader, is_stopped: Callable[[], bool]) -> None:
-        self.reader, self._is_stopped = reader, is_stopped
+    def __init__(
+        self, reader: SizedReader, is_stopped: Callable[[], bool], *, rest: int = 0
+    ) -> None:
+        self.reader, self._is_stopped, self._rest = reader, is_stopped, rest
         self._known: dict[str, Any] = {}
         self._asked: list[str] = []
         self._answer: primitives.Future[list[Any]] | None = None
+        self._begun = 0
         self._most = _MOST
 
     def read(self, names: Sequence[str]) -> dict[str, Any]:
@@ -57,13 +61,20 @@ class RowsAhead:
             self._take_in()
         if self._answer is not None or len(self._known) >= self.reader.most // 2:
             return 0
-        return min(self._most, self.reader.most)
+        return max(0, min(self._most, self.reader.most))
+
+    @property
+    def is_wasted(self) -> bool:
+        """Whether less than half of what was read ahead last was asked for."""
+        unused = len(self._known) + (0 if self._answer is None else len(self._asked))
+        return 2 * unused > self._begun
 
     def begin(self, names: Sequence[str]) -> None:
         """Read these, in the background. What the session raises is not told."""
         if asked := [name for name in names if name not in self._known]:
             with suppress(LeaderqError):
                 self._asked, self._answer = asked, self.reader.read(asked)
+                self._begun = len(asked)
 
     def note(self, rows: dict[str, Any]) -> None:
         """These were read by the way."""
@@ -71,12 +82,14 @@ class RowsAhead:
 
     def forget(self) -> None:
         """Names may stand for others by now."""
-        self._known, self._answer, self._asked = {}, None, []
+        self._known, self._answer, self._asked, self._begun = {}, None, [], 0
 
     def learn(self, *, is_useful: bool) -> None:
         """Whether what was read ahead could be claimed."""
-        self._most = min(_MOST, 2 * self._most + 1) if is_useful else 0
-        if not is_useful:
+        if is_useful:
+            self._most = self._most + 1 if self._most < 0 else min(_MOST, 2 * self._most + 1)
+        else:
+            self._most = -self._rest
             self.forget()
 
     def _take_in(self) -> None:

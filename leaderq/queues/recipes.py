@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import fields
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
@@ -37,6 +38,7 @@ else:
 
     T = TypeVar("T")
 R = TypeVar("R", bound="QueueRecipe[Any]")
+_FIELDS = fields(QueueOptions)
 
 _LEAST_CLOSE_S = 1.0
 
@@ -106,6 +108,7 @@ class QueueRecipe(Generic[T]):
         min_items_before_refresh: int = 0,
         claim_ahead: int = 100,
     ) -> None:
+        given = {**locals(), "retry": retry or ITEM_RETRY}
         self._paths = paths = QueuePaths(path, lock_path, meta_path)
         refresh, lock, meta = min_items_before_refresh, lock_path, meta_path
         is_apart = not f"{meta or ''}/".startswith((path + "/", f"{lock}/"))
@@ -119,24 +122,7 @@ class QueueRecipe(Generic[T]):
             unless(self.KIND is not QueueKind.ID or "|" not in path, bar),
             unless(not refresh or self.KIND is QueueKind.PRIORITY, order),
         )
-        options = QueueOptions(
-            serializer=serializer,
-            consumer=consumer,
-            consume_batch=consume_batch,
-            max_items=max_items,
-            put_in_background=put_in_background,
-            final_flush_s=final_flush_s,
-            window=window,
-            executor=executor,
-            concurrency=concurrency,
-            batch_items=batch_items,
-            error_mode=error_mode,
-            retry=retry or ITEM_RETRY,
-            compress=compress,
-            name=name,
-            min_items_before_refresh=min_items_before_refresh,
-            claim_ahead=claim_ahead,
-        )
+        options: QueueOptions[T] = QueueOptions(**{one.name: given[one.name] for one in _FIELDS})
         self._is_lent = isinstance(client, Session)
         self._session = session = as_session(client)
         self._final_flush_s = final_flush_s

@@ -226,21 +226,17 @@ class SimpleDistributedQueue:
         got: list[Claim] = []
         with ExitStack() as on_error:  # an interruption must not take items with it
             on_error.callback(ready.put, got)
-            while not got or (len(got) < wanted and engine.is_claiming and not ready.is_closed):
-                if not got:
-                    self._guard()
+            while not got:
+                self._guard()
                 is_known, left_s = ready.answered >= ask, deadline - clock.now_s()
                 if left_s <= 0 and is_known:
                     break
                 is_connected = self._session.state is SessionState.CONNECTED
                 if left_s <= 0 and (left_s + grace_s <= 0 or not is_connected):
-                    if got:
-                        break
                     late = f"no answer in time; items of {self.path} go to the next take"
                     raise ConnectionLost(late)
                 patience_s = min(_SLICE_S, left_s if left_s > 0 else left_s + grace_s)
-                more = wanted - len(got)
-                got += ready.take(more, patience_s, wants=more, ask=None if is_known else ask)
+                got += ready.take(wanted, patience_s, wants=wanted, ask=None if is_known else ask)
             on_error.pop_all()
         engine.settle([done(claim) for claim in got])
         return [claim.data for claim in got]

@@ -55,7 +55,7 @@ MARGIN_BYTES = 4096
 
 
 class OperationGroup:
-    """All or none of these. Override :meth:`heard` to learn the outcome.
+    """All or none of these. Override :meth:`on_outcome` to learn the outcome.
 
     A slim object, because a queue makes one for every item: it has no lock; a writer touches it
     under its own.

@@ -10,6 +10,7 @@ import pytest
 
 from leaderq import clock
 from leaderq.dyno import DynoQueue, Message, OnConflict, StaleLease, Worker, consumer
+from leaderq.dyno.shard_view import ShardView
 from leaderq.errors import ConnectionLost, QueueClosed, SessionClosed
 from leaderq.threads import Retry
 from simulation.scenarios import every_point, nth, scene
@@ -156,6 +157,62 @@ def test_a_delivery_that_was_redeemed_is_not_its_former_owners_any_more(s):
             a.who.do(settle)
     assert redeemed.deliveries == 1
     b.who.do(redeemed.ack)
+
+
+@scene(3)
+def test_a_message_that_was_redeemed_does_not_end_with_the_session_of_its_former_owner(s):
+    a, b, c = sides(s, "abc")
+    a.push(Message(payload=b"x"))
+    (one,) = a.pop(1, 5.0)
+    redeemed = b.redeem(str(one.receipt))
+    s.expire(a.who)
+    assert c.pop(1, 20.0) == []
+    b.who.do(redeemed.ack)
+    assert left(s) == []
+
+
+@every_point(5)
+def test_a_lease_that_ended_while_its_consumer_was_cut_off_is_not_handed_out(s, point):
+    (a,) = sides(s, "a", lease_s=0.1, retry=OFTEN)
+    a.push(Message(payload=b"x"))
+    cut = s.at(a.who, nth(point), lambda: s.cut(a.who))
+    popping = a.who.begin(lambda: [one.left_s for one in a.queue.pop(1, 5.0)])
+    s.run(1.0)
+    s.heal(a.who)
+    assert all(left_s > 0 for left_s in popping.result())
+    return cut
+
+
+@scene(2)
+def test_consumers_that_meet_step_aside(s, monkeypatch):
+    refused, done, real = [], [], ShardView.not_claimed
+
+    def not_claimed(view, name, error=None):
+        refused.append(name)
+        return real(view, name, error)
+
+    def work(queue):
+        while len(done) < 60:
+            for one in queue.pop(1, 0.2):
+                one.ack()
+                done.append(one.id)
+
+    monkeypatch.setattr(ShardView, "not_claimed", not_claimed)
+    every = sides(s, "abcdef")
+    every[0].push([Message(payload=b"%d" % number) for number in range(60)])
+    jobs = [one.who.begin(lambda one=one: work(one.queue)) for one in every]
+    for job in jobs:
+        job.result()
+    assert len(set(done)) == 60
+    assert len(refused) < 200
+
+
+@scene(3)
+def test_of_those_that_are_wanted_the_best_is_popped(s):
+    (a,) = sides(s, "a", shards=["a", "b"])
+    a.push(Message(payload=b"late", priority=9, shard="a"))
+    a.push(Message(payload=b"early", priority=1, shard="b"))
+    assert a.pop_where(lambda _: True).payload == b"early"
 
 
 @pytest.mark.parametrize("what", ["request", "answer"])

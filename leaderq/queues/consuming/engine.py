@@ -117,8 +117,6 @@ class Engine:
         self._members = QueueMembers(session, paths, name, wake)
         self.pause_switch = PauseSwitch(session, paths, self.notify)
         self._membership: Membership | None = None
-        self.is_claiming = False
-        """Whether more may be ready in a moment."""
         self._per_znode = 1.0  # values, in what was claimed last
         # claimed by the present member, or being so, and not settled
         self._held: set[str] = set()
@@ -404,16 +402,12 @@ class Engine:
             self._sleep(wanted)
             return
         self._held.update(names)
-        self.is_claiming, found = True, ClaimResult(again=names)
+        record, found = deaths.note(self._held), ClaimResult(again=names)
         try:
-            wished, found = judged(membership, names, self._ahead.read(names), max(wanted, 1))
-            record = deaths.note(self._held)
-            claim(self._session, wished, found, record, self.is_closing.is_set, self._read_next)
+            found = judged(membership, names, self._ahead.read(names), max(wanted, 1))
+            claim(self._session, found, record, self.is_closing.is_set, self._read_next)
         finally:
-            try:
-                self._claimed(membership, names, found)
-            finally:
-                self.is_claiming = False
+            self._claimed(membership, names, found)
 
     def _read_next(self) -> None:
         """Read the items that are likely to be claimed next, while these are claimed."""

@@ -144,9 +144,9 @@ class ClaimResult:
 
 def judged(
     membership: Membership, names: Sequence[str], rows: Mapping[str, Any], most_values: int
-) -> tuple[list[Claim], ClaimResult]:
-    """Which of these to claim, by what was read: at most so many values, or one znode."""
-    wanted, found = list[Claim](), ClaimResult()
+) -> ClaimResult:
+    """What was read of these. Its claims are still to be made: of as many values, or one znode."""
+    found = ClaimResult()
     now, room = clock.now_ms(), most_values
     for name in names:
         if name not in rows:  # of what was asked for, only the first are read, as many as fit
@@ -160,24 +160,24 @@ def judged(
             claim = Claim(name, row[0], row[1], row[2], membership)
             if (until := claim.not_before_ms) > now:
                 found.resting[name] = until
-            elif wanted and claim.count > room:
+            elif found.claims and claim.count > room:
                 found.again.append(name)
             else:
-                wanted.append(claim)
+                found.claims.append(claim)
                 room -= claim.count
-    return wanted, found
+    return found
 
 
 def claim(
     session: Session,
-    wanted: list[Claim],
     found: ClaimResult,
     record: Sequence[Operation],
     is_stopped: Callable[[], bool],
     meanwhile: Callable[[], object],
 ) -> None:
-    """Claim those ``wanted``; ``found`` says what came of it. ``record``: goes along.
-    ``meanwhile``: called when the claim is under way."""
+    """Make the claims of what was :func:`judged`; ``found`` says what came of it. ``record``: goes
+    along. ``meanwhile``: called when they are under way."""
+    wanted, found.claims = found.claims, []
     for round_left in reversed(range(_ROUNDS)):
         if not wanted:
             return

@@ -1,0 +1,107 @@
+"""What is claimed next is read while this is claimed, as long as that is of use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from leaderq.engine.reading_ahead import RowsAhead, result_of
+from leaderq.errors import ConnectionLost
+from leaderq.threads import primitives
+
+
+class FakeReader:
+    """Answers at once, or when :meth:`answer` is called."""
+
+    most = 10
+
+    def __init__(self, *, is_late: bool = False) -> None:
+        self.asked: list[list[str]] = []
+        self._late: list[primitives.Future[list[Any]]] = []
+        self._is_late = is_late
+
+    def read(self, names: Sequence[str]) -> primitives.Future[list[Any]]:
+        answer: primitives.Future[list[Any]] = primitives.Future()
+        self.asked.append(list(names))
+        self._late.append(answer)
+        if not self._is_late:
+            self.answer()
+        return answer
+
+    def answer(self) -> None:
+        self._late.pop(0).set_result([(name.upper(), 0, 0) for name in self.asked[-1]])
+
+
+def ahead(reader: Any, **more: int) -> RowsAhead:
+    return RowsAhead(reader, lambda: False, **more)
+
+
+def test_what_was_read_ahead_is_not_read_again_and_counts_once() -> None:
+    reader = FakeReader()
+    one = ahead(reader)
+    one.begin(["a", "b"])
+    assert one.read(["b", "c"]) == {"b": ("B", 0, 0), "c": ("C", 0, 0)}
+    one.read(["b"])
+    assert reader.asked == [["a", "b"], ["c"], ["b"]]
+
+
+def test_an_answer_that_comes_after_names_were_forgotten_is_not_used() -> None:
+    reader = FakeReader(is_late=True)
+    one = ahead(reader)
+    one.begin(["a"])
+    one.forget()
+    reader.answer()
+    reader._is_late = False
+    one.read(["a"])
+    assert reader.asked == [["a"], ["a"]]
+
+
+def test_while_something_is_being_read_or_enough_is_known_there_is_no_room() -> None:
+    reader = FakeReader(is_late=True)
+    one = ahead(reader)
+    assert one.room == reader.most
+    one.begin([*"abcde"])
+    assert one.room == 0
+    reader.answer()
+    assert one.room == 0
+    one.read(["a"])
+    assert one.room == reader.most
+
+
+@pytest.mark.parametrize("rest", [0, 3])
+def test_after_a_waste_nothing_is_read_ahead_for_a_rest_and_then_more_and_more(rest: int) -> None:
+    one = ahead(FakeReader(), rest=rest)
+    one.begin([*"abc"])
+    one.read(["a"])
+    assert one.is_wasted
+    one.learn(is_useful=False)
+    rooms = []
+    for _ in range(rest + 3):
+        rooms.append(one.room)
+        one.learn(is_useful=not one.is_wasted)
+    assert rooms == [*[0] * (rest + 1), 1, 3]
+
+
+def test_what_was_half_used_was_no_waste() -> None:
+    one = ahead(FakeReader())
+    assert not one.is_wasted
+    one.begin([*"ab"])
+    one.read(["a"])
+    assert not one.is_wasted
+
+
+def test_only_what_can_be_taken_back_is_not_waited_for_at_the_end() -> None:
+    with pytest.raises(ConnectionLost):
+        result_of(primitives.Future[Any](), lambda: True)
+    begun: primitives.Future[int] = primitives.Future()
+    begun.set_running_or_notify_cancel()
+    looks: list[int] = []
+
+    def is_stopped() -> bool:
+        looks.append(1)
+        begun.set_result(7)
+        return True
+
+    assert (result_of(begun, is_stopped), looks) == (7, [1])
