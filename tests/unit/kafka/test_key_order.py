@@ -331,6 +331,20 @@ def test_a_slow_record_holds_up_its_key_only_until_as_many_as_may_be_are_in_hand
     assert sorted(others[:5]) == [1, 2, 3, 4, 5]
 
 
+def test_after_an_unclean_end_nothing_is_committed_before_the_first_batch_is_done() -> None:
+    """Else a record that kills would be met at another offset each time, and never be found."""
+    career, found = Calls(), batch(A="abc")
+    marks: Any = FakeMarks(career, {})
+    with by_key(career, skip(), more=lambda *_: None, marks=marks) as handler:
+        unclean, clean = open_term(7, unclean=True), open_term(8)
+        first = SideBySideWork(handler, found, unclean)
+        assert not first._commits_meanwhile
+        assert SideBySideWork(handler, found, clean)._commits_meanwhile
+        assert first.run()
+        assert career.log[-1] == "commit A=3" and len(career.log) == 4
+        assert SideBySideWork(handler, found, unclean)._commits_meanwhile
+
+
 def test_when_the_batch_is_lost_what_is_in_hand_is_finished_and_nothing_is_begun(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
