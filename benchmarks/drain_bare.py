@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.config.settings import BY_NAME
 from leaderq.kafka.clients.confluent_connection import ErrorCallback
 from leaderq.kafka.clients.confluent_consumer import consumer_options as confluent_consumer_options

@@ -12,7 +12,7 @@ from typing import Any
 from drain_bare import CALL_S, CALLS_AT_ONCE, WAIT_S, Job, Stopwatch, collecting_seldom
 
 from leaderq import AsyncTerm
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.config import Settings
 from leaderq.events import EventBus
 from leaderq.kafka import AsyncKafkaLeaderCareer, KafkaLeaderCareer, Record

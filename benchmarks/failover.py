@@ -32,7 +32,7 @@ from typing import Any
 from figures import print_table, save, summary
 
 from leaderq import Observer, connect
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.election import Operator
 from leaderq.testing import KafkaBroker, ZooKeeperServer, eventually
 from leaderq.testing.candidate_process import CandidateProcess

@@ -28,7 +28,7 @@ from drain_career import Reading, drain, leading, prepared
 from figures import print_table, save
 
 from leaderq import connect
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.kafka.topics import committed, create_topics
 from leaderq.term import OpenTerm
 from leaderq.testing import KafkaBroker, ZooKeeperServer

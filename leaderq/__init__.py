@@ -13,7 +13,7 @@ if sys.version_info[:2] < (3, 10) or os.name != "posix":
     _HERE = f"Python {sys.version_info[0]}.{sys.version_info[1]} on {sys.platform}"
     raise ImportError(f"leaderq needs Python 3.10 or newer, on Linux; this is {_HERE}")
 
-from leaderq.lazy import exported, provide
+from leaderq.base.lazy import exported, provide
 
 if TYPE_CHECKING:
     from leaderq.async_term import AsyncTerm as AsyncTerm

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import Reason
 from leaderq.term import Term
 from leaderq.threads import TaskWaker
@@ -62,7 +62,7 @@ class AsyncTerm:
 
     @property
     def deadline(self) -> float:
-        """Seconds on :func:`leaderq.clock.now_s` until which leadership may be trusted unheard."""
+        """Until when leadership may be trusted unheard, by :func:`leaderq.base.clock.now_s`."""
         return self._term.deadline
 
     def remaining_s(self) -> float:

@@ -21,7 +21,7 @@ from inspect import getattr_static, isfunction, isroutine, signature
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
-from leaderq.arguments import coroutine_function, plain_function, require, require_finished
+from leaderq.base.arguments import coroutine_function, plain_function, require, require_finished
 
 if TYPE_CHECKING:
     from leaderq.config import Settings

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import Deposed, Reason, WouldDeadlock
 from leaderq.threads import primitives
 from leaderq.threads.event_loops import runs_event_loop
@@ -78,7 +78,7 @@ class Term:
 
     @property
     def deadline(self) -> float:
-        """Seconds on :func:`leaderq.clock.now_s` until which leadership may be trusted unheard."""
+        """Until when leadership may be trusted unheard, by :func:`leaderq.base.clock.now_s`."""
         return self._deadline
 
     def remaining_s(self) -> float:

@@ -11,8 +11,8 @@ from typing import Any
 
 from dashboard_values import NOW_MS, installation
 
-from leaderq import clock
 from leaderq.admin.snapshot import PageSnapshot
+from leaderq.base import clock
 from leaderq.dashboard.access import PageAccess
 from leaderq.dashboard.refresher import Refresher
 from leaderq.dashboard.screens import ScreenOptions

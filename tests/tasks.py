@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.testing.waiting import patience
 
 

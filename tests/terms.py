@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.term import OpenTerm
 
 

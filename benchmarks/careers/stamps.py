@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from leaderq import KafkaLeaderCareer, LeaderCareer, Term
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 
 
 def stamp(what: str, term: Term) -> None:

@@ -11,7 +11,6 @@ from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from leaderq import clock
 from leaderq.admin.text import (
     Row,
     Tone,
@@ -24,6 +23,7 @@ from leaderq.admin.text import (
     iso,
     local,
 )
+from leaderq.base import clock
 from leaderq.errors import CorruptRecord
 from leaderq.schedules.record import PassedOver, TickGap, TickRun
 
@@ -90,8 +90,8 @@ def career_states(session: Session, root: str, careers: Sequence[str]) -> list[C
     """These careers as they stand: a constant number of requests for every 25 of them."""
     from leaderq.election import Observer
     from leaderq.election.layout import Layout
-    from leaderq.reading import existing
     from leaderq.schedules.operating import schedules_in
+    from leaderq.zookeeper.reading import existing
 
     now, layouts = clock.calendar_s(), [Layout(root, career) for career in careers]
     views = Observer.views(session, careers, root=root)

@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
-from leaderq import clock
 from leaderq.admin.text import iso
+from leaderq.base import clock
 from leaderq.dyno import DeadMessage, Delivery, DynoQueue, MissingBody, StaleLease
 from leaderq.dyno.index import ShardIndex
 from leaderq.dyno.layout import PARTS, DynoPaths, escaped, parsed_name
@@ -25,12 +25,12 @@ from leaderq.errors import CorruptItem, RequestRefused
 from leaderq.queues.admin import Browsed, DeadItem, Moved, Purged
 from leaderq.queues.admin.contents import delete_tree
 from leaderq.queues.wire.payload import Note
-from leaderq.reading import SizedReader, children_of
 from leaderq.threads import primitives
-from leaderq.writing import POLITE_WINDOW
-from leaderq.writing.groups import batched
 from leaderq.zookeeper import GetData, Session
 from leaderq.zookeeper.paths import join
+from leaderq.zookeeper.reading import SizedReader, children_of
+from leaderq.zookeeper.writing import POLITE_WINDOW
+from leaderq.zookeeper.writing.groups import batched
 
 _AT_A_TIME = 250
 _LOOK_S = 1.0

@@ -16,18 +16,18 @@ from itertools import islice
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
-from leaderq import clock
 from leaderq.admin.dyno_queues import DYNO, DynoAdmin, DynoContents
 from leaderq.admin.text import Row, Toned, duration
+from leaderq.base import clock
 from leaderq.dyno.layout import PARTS, DynoPaths
 from leaderq.errors import ConfigurationError, CorruptItem, NoNode, NoPermission
 from leaderq.queues.admin import Browsed, DeadItem, QueueAdmin, QueueContents
 from leaderq.queues.admin.contents import DEAD, META
 from leaderq.queues.wire.names import QueueKind, due_ms_of, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths, wants_pause
-from leaderq.reading import children_of
 from leaderq.zookeeper import GetChildren, GetData, Read, Session, Stat
 from leaderq.zookeeper.paths import join
+from leaderq.zookeeper.reading import children_of
 
 MOST_LISTED = 250_000
 SHOWN_ITEMS, SHOWN_LETTERS = 25, 50

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from leaderq import clock
 from leaderq.admin.careers import CareerState, career_states
 from leaderq.admin.queue_states import Contents, QueueState, QueueStates
+from leaderq.base import clock
 from leaderq.election import Observer
 from leaderq.errors import told
 from leaderq.zookeeper import Session

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code (:class:`leaderq.exits.ExitCode`); never raises for
-    a user's mistake.
+    """Run one command and return its exit code (:class:`leaderq.base.exits.ExitCode`); never raises
+    for a user's mistake.
 
     ``arguments`` are those behind the program's name; default: the process's own.
     """

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from leaderq.arguments import require
+from leaderq.base.arguments import require
 from leaderq.career import ILeaderCareer, career_problems
 from leaderq.cli.options import meant
 from leaderq.errors import ConfigurationError, told

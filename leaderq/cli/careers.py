@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leaderq import clock
 from leaderq.admin.careers import (
     Condition,
     career_row,
@@ -25,6 +24,8 @@ from leaderq.admin.careers import (
     why_nobody_leads,
 )
 from leaderq.admin.text import harmless, local
+from leaderq.base import clock
+from leaderq.base.exits import ExitCode
 from leaderq.cli.connecting import (
     ONE_CAREER,
     SOME_CAREER,
@@ -40,7 +41,6 @@ from leaderq.cli.options import CONNECTION, JSON, YES, Given, needs_yes, number,
 from leaderq.cli.output import Shade, redrawn, say, shaded, write_json, write_rows, write_table
 from leaderq.config import Section, Settings
 from leaderq.errors import ConfigurationError, CorruptRecord
-from leaderq.exits import ExitCode
 
 if TYPE_CHECKING:
     from leaderq.admin.careers import CareerState

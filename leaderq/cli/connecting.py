@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leaderq import host
+from leaderq.base import host
 from leaderq.cli.options import Given, meant
 from leaderq.cli.output import quiet
 from leaderq.config import Settings

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leaderq import clock, host
 from leaderq.admin.text import cut, iso
+from leaderq.base import clock, host
 from leaderq.cli.connecting import (
     ONE_CAREER,
     connected,

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leaderq import chance, clock
+from leaderq.base import chance, clock
+from leaderq.base.exits import ExitCode
 from leaderq.career import Career, ILeaderCareer, career_name
 from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.connecting import open_session, zookeeper_security
@@ -26,7 +27,6 @@ from leaderq.cli.options import CONNECTION, JSON, Given, switch, verb
 from leaderq.cli.output import Shade, quiet, shaded, write_json
 from leaderq.config import DEFAULT, Section, Settings, current_folder
 from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError
-from leaderq.exits import ExitCode
 
 if TYPE_CHECKING:
     from leaderq.config import Configuration

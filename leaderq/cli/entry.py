@@ -12,6 +12,7 @@ from itertools import takewhile
 
 import click
 
+from leaderq.base.exits import ExitCode
 from leaderq.cli.signals import StoppedEarly
 from leaderq.cli.verbs import leaderq
 from leaderq.errors import (
@@ -26,7 +27,6 @@ from leaderq.errors import (
     UnknownTopic,
     told,
 )
-from leaderq.exits import ExitCode
 
 _UNREACHABLE = (ServersUnreachable, ConnectionLost, SessionExpired)
 _USAGE = (ConfigurationError, AccessRefused, MissingPiece, UnknownTopic)

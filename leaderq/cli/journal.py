@@ -14,13 +14,13 @@ from typing import Any
 
 import click
 
-from leaderq import clock
+from leaderq.base import clock
+from leaderq.base.exits import ExitCode
 from leaderq.cli.options import JSON, YES, Given, needs_yes, number, switch, verb
 from leaderq.cli.output import conclude, json_value, require_output, say, write_json, write_rows
 from leaderq.cli.signals import Stopping
 from leaderq.config import Section
 from leaderq.errors import ConfigurationError, CorruptRecord, LeaderqError, SinkAway, SinkBroken
-from leaderq.exits import ExitCode
 from leaderq.producing import Sink
 from leaderq.producing.codec import PLAIN
 from leaderq.producing.journal import Damage, Journal, JournalRecord

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leaderq import host
+from leaderq.base import host
 from leaderq.career import career_name
 from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.connecting import open_session

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import click
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import ConfigurationError
 from leaderq.observability.logging import configure
 

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leaderq.arguments import require, wanted
+from leaderq.base.arguments import require, wanted
+from leaderq.base.exits import ExitCode
 from leaderq.career import Career, ILeaderCareer, career_name, kebab_case
 from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.connecting import ONE_CAREER, named_career, open_session, zookeeper_security
@@ -36,7 +37,6 @@ from leaderq.config import (
     new_candidate_id,
 )
 from leaderq.errors import CareerFailed, ConfigurationError, LeaderqError
-from leaderq.exits import ExitCode
 from leaderq.observability.logging import configure, log_failure
 
 if TYPE_CHECKING:

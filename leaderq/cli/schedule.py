@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leaderq import clock
 from leaderq.admin.careers import due_in, last_run, outcome
 from leaderq.admin.text import duration, harmless, iso, local
+from leaderq.base import clock
 from leaderq.cli.connecting import (
     ONE_CAREER,
     SOME_CAREER,

@@ -18,7 +18,7 @@ from typing import IO
 
 import click
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.cli.options import JSON, Given, switch, verb
 from leaderq.cli.output import say, write_json
 from leaderq.cli.signals import stop_early

@@ -14,14 +14,14 @@ from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from leaderq.arguments import coroutine_function, instance, plain_function, require
+from leaderq.base.arguments import coroutine_function, instance, plain_function, require
+from leaderq.base.timeouts import AS_SET, Deadline
 from leaderq.coalescing.coordinator import QueueCoordinator
 from leaderq.coalescing.key_table import runs_here
 from leaderq.coalescing.rules import CoordinatorStats
 from leaderq.coalescing.token import Key, RunResult, Token
 from leaderq.threads import TaskWaker, primitives
 from leaderq.threads.event_loops import awaited
-from leaderq.timeouts import AS_SET, Deadline
 
 log = logging.getLogger(__name__)
 

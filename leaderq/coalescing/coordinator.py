@@ -13,7 +13,8 @@ from dataclasses import asdict
 from functools import partial, wraps
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
-from leaderq.arguments import instance, plain_function, require, timeout
+from leaderq.base.arguments import instance, plain_function, require, timeout
+from leaderq.base.timeouts import AS_SET, Deadline
 from leaderq.coalescing.automaton import TrafficState
 from leaderq.coalescing.key_table import KeyTable
 from leaderq.coalescing.rules import CoordinatorStats, Debounce, Rules
@@ -21,7 +22,6 @@ from leaderq.coalescing.token import Key, RunResult, Token
 from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.threads import Waker, primitives
 from leaderq.threads.waker import bounded_s
-from leaderq.timeouts import AS_SET, Deadline
 
 log = logging.getLogger(__name__)
 

@@ -27,13 +27,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
-from leaderq import clock
+from leaderq.base import clock
+from leaderq.base.timeouts import Deadline
 from leaderq.coalescing.automaton import NOBODY, EnqueueOutcome, TrafficAutomaton, TrafficState
 from leaderq.coalescing.rules import CoordinatorStats, Rules
 from leaderq.coalescing.token import Key, Token, TokenStage, require_done
 from leaderq.errors import CoordinatorClosed, WaitTimedOut, WouldDeadlock
 from leaderq.threads import PerThread, Service, primitives
-from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
 

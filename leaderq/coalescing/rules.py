@@ -6,8 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from leaderq.arguments import above_0, between, instance, plain_function, require, timeout, unless
-from leaderq.timeouts import AS_SET, Deadline
+from leaderq.base.arguments import (
+    above_0,
+    between,
+    instance,
+    plain_function,
+    require,
+    timeout,
+    unless,
+)
+from leaderq.base.timeouts import AS_SET, Deadline
 
 
 @dataclass(frozen=True, slots=True)

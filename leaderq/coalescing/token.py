@@ -21,7 +21,7 @@ from enum import Enum
 from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
-from leaderq.arguments import require_finished
+from leaderq.base.arguments import require_finished
 from leaderq.coalescing.automaton import EnqueueOutcome
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from leaderq import chance, host
+from leaderq.base import chance, host
 from leaderq.config import kinds
 from leaderq.config.kinds import InvalidValue, ValueKind
 from leaderq.errors import ConfigurationError

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from leaderq import chance, clock
 from leaderq.admin.actions import Action
+from leaderq.base import chance, clock
 from leaderq.errors import ConfigurationError
 
 COOKIE = "leaderq_visit"

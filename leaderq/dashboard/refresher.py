@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from leaderq import clock
 from leaderq.admin.snapshot import PageSnapshot, ReadAgain, read_again
+from leaderq.base import clock
 from leaderq.errors import SessionClosed
 from leaderq.threads import Service, primitives
 

@@ -24,9 +24,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from leaderq import clock
 from leaderq.admin.actions import Action, Deed
 from leaderq.admin.snapshot import PageSnapshot
+from leaderq.base import clock
 from leaderq.dashboard.access import COOKIE, HEADERS, LASTS_S, PageAccess, Visit
 from leaderq.dashboard.markup import Markup, joined, tag
 from leaderq.dashboard.refresher import Refresher

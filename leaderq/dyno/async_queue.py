@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from leaderq.arguments import Seconds, at_least, require
+from leaderq.base.arguments import Seconds, at_least, require
 from leaderq.dyno.delivery import Delivery, Receipt
 from leaderq.dyno.message import DynoMessage
 from leaderq.dyno.queue import DynoQueue

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from leaderq import chance, clock
+from leaderq.base import chance, clock
 from leaderq.errors import LeaderqError
 
 log = logging.getLogger(__name__)

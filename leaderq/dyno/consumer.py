@@ -20,8 +20,9 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from leaderq import clock
-from leaderq.arguments import Seconds, in_seconds
+from leaderq.base import clock
+from leaderq.base.arguments import Seconds, in_seconds
+from leaderq.base.timeouts import Deadline
 from leaderq.dyno import transitions
 from leaderq.dyno.delivery import Delivery, Known, LeaseKeeper, Receipt, StaleLease
 from leaderq.dyno.ids import Ids
@@ -45,12 +46,11 @@ from leaderq.errors import (
     with_cause,
 )
 from leaderq.threads import Service, primitives
-from leaderq.timeouts import Deadline
-from leaderq.writing import SequencedWriter
-from leaderq.writing.groups import batched
-from leaderq.writing.writer import OVERTAKEN
 from leaderq.zookeeper import Delete, SessionState, SetData
 from leaderq.zookeeper.paths import name_of
+from leaderq.zookeeper.writing import SequencedWriter
+from leaderq.zookeeper.writing.groups import batched
+from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 log = logging.getLogger(__name__)
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from leaderq import clock
-from leaderq.arguments import is_number, require, unless
+from leaderq.base import clock
+from leaderq.base.arguments import is_number, require, unless
 from leaderq.dyno.layout import group_of, name_prefix, parsed_name
 from leaderq.dyno.message import Frame, frame_of, wrong_id
 from leaderq.dyno.nodes import QueueNodes, apply_all
 from leaderq.dyno.transitions import DeadMessage, Operations
 from leaderq.errors import CorruptItem, NodeExists
-from leaderq.reading import SizedReader, children_of
-from leaderq.writing.groups import batched
-from leaderq.writing.writer import OVERTAKEN
 from leaderq.zookeeper import Create, Delete
+from leaderq.zookeeper.reading import SizedReader, children_of
+from leaderq.zookeeper.writing.groups import batched
+from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 log = logging.getLogger(__name__)
 _TOGETHER = 50

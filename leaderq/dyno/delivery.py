@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from leaderq import clock
-from leaderq.arguments import Seconds
+from leaderq.base import clock
+from leaderq.base.arguments import Seconds
 from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame
@@ -72,8 +72,8 @@ class SettlesDeliveries(Protocol):
 
 
 class Delivery:
-    """One message, leased to this consumer until ``until_s`` (by ``leaderq.clock.now_s``) or the
-    end of its session, whichever is first.
+    """One message, leased to this consumer until ``until_s`` (by ``leaderq.base.clock.now_s``) or
+    the end of its session, whichever is first.
 
     ``deliveries``: how often it was handed out, this time included; ``failures``: how many of the
     earlier ones failed. Settle it once: :meth:`ack`, :meth:`nack`, :meth:`release`,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from leaderq import chance, clock
+from leaderq.base import chance, clock
 from leaderq.dyno import transitions
 from leaderq.dyno.layout import kept_until_ms, parsed_name
 from leaderq.dyno.message import Frame, frame_of
@@ -18,11 +18,11 @@ from leaderq.dyno.nodes import QueueNodes, apply_all
 from leaderq.dyno.shard_view import read_claims
 from leaderq.dyno.transitions import Operations
 from leaderq.errors import ConnectionLost, NodeExists, NoNode
-from leaderq.reading import children_of
-from leaderq.writing import SequencedWriter
-from leaderq.writing.writer import OVERTAKEN, outcomes
 from leaderq.zookeeper import Check, Create, Delete, GetData, SetData
 from leaderq.zookeeper.paths import name_of
+from leaderq.zookeeper.reading import children_of
+from leaderq.zookeeper.writing import SequencedWriter
+from leaderq.zookeeper.writing.writer import OVERTAKEN, outcomes
 
 _TRIES, _PAUSE_S = 40, 0.005
 _AT_A_TIME = 250

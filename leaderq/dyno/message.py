@@ -14,7 +14,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from leaderq.arguments import (
+from leaderq.base.arguments import (
     Problem,
     Seconds,
     in_seconds,

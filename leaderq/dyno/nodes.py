@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
-from leaderq import chance, host
+from leaderq.base import chance, host
 from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.layout import (
     DynoPaths,
@@ -35,12 +35,12 @@ from leaderq.errors import (
     ZooKeeperError,
 )
 from leaderq.observability.figures import QueueFigures
-from leaderq.reading import SizedReader, children_of
-from leaderq.retrying import retry_until_connected
 from leaderq.threads import Retry, primitives
-from leaderq.writing import SequencedWriter
-from leaderq.writing.writer import outcomes
 from leaderq.zookeeper import Check, Delete, Session
+from leaderq.zookeeper.reading import SizedReader, children_of
+from leaderq.zookeeper.retrying import retry_until_connected
+from leaderq.zookeeper.writing import SequencedWriter
+from leaderq.zookeeper.writing.writer import outcomes
 
 log = logging.getLogger(__name__)
 MayMatch = Callable[[str, MessageName], bool]

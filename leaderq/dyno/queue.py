@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from leaderq import clock
-from leaderq.arguments import MAX_S, Seconds, at_least, in_seconds, instance, require
+from leaderq.base import clock
+from leaderq.base.arguments import MAX_S, Seconds, at_least, in_seconds, instance, require
 from leaderq.dyno import transitions
 from leaderq.dyno.bodies import Bodies, BodyStore, MissingBody
 from leaderq.dyno.consumer import DynoConsumer
@@ -59,13 +59,13 @@ from leaderq.errors import (
     TooLarge,
 )
 from leaderq.observability import tracing
-from leaderq.reading import SizedReader
-from leaderq.retrying import ITEM_RETRY
 from leaderq.threads import Retry
-from leaderq.writing.groups import batched
-from leaderq.writing.writer import OVERTAKEN, WINDOW, Outcome, outcomes
 from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SessionState, as_session
 from leaderq.zookeeper.paths import name_of, own_path
+from leaderq.zookeeper.reading import SizedReader
+from leaderq.zookeeper.retrying import ITEM_RETRY
+from leaderq.zookeeper.writing.groups import batched
+from leaderq.zookeeper.writing.writer import OVERTAKEN, WINDOW, Outcome, outcomes
 
 LETTER_BYTES = 16 * 1024
 """The bytes that a message leaves free in the largest request, to fit into a dead letter too."""

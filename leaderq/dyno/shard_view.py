@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.dyno.index import LONGEST_S, ShardIndex
 from leaderq.dyno.layout import NO_GROUP, ShardPaths, rest_name
 from leaderq.dyno.message import DeliveryState
 from leaderq.engine.members import ReadAfterNews
 from leaderq.engine.reading_ahead import RowsAhead
 from leaderq.errors import LeaderqError, NoNode
-from leaderq.reading import SizedReader
 from leaderq.threads import primitives
-from leaderq.writing.writer import OVERTAKEN
 from leaderq.zookeeper import GetData, Session, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
+from leaderq.zookeeper.reading import SizedReader
+from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 _READ_AT_A_TIME = 250
 _REST = 16

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from leaderq import chance
-from leaderq.arguments import in_seconds, is_text
+from leaderq.base import chance
+from leaderq.base.arguments import in_seconds, is_text
 from leaderq.dyno.message import DynoMessage
 from leaderq.errors import ConfigurationError
 

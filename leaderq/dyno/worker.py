@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from leaderq import clock
-from leaderq.arguments import Seconds, at_least, in_seconds, instance, require, unless
+from leaderq.base import clock
+from leaderq.base.arguments import Seconds, at_least, in_seconds, instance, require, unless
+from leaderq.base.timeouts import Deadline
 from leaderq.dyno.delivery import Delivery, Ending, StaleLease
 from leaderq.dyno.queue import DynoQueue
 from leaderq.engine.handlers import Handler, handler_problem
@@ -16,7 +17,6 @@ from leaderq.errors import CorruptItem, QueueClosed, told
 from leaderq.observability import tracing
 from leaderq.threads import Backoff, Retry, Service, primitives
 from leaderq.threads.stacks import stack_of
-from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
 MOST_S = 900.0

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.election.decision import Effect, Input, Role, step
 from leaderq.election.enlistment import Enlistment
 from leaderq.election.layout import EndDetails, Layout, Wishes, WishesDecoder, terms_before

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakSet
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.election.campaign import Campaign, Request
 from leaderq.election.decision import Input, Role
 from leaderq.election.layout import EndDetails, Layout

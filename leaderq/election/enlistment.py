@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from leaderq import clock, host
+from leaderq.base import clock, host
 from leaderq.election.decision import Input
 from leaderq.election.layout import (
     EndDetails,

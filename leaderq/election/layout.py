@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-from leaderq import chance
+from leaderq.base import chance
 from leaderq.errors import CorruptRecord
 
 log = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from leaderq import clock
-from leaderq.arguments import plain_function, require
+from leaderq.base import clock
+from leaderq.base.arguments import plain_function, require
 from leaderq.election.layout import (
     Layout,
     TermRecord,
@@ -46,7 +46,6 @@ from leaderq.errors import (
 )
 from leaderq.events import Stage
 from leaderq.threads import primitives
-from leaderq.writing.groups import batched
 from leaderq.zookeeper import (
     AnyClient,
     Delete,
@@ -57,6 +56,7 @@ from leaderq.zookeeper import (
     as_session,
 )
 from leaderq.zookeeper.paths import join
+from leaderq.zookeeper.writing.groups import batched
 
 _SESSION = re.compile(r"-?[0-9a-f]+")
 _FORGET_TRIES = 3

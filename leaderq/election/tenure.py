@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.election.decision import Input
 from leaderq.election.enlistment import WonClaim
 from leaderq.election.layout import Layout, Wishes, WishesDecoder, encode, in_line

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from leaderq.arguments import Seconds, in_seconds
+from leaderq.base.arguments import Seconds, in_seconds
+from leaderq.base.timeouts import Deadline
 from leaderq.errors import QueueClosed
 from leaderq.threads import primitives
 from leaderq.threads.event_loops import awaited
-from leaderq.timeouts import Deadline
 
 _SLICE_S = 0.2
 """How soon a cancelled take is over on its thread."""

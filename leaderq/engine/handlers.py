@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from leaderq.arguments import Problem, coroutine_function, plain_function, require_finished
+from leaderq.base.arguments import Problem, coroutine_function, plain_function, require_finished
 from leaderq.threads import primitives
 from leaderq.threads.event_loops import started
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from leaderq import chance
+from leaderq.base import chance
 from leaderq.errors import QueueClosed
-from leaderq.reading import children_of
 from leaderq.threads import primitives
-from leaderq.writing import SequencedWriter
-from leaderq.writing.writer import WINDOW
 from leaderq.zookeeper import Session, Subscription, WatchEvent
 from leaderq.zookeeper.paths import join, name_of
+from leaderq.zookeeper.reading import children_of
+from leaderq.zookeeper.writing import SequencedWriter
+from leaderq.zookeeper.writing.writer import WINDOW
 
 
 @dataclass(frozen=True, eq=False)

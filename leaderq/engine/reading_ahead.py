@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from leaderq.errors import ConnectionLost, LeaderqError
-from leaderq.reading import SizedReader
 from leaderq.threads import primitives
+from leaderq.zookeeper.reading import SizedReader
 
 T = TypeVar("T")
 _MOST = 250

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import unquote_to_bytes
 
-from leaderq.arguments import Problem, is_text, require, wanted
+from leaderq.base.arguments import Problem, is_text, require, wanted
 from leaderq.errors import ConfigurationError, Deposed, Reason
 from leaderq.term import OpenTerm
 

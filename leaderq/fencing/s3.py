@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leaderq.arguments import instance, require, unless
+from leaderq.base.arguments import instance, require, unless
 from leaderq.errors import ConfigurationError
 from leaderq.fencing.fencing_token import FencingToken, TermLike, judge, token_text
 

@@ -27,7 +27,7 @@ from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import Any, NamedTuple
 
-from leaderq.arguments import is_text, require
+from leaderq.base.arguments import is_text, require
 from leaderq.errors import ConfigurationError
 from leaderq.fencing.fencing_token import (
     FencingToken,

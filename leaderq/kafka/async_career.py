@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from leaderq.arguments import require_finished
 from leaderq.async_term import AsyncTerm
+from leaderq.base.arguments import require_finished
 from leaderq.career import perform
 from leaderq.events import Stage
 from leaderq.kafka.career import KafkaCareer, is_ours

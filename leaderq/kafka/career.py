@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from leaderq.arguments import require_finished
+from leaderq.base.arguments import require_finished
 from leaderq.career import Career, LeaderCareer, career_name, career_problems
 from leaderq.config import Settings
 from leaderq.errors import ConfigurationError, Deposed, KafkaFenced, UnknownTopic

@@ -28,7 +28,7 @@ from itertools import chain
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
-from leaderq.arguments import plain_function, require
+from leaderq.base.arguments import plain_function, require
 from leaderq.config import Settings
 from leaderq.config.settings import TABLE, Section
 from leaderq.errors import ConfigurationError

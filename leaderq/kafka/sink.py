@@ -26,8 +26,8 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from leaderq import clock
-from leaderq.arguments import require
+from leaderq.base import clock
+from leaderq.base.arguments import require
 from leaderq.config import KafkaSecurity
 from leaderq.errors import (
     AccessRefused,

@@ -16,7 +16,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka import errors as native
 from kafka.admin import ConfigResource
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused, KafkaError, UnknownTopic
 from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway, until_answered

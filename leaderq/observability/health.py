@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.events import CareerError, CoolingOff, DrainProgress, EventBus, Stage, TermEnded
 
 DEAD_AFTER_S = 60.0

@@ -24,8 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from leaderq import clock, host
 from leaderq import events as happened
+from leaderq.base import clock, host
 from leaderq.errors import (
     CareerFailed,
     CommandFailed,

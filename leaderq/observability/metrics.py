@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from leaderq import clock
 from leaderq import events as happened
+from leaderq.base import clock
 from leaderq.errors import Reason
 from leaderq.events import Event, Stage
 from leaderq.observability.figures import FigureSource, read_figures

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import BufferFull, JournalSlow
 from leaderq.producing.account import LossReason
 from leaderq.producing.buffer import RequestBuffer

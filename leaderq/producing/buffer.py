@@ -21,7 +21,8 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from leaderq import clock
+from leaderq.base import clock
+from leaderq.base.timeouts import Deadline
 from leaderq.errors import (
     BufferFull,
     JournalSlow,
@@ -37,7 +38,6 @@ from leaderq.producing.options import ProducerOptions
 from leaderq.producing.sequence import LineEnd, RequestSequence, is_stored
 from leaderq.producing.spill import Piece, Spill
 from leaderq.threads import Waker, primitives
-from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
 

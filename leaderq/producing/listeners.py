@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from leaderq import clock
-from leaderq.arguments import require_finished
+from leaderq.base import clock
+from leaderq.base.arguments import require_finished
 from leaderq.errors import told
 from leaderq.producing.account import LossReason, Lost
 from leaderq.threads import Listeners, primitives

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from leaderq.arguments import require_finished
+from leaderq.base.arguments import require_finished
 from leaderq.errors import ConfigurationError
 from leaderq.threads import primitives
 

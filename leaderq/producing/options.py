@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
-from leaderq.arguments import (
+from leaderq.base.arguments import (
     at_least,
     instance,
     is_number,

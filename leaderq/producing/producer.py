@@ -41,8 +41,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic
 
-from leaderq import clock
-from leaderq.arguments import plain_function, require, timeout
+from leaderq.base import clock
+from leaderq.base.arguments import plain_function, require, timeout
+from leaderq.base.timeouts import AS_SET
 from leaderq.errors import (
     ConfigurationError,
     LeaderqError,
@@ -66,7 +67,6 @@ from leaderq.producing.sinks import Sink, require_sink
 from leaderq.producing.spill import Spill
 from leaderq.threads import Retry, TaskWaker, Waker, primitives
 from leaderq.threads.event_loops import awaited
-from leaderq.timeouts import AS_SET
 
 log = logging.getLogger(__name__)
 

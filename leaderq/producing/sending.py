@@ -24,8 +24,8 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Final
 
-from leaderq import clock
-from leaderq.arguments import require_finished
+from leaderq.base import clock
+from leaderq.base.arguments import require_finished
 from leaderq.errors import (
     FromOutside,
     LeaderqError,

@@ -9,7 +9,13 @@ from functools import partial
 from operator import index, is_
 from typing import Any, NamedTuple, Protocol
 
-from leaderq.arguments import NotAPlainFunction, plain_function, require, require_finished, wanted
+from leaderq.base.arguments import (
+    NotAPlainFunction,
+    plain_function,
+    require,
+    require_finished,
+    wanted,
+)
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import (
     ConfigurationError,
     JournalClosed,

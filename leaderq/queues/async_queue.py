@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from leaderq.arguments import at_least, require
+from leaderq.base.arguments import at_least, require
 from leaderq.engine.async_face import AsyncFace, AsyncTaken
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues.consuming import Item

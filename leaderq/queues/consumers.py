@@ -10,13 +10,13 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from leaderq.arguments import at_least, require, unless
+from leaderq.base.arguments import at_least, require, unless
 from leaderq.engine.handlers import handler_problem
 from leaderq.engine.serializers import BYTES, QueueSerializer
 from leaderq.errors import QueueClosed
-from leaderq.retrying import ITEM_RETRY
 from leaderq.threads import PerThread, Retry, primitives
 from leaderq.zookeeper import SessionState
+from leaderq.zookeeper.retrying import ITEM_RETRY
 
 
 class ErrorMode(Enum):

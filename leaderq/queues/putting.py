@@ -1,6 +1,6 @@
 """The way of an item into a queue: serialised, framed, sent in batches, stored exactly once by the
-producer's writer (:mod:`leaderq.writing`). The caller, the listeners, :meth:`Putter.flush` and
-:meth:`Putter.close` are told what became of it.
+producer's writer (:mod:`leaderq.zookeeper.writing`). The caller, the listeners,
+:meth:`Putter.flush` and :meth:`Putter.close` are told what became of it.
 
 States: *new*, *started*, *closed*; unless it is started, a put raises ``QueueClosed``. On each
 failure:
@@ -26,7 +26,7 @@ from functools import partial
 from types import MethodType
 from typing import Any, Generic, TypeVar
 
-from leaderq import chance, clock
+from leaderq.base import chance, clock
 from leaderq.engine.serializers import unchanging
 from leaderq.errors import (
     BadVersion,
@@ -43,13 +43,13 @@ from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.wire import payload
 from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
-from leaderq.reading import existing
-from leaderq.retrying import retry_until_connected
 from leaderq.threads import Capacity, Listeners, Service, primitives
-from leaderq.writing import SequencedWriter
-from leaderq.writing.groups import MULTI_BYTES, MULTI_OPS, OperationGroup, batched, packed
 from leaderq.zookeeper import Create, Operation, Session, SetData, Subscription
 from leaderq.zookeeper.paths import join, name_of, own_path
+from leaderq.zookeeper.reading import existing
+from leaderq.zookeeper.retrying import retry_until_connected
+from leaderq.zookeeper.writing import SequencedWriter
+from leaderq.zookeeper.writing.groups import MULTI_BYTES, MULTI_OPS, OperationGroup, batched, packed
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

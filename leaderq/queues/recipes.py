@@ -12,8 +12,8 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
-from leaderq import clock
-from leaderq.arguments import at_least, require, unless
+from leaderq.base import clock
+from leaderq.base.arguments import at_least, require, unless
 from leaderq.engine.serializers import BYTES, QueueSerializer
 from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed
 from leaderq.queues.admin import Browsed, DeadLetters, Purged, QueueAdmin
@@ -23,10 +23,10 @@ from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption, Item
 from leaderq.queues.putting import PutListener, Putter
 from leaderq.queues.wire.names import QueueKind, fixed_id, id_of, is_item, prefix_for
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
-from leaderq.retrying import ITEM_RETRY
 from leaderq.threads import Retry, primitives
-from leaderq.writing.writer import OVERTAKEN
 from leaderq.zookeeper import AnyClient, Session, as_session
+from leaderq.zookeeper.retrying import ITEM_RETRY
+from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 log = logging.getLogger(__name__)
 if TYPE_CHECKING:  # the default is for type checkers only: without a serializer a queue holds bytes

@@ -38,8 +38,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
-from leaderq import chance, clock
-from leaderq.arguments import above_0, at_least, between, is_number, require, unless, wanted
+from leaderq.base import chance, clock
+from leaderq.base.arguments import above_0, at_least, between, is_number, require, unless, wanted
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -53,7 +53,6 @@ from leaderq.errors import (
 )
 from leaderq.queues.wire.names import LAST_SEQUENCE, next_number
 from leaderq.queues.wire.znodes import is_shard, new_shard_name
-from leaderq.reading import existing
 from leaderq.threads import Service, primitives
 from leaderq.zookeeper import (
     AnyClient,
@@ -66,6 +65,7 @@ from leaderq.zookeeper import (
     as_session,
 )
 from leaderq.zookeeper.paths import is_at_or_below, join, name_of, validated_path
+from leaderq.zookeeper.reading import existing
 from leaderq.zookeeper.seat import Seat, SeatLost
 
 log = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from functools import partial
 
-from leaderq import clock
-from leaderq.arguments import at_least, require
+from leaderq.base import clock
+from leaderq.base.arguments import at_least, require
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -37,9 +37,9 @@ from leaderq.queues.consuming.items import Claim, done
 from leaderq.queues.putting import Putter
 from leaderq.queues.wire.names import SIMPLE_PREFIX, QueueKind, is_item, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
-from leaderq.retrying import retry_until_connected
 from leaderq.threads import primitives
 from leaderq.zookeeper import AnyClient, SessionState, as_session
+from leaderq.zookeeper.retrying import retry_until_connected
 
 _ANSWER_S = 10.0
 _GRACE_S = 1.0

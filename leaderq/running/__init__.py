@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaderq.lazy import exported
+from leaderq.base.lazy import exported
 
 if TYPE_CHECKING:
     from leaderq.errors import UnitAbandoned as UnitAbandoned

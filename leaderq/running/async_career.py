@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from leaderq import clock
-from leaderq.arguments import require_finished
 from leaderq.async_term import AsyncTerm, Units
+from leaderq.base import clock
+from leaderq.base.arguments import require_finished
 from leaderq.career import Career, career_name
 from leaderq.events import Stage
 from leaderq.schedules.definition import only_waiting

@@ -23,7 +23,7 @@ from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.career import LeaderCareer
 from leaderq.errors import CommandFailed
 from leaderq.running.descendants import (

@@ -25,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.threads import Service
 
 MARK = "LEADERQ_GUARDIAN_MARK"

@@ -30,10 +30,10 @@ from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from typing import Any
 
-from leaderq import clock, host
 from leaderq.async_term import ending
+from leaderq.base import clock, host
+from leaderq.base.exits import ExitCode
 from leaderq.errors import Deposed, UnitAbandoned
-from leaderq.exits import ExitCode
 from leaderq.term import Term
 from leaderq.threads import TaskWaker, Waker, primitives
 from leaderq.threads.event_loops import calls_told

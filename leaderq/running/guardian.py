@@ -33,8 +33,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from leaderq import clock
-from leaderq.exits import ExitCode
+from leaderq.base import clock
+from leaderq.base.exits import ExitCode
 from leaderq.running.alarm import Alarm
 from leaderq.running.descendants import (
     MARK,

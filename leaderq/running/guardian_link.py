@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.events import EventBus, GuardianLost
 from leaderq.running.guardian import GUARDIAN_FD
 from leaderq.running.watchdog import LeaseReport

@@ -19,8 +19,8 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Any, ClassVar
 
-from leaderq import clock, host
 from leaderq.async_term import AsyncTerm
+from leaderq.base import clock, host
 from leaderq.config import Settings, new_candidate_id
 from leaderq.election import Candidate, EndDetails
 from leaderq.errors import Deposed, NotElected, WouldDeadlock, told

@@ -29,14 +29,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from leaderq import clock
+from leaderq.base import clock
+from leaderq.base.exits import ExitCode
 from leaderq.career import Career, ILeaderCareer, career_name, check_career
 from leaderq.config import Settings
 from leaderq.election import Candidate, EndDetails
 from leaderq.election.layout import Layout
 from leaderq.errors import CareerFailed, LeaderqError, told
 from leaderq.events import BudgetMissed, CoolingOff, EventBus, Stage
-from leaderq.exits import ExitCode
 from leaderq.observability import tracing
 from leaderq.observability.health import RunnerState
 from leaderq.running.descendants import StartedInTerm

@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.career import Career
 from leaderq.events import Stage
 from leaderq.term import OpenTerm, Reason, Term

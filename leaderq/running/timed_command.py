@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.election.layout import Layout, in_line
 from leaderq.errors import CommandFailed
 from leaderq.events import SessionChanged, Standing

@@ -47,7 +47,7 @@ class Intervention(Enum):
 
 
 class LeaseReport(NamedTuple):
-    """A worker's report while it holds a term; times are on :func:`leaderq.clock.now_s`.
+    """A worker's report while it holds a term; times are on :func:`leaderq.base.clock.now_s`.
 
     ``lease_until_s``: the end of the lease. ``budget_until_s``: once the term is ending as planned,
     the end of the hand-over's budget. ``grace_s``: T/24. ``handing_over``: no unit runs any more.

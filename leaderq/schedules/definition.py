@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
-from leaderq.arguments import MAX_S, Problem, above_0, between, require, wanted
+from leaderq.base.arguments import MAX_S, Problem, above_0, between, require, wanted
 from leaderq.errors import ConfigurationError
 
 MOST_COUNTED = 1000

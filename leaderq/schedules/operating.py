@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import BadVersion, ConfigurationError, CorruptRecord, LeaderqError, NoNode
 from leaderq.schedules.record import (
     ScheduleRecord,
@@ -19,8 +19,8 @@ from leaderq.schedules.record import (
     decode_wishes,
     encode_wishes,
 )
-from leaderq.writing.groups import batched
 from leaderq.zookeeper import GetChildren, GetData, Session
+from leaderq.zookeeper.writing.groups import batched
 
 _TOGETHER = 25
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import BadVersion, ConnectionLost, NodeExists, NoNode
 from leaderq.term import Term
 from leaderq.zookeeper import Create, Operation, Session, SetData

@@ -21,8 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from leaderq import clock
-from leaderq.arguments import coroutine_function, plain_function, require
+from leaderq.base import clock
+from leaderq.base.arguments import coroutine_function, plain_function, require
 from leaderq.errors import (
     ConnectionLost,
     CorruptRecord,

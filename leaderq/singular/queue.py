@@ -17,13 +17,13 @@ from dataclasses import asdict
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 
-from leaderq import clock
-from leaderq.arguments import at_least, instance, plain_function, require, timeout
+from leaderq.base import clock
+from leaderq.base.arguments import at_least, instance, plain_function, require, timeout
+from leaderq.base.timeouts import AS_SET
 from leaderq.errors import ConfigurationError, RequestCancelled
 from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.singular.request import RequestFuture, TrackedRequest
 from leaderq.singular.writer import BatchWriter, OnError, Stats, Writer
-from leaderq.timeouts import AS_SET
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack

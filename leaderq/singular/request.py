@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, TypeVar
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import DeadlineExceeded, WouldDeadlock
 from leaderq.threads import Inbox, primitives
 from leaderq.threads.waker import bounded_s

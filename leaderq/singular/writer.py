@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from itertools import repeat, starmap
 from typing import Any
 
-from leaderq import clock, host
+from leaderq.base import clock, host
 from leaderq.errors import LeaderqError, QueueClosed, RequestCancelled
 from leaderq.singular.request import TrackedRequest
 from leaderq.threads import Inbox, Service, primitives

@@ -36,7 +36,7 @@ from enum import Enum
 from itertools import count
 from uuid import uuid4
 
-from leaderq.arguments import above_0, at_least, plain_function, require
+from leaderq.base.arguments import above_0, at_least, plain_function, require
 from leaderq.errors import Deposed, told
 from leaderq.fencing import FencingToken
 

@@ -29,8 +29,8 @@ from datetime import datetime
 from inspect import iscoroutinefunction
 from typing import Any
 
-from leaderq import clock
-from leaderq.arguments import require
+from leaderq.base import clock
+from leaderq.base.arguments import require
 from leaderq.career import Career, ILeaderCareer, career_name, check_career
 from leaderq.config import Settings
 from leaderq.errors import KafkaError

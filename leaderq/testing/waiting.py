@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from leaderq.arguments import plain_function, require
+from leaderq.base.arguments import plain_function, require
 from leaderq.errors import ConfigurationError
 
 T = TypeVar("T")

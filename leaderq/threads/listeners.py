@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from leaderq.arguments import plain_function, require
+from leaderq.base.arguments import plain_function, require
 from leaderq.errors import UnitAbandoned
 from leaderq.threads import primitives
 from leaderq.threads.service import Service

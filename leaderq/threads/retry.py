@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from leaderq import chance as dice
-from leaderq.arguments import at_least, between, require, wanted
+from leaderq.base import chance as dice
+from leaderq.base.arguments import at_least, between, require, wanted
 
 
 @dataclass(frozen=True, slots=True)

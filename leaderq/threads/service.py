@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import FromOutside
 from leaderq.threads import primitives
 from leaderq.threads.waker import Waker, bounded_s

@@ -19,7 +19,7 @@ from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.threads import Retry, Service, primitives
 from leaderq.zookeeper import private_api
 from leaderq.zookeeper.connection import ServerConnection, Transport

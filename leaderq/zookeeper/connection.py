@@ -32,7 +32,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, ConnectionHandler
 from kazoo.protocol.serialization import Auth, CloseInstance, Connect
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.zookeeper import private_api
 from leaderq.zookeeper.proof import NEVER, Echoes, Shares
 

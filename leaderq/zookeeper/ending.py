@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.threads import primitives
 from leaderq.zookeeper.paths import Address, parsed_address
 from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security

@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import LeaderqError, NoNode, NoPermission
 from leaderq.threads import Service, primitives
 from leaderq.zookeeper.proof import Echoes, Proof, Shares

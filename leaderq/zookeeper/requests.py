@@ -24,8 +24,8 @@ from typing import Any, Generic, TypeVar
 from kazoo.protocol import serialization as kazoo_wire
 from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
 
-from leaderq import clock
-from leaderq.arguments import plain_function, require
+from leaderq.base import clock
+from leaderq.base.arguments import plain_function, require
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, NodeExists, TooLarge
 from leaderq.threads import primitives
 from leaderq.zookeeper import wire

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leaderq.arguments import require
+from leaderq.base.arguments import require
 from leaderq.errors import ConfigurationError, MissingPiece
 
 if TYPE_CHECKING:

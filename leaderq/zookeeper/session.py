@@ -33,8 +33,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kazoo.protocol.states import KeeperState
 
-from leaderq import clock, errors, host
-from leaderq.lazy import provided
+from leaderq import errors
+from leaderq.base import clock, host
+from leaderq.base.lazy import provided
 from leaderq.threads import Listeners, primitives
 from leaderq.zookeeper import transport
 from leaderq.zookeeper.client import Client, ClientSupervisor

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from leaderq.arguments import plain_function, require
+from leaderq.base.arguments import plain_function, require
 from leaderq.errors import ConnectionLost
 from leaderq.threads import primitives
 from leaderq.zookeeper.paths import is_at_or_below

@@ -197,7 +197,7 @@ m15 a share is that of the next member: every n-th number
 -sequence_of(name) % self._members == self._position
 +sequence_of(name) % self._members != self._position
 
-= writing/groups.py unit/queues/test_send_queue_edges.py
+= zookeeper/writing/groups.py unit/queues/test_send_queue_edges.py
 m16 what others write on the guard goes unnoticed: somebody else wrote: the outcome is not known
 -is_foreign = any(batch.number < version and not batch.is_doubtful for batch in batches)
 +is_foreign = False

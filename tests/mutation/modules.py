@@ -26,7 +26,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.queues.wire.payload": _tests("queues/test_payload.py"),
     "leaderq.queues.wire.znodes": _tests("queues/test_shard_plan.py", "queues/test_payload.py"),
     "leaderq.queues.consuming.pending": _tests("queues/test_pending_names.py"),
-    "leaderq.writing.groups": _tests("queues/test_send_queue_edges.py"),
+    "leaderq.zookeeper.writing.groups": _tests("queues/test_send_queue_edges.py"),
     "leaderq.threads.retry": _tests("threads/test_waker.py"),
     "leaderq.threads.capacity": _tests("threads/test_capacity.py"),
     "leaderq.threads.listeners": _tests("threads/test_listeners_of_threads.py", "test_events.py"),
@@ -52,6 +52,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.fencing.fencing_token": _tests("fencing/test_fencing_token.py"),
     "leaderq.fencing.http": _tests("fencing/test_http_and_s3.py"),
     "leaderq.fencing.s3": _tests("fencing/test_http_and_s3.py"),
-    "leaderq.arguments": _tests("test_arguments.py"),
+    "leaderq.base.arguments": _tests("test_arguments.py"),
     "leaderq.config.kinds": _tests("config/test_kinds_of_values.py"),
 }

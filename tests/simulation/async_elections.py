@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from leaderq import AsyncLeaderCareer, AsyncTerm, clock
+from leaderq import AsyncLeaderCareer, AsyncTerm
+from leaderq.base import clock
 from leaderq.errors import LeaderqError
 from leaderq.testing.nemesis.history import What
 from leaderq.testing.simulation.chronicle import Chronicle

@@ -15,7 +15,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.coalescing import EnqueueOutcome
 from leaderq.coalescing.distributed import DistributedQueueCoordinator, DistributedToken
 from leaderq.errors import LeaderqError

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.election import enlistment
 from leaderq.election.campaign import Campaign
 from leaderq.election.decision import Input

@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any, NamedTuple
 from unittest import mock
 
-from leaderq import AsyncKafkaLeaderCareer, AsyncTerm, clock
+from leaderq import AsyncKafkaLeaderCareer, AsyncTerm
+from leaderq.base import clock
 from leaderq.errors import LeaderqError
 from leaderq.kafka import DatabaseOffsets, KafkaLeaderCareer, retry
 from leaderq.kafka.consuming import term_consumer

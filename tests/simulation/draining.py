@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term

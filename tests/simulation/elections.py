@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.career import LeaderCareer
 from leaderq.errors import LeaderqError
 from leaderq.term import Term

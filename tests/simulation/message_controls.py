@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.dyno import transitions
 from leaderq.dyno.consumer import DynoConsumer
 from leaderq.dyno.index import ShardIndex

@@ -16,7 +16,7 @@ from enum import Enum
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.dyno import Delivery, DynoQueue, Message, StaleLease
 from leaderq.dyno.index import SLOWER
 from leaderq.errors import LeaderqError

@@ -15,8 +15,8 @@ from leaderq.queues.consuming.items import Claim
 from leaderq.queues.wire import names
 from leaderq.queues.wire.names import QueueKind, sequence_of
 from leaderq.testing.nemesis.history import Kind
-from leaderq.writing.groups import SendQueue
 from leaderq.zookeeper import Check, Create, Delete
+from leaderq.zookeeper.writing.groups import SendQueue
 from simulation.control import NegativeControl, around, patched
 from simulation.queues import QueueLife, lead
 

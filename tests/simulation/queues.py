@@ -11,7 +11,7 @@ from enum import Enum
 from itertools import takewhile
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import LeaderqError
 from leaderq.queues import (
     TEXT,

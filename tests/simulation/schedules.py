@@ -11,7 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from leaderq import ScheduledCareer, Tick, clock, schedule
+from leaderq import ScheduledCareer, Tick, schedule
+from leaderq.base import clock
 from leaderq.errors import LeaderqError
 from leaderq.schedules.definition import CatchUp, Definition, OnCrash, Overlap, When, definitions_of
 from leaderq.schedules.operating import ScheduleOperator

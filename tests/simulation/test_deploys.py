@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.election import Operator, enlistment
 from leaderq.term import Term
 from leaderq.testing.simulation.cluster import SimulatedWorker

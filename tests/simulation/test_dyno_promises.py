@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.dyno import DynoQueue, Message, OnConflict, StaleLease, Worker, consumer
 from leaderq.dyno.shard_view import ShardView
 from leaderq.errors import ConnectionLost, QueueClosed, SessionClosed

@@ -11,7 +11,8 @@ from itertools import pairwise
 
 import pytest
 
-from leaderq import Deposed, LeaderCareer, clock
+from leaderq import Deposed, LeaderCareer
+from leaderq.base import clock
 from leaderq.election import Operator
 from leaderq.errors import SessionClosed, WouldDeadlock
 from leaderq.events import TermEnding, WorkPaused

@@ -24,7 +24,8 @@ from contextlib import suppress
 
 import pytest
 
-from leaderq import Deposed, clock
+from leaderq import Deposed
+from leaderq.base import clock
 from leaderq.election import Operator
 from leaderq.errors import LeaderqError, SessionClosed
 from leaderq.events import SessionChanged, Standing, TermBegan, TermEnding, WorkPaused

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.kafka import KafkaLeaderCareer, dead_letter, retry, skip
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.consuming.report import decode

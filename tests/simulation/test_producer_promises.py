@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import BufferFull, SinkAway
 from leaderq.producing import (
     ALL_CONFIRMED,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import ClaimLost, LeaderqError, PutsFailed, QueueClosed
 from leaderq.queues import (
     TEXT,

@@ -20,8 +20,8 @@ from leaderq.term import Reason
 from leaderq.testing.simulation.chronicle import LifeVerdict
 from leaderq.testing.simulation.kafka.cluster import BrokerCluster
 from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
-from leaderq.writing import SequencedWriter
-from leaderq.writing.groups import SendQueue
+from leaderq.zookeeper.writing import SequencedWriter
+from leaderq.zookeeper.writing.groups import SendQueue
 from simulation.control import NegativeControl, around, patched
 from simulation.draining import Drain
 from simulation.scenarios import is_multi, nth, scene

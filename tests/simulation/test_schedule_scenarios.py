@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from leaderq import LeaderCareer, Runner, ScheduledCareer, Term, Tick, clock, schedule
+from leaderq import LeaderCareer, Runner, ScheduledCareer, Term, Tick, schedule
+from leaderq.base import clock
 from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.schedules.operating import ScheduleOperator
 from leaderq.schedules.record import ScheduleRecord, TickOutcome, TickRun, decode

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from leaderq import AsyncLeaderCareer, AsyncTerm, clock
+from leaderq import AsyncLeaderCareer, AsyncTerm
+from leaderq.base import clock
 from leaderq.career import LeaderCareer
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.record import Partition

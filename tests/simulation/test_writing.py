@@ -14,8 +14,8 @@ from leaderq.queues.admin import Moved, Purged, QueueAdmin
 from leaderq.queues.wire.payload import Note, encode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import Capacity
-from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import Create, Delete
+from leaderq.zookeeper.writing import SequencedWriter
 from simulation.scenarios import Guest, Scene, every_point, is_multi, nth, scene
 from simulation.test_queue_windows import LOCKS, LOST, Q, locks, opened, put, stored
 

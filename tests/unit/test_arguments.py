@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leaderq import arguments as args
+from leaderq.base import arguments as args
 from leaderq.errors import ConfigurationError
 
 

@@ -24,9 +24,9 @@ import grimp
 import pytest
 
 import leaderq
-from leaderq import chance, clock, host
+from leaderq.base import chance, clock, host
+from leaderq.base.timeouts import Deadline
 from leaderq.threads import PerThread, primitives
-from leaderq.timeouts import Deadline
 
 PACKAGE = Path(leaderq.__file__).parent
 
@@ -114,7 +114,12 @@ def test_every_log_line_is_a_fixed_phrase_with_its_values_behind_it(trees):
 
 # -- time, threads, chance and who we are come from four modules, whose names can be replaced
 
-SEAMS = ("leaderq.clock", "leaderq.chance", "leaderq.host", "leaderq.threads.primitives")
+SEAMS = (
+    "leaderq.base.clock",
+    "leaderq.base.chance",
+    "leaderq.base.host",
+    "leaderq.threads.primitives",
+)
 FUTURES = {"primitives.Future"}
 """May be a base class: a simulation leaves the class, and replaces what it waits with."""
 
@@ -245,7 +250,7 @@ from importlib import import_module
 for package in {LAZY}:
     import_module(package)
 loaded = [name for name in sys.modules if name.startswith("leaderq.")]
-print([name for name in loaded if name not in {(*LAZY, "leaderq.lazy")}])
+print([name for name in loaded if name not in {(*LAZY, "leaderq.base", "leaderq.base.lazy")}])
 """
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "[]\n"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from terms import open_term
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import Deposed
 from leaderq.term import EndingTerm, OpenTerm, Reason
 

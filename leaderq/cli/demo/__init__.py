@@ -11,9 +11,9 @@ from pathlib import Path
 
 import click
 
+from leaderq.base.exits import ExitCode
 from leaderq.cli.options import Given, number, switch, verb
 from leaderq.cli.output import quiet
-from leaderq.exits import ExitCode
 
 _RECORDS = 150_000
 _FEWEST = 500  # with fewer, some leader would find nothing to bill

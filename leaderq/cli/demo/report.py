@@ -17,7 +17,7 @@ from typing import TextIO
 
 import click
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.cli.demo.ad_billing.audit import Audit
 from leaderq.cli.demo.ad_billing.ledger import Entry
 from leaderq.cli.output import write_table

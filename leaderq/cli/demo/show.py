@@ -14,7 +14,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from leaderq import clock, connect
+from leaderq import connect
+from leaderq.base import clock
 from leaderq.cli.demo.ad_billing.audit import audit, entries_of, reading
 from leaderq.cli.demo.report import Change, Outcome, Screen, figures, spans, verdict, write_changes
 from leaderq.cli.demo.stage import (

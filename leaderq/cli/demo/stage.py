@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.career import career_name
 from leaderq.cli.demo.ad_billing.audit import reading
 from leaderq.cli.demo.ad_billing.billing import LEDGER_VARIABLE, AdBilling

@@ -23,15 +23,15 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from select import PIPE_BUF
 
-from leaderq import clock
 from leaderq.admin.dyno_queues import DynoDrain
+from leaderq.base import clock
+from leaderq.base.exits import ExitCode
 from leaderq.cli.options import JSON, YES, Given, needs_yes, number, switch
 from leaderq.cli.output import progress, require_output, say
 from leaderq.cli.queue.options import KIND, LOCK_PATH, QUEUE, keeping, queue_verb
 from leaderq.cli.queue.showing import AnyKind, item_json
 from leaderq.cli.signals import Stopping
 from leaderq.errors import ConfigurationError
-from leaderq.exits import ExitCode
 from leaderq.queues.admin import Browsed, QueueDrain
 
 _WAIT_S = 60.0

@@ -11,8 +11,9 @@ from typing import Any
 
 import click
 
-from leaderq import clock
 from leaderq.admin.dyno_queues import DynoAdmin, dyno_below
+from leaderq.base import clock
+from leaderq.base.exits import ExitCode
 from leaderq.cli.connecting import connected
 from leaderq.cli.options import JSON, YES, Given, needs_yes, number, switch
 from leaderq.cli.output import conclude, progress, say, write_json, write_rows
@@ -45,7 +46,6 @@ from leaderq.cli.queue.showing import (
     shard_row,
 )
 from leaderq.errors import ConfigurationError
-from leaderq.exits import ExitCode
 from leaderq.queues.admin import DeadItem, QueueAdmin, queues_below
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Session

@@ -16,9 +16,10 @@ from typing import Any, Protocol, cast
 
 import click
 
-from leaderq import clock
 from leaderq.admin.dyno_queues import DynoAdmin
-from leaderq.arguments import require, unless
+from leaderq.base import clock
+from leaderq.base.arguments import require, unless
+from leaderq.base.exits import ExitCode
 from leaderq.cli.connecting import connected
 from leaderq.cli.options import JSON, Given, number, pairs, switch
 from leaderq.cli.output import conclude, progress, say
@@ -26,7 +27,6 @@ from leaderq.cli.queue.options import KIND, QUEUE, operated, queue_verb, told_ki
 from leaderq.cli.signals import Stopping
 from leaderq.dyno import DynoQueue, Message
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, NodeExists, TooLarge
-from leaderq.exits import ExitCode
 from leaderq.queues import PutListener, SimpleDistributedQueue
 from leaderq.queues.admin import QueueAdmin
 from leaderq.queues.admin.contents import agreed, contents_of, refuse_sharder
@@ -34,8 +34,8 @@ from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.putting import Putter
 from leaderq.queues.wire.names import ITEM_PREFIX, QueueKind, prefix_for
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.writing import POLITE_WINDOW
 from leaderq.zookeeper import Session
+from leaderq.zookeeper.writing import POLITE_WINDOW
 
 _PATIENCE_S = 30.0
 _SLICE_S = 0.2

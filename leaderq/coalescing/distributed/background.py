@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.coalescing.distributed.slots import KeyZnodes, SlotHolder, has_begun
 from leaderq.errors import (
     ConnectionLost,

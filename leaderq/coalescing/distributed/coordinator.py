@@ -24,7 +24,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from leaderq.arguments import plain_function, require, timeout
+from leaderq.base.arguments import plain_function, require, timeout
+from leaderq.base.timeouts import AS_SET, Deadline
 from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.coalescing.distributed.background import Coverage, Release, Renewed, SlotKeeper
 from leaderq.coalescing.distributed.request import SlotRequest
@@ -42,7 +43,6 @@ from leaderq.coalescing.distributed.slots import (
 from leaderq.errors import CoordinatorClosed, NoNode, WouldDeadlock
 from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.threads import primitives
-from leaderq.timeouts import AS_SET, Deadline
 from leaderq.zookeeper import AnyClient, Delete, GetData, Session, SessionState, as_session
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ import math
 from functools import partial
 from typing import TypeVar
 
-from leaderq import clock, host
+from leaderq.base import clock, host
 from leaderq.coalescing.distributed.background import Release
 from leaderq.coalescing.distributed.slots import (
     KeyZnodes,

@@ -26,7 +26,7 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import quote_from_bytes
 
-from leaderq import chance
+from leaderq.base import chance
 from leaderq.coalescing.automaton import EnqueueOutcome, TrafficState, state_of
 from leaderq.errors import ConfigurationError, LeaderqError, NoNode, TokenOver
 from leaderq.threads import primitives

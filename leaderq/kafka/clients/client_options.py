@@ -17,7 +17,7 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.config.kinds import InvalidValue, addresses
 from leaderq.errors import ConfigurationError
 

@@ -36,7 +36,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, OffsetOutOfRange, UnknownTopic
 from leaderq.kafka.clients.confluent_connection import (
     ErrorCallback,

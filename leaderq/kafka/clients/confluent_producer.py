@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import AccessRefused, LeaderqError, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients.confluent_connection import (
     ErrorCallback,

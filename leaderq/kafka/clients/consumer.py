@@ -28,7 +28,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import (
     AccessRefused,

@@ -32,7 +32,7 @@ from kafka.net.inet import KafkaNetSocket
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import ConfigurationError, LeaderqError, ServersUnreachable
 from leaderq.kafka.clients import private_api

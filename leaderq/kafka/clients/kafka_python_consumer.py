@@ -28,7 +28,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import NoOffsetForPartitionError
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.client_options import for_client
 from leaderq.kafka.clients.consumer import (

@@ -24,7 +24,7 @@ from typing import Any
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka import errors as native
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import KafkaError, LeaderqError, UnknownTopic
 from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.client_options import for_client

@@ -26,7 +26,7 @@ from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.producer.sender import Sender
 from kafka.producer.transaction_manager import TransactionManager
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import MissingPiece
 from leaderq.threads import primitives
 

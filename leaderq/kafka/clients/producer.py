@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, MessageTooLarge, UnknownTopic
 from leaderq.kafka.clients.consumer import BatchLost, EffectRefused, KafkaAway, Offsets

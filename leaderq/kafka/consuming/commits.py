@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 from enum import Enum
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import (
     CommitFuture,

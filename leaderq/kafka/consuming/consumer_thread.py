@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, cast
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable, told
 from leaderq.kafka.clients.consumer import (
     BatchLost,

@@ -21,7 +21,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import (
     ConnectionLost,
     CorruptRecord,

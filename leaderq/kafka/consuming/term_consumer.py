@@ -34,7 +34,7 @@ from itertools import islice
 from math import inf
 from typing import NamedTuple
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
 from leaderq.kafka.clients.consumer import (
     BatchLost,
@@ -616,7 +616,7 @@ def _names(partitions: Iterable[Partition]) -> str:
 
 
 class Outage:
-    """Counts one outage after the other; times are :func:`leaderq.clock.now_s`. Not thread-safe."""
+    """Counts one outage after the other; times are ``clock.now_s``. Not thread-safe."""
 
     def __init__(self) -> None:
         self.not_before_s = 0.0

@@ -29,7 +29,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import groupby
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import (
     CorruptRecord,

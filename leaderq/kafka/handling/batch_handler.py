@@ -52,7 +52,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, starmap
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import Deposed, KafkaFenced, LeaderqError, told
 from leaderq.kafka.clients.consumer import BatchLost, EffectRefused
 from leaderq.kafka.handling.burials import RecordBuried

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import (
     BadVersion,
     ConnectionLost,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import told
 from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
 from leaderq.kafka.handling.burials import BurialRequests, RecordBuried

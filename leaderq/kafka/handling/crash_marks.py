@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import (
     ConnectionLost,
     CorruptRecord,

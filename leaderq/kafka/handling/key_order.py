@@ -30,8 +30,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-from leaderq import clock
 from leaderq.async_term import AsyncTerm
+from leaderq.base import clock
 from leaderq.errors import UnitAbandoned
 from leaderq.kafka.clients.consumer import EffectRefused
 from leaderq.kafka.handling.batch_handler import BatchHandler, BatchWork

@@ -38,7 +38,7 @@ from enum import Enum
 from types import FunctionType
 from typing import Any, Literal
 
-from leaderq.arguments import plain_function, require
+from leaderq.base.arguments import plain_function, require
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,

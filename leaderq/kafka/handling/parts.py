@@ -16,9 +16,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol
 
-from leaderq import clock
-from leaderq.arguments import require_finished
 from leaderq.async_term import AsyncTerm
+from leaderq.base import clock
+from leaderq.base.arguments import require_finished
 from leaderq.errors import AlreadyStored
 from leaderq.kafka.clients.consumer import SerialExecutor, SubmittedWork
 from leaderq.kafka.handling.on_error import PoisonRecord, not_about_records

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.kafka.record import Record
 
 BURST_S = 1.0

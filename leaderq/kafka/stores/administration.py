@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
 from kafka import errors as native
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import KafkaError, RequestRefused
 from leaderq.kafka.clients.consumer import Offsets
 from leaderq.kafka.groups import describe_group, remove_static_members

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from leaderq.arguments import require
+from leaderq.base.arguments import require
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.consumer import ConsumerClient, Offsets
 from leaderq.kafka.record import Offset, Partition, epoch_of

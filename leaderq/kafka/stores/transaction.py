@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError
 from leaderq.kafka.clients.consumer import (
     BatchLost,

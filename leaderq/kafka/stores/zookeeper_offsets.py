@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import (
     BadVersion,
     ConnectionLost,

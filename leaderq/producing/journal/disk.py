@@ -15,7 +15,7 @@ import weakref
 from pathlib import Path
 from typing import Final
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import JournalLocked
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})

@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from leaderq import chance
-from leaderq import clock as clocks
-from leaderq.arguments import require, timeout
+from leaderq.base import chance
+from leaderq.base import clock as clocks
+from leaderq.base.arguments import require, timeout
+from leaderq.base.timeouts import Deadline
 from leaderq.errors import (
     ConfigurationError,
     JournalClosed,
@@ -51,7 +52,6 @@ from leaderq.producing.journal.recovery import Recovery
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment, codec_tag
 from leaderq.producing.journal.store import RecordStore
 from leaderq.threads import primitives
-from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
 WAIT_S: Final = 30.0

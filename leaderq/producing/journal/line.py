@@ -20,8 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from leaderq import clock as clocks
-from leaderq.arguments import require_finished
+from leaderq.base import clock as clocks
+from leaderq.base.arguments import require_finished
 from leaderq.errors import JournalSlow, LeaderqError, told, with_cause
 from leaderq.producing.journal.records import Entry, size_of
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts

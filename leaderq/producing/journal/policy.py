@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from leaderq.arguments import at_least, between, is_number, require, wanted
+from leaderq.base.arguments import at_least, between, is_number, require, wanted
 
 
 @dataclass(frozen=True)

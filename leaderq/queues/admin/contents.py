@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from leaderq import chance
+from leaderq.base import chance
 from leaderq.errors import ConfigurationError, CorruptItem, LeaderqError, NoNode, NotEmpty
 from leaderq.queues.wire.names import (
     QueueKind,
@@ -20,13 +20,13 @@ from leaderq.queues.wire.names import (
 )
 from leaderq.queues.wire.payload import Note, decode
 from leaderq.queues.wire.znodes import QueuePaths, is_shard
-from leaderq.reading import SizedReader
-from leaderq.retrying import retry_until_connected
-from leaderq.writing import POLITE_WINDOW, SequencedWriter, await_outcomes
-from leaderq.writing.groups import batched
-from leaderq.writing.writer import OVERTAKEN, outcomes
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
+from leaderq.zookeeper.reading import SizedReader
+from leaderq.zookeeper.retrying import retry_until_connected
+from leaderq.zookeeper.writing import POLITE_WINDOW, SequencedWriter, await_outcomes
+from leaderq.zookeeper.writing.groups import batched
+from leaderq.zookeeper.writing.writer import OVERTAKEN, outcomes
 
 META, DEAD = "-meta", "-dead"
 """The endings of paths that belong to the queue whose path comes before; see ``QueuePaths``."""
@@ -204,7 +204,7 @@ def browse(
     """Read these children of ``path``, in this order, a batch at a time; vanished ones are left
     out.
 
-    Memory: one batch of items, about 1 MB (see :mod:`leaderq.reading`), beside the names.
+    Memory: one batch of items, about 1 MB (see :mod:`leaderq.zookeeper.reading`), beside the names.
     """
     reader = SizedReader(session, path)
     at = 0

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 
-from leaderq import chance, clock, host, retrying
+from leaderq.base import chance, clock, host
 from leaderq.errors import (
     ConnectionLost,
     LeaderqError,
@@ -32,12 +32,12 @@ from leaderq.errors import (
 from leaderq.queues.admin.contents import Browsed, browse, contents_of, names_at, refuse_sharder
 from leaderq.queues.wire.names import QueueKind, prefix_of
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.retrying import retry_until_connected
 from leaderq.threads import primitives
-from leaderq.writing import POLITE_WINDOW, SequencedWriter
-from leaderq.writing.writer import OVERTAKEN, outcomes
-from leaderq.zookeeper import Create, Delete, Operation, Session
+from leaderq.zookeeper import Create, Delete, Operation, Session, retrying
 from leaderq.zookeeper.paths import join
+from leaderq.zookeeper.retrying import retry_until_connected
+from leaderq.zookeeper.writing import POLITE_WINDOW, SequencedWriter
+from leaderq.zookeeper.writing.writer import OVERTAKEN, outcomes
 
 log = logging.getLogger(__name__)
 

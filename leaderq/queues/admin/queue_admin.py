@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import BadVersion, CorruptItem, NodeExists, NoNode, NotEmpty, RequestRefused
 from leaderq.queues.admin.contents import (
     Browsed,
@@ -33,10 +33,10 @@ from leaderq.queues.wire.names import (
 )
 from leaderq.queues.wire.payload import Note, compressed, decode, encode, is_compressed
 from leaderq.queues.wire.znodes import QueuePaths, wants_pause
-from leaderq.reading import existing
-from leaderq.retrying import retry_until_connected
 from leaderq.zookeeper import Create, Delete, Operation, Session, Stat
 from leaderq.zookeeper.paths import join, parent_of
+from leaderq.zookeeper.reading import existing
+from leaderq.zookeeper.retrying import retry_until_connected
 
 T = TypeVar("T")
 

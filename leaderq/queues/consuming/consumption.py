@@ -17,7 +17,8 @@ from datetime import datetime, timezone
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from leaderq import clock
+from leaderq.base import clock
+from leaderq.base.timeouts import Deadline
 from leaderq.engine.reading_ahead import result_of
 from leaderq.errors import (
     BadVersion,
@@ -34,7 +35,6 @@ from leaderq.queues.consuming.items import Claim, ItemSettlement, rewritten
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import primitives
-from leaderq.timeouts import Deadline
 from leaderq.zookeeper import Check, Operation, Session
 
 if TYPE_CHECKING:

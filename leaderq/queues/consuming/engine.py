@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from leaderq import chance, clock, host
+from leaderq.base import chance, clock, host
 from leaderq.engine.members import Membership
 from leaderq.engine.reading_ahead import RowsAhead
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode, QueueClosed
@@ -51,12 +51,12 @@ from leaderq.queues.consuming.pending import PendingNames, Share
 from leaderq.queues.consuming.prefetch import Prefetch
 from leaderq.queues.wire.names import QueueKind, sort_key
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.reading import SizedReader
-from leaderq.retrying import retry_until_connected
 from leaderq.threads import Service, primitives
-from leaderq.writing import SequencedWriter
-from leaderq.writing.groups import OperationGroup, estimated_bytes
 from leaderq.zookeeper import Session, SessionState
+from leaderq.zookeeper.reading import SizedReader
+from leaderq.zookeeper.retrying import retry_until_connected
+from leaderq.zookeeper.writing import SequencedWriter
+from leaderq.zookeeper.writing.groups import OperationGroup, estimated_bytes
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.engine.members import Membership
 from leaderq.engine.reading_ahead import result_of
 from leaderq.errors import (
@@ -48,9 +48,9 @@ from leaderq.queues.wire.names import SIMPLE_PREFIX, prefix_of
 from leaderq.queues.wire.payload import Note, decode, encode, is_compressed
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import Retry
-from leaderq.writing.groups import OperationGroup, estimated_bytes
-from leaderq.writing.writer import OVERTAKEN
 from leaderq.zookeeper import Check, Create, Delete, Operation, Session, SetData
+from leaderq.zookeeper.writing.groups import OperationGroup, estimated_bytes
+from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from weakref import WeakMethod
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.engine.reading_ahead import RowsAhead
 from leaderq.errors import ConnectionLost, NoNode, ZooKeeperError
 from leaderq.queues.consuming.pending import PendingNames

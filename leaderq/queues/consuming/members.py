@@ -17,17 +17,17 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
-from leaderq import chance, clock
+from leaderq.base import chance, clock
 from leaderq.engine.members import Members, Membership, ReadAfterNews
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
 from leaderq.queues.consuming.pending import Share
 from leaderq.queues.wire.names import QueueKind, due_ms_of, is_item
 from leaderq.queues.wire.znodes import QueuePaths, wants_pause
-from leaderq.reading import children_of, existing
 from leaderq.threads import Service
-from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import Create, Delete, Operation, Session, SessionState, SetData
 from leaderq.zookeeper.paths import join, name_of
+from leaderq.zookeeper.reading import children_of, existing
+from leaderq.zookeeper.writing import SequencedWriter
 
 log = logging.getLogger(__name__)
 

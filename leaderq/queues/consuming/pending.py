@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from leaderq import chance
+from leaderq.base import chance
 from leaderq.queues.wire.names import QueueKind, due_ms_of, prefix_for, sequence_of, sort_key
 
 GRACE_MS = 50

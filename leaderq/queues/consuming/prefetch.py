@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.queues.consuming.items import Claim
 from leaderq.threads import primitives
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from leaderq import chance
+from leaderq.base import chance
 from leaderq.errors import NoPermission
 from leaderq.queues.wire.names import ITEM_PREFIX
 from leaderq.zookeeper.paths import join, name_of, parent_of, validated_path

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from leaderq.base.exits import ExitCode
 from leaderq.election import Observer, Operator, View
 from leaderq.election.layout import Layout
 from leaderq.errors import ConfigurationError, LeaderqError
-from leaderq.exits import ExitCode
 from leaderq.running.descendants import children_of
 from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.fault_proxy import FaultProxy

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import LeaderqError, ServerFailed
 from leaderq.running.descendants import descendants_of, kill, stat_of
 from leaderq.testing.fault_proxy import Direction

@@ -1,7 +1,7 @@
 """The one history that all processes of a run write, a JSON object a line; and its words.
 
 Each line is one write to a file opened with ``O_APPEND``, so its place in the file is its place in
-time. ``at`` is :func:`leaderq.clock.now_s`, the same clock for all processes of the host.
+time. ``at`` is :func:`leaderq.base.clock.now_s`, the same clock for all processes of the host.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import LeaderqError
 from leaderq.term import Term
 from leaderq.zookeeper import Create

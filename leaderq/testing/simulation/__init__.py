@@ -8,8 +8,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from leaderq.base.lazy import exported
 from leaderq.errors import MissingPiece
-from leaderq.lazy import exported
 
 if TYPE_CHECKING:
     from leaderq.testing.simulation.acting import acted as acted

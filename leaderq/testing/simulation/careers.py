@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from leaderq.arguments import (
+from leaderq.base.arguments import (
     above_0,
     at_least,
     between,

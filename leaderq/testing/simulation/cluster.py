@@ -12,11 +12,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from leaderq.base.exits import ExitCode
 from leaderq.career import ILeaderCareer
 from leaderq.config import Settings
 from leaderq.errors import LeaderqError
 from leaderq.events import EventBus
-from leaderq.exits import ExitCode
 from leaderq.running.guardian import KnownSession, _known_session
 from leaderq.running.guardian_link import GuardianLink
 from leaderq.running.runner import Runner

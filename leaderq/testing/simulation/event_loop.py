@@ -11,7 +11,7 @@ import asyncio
 from asyncio import events, tasks
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.testing.simulation.primitives import SimulatedEvent, running
 from leaderq.testing.simulation.scheduler import Task
 

@@ -1,9 +1,9 @@
 """Lets the real program run on a simulated world: the seams are pointed at it, and back.
 
-The seams are the attributes of :mod:`leaderq.clock`, :mod:`leaderq.threads.primitives`,
-:mod:`leaderq.chance`, :mod:`leaderq.host` and :mod:`leaderq.zookeeper.transport`; and the threading
-inside the standard library's futures. Code on other real threads of this Python process keeps the
-real ones. One life is led at a time.
+The seams are the attributes of :mod:`leaderq.base.clock`, :mod:`leaderq.threads.primitives`,
+:mod:`leaderq.base.chance`, :mod:`leaderq.base.host` and :mod:`leaderq.zookeeper.transport`; and
+the threading inside the standard library's futures. Code on other real threads of this Python
+process keeps the real ones. One life is led at a time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from leaderq import chance, clock, host
+from leaderq.base import chance, clock, host
 from leaderq.testing.simulation import primitives as simulated
 from leaderq.testing.simulation.client import SimulatedClient, SimulatedEnder
 from leaderq.testing.simulation.network import Network

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from leaderq import Deposed, LeaderCareer, LeaderqError, Term
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.zookeeper import SetData
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from leaderq import AsyncLeaderCareer, AsyncTerm, LeaderCareer, Term
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 
 HISTORY = Path(os.environ["HISTORY"])
 OVER = Path(f"{HISTORY}.over")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.testing import FaultProxy, eventually
 from leaderq.testing.candidate_process import CandidateProcess
 

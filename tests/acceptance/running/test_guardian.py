@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
 from leaderq.testing.waiting import patience

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from leaderq.exits import ExitCode
+from leaderq.base.exits import ExitCode
 from leaderq.testing import eventually
 from leaderq.testing.candidate_process import CandidateProcess
 

@@ -13,7 +13,7 @@ import time
 from enum import Enum
 
 from leaderq import Deposed, LeaderCareer, Term
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.testing.nemesis import effect, fenced_write
 from leaderq.testing.nemesis.careers import SEED, SPARED
 from leaderq.testing.nemesis.history import What, own_history

@@ -23,7 +23,7 @@ import pytest
 from electorate import Electorate, is_believed, term_of
 
 from leaderq import Candidate, Session
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.term import OpenTerm
 from leaderq.testing import ZooKeeperEnsemble, ZooKeeperServer, eventually
 from leaderq.testing.waiting import patience

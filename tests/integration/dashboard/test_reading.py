@@ -11,7 +11,7 @@ from leaderq.admin import queue_states
 from leaderq.admin.actions import Action, Deed, carry_out
 from leaderq.admin.careers import Condition, condition_of
 from leaderq.admin.snapshot import PageSnapshot, reading
-from leaderq.clock import now_ms
+from leaderq.base.clock import now_ms
 from leaderq.dashboard.refresher import Refresher
 from leaderq.dyno import DynoQueue, Message
 from leaderq.election import Operator, TermRecord

@@ -13,8 +13,8 @@ from dashboard_values import NASTY, schedule, view
 from leaderq.admin.careers import Condition, career_row, condition_of, in_order
 from leaderq.admin.queue_states import queue_row
 from leaderq.admin.snapshot import PageSnapshot, reading
+from leaderq.base.clock import calendar_s, now_ms
 from leaderq.cli.top_rows import CAREER_COLUMNS, QUEUE_COLUMNS, career_lines, fitting, last_events
-from leaderq.clock import calendar_s, now_ms
 from leaderq.dashboard.screens import PageScreen, ScreenKind, ScreenOptions, draw
 from leaderq.dyno import DynoQueue, Message
 from leaderq.election.layout import Layout, Wishes

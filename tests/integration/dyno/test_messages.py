@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.dyno import (
     AsyncDynoQueue,
     Duplicate,

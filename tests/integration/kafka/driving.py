@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.kafka import KafkaLeaderCareer, Record
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.testing.waiting import patience

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from reading_topics import Read, read_all
 
+from leaderq.base.exits import ExitCode
 from leaderq.cli import main
-from leaderq.exits import ExitCode
 from leaderq.kafka.sink import KafkaSink
 from leaderq.kafka.topics import create_topics
 from leaderq.producing import EVERY_ITEM, BufferedProducer, CallableSink

@@ -11,8 +11,8 @@ from consumption import numbered
 from leaderq.errors import RequestRefused
 from leaderq.queues import DistributedQueue, SimpleDistributedQueue
 from leaderq.testing import eventually
-from leaderq.writing import groups, writer
 from leaderq.zookeeper import Session
+from leaderq.zookeeper.writing import groups, writer
 
 Open = Callable[..., Session]
 

@@ -12,7 +12,7 @@ from consumption import LOCKING, LOCKS, PATH, Seen, consuming, fill, is_empty
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.errors import TooLarge
 from leaderq.queues import DistributedQueue, ErrorMode
 from leaderq.queues.consuming import items

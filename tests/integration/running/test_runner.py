@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from leaderq import LeaderCareer, Runner, connect
+from leaderq.base.exits import ExitCode
 from leaderq.config import Settings
 from leaderq.errors import CareerFailed, SessionClosed
 from leaderq.events import CoolingOff, Event, EventBus, StageBegan, TermEnding
-from leaderq.exits import ExitCode
 from leaderq.running.runner import supervise
 from leaderq.term import Reason
 from leaderq.testing import eventually

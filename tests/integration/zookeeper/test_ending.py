@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import pytest
 
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Credentials, Session, SessionEnder, end_session
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.election.layout import Layout
 from leaderq.testing import eventually
 from leaderq.testing.candidate_process import CandidateProcess

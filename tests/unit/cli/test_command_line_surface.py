@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
+from leaderq.base.exits import ExitCode
 from leaderq.cli import main
 from leaderq.cli.entry import exit_code
 from leaderq.cli.options import SettingOption
@@ -30,7 +31,6 @@ from leaderq.errors import (
     ServersUnreachable,
     SessionExpired,
 )
-from leaderq.exits import ExitCode
 
 VERBS = (
     "run lead deadline status top members history step-down transfer pause resume raise-floor"

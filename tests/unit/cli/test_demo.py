@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.cli.demo import stage
 from leaderq.cli.demo.stage import DemoStage, StoodStill
 

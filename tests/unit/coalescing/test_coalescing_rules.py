@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leaderq.base.timeouts import AS_SET
 from leaderq.coalescing import (
     AsyncQueueCoordinator,
     CoordinatorStats,
@@ -32,7 +33,6 @@ from leaderq.coalescing.distributed.slots import (
     view,
 )
 from leaderq.errors import ConfigurationError, ConnectionLost, NoNode
-from leaderq.timeouts import AS_SET
 from leaderq.zookeeper import Stat
 from leaderq.zookeeper.paths import validated_path
 

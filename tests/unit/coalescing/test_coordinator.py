@@ -35,7 +35,7 @@ def test_whoever_gives_up_tells_how_many_relied_on_it(pool, monkeypatch):
     # the machine's clock stands until all have come; whoever waits looks at it each time its wait
     # is over
     now = [0.0]
-    monkeypatch.setattr("leaderq.clock.now_s", lambda: now[0])
+    monkeypatch.setattr("leaderq.base.clock.now_s", lambda: now[0])
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     coordinator.enqueue("k", owner=None)
     patient = pool.submit(coordinator.enqueue, "k", timeout_s=0.05)
@@ -240,7 +240,7 @@ def test_an_interrupt_is_not_shared_and_another_runs_instead(pool):
 
 def test_the_followers_of_one_that_gives_up_waiting_ask_again(pool, monkeypatch):
     now = [0.0]  # the machine's clock stands until the follower has come
-    monkeypatch.setattr("leaderq.clock.now_s", lambda: now[0])
+    monkeypatch.setattr("leaderq.base.clock.now_s", lambda: now[0])
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     head = coordinator.enqueue("k", owner=None)
     impatient = pool.submit(coordinator.run, "k", lambda: "impatient", timeout_s=0.05)

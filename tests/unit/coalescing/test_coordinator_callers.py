@@ -17,7 +17,7 @@ import pytest
 from forks import in_child
 from tasks import until
 
-from leaderq.arguments import NotAPlainFunction
+from leaderq.base.arguments import NotAPlainFunction
 from leaderq.coalescing import (
     AsyncQueueCoordinator,
     EnqueueOutcome,

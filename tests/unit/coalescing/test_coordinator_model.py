@@ -55,7 +55,7 @@ class AnyEvents(RuleBasedStateMachine):
     def begin(self, waiters, safe_timeout_s, debounce) -> None:
         self.now = 0.0
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr("leaderq.clock.now_s", lambda: self.now)
+        self.patch.setattr("leaderq.base.clock.now_s", lambda: self.now)
         self.waiters = waiters
         self.safe_timeout_s = safe_timeout_s
         self.debounce = debounce if waiters else None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from leaderq import clock
 from leaderq.admin.actions import Action, Deed
+from leaderq.base import clock
 from leaderq.dashboard.access import LASTS_S, PageAccess, read_tokens
 from leaderq.errors import ConfigurationError
 

@@ -63,7 +63,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
             self.start = lambda: run(self)
 
     passing = Time()
-    monkeypatch.setattr("leaderq.clock.now_s", lambda: passing.now_s)
+    monkeypatch.setattr("leaderq.base.clock.now_s", lambda: passing.now_s)
     monkeypatch.setattr(delivery, "Service", AtOnce)
     return passing
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.election.decision import Input
 from leaderq.election.enlistment import WonClaim
 from leaderq.election.layout import Layout, TermRecord, Wishes, WishesDecoder

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 from terms import open_term
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import BatchLost, EffectRefused, KafkaAway, MembershipLost
 from leaderq.kafka.consuming import commits as module

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import (
     ConnectionLost,
     CorruptRecord,

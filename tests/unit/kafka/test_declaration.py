@@ -341,7 +341,7 @@ def test_tokens_are_asked_for_again_shortly_before_they_expire(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("leaderq.clock.calendar_s", lambda: now[0])
+    monkeypatch.setattr("leaderq.base.clock.calendar_s", lambda: now[0])
     given = iter([("one", 1100.0), ("two", 1200.0, "me", {"pool": "x"})])
     tokens = CallbackTokens(lambda config: next(given), "")
     assert [tokens.token(), tokens.token(), tokens.extensions()] == ["one", "one", {}]

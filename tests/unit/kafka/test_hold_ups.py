@@ -24,7 +24,7 @@ from fake_career import (
 )
 from test_declaration import Sums, dressed
 
-from leaderq.arguments import NotAPlainFunction
+from leaderq.base.arguments import NotAPlainFunction
 from leaderq.errors import ConfigurationError
 from leaderq.kafka import (
     DependencyUnavailable,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import KafkaError, KafkaFenced, MessageTooLarge, UnknownTopic
 from leaderq.kafka.clients.consumer import BatchLost, EffectRefused, KafkaAway, MembershipLost
 from leaderq.kafka.clients.producer import TRANSACTION_TIMEOUT_S, Message, MessageInvalid

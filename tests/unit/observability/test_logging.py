@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from leaderq import events
-from leaderq.arguments import require
+from leaderq.base.arguments import require
 from leaderq.errors import ConfigurationError, Deposed
 from leaderq.events import CareerError, Event, EventBus, Stage
 from leaderq.observability.logging import PHRASES, BackgroundHandler, configure, log_events, message

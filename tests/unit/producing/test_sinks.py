@@ -14,7 +14,7 @@ import pytest
 from mute import TOLD, Mute
 from scripted_sink import Make
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
-from leaderq.arguments import NotAPlainFunction
+from leaderq.base.arguments import NotAPlainFunction
 from leaderq.errors import ConfigurationError, ProducerClosed, RequestGivenUp, WouldDeadlock
 from leaderq.producing import NO_SYNC, BufferState, Journal, Lost
 from leaderq.testing import eventually

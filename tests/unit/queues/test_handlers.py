@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from leaderq.arguments import NotAPlainFunction
+from leaderq.base.arguments import NotAPlainFunction
 from leaderq.engine.handlers import Handler, handler_problem
 from leaderq.engine.serializers import JSON, TEXT, value_of
 from leaderq.errors import ConfigurationError, CorruptItem

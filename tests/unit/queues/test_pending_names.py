@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from leaderq import chance
+from leaderq.base import chance
 from leaderq.queues.consuming import pending
 from leaderq.queues.consuming.pending import GRACE_MS, PendingNames, Share
 from leaderq.queues.wire.names import QueueKind

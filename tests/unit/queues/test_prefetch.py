@@ -12,7 +12,7 @@ from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming.items import Claim
 from leaderq.queues.consuming.prefetch import Prefetch
 from leaderq.queues.wire.names import QueueKind, prefix_for, sort_key
-from leaderq.reading import READ_BYTES, ReadSizes
+from leaderq.zookeeper.reading import READ_BYTES, ReadSizes
 
 
 def claims(priority: int, count: int, data: bytes = b"") -> list[Claim]:
@@ -44,7 +44,7 @@ def test_so_many_are_handed_out_before_a_newcomer_that_is_more_urgent(slack: int
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, in seconds, as its only entry."""
     now = [1000.0]
-    monkeypatch.setattr("leaderq.clock.now_s", lambda: now[0])
+    monkeypatch.setattr("leaderq.base.clock.now_s", lambda: now[0])
     return now
 
 

@@ -23,8 +23,9 @@ from leaderq.errors import (
     SessionClosed,
     SessionExpired,
 )
-from leaderq.writing import groups as module
-from leaderq.writing.groups import (
+from leaderq.zookeeper import Check, Create, Delete, SetData
+from leaderq.zookeeper.writing import groups as module
+from leaderq.zookeeper.writing.groups import (
     FutureGroup,
     MultiStatus,
     OperationGroup,
@@ -36,7 +37,6 @@ from leaderq.writing.groups import (
     status_of,
     validated,
 )
-from leaderq.zookeeper import Check, Create, Delete, SetData
 
 
 def group(count: int = 1, size: int = 10, *, alone: bool = False) -> OperationGroup:

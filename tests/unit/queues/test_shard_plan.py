@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import ConfigurationError
 from leaderq.queues import BlockingQueueConsumer
 from leaderq.queues.admin.contents import agreed, contents_of

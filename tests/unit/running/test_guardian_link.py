@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from terms import open_term
 
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.events import EventBus, GuardianLost
 from leaderq.running import descendants
 from leaderq.running.descendants import Started, StartedInTerm, children_of, descendants_of, kill

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.running.alarm import Alarm
 from leaderq.running.guardian import Guardian
 from leaderq.running.watchdog import Watchdog

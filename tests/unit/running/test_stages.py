@@ -11,7 +11,7 @@ from mute import TOLD, Mute
 from terms import open_term
 
 from leaderq import Deposed, LeaderCareer
-from leaderq.arguments import NotAPlainFunction
+from leaderq.base.arguments import NotAPlainFunction
 from leaderq.config.loading import from_environment
 from leaderq.errors import CommandFailed
 from leaderq.events import CareerError, Event, EventBus, Stage

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.career import LeaderCareer
 from leaderq.events import Stage
 from leaderq.running import supervision

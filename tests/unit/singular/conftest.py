@@ -8,5 +8,5 @@ from held import Clock
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time of deadlines and figures."""
     made = Clock()
-    monkeypatch.setattr("leaderq.clock.now_s", made)
+    monkeypatch.setattr("leaderq.base.clock.now_s", made)
     return made

@@ -34,7 +34,7 @@ class Life(RuleBasedStateMachine):
         super().__init__()
         self.at_s = 1000.0
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr("leaderq.clock.now_s", lambda: self.at_s)
+        self.patch.setattr("leaderq.base.clock.now_s", lambda: self.at_s)
         self.step = threading.Semaphore(0)
         self.begun: list[int] = []
         self.numbers = 0

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.clock import now_s
+from leaderq.base.clock import now_s
 from leaderq.errors import ConfigurationError
 from leaderq.testing.waiting import patience
 from leaderq.threads import Backoff, Retry, TaskWaker, Waker

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import ConnectionLost, NoNode, NoPermission, SessionExpired
 from leaderq.testing import eventually
 from leaderq.zookeeper import Check

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import (
     CommitFuture,

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from math import inf
 from typing import Any, NamedTuple, Protocol
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.record import Partition
 from leaderq.testing.simulation.kafka.cluster import (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import (
     KafkaError,
     KafkaFenced,

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from faulty_disk import at_record, flip, segments
 
+from leaderq.base.exits import ExitCode
 from leaderq.cli import main
-from leaderq.exits import ExitCode
 from leaderq.producing.journal import Journal
 
 

@@ -12,7 +12,7 @@ States:
 * **halted**: some answer was not a success. Nothing more is sent until all under way are answered.
   Then a group that ZooKeeper refused is told its error, and all others are sent again, in order.
   If an outcome is *unknown*, a thread waits for the connection, reads the guard, and sends again
-  what was not applied (see :mod:`~leaderq.writing.groups`);
+  what was not applied (see :mod:`~leaderq.zookeeper.writing.groups`);
 * **over**: closed, or an *ephemeral* guard whose session is gone. What was certainly not applied
   fails with :class:`~leaderq.errors.SessionExpired`, :class:`~leaderq.errors.SessionClosed` or
   :class:`~leaderq.errors.QueueClosed`, anything else with :class:`~leaderq.errors.ConnectionLost`.
@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from leaderq import chance, clock, retrying
+from leaderq.base import chance, clock
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -49,9 +49,22 @@ from leaderq.errors import (
     SessionExpired,
     TooLarge,
 )
-from leaderq.retrying import PATIENCE_S, retry_until_connected
 from leaderq.threads import Backoff, Retry, Service, Waker, primitives
-from leaderq.writing.groups import (
+from leaderq.zookeeper import (
+    Create,
+    Delete,
+    GetData,
+    Operation,
+    Session,
+    SessionState,
+    SetData,
+    Stat,
+    retrying,
+)
+from leaderq.zookeeper.paths import join, parent_of, validated_path
+from leaderq.zookeeper.requests import failed_future
+from leaderq.zookeeper.retrying import PATIENCE_S, retry_until_connected
+from leaderq.zookeeper.writing.groups import (
     MARGIN_BYTES,
     MULTI_BYTES,
     MULTI_OPS,
@@ -63,18 +76,6 @@ from leaderq.writing.groups import (
     estimated_bytes,
     validated,
 )
-from leaderq.zookeeper import (
-    Create,
-    Delete,
-    GetData,
-    Operation,
-    Session,
-    SessionState,
-    SetData,
-    Stat,
-)
-from leaderq.zookeeper.paths import join, parent_of, validated_path
-from leaderq.zookeeper.requests import failed_future
 
 log = logging.getLogger(__name__)
 _LEAST_S = 0.1

@@ -7,8 +7,9 @@ over. Both are the same for all processes of a host, so guardian and worker can 
 Times that stand in znodes are those of the calendar: :func:`now_ms`, :func:`calendar_s`.
 
 A simulation replaces the attributes of this module by its own time; so they are looked up late, by
-attribute: ``clock.now_s()``, never ``from leaderq.clock import now_s``, and never when a module is
-imported or as the default of a parameter. ruff refuses the originals elsewhere in ``leaderq``.
+attribute: ``clock.now_s()``, never ``from leaderq.base.clock import now_s``, and never when a
+module is imported or as the default of a parameter. ruff refuses the originals elsewhere in
+``leaderq``.
 """
 
 import time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from leaderq import clock
+from leaderq.base import clock
 
 AS_SET: Final = -1.0
 """The default of a ``timeout_s``: the one that the object was made with."""

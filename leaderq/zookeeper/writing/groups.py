@@ -1,6 +1,6 @@
 """The groups of a writer, from their submission to their outcome: what is sent next, and what
-becomes of what failed (pure). :class:`~leaderq.writing.writer.SequencedWriter` calls it under its
-lock.
+becomes of what failed (pure). :class:`~leaderq.zookeeper.writing.writer.SequencedWriter` calls it
+under its lock.
 
 A group waits in ``waiting``, is sent in a batch of ``flight``, and is done; or it comes back:
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from leaderq import chance
+from leaderq.base import chance
 from leaderq.errors import ConnectionLost, LeaderqError, NoNode
 from leaderq.threads import primitives
 from leaderq.zookeeper import GetData, Session, Stat

@@ -1,8 +1,8 @@
 """Who we are: the name of this host and the number of this process, as others are told.
 
 A simulation replaces the attributes of this module, because each of its processes is another; so
-they are looked up late, by attribute: ``host.pid()``, never ``from leaderq.host import pid``, and
-never when a module is imported or as the default of a parameter. ruff refuses the originals
+they are looked up late, by attribute: ``host.pid()``, never ``from leaderq.base.host import pid``,
+and never when a module is imported or as the default of a parameter. ruff refuses the originals
 elsewhere in ``leaderq``, except where a process looks for itself in the system's list of processes.
 """
 

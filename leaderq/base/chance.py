@@ -2,7 +2,7 @@
 
 Ordinarily each name *is* the standard library's. A simulation replaces the attributes of this
 module, so that all is drawn from its seed; so they are looked up late, by attribute:
-``chance.random()``, never ``from leaderq.chance import random``, and never when a module is
+``chance.random()``, never ``from leaderq.base.chance import random``, and never when a module is
 imported or as the default of a parameter. ruff refuses the originals elsewhere in ``leaderq``.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from leaderq import clock
+from leaderq.base import clock
 from leaderq.errors import ConnectionLost, SessionExpired
 from leaderq.threads import Retry, primitives
 from leaderq.zookeeper import Session, SessionState

@@ -1,0 +1,7 @@
+"""Multis that are applied exactly once; see :mod:`leaderq.zookeeper.writing.writer`."""
+
+from __future__ import annotations
+
+from leaderq.zookeeper.writing.writer import POLITE_WINDOW, SequencedWriter, await_outcomes
+
+__all__ = ["POLITE_WINDOW", "SequencedWriter", "await_outcomes"]
