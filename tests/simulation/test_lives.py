@@ -16,6 +16,8 @@ from leaderq.testing.nemesis.history import What
 from simulation.coalescing_controls import COALESCING_CONTROLS
 from simulation.conftest import in_chunks
 from simulation.controls import CONTROLS
+from simulation.drain import DrainLife
+from simulation.drain import lead as drain
 from simulation.drain_controls import DRAIN_CONTROLS
 from simulation.elections import ElectionLife, lead
 from simulation.kinds import KINDS
@@ -61,6 +63,11 @@ def test_no_life_breaks_a_promise(kind, seeds, lived):
         lived(KINDS[kind], seeds)
         if "coroutines" in kind:
             gc.collect()
+
+
+def test_a_loop_that_begins_is_no_loop_of_other_tasks():
+    """Of coroutines that drain under many faults; one of 80 such lives showed it."""
+    assert not drain(DrainLife(32, "kafka", in_coroutines=True, faults=8)).problems
 
 
 def test_lives_of_every_kind_are_led():

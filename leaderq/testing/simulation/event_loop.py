@@ -50,6 +50,7 @@ class SimulatedLoop(_Base):  # type: ignore[misc]
         task = running()
         real = task.greenlet
         task.greenlet = _Entering(task, self)  # type: ignore[assignment]
+        clock.sleep(1e-6)  # whoever goes on now has entered by that, and leaves by it
         events._set_running_loop(self)
         self._thread_id = task.number
         try:
