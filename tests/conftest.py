@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import signal
@@ -54,6 +55,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             found.add(line)
     if config.args == config.getini("testpaths") and (stale := sorted(set(lines) - found)):
         raise pytest.UsageError(f"{LONG}: no such test: {stale}")
+    if hasattr(config, "workerinput"):
+        items[:] = _spread(items)
+
+
+def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Lives, which compute, among the files of tests that wait: the cores are never idle."""
+    lives = [one for one in items if one.path.name == "test_lives.py"]
+    others = [one for one in items if one.path.name != "test_lives.py"]
+    files = [[*group] for _, group in itertools.groupby(others, key=lambda one: one.path)]
+    waiting = sum(len(one) for one in files if _waits(one[0]))
+    spread, passed, led = [], 0, 0
+    for tests in files:
+        spread += tests
+        if _waits(tests[0]):
+            passed += len(tests)
+            due = len(lives) * passed // waiting
+            spread += lives[led:due]
+            led = due
+    return spread + lives[led:]
+
+
+def _waits(item: pytest.Item) -> bool:
+    return not {"unit", "simulation", "model"}.intersection(item.path.parts)
 
 
 @pytest.fixture(autouse=True)
