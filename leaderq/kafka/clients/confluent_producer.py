@@ -191,10 +191,10 @@ class ConfluentProducer(ProducerBase):
         """Produce a message to a partition; raises ``BufferError`` and the client's own errors."""
         topic, value, key, headers, _, timestamp_ms = message
         if timestamp_ms is None and not headers:  # the usual message, at two thirds of the cost
-            self._client.produce(topic, value, key, number, told)
+            self._producer.produce(topic, value, key, number, told)
         else:
             more = {"timestamp": timestamp_ms or 0, "headers": list(headers) or None}
-            self._client.produce(topic, value, key, number, told, **more)
+            self._producer.produce(topic, value, key, number, told, **more)
 
     def _flush(self, deadline: float) -> None:
         left = self._call("producing", self._producer.flush, _left_s(deadline))

@@ -88,7 +88,7 @@ def test_every_tick_is_recorded_once_while_leaders_are_killed_frozen_and_cut_off
     survived = set()
     eventually(lambda: (record := entries.look()) and record.history)
     while len(history.lines("done")) < TICKS or len(survived) < 3:
-        for _ in range(20):  # a second is the pace of the faults; who catches up does 40 ticks in it
+        for _ in range(20):  # a second is the pace of faults; who catches up does 40 ticks in it
             entries.look()
             time.sleep(0.05)
         for one, (candidate, proxy) in running.items():
