@@ -4,6 +4,8 @@ nothing accepted is lost, and what waits is written as soon as the disk takes it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,16 @@ def disk() -> FaultyDisk:
     return FaultyDisk()
 
 
+@contextmanager
+def full(disk: FaultyDisk, room: int) -> Iterator[None]:
+    """With room for so many bytes. What fails meanwhile is not hidden by a close that fails too."""
+    disk.room = room
+    try:
+        yield
+    finally:
+        disk.room = None
+
+
 def reopened(place: Path) -> list[bytes]:
     with Journal(place) as journal:
         assert not journal.report.damages
@@ -41,16 +53,15 @@ def test_a_full_disk_keeps_the_head_of_the_line_and_lets_nobody_in_behind_it(
 ):
     with Journal(place, disk=disk, sync=policy) as journal:
         journal.append(b"before")
-        disk.room = room
-        with pytest.raises(JournalSlow, match=r"was accepted.* no space is left"):
-            journal.append(b"x" * 100)
-        with pytest.raises(JournalFull, match=r"no space is left.*nothing was stored"):
-            journal.append(b"refused")
-        assert journal.trouble is not None
-        assert payloads(journal) == [b"before", b"x" * 100], "from memory, while it waits"
-        assert journal.room_bytes == 0
-        eventually(lambda: journal.counters.failed_writes > 1)
-        disk.room = None
+        with full(disk, room):
+            with pytest.raises(JournalSlow, match=r"was accepted.* no space is left"):
+                journal.append(b"x" * 100)
+            with pytest.raises(JournalFull, match=r"no space is left.*nothing was stored"):
+                journal.append(b"refused")
+            assert journal.trouble is not None
+            assert payloads(journal) == [b"before", b"x" * 100], "from memory, while it waits"
+            assert journal.room_bytes == 0
+            eventually(lambda: journal.counters.failed_writes > 1)
         eventually(lambda: journal.trouble is None)
         assert journal.append(b"after") == 3
         assert payloads(journal) == [b"before", b"x" * 100, b"after"]
