@@ -83,7 +83,7 @@ def plan(
         record = replace(record, running=None, history=_with(record.history, record.when, lost))
     if record.running is None and wishes.run > record.ran:
         asked = record.ran + 1
-        run = TickRun(now, now, term, candidate, key=f"run-now {asked}")
+        run = TickRun(_asked_at(record, now), now, term, candidate, key=f"run-now {asked}")
         return Step(replace(record, running=run, ran=asked), begins=True, lost=lost)
     ticks = record.when.between(record.last, now)
     if not ticks:
@@ -118,6 +118,12 @@ def ended(
     assert record.running is not None  # it was begun
     run = replace(record.running, ended=now, outcome=outcome, error=error)
     return replace(record, running=None, history=_with(record.history, record.when, run))
+
+
+def _asked_at(record: ScheduleRecord, now: int) -> int:
+    """What a run that was asked for stands for: no two for one time, though the calendar stands."""
+    runs = [one for one in record.history if isinstance(one, TickRun)]
+    return max(now, *(one.at + 1 for one in runs if one.key is not None), 0)
 
 
 Passed = tuple[int, PassedOver]

@@ -21,7 +21,7 @@ class Tick:
     report of the day is a report of ``at``. ``missed``: how many ticks before it were missed, which
     it stands in for (counted up to 1,000). ``attempt``: 1, and more when it was begun before and
     not known to have ended. ``is_requested``: by ``leaderq schedule run-now``; then ``at`` is that
-    time.
+    time, later than that of the request before.
     """
 
     name: str

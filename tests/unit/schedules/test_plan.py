@@ -190,6 +190,14 @@ def test_run_now_is_a_run_of_its_own_once_for_each_request_even_while_paused():
     assert not plan(record, definition(), wishes, at(10.7), term=7, candidate="a").begins
 
 
+def test_two_runs_that_were_asked_for_stand_for_two_times_though_the_calendar_is_set_back():
+    first = after(10.5, wishes=ScheduleWishes(paused=True, run=1))
+    record = ended(first.record, at(10.6), TickOutcome.DONE)
+    wishes = ScheduleWishes(paused=True, run=2)
+    second = plan(record, definition(), wishes, at(10.4), term=7, candidate="a").record.running
+    assert second is not None and (second.at, second.began) == (at(10.5) + 1, at(10.4))
+
+
 def test_a_calendar_that_was_set_back_repeats_nothing_and_one_set_forward_loses_nothing():
     back = after(5, last=10)
     assert not back.begins and back.next == at(11) and back.record.last == at(10)
