@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-WORKERS ?= 4
+WORKERS ?= 5
 PATIENCE ?= $(or $(LEADERQ_TEST_PATIENCE),3)
 MINUTES ?= 60
 CHANGES ?= 100
@@ -18,10 +18,10 @@ JOBS    ?= 2
 demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; under two minutes
 	@$(BIN)/leaderq demo
 
-# Tests wait more than they compute: four workers keep two cores busy, and each may have to wait for
+# Tests wait more than they compute: five workers keep two cores busy, and each may have to wait for
 # the others, hence the patience, also with tests that compute. What tests/long.txt lists is left to
 # test-long. Plain pytest runs one test after the other, the long ones too.
-test: lint  ## linters, types, layers, and all tests but the long ones; a quarter of an hour
+test: lint  ## linters, types, layers, and all tests but the long ones; twelve minutes
 	@LEADERQ_TEST_PATIENCE=$(PATIENCE) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 	  -o timeout=$$((180 * $(PATIENCE))) -m "not long"
 
