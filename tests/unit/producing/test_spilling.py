@@ -257,3 +257,27 @@ def test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_m
         assert sent == [one for one in taken if one in set(sent)]
         assert set(taken) - set(sent) <= set(refused)
         assert one.close(30).pending == 0
+
+
+def test_records_spoilt_on_disk_are_counted_and_the_others_are_sent(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    first = producer(journal=tmp_path, max_items=1)
+    for number in range(100):
+        first.send((number, b"x" * 50))
+    first.close(0.01)
+    segment = next(path for path in tmp_path.iterdir() if b"x" * 50 in path.read_bytes())
+    data = bytearray(segment.read_bytes())
+    at = data.index(b"x" * 50, 2000)
+    data[at] ^= 0xFF
+    segment.write_bytes(data)
+    sink.now(takes)
+    second = producer(journal=tmp_path)
+    assert second.flush(30).pending == 0
+    sent = [number for number, _ in sink.confirmed]
+    assert sent == sorted(sent)
+    balance = second.snapshot().balance
+    assert balance.pending == 0
+    assert balance.confirmed + sum(balance.dropped.values()) == balance.recovered
+    assert len(sent) == 99

@@ -75,6 +75,17 @@ def test_a_record_that_does_not_check_is_reported_and_reading_goes_on(place, whe
     )
 
 
+def test_a_length_that_is_spoilt_hides_nothing_behind_it(place):
+    fill(place, 20)
+    with segments(place)[0].open("r+b") as file:
+        for position, length in ((2, 0), (7, 5), (11, 0xFFFFFFFF), (15, 1500)):
+            file.seek(at_record(position, SIZE))
+            file.write(struct.pack("<I", length))
+    with Journal(place) as journal:
+        assert numbers(journal) == without(20, 3, 8, 12, 16)
+        assert journal.counters.corrupt == 4
+
+
 def test_a_finished_segment_cut_within_a_record_is_reported_once_and_reading_advances(place):
     fill(place, 3 * PER_SEGMENT)
     cut(segments(place)[0], at_record(PER_SEGMENT - 2, SIZE) + 11)

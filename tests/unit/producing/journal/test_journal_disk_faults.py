@@ -71,6 +71,17 @@ def test_a_full_disk_keeps_the_head_of_the_line_and_lets_nobody_in_behind_it(
     assert [line[:20] for line in said] == ["journal takes nothin"]
 
 
+def test_a_segment_that_cannot_be_begun_delays_the_record_only(place, disk):
+    with Journal(place, disk=disk, segment_bytes=4096) as journal:
+        stored = [journal.append(b"x" * 1000) for _ in range(3)]
+        disk.fail["create"] = failing(no_space, times=3)
+        with pytest.raises(JournalSlow):
+            journal.append(b"y" * 1000)
+        eventually(lambda: journal.trouble is None)
+        assert journal.append(b"z" * 1000) == stored[-1] + 2
+    assert reopened(place) == [b"x" * 1000] * 3 + [b"y" * 1000, b"z" * 1000]
+
+
 def test_what_waits_is_halved_until_a_part_fits(place, disk):
     with Journal(place, disk=disk) as journal:
         disk.blocked.clear()
