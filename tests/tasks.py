@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 
 from leaderq.base.clock import now_s
 from leaderq.testing.waiting import patience
@@ -17,3 +20,16 @@ async def until(fact: Callable[[], object]) -> None:
     while not fact():
         assert now_s() < ends_s, "it never came true"
         await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def busy_default_executor() -> AsyncIterator[None]:
+    """The loop's default executor has one thread, which a rude program holds up meanwhile."""
+    loop, is_over = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    blocked = loop.run_in_executor(None, is_over.wait)
+    try:
+        yield
+    finally:
+        is_over.set()
+        await blocked

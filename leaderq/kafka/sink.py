@@ -211,8 +211,9 @@ class KafkaSink:
         of its run; after a failure each is a run, to find the one at fault."""
         ends: Sequence[int] = range(1, len(positions) + 1)
         if not self._is_careful:
-            waited = set(sending.waited)
-            ends = [end for end in ends if positions[end - 1] in waited or end == len(positions)]
+            ends = [
+                end for end in ends if positions[end - 1] in sending.waited or end == len(positions)
+            ]
         receipts: list[Any] = []
         for end in ends:
             while len(receipts) < end and place[0] not in sending.unsendable:
@@ -382,7 +383,7 @@ class _Sending:
     """What became of the records of one batch, by their positions."""
 
     def __init__(self, records: Sequence[Any], waited: Iterable[int]) -> None:
-        self.records, self.waited = records, waited
+        self.records, self.waited = records, frozenset(waited)
         self.receipts: list[Any] = [None] * len(records)
         self.places: list[tuple[str, int]] = [("", 0)] * len(records)
         self.refused: dict[int, BaseException] = {}

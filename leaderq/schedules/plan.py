@@ -123,7 +123,7 @@ def ended(
 def _asked_at(record: ScheduleRecord, now: int) -> int:
     """What a run that was asked for stands for: no two for one time, though the calendar stands."""
     runs = [one for one in record.history if isinstance(one, TickRun)]
-    return max(now, *(one.at + 1 for one in runs if one.key is not None), 0)
+    return max([now, *(one.at + 1 for one in runs if one.key is not None)])
 
 
 Passed = tuple[int, PassedOver]

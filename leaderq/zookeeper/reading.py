@@ -125,14 +125,14 @@ class SizedReader:
         self._read(answer, names[: 1 if self.sizes.is_careful else self.most])
         return answer
 
-    def read_now(self, names: Sequence[str], timeout_s: float | None = None) -> list[Any]:
+    def read_now(self, names: Sequence[str]) -> list[Any]:
         """As :meth:`read`, waited for.
 
-        :raises ConnectionLost: not connected, or no answer within ``timeout_s`` seconds (10).
+        :raises ConnectionLost: not connected, or no answer within 10 seconds.
         """
         answer = self.read(names)
         try:
-            return answer.result(_ANSWER_S if timeout_s is None else timeout_s)
+            return answer.result(_ANSWER_S)
         except primitives.FutureTimeout:
             answer.cancel()
             raise ConnectionLost(f"items were not read in time path={self._path}") from None

@@ -9,13 +9,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context, copy_context
 from typing import Any
 
 import pytest
 from forks import in_child
-from tasks import until
+from tasks import busy_default_executor, until
 
 from leaderq.base.arguments import NotAPlainFunction
 from leaderq.coalescing import (
@@ -258,20 +257,15 @@ def test_a_cancelled_task_leaves_no_stale_cache(form, when):
 
 
 def test_a_drain_needs_no_thread_of_the_programs_default_executor():
-    busy = threading.Event()
-
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_default_executor(ThreadPoolExecutor(1))
-        blocked = loop.run_in_executor(None, busy.wait)
-        try:
-            async with AsyncQueueCoordinator() as coordinator, coordinator.hold("k"):
-                drained = asyncio.create_task(coordinator.drain(0))
-                (stuck,) = await asyncio.wait_for(drained, WAIT_S)
-                assert stuck.key == "k"
-        finally:
-            busy.set()
-            await blocked
+        async with (
+            busy_default_executor(),
+            AsyncQueueCoordinator() as coordinator,
+            coordinator.hold("k"),
+        ):
+            drained = asyncio.create_task(coordinator.drain(0))
+            (stuck,) = await asyncio.wait_for(drained, WAIT_S)
+            assert stuck.key == "k"
 
     asyncio.run(main())
 

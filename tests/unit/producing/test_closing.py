@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Awaitable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 import pytest
 from faulty_disk import FaultyDisk, failing, flip, io_error, is_segment
 from scripted_sink import Make, ScriptedSink, is_away, refuses, takes
+from tasks import busy_default_executor
 
 from leaderq.errors import RequestsLost
 from leaderq.producing import (
@@ -234,18 +234,11 @@ def test_a_flush_and_a_close_need_no_thread_of_the_programs_default_executor(
 ) -> None:
     one = producer()
     one.send("a")
-    busy = threading.Event()
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_default_executor(ThreadPoolExecutor(1))
-        blocked = loop.run_in_executor(None, busy.wait)
-        try:
+        async with busy_default_executor():
             assert (await asyncio.wait_for(one.aflush(), 30)).confirmed == 1
             assert await asyncio.wait_for(one.aclose(), 30)
-        finally:
-            busy.set()
-            await blocked
 
     asyncio.run(main())
 
