@@ -419,6 +419,6 @@ def test_where_nothing_is_stored_it_is_said_where_reading_begins_loudly_if_there
     made: Any = partial(New, records={})
     plan = ConsumingPlan("address", made, KafkaOffsets(), "career", reports)
     TermConsumer(plan, JoinGate(open_term(7)), None).round()
-    (line,) = (one for one in caplog.records if "no offset is stored" in one.message)
+    (line,) = (one for one in caplog.records if "no offset is stored" in one.getMessage())
     assert (line.levelname, stored) == (level, [{A: 2}])
-    assert f"at=earliest records={last - 2} group=g partitions=t-0@2" in line.message
+    assert f"at=earliest records={last - 2} group=g partitions=t-0@2" in line.getMessage()

@@ -143,7 +143,7 @@ def test_a_request_lost_for_any_reason_is_logged_and_counted(
         if reason is not LossReason.CLOSED:
             eventually(lambda: one.flush(0.0).lost or state == "full")
         lost = one.close(0.0 if sink.script == [is_away] else 30).lost
-        lines = [record.args for record in caplog.records if "requests lost" in record.message]
+        lines = [record.args for record in caplog.records if "requests lost" in record.getMessage()]
         counted = sum(args[2] for args in lines if args[1] == reason.value)  # type: ignore[index, misc]
         assert counted == lost[reason.value] > 0
         if reason in (LossReason.CORRUPT, LossReason.UNDECODABLE):

@@ -145,7 +145,7 @@ class Life:
         assert balance.accepted == len(accepted)
         assert (settlement.journaled, settlement.confirmed) == (len(accepted), 0)
         assert balance.pending == len(accepted)
-        assert not [one for one in caplog.records if "s lost" in one.message]
+        assert not [one for one in caplog.records if "s lost" in one.getMessage()]
         for future in self.futures.values():
             eventually(future.done)
         assert self.journal._lock.is_held
@@ -222,6 +222,6 @@ def test_interrupted_in_a_thread_of_its_own_a_producer_goes_on_and_loses_nothing
             assert future.exception() is None
         assert life.one.close()
         life.journal.close()
-        assert not [one for one in caplog.records if "s lost" in one.message]
+        assert not [one for one in caplog.records if "s lost" in one.getMessage()]
         with Journal(life.place) as again:
             assert again.depth == 0

@@ -67,7 +67,7 @@ def test_a_full_disk_keeps_the_head_of_the_line_and_lets_nobody_in_behind_it(
         assert payloads(journal) == [b"before", b"x" * 100, b"after"]
         crash(journal)
     assert reopened(place) == [b"before", b"x" * 100, b"after"]
-    said = [one.message for one in caplog.records if "journal takes" in one.message]
+    said = [one.getMessage() for one in caplog.records if "journal takes" in one.getMessage()]
     assert [line[:20] for line in said] == ["journal takes nothin"]
 
 
