@@ -23,7 +23,8 @@ for as long as it lives. What it holds and has not heard of is told to the produ
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from leaderq.base import clock
@@ -62,6 +63,7 @@ _GLANCE_S = 0.05
 _LOOK_S = 0.1
 _UNSENDABLE = (KafkaAway, UnknownTopic, AccessRefused)
 _VERDICTS = (MessageTooLarge, MessageInvalid)
+_Lane = tuple[list[int], list[Message]]
 
 
 class KafkaPlace(NamedTuple):
@@ -123,6 +125,9 @@ class KafkaSink:
         self._is_careful = False  # whether each message is asked about, after a failure
 
     def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
+        return self.hand_over(batch, timeout_s)()
+
+    def hand_over(self, batch: Sequence[Any], timeout_s: float) -> Callable[[], BatchOutcome]:
         deadline = clock.now_s() + timeout_s
         client = self._connected(timeout_s)
         part = batch
@@ -133,14 +138,20 @@ class KafkaSink:
             part = batch[: max(1, first)]
         sending = _Sending(part, getattr(batch, "waited", range(len(part))))
         self._hand_over(client, sending)
+        return partial(self._heard, client, sending, deadline, len(batch))
+
+    def _heard(
+        self, client: ProducerClient, sending: _Sending, deadline: float, count: int
+    ) -> BatchOutcome:
         self._wait(client, sending, deadline)
         outcome = self._outcome(client, sending)
+        part = sending.records
         for at, receipt in enumerate(sending.receipts if self._suspects else ()):
             if receipt is not None and at not in outcome.again:
                 self._suspects.pop(id(part[at]), None)
-        if len(part) == len(batch):
+        if len(part) == count:
             return outcome
-        return outcome._replace(again=[*outcome.again, *range(len(part), len(batch))])
+        return outcome._replace(again=[*outcome.again, *range(len(part), count)])
 
     def close(self, timeout_s: float) -> None:
         self._drop()
@@ -169,35 +180,42 @@ class KafkaSink:
     def _hand_over(self, client: ProducerClient, sending: _Sending) -> None:
         """Give all to the client, partition by partition."""
         limit, number = self._settings.max_message_bytes, next(self._batches)
-        counts: dict[str, int] = {}
-        lanes: dict[tuple[str, int], tuple[list[int], list[Message]]] = {}
+        topics: dict[str, list[_Lane]] = {}  # its partitions
         for at, record in enumerate(sending.records):
-            if self._kept and (kept := self._kept.get(id(record))):
-                _, sending.places[at], sending.receipts[at] = kept.pop(0)
-                if not kept:
-                    del self._kept[id(record)]
+            if self._kept and self._is_kept(sending, at, record):
                 continue
             topic = ""
             try:
                 message = checked(self._message(record), limit)
-                topic = message.topic
-                if topic in sending.unsendable:
-                    # Nothing more of that topic is sent: it would overtake.
-                    sending.left.append(at)
-                    continue
-                if (count := counts.get(topic, 0)) == 0:
-                    count = counts[topic] = client.partitions(topic)
-                place = topic, self._partition(message, count, number)
-                if (lane := lanes.get(place)) is None:
-                    lane = lanes[place] = [], []
+                topic, _, key, _, partition, _ = message
+                if (lanes := topics.get(topic)) is None:
+                    if topic in sending.unsendable:
+                        # Nothing more of that topic is sent: it would overtake.
+                        sending.left.append(at)
+                        continue
+                    lanes = topics[topic] = [([], []) for _ in range(client.partitions(topic))]
+                if partition is not None or key is None:
+                    lane = lanes[self._partition(message, len(lanes), number)]
+                else:
+                    lane = lanes[partition_of(key, len(lanes))]
                 lane[0].append(at)
                 lane[1].append(message)
             except _UNSENDABLE as exc:
                 sending.cannot_send(topic, exc, [at])
             except (KafkaError, ConfigurationError, TypeError) as exc:
                 sending.refused[at] = exc
-        for place, (positions, messages) in lanes.items():
-            self._send_lane(client, sending, place, positions, messages)
+        for topic, lanes in topics.items():
+            for place, lane in enumerate(lanes):
+                self._send_lane(client, sending, (topic, place), *lane)
+
+    def _is_kept(self, sending: _Sending, at: int, record: Any) -> bool:
+        """Whether the client has this record still."""
+        kept = self._kept.get(id(record), [])
+        if kept:
+            _, sending.places[at], sending.receipts[at] = kept.pop(0)
+        if not kept:
+            self._kept.pop(id(record), None)
+        return sending.receipts[at] is not None
 
     def _send_lane(
         self,
@@ -209,11 +227,11 @@ class KafkaSink:
     ) -> None:
         """Give these to one partition, in runs. A record whose place somebody waits for is the last
         of its run; after a failure each is a run, to find the one at fault."""
-        ends: Sequence[int] = range(1, len(positions) + 1)
+        last, ends = len(positions), [*range(1, len(positions) + 1)]
         if not self._is_careful:
-            ends = [
-                end for end in ends if positions[end - 1] in sending.waited or end == len(positions)
-            ]
+            waited = sending.waited
+            ends = [at for at in ends if positions[at - 1] in waited] if waited else []
+            ends += [last] if last and last not in ends[-1:] else []
         receipts: list[Any] = []
         for end in ends:
             while len(receipts) < end and place[0] not in sending.unsendable:
@@ -234,7 +252,9 @@ class KafkaSink:
         if isinstance(record, tuple):
             if len(record) == 2:
                 key, value = record
-                return Message(self._topic or self._named(), _raw(value), _raw(key))
+                if type(key) is not bytes or type(value) is not bytes:
+                    key, value = _raw(key), _raw(value)
+                return Message(self._topic or self._named(), value, key)
             if len(record) == 3:
                 return Message(self._named(), _raw(record[1]), _raw(record[0]), record[2])
             if len(record) == len(Message._fields):
@@ -257,19 +277,18 @@ class KafkaSink:
         return self._topic
 
     def _partition(self, message: Message, count: int, number: int) -> int:
-        """Return its partition; without a key all of a batch go to one that is not stuck."""
-        topic, _, key, _, partition, _ = message
-        if partition is not None:
-            if partition >= count:
-                raise ConfigurationError(
-                    f"topic {topic!r} has {count} partitions, and no number {partition}"
-                )
+        """Return the partition that a message names; all others of a batch without a key go to one
+        that is not stuck."""
+        topic, _, _, _, partition, _ = message
+        if partition is None:
+            turns = ((number + more) % count for more in range(count))
+            free = (one for one in turns if (topic, one) not in self._stuck)
+            return next(free, number % count)
+        if partition < count:
             return partition
-        if key is not None:
-            return partition_of(key, count)
-        turns = ((number + more) % count for more in range(count))
-        free = (one for one in turns if (topic, one) not in self._stuck)
-        return next(free, number % count)
+        raise ConfigurationError(
+            f"topic {topic!r} has {count} partitions, and no number {partition}"
+        )
 
     # ---- hearing of them -------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from leaderq.producing.memory import BufferedRequest
 from leaderq.producing.options import Block, FullPolicy, WhenFull
 
 _LOOK_S = 0.05
+_GIVEN_S = 0.02
 _CROWDED_S = 1.0
 _CROWDED_LOOK_S = 0.01
 
@@ -42,7 +43,12 @@ class Admission:
         self._is_in_line = False
         self.is_placed = False
         """Once decided: ``False`` if the policy has dropped it, and its listeners know."""
-        self._give_up_s = None if timeout_s is None else clock.now_s() + timeout_s
+        now = clock.now_s()
+        self._give_up_s = None if timeout_s is None else now + timeout_s
+        self._spill_s = now
+        """When spilling may begin for it: a sink that takes some may have room in a moment."""
+        if buffer.is_moving:
+            self._spill_s += _GIVEN_S if timeout_s is None else min(timeout_s, _GIVEN_S)
         self._crowded_until_s: float | None = None
 
     def attempt(self) -> float | None:
@@ -63,14 +69,17 @@ class Admission:
         is_behind = bool(line) and line[0] is not self._wake and not buffer.is_closing
         if is_behind and isinstance(self._policy, Block):
             return self._wait_in_line(None)
+        left_s = self._spill_s - clock.now_s()
         try:
-            self.is_placed = buffer.place(self._request, self._on_durable)
+            self.is_placed = buffer.place(self._request, self._on_durable, may_spill=left_s <= 0.0)
         except JournalSlow as exc:
             if (wait_s := self._crowded_s()) is not None:
                 return wait_s
             buffer.note_full(exc)
         if self.is_placed:
             return None
+        if left_s > 0.0 and buffer.spill is not None:
+            return self._wait_in_line(left_s)
         if isinstance(self._policy, Block):
             # Looked at again now and then: room in a journal comes when a segment is deleted.
             return self._wait_in_line(_LOOK_S)

@@ -15,6 +15,7 @@ told. The journal's gate may be taken under it, never the other way round.
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -48,6 +49,7 @@ _READ_ITEMS = 1000
 _LOOK_S = 0.02
 _TAKEN_ALONG = 4  # a quarter of the memory is left for three quarters to be written
 _HELD_S = 0.005
+_MOVING_S = 0.05
 
 
 class ReadOrder(NamedTuple):
@@ -119,6 +121,7 @@ class RequestBuffer(RequestSequence):
         """Whether all threads are to end."""
         self._level = self._said = BufferState.DIRECT
         self._is_refused = False  # whether the journal took nothing when it was asked last
+        self._moved_s = -math.inf  # when the sink confirmed something for the last time
         self.spilled = 0
         """How many times memory has come to the high mark."""
         self._is_in_journal: Callable[[], bool] = bool
@@ -211,6 +214,8 @@ class RequestBuffer(RequestSequence):
         """
         unsettled = self.memory.unsettled
         self._settling = [one for one in confirmed if one.seq in unsettled]
+        if self._settling:
+            self._moved_s = clock.now_s()
         self._finish()
         for one, reason, error in gone:
             if one.seq in unsettled:
@@ -345,7 +350,7 @@ class RequestBuffer(RequestSequence):
         except ``BufferFull``.
         """
         try:
-            return not self.awaiting_room and self.place(one, on_durable)
+            return not self.awaiting_room and self.place(one, on_durable, may_spill=False)
         except JournalSlow:
             return False
 
@@ -362,8 +367,17 @@ class RequestBuffer(RequestSequence):
 
     # -- under the lock ----------------------------------------------------------------------------
 
-    def place(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
-        """Put it where the state says; return ``False`` if there is no room.
+    @property
+    def is_moving(self) -> bool:
+        """Whether the sink has confirmed something within a twentieth of a second. Then it may soon
+        have room, which costs less than the way over the disk."""
+        return clock.now_s() < self._moved_s + _MOVING_S
+
+    def place(
+        self, one: BufferedRequest, on_durable: OnDurable | None, *, may_spill: bool = True
+    ) -> bool:
+        """Put it where the state says; return ``False`` if there is no room, or only if spilling
+        begins and that may not be.
 
         :raises JournalSlow: at this moment too much waits for the disk.
         """
@@ -373,13 +387,15 @@ class RequestBuffer(RequestSequence):
         items, size = len(memory.unsettled), memory.bytes
         is_near = items + 1 >= self._near_items or size + one.size >= self._near_bytes
         fits = not is_near or marks.fits(items, size, one.size)
-        if spill is None:
-            if not fits:
-                return False
-        elif self._level is not BufferState.DIRECT or not fits or self._last_id > self._read_to:
+        is_high = is_near and marks.is_high(items + 1, size + one.size)
+        if (spill is None and not fits) or (is_high and self._spares(may_spill)):
+            return False
+        if spill is not None and (not fits or not self._is_direct):
             return self._place_in_journal(one, on_durable)
-        elif spill.is_write_ahead and not (
-            self._write_down() and self._join(one, one.data or b"", on_durable)
+        if (
+            spill is not None
+            and spill.is_write_ahead
+            and not (self._write_down() and self._join(one, one.data or b"", on_durable))
         ):
             return False
         memory.push(one)
@@ -387,14 +403,23 @@ class RequestBuffer(RequestSequence):
             self._wake_for(one)
         if one.journal_id is not None:
             self._read_to, self._written = one.journal_id, one.seq
-        if is_near and marks.is_high(items + 1, memory.bytes):
+        if is_high:
             self.judge()
-        elif is_near:
+        elif is_near and not self.is_moving:
             # Each new request takes some of the oldest along, so that nobody has to wait for all of
             # them when spilling begins.
             with suppress(JournalSlow):
                 self._write_down(_TAKEN_ALONG)
         return True
+
+    @property
+    def _is_direct(self) -> bool:
+        """Whether memory is the end of the sequence."""
+        return self._level is BufferState.DIRECT and self._last_id <= self._read_to
+
+    def _spares(self, may_spill: bool) -> bool:
+        """Whether spilling would begin, and may not."""
+        return not may_spill and self.spill is not None and self._is_direct
 
     def _place_in_journal(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
         if self._level is BufferState.DIRECT:

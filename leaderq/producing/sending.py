@@ -1,8 +1,10 @@
 """The threads of a producer: the sender, the workers of the process step, the journal's reader, and
 the one that ends them.
 
-The sender sends one batch at a time, and requests of one key in order, over retries too. Without a
-``key`` there is one line: the next batch waits until the last is settled. With one, requests to be
+The sender sends requests of one key in order, over retries too. While all goes well, a sink that
+can be handed a batch (:class:`~leaderq.producing.sinks.SinkAhead`) gets the next one before it is
+heard of the last; else, and from a failure on, there is one batch at a time. Without a ``key``
+there is one line: what is to be given again comes before the next batch. With one, requests to be
 given again hold back only their own keys, until half of the memory's items are held back; then all
 wait. On each failure:
 
@@ -22,7 +24,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple, NoReturn
 
 from leaderq.base import clock
 from leaderq.base.arguments import require_finished
@@ -41,7 +43,7 @@ from leaderq.producing.buffer import Gone, RequestBuffer
 from leaderq.producing.listeners import resolve
 from leaderq.producing.memory import BufferedRequest, RequestStep
 from leaderq.producing.options import ProducerOptions
-from leaderq.producing.sinks import BatchOutcome, Sink, SinkBatch, checked
+from leaderq.producing.sinks import BatchOutcome, HandOver, Sink, SinkBatch, checked
 from leaderq.producing.spill import Spill
 from leaderq.threads import Backoff, Service, primitives
 
@@ -60,6 +62,13 @@ _END_S = 90.0
 half a minute each to flush and to close the journal."""
 
 
+class _Sent(NamedTuple):
+    """A batch that was given to the sink, and what returns its outcome."""
+
+    batch: list[BufferedRequest]
+    answer: Callable[[], BatchOutcome]
+
+
 class SinkSender:
     """See the module."""
 
@@ -73,6 +82,8 @@ class SinkSender:
         self._kept: set[BufferedRequest] = set()  # which the sink has, and has not confirmed
         self._takes_some = True  # whether the last attempt confirmed anything
         self._is_retry = self._is_turn_of_fresh = False
+        self._hand_over: HandOver | None = getattr(sink, "hand_over", None)
+        self._under_way: _Sent | None = None
         self.batches = 0
         self.retries = 0
         self.last_error: BaseException | None = None
@@ -81,22 +92,39 @@ class SinkSender:
         )
 
     def _send_next(self, _: Service) -> bool:
-        batch = self._next_batch()
-        if batch:
-            self.batches += 1
-        while batch and not self._buffer.is_stopped:
-            batch = self._tried(batch)
+        fresh = self._given(self._next_batch())
+        self.batches += fresh is not None
+        sent = [one for one in (self._under_way, fresh) if one is not None]
+        self._under_way = None
+        while sent:
+            left, is_ill = list[BufferedRequest](), False
+            for one in sent:
+                if one is fresh and not left and self._goes_ahead:
+                    self._under_way = one
+                else:
+                    more, is_one_ill = self._heard(one)
+                    left, is_ill = left + more, is_ill or is_one_ill
+            if is_ill and self._options.key is not None:
+                self._put_back(left)
+                left = []
+            again = self._given(left)
+            sent = [] if again is None else [again]
         return not self._buffer.is_stopped
 
+    @property
+    def _goes_ahead(self) -> bool:
+        """Whether the next batch may be given before what was given is heard of."""
+        return self._hand_over is not None and self.last_error is None and not self._held
+
     def _begin_again(self) -> None:
-        self._held, self._kept, self._is_retry = {}, set(), False
+        self._held, self._kept, self._is_retry, self._under_way = {}, set(), False, None
         self._buffer.begin_again(RequestStep.SENDING)
 
     def _next_batch(self) -> list[BufferedRequest]:
         """Return the requests whose turn it is; none may be behind one that is held back."""
         self._is_retry = False
         if not self._held:
-            return self._buffer.take_batch()
+            return self._buffer.take_batch(None if self._under_way is None else 0.0)
         if self._takes_some and clock.now_s() < self._rest_until_s:
             return self._fresh(self._rest_until_s)
         self.service.pause(self._rest_until_s - clock.now_s())
@@ -137,34 +165,33 @@ class SinkSender:
                 self._held[key] = line  # behind the others at the next turn
         return batch
 
-    def _tried(self, batch: list[BufferedRequest]) -> list[BufferedRequest]:
-        """Send the batch once; return those that are still to be sent."""
-        if not (self._held or self._is_retry):  # else it was waited for, or is not of this batch
+    def _given(self, batch: list[BufferedRequest]) -> _Sent | None:
+        """Give the batch to the sink, less what has expired; ``None``: there is nothing to give."""
+        if batch and not (self._held or self._is_retry):  # else it was waited for already
             self.service.pause(self._rest_until_s - clock.now_s())
         batch = self._unexpired(batch)
         if not batch or self._buffer.is_stopped:
-            return []
+            return None
         records = SinkBatch([one.output for one in batch])
         records.waited = [at for at, one in enumerate(batch) if one.waiter is not None]
+        timeout_s = self._options.sink_timeout_s
+        if self._hand_over is None:
+            return _Sent(batch, partial(self._sink.send, records, timeout_s))
         try:
-            answer = self._sink.send(records, self._options.sink_timeout_s)
-            outcome = checked(answer, len(batch))
-            if outcome.error is None and len(outcome.again) == len(batch):
-                outcome = outcome._replace(error=SinkAway("the sink took none, and gave no reason"))
+            return _Sent(batch, self._hand_over(records, timeout_s))
+        except BaseException as exc:  # noqa: BLE001 - raised where the outcome is asked for
+            return _Sent(batch, partial(_raise, exc))
+
+    def _heard(self, sent: _Sent) -> tuple[list[BufferedRequest], bool]:
+        """Settle a batch when its outcome is there; return those that are still to be sent, and
+        whether that is for an error."""
+        batch = sent.batch
+        try:
+            outcome = self._outcome(sent)
         except SinkBusy as exc:
             self._kept.update(batch)
             self._note(exc)
-            return batch
-        except SinkAway as exc:
-            outcome = BatchOutcome(again=range(len(batch)), error=exc)
-        except BaseException as exc:  # noqa: BLE001 - a sink that does not know its own errors; also SystemExit: this must go on
-            broken = exc
-            if not isinstance(exc, SinkBroken):
-                broken = with_cause(SinkBroken(f"the sink raised {told(exc)}"), exc)
-            outcome = BatchOutcome(again=range(len(batch)), error=broken)
-        return self._heard(batch, outcome)
-
-    def _heard(self, batch: list[BufferedRequest], outcome: BatchOutcome) -> list[BufferedRequest]:
+            return batch, False
         again, refused = set(outcome.again), outcome.refused
         taken = batch
         if again or refused:
@@ -179,7 +206,7 @@ class SinkSender:
         self._buffer.settle(taken, gone)
         self._kept.difference_update(batch)
         if outcome.error is None:
-            return left
+            return left, False
         if not self._is_retry:  # perhaps only those held back fail
             self._takes_some = bool(taken)
         self._ill(outcome.error)
@@ -187,10 +214,22 @@ class SinkSender:
             self._kept.update(left)
         else:
             left = self._persevering(left, outcome.error)
-        if self._options.key is None:
-            return left
-        self._put_back(left)
-        return []
+        return left, True
+
+    def _outcome(self, sent: _Sent) -> BatchOutcome:
+        count = len(sent.batch)
+        try:
+            outcome = checked(sent.answer(), count)
+            if outcome.error is None and len(outcome.again) == count:
+                outcome = outcome._replace(error=SinkAway("the sink took none, and gave no reason"))
+            return outcome
+        except SinkBusy:
+            raise
+        except (SinkAway, SinkBroken) as exc:
+            error: BaseException = exc
+        except BaseException as exc:  # noqa: BLE001 - a sink that does not know its own errors; also SystemExit: this must go on
+            error = with_cause(SinkBroken(f"the sink raised {told(exc)}"), exc)
+        return BatchOutcome(again=range(count), error=error)
 
     def _place(self, place_of: Callable[[int], object], at: int) -> object:
         try:
@@ -262,6 +301,10 @@ class SinkSender:
                 kind,
                 told(error),
             )
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 class _Skip:

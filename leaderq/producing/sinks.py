@@ -131,6 +131,21 @@ class Sink(Protocol):
         confirmed by then is not sent later."""
 
 
+HandOver = Callable[[Sequence[Any], float], Callable[[], BatchOutcome]]
+
+
+class SinkAhead(Sink, Protocol):
+    """A sink that takes the next batch while the last is under way, so that it never waits for the
+    producer."""
+
+    def hand_over(self, batch: Sequence[Any], timeout_s: float) -> Callable[[], BatchOutcome]:
+        """Begin to send as :meth:`send` does, and return what waits for the outcome: called once,
+        on the same thread, in the order of the batches. At most one batch is handed over before the
+        last is heard of, and none behind one of which anything is to be given again: then all of
+        the later one that may not overtake must be *again* too.
+        """
+
+
 def require_sink(sink: object) -> None:
     """Return if ``sink`` has what the producer calls.
 

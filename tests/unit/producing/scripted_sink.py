@@ -36,7 +36,8 @@ def refuses(*positions: int) -> Line:
 
 class ScriptedSink:
     """``confirmed`` are the records it has acknowledged, in order; ``calls`` the batches it was
-    given.
+    asked about; ``handed`` those it was given. What was handed over behind a batch that it did not
+    take, it does not take either.
     """
 
     def __init__(self, *script: Line) -> None:
@@ -46,6 +47,8 @@ class ScriptedSink:
         self.open = threading.Event()
         self.open.set()
         self.is_closed = False
+        self.handed: list[list[Any]] = []
+        self._failures = 0
         self._lock = threading.Lock()
 
     def shut(self) -> None:
@@ -56,6 +59,23 @@ class ScriptedSink:
         """A new script."""
         with self._lock:
             self.script = list(script)
+
+    def hand_over(self, batch: Sequence[Any], timeout_s: float) -> Callable[[], BatchOutcome]:
+        self.handed.append(list(batch))
+        failures = self._failures
+
+        def outcome() -> BatchOutcome:
+            if failures != self._failures:
+                return BatchOutcome(again=range(len(batch)), error=SinkAway("behind one"))
+            try:
+                found = self.send(batch, timeout_s)
+            except BaseException:
+                self._failures += 1
+                raise
+            self._failures += bool(found.again)
+            return found
+
+        return outcome
 
     def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
         if not self.open.wait(timeout_s):

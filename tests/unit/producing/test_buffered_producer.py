@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scripted_sink import AT_ONCE, Make, ScriptedSink, is_away, takes
+from scripted_sink import AT_ONCE, Line, Make, ScriptedSink, is_away, takes
 
 from leaderq.errors import BufferFull, ConfigurationError, RequestGivenUp, SinkAway, SinkBusy
 from leaderq.producing import (
@@ -58,6 +58,28 @@ def test_batches_are_bounded_by_items_and_by_bytes(producer: Make, sink: Scripte
     )
     assert any(len(call) == 10 for call in sink.calls)
     assert sum(map(len, sink.calls)) == 51
+
+
+def takes_the_first(batch: Sequence[Any]) -> BatchOutcome:
+    return BatchOutcome(again=range(1, len(batch)))
+
+
+@pytest.mark.parametrize(("line", "left"), [(is_away, [2, 3]), (takes_the_first, [3])])
+def test_a_batch_is_handed_over_before_the_last_is_heard_of_and_never_behind_one_that_failed(
+    producer: Make, sink: ScriptedSink, line: Line, left: list[int]
+) -> None:
+    sink.shut()
+    one = producer(batch_items=2, linger_s=60.0, sink_timeout_s=60.0)
+    for number in range(8):
+        one.send(number)
+    eventually(lambda: sink.handed == [[0, 1], [2, 3]])
+    assert not sink.confirmed
+    sink.now(takes, line, takes)
+    sink.open.set()
+    assert one.flush(30)
+    assert sink.confirmed == list(range(8))
+    # Of the second something is left when the third has been given: both come again, together.
+    assert sink.handed == [[0, 1], [2, 3], [4, 5], [*left, 4, 5], [6, 7]]
 
 
 def test_requests_linger_for_company_and_a_full_batch_goes_at_once(

@@ -16,6 +16,7 @@ import pytest
 from full_disk import FullDisk
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
+from leaderq.base import clock
 from leaderq.errors import BufferFull
 from leaderq.producing import (
     ALL_CONFIRMED,
@@ -50,6 +51,36 @@ def test_of_requests_in_the_journal_so_many_futures_are_kept_and_no_more(
     assert one.flush(30)
     assert all(future.done() for future in kept)
     assert sink.confirmed == [0, 1, 2, "without a future"]
+
+
+def test_a_sink_that_has_just_taken_some_gets_a_moment_before_memory_is_spilled(
+    producer: Make, sink: ScriptedSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time stands, so the moment does not pass; then the sink has taken nothing for a second."""
+    now = [clock.now_s()]
+    monkeypatch.setattr(clock, "now_s", lambda: now[0])
+    one = producer(journal=tmp_path, max_items=4, batch_items=1, sink_timeout_s=60.0)
+    one.send("taken")
+    eventually(lambda: sink.confirmed == ["taken"])
+    sink.shut()
+    others = [threading.Thread(target=one.send, args=(number,)) for number in range(6)]
+    for other in others:
+        other.start()
+        other.join(1.0 if other in others[:3] else 0.0)
+    eventually(lambda: len(one._buffer.awaiting_room) == 3)
+    sink.open.set()
+    for other in others:
+        other.join()
+    assert one.flush(30)
+    assert (one.snapshot().spilled, one.snapshot().balance.confirmed) == (0, 7)
+    sink.shut()
+    now[0] += 1.0
+    for number in range(6):
+        one.send(number)
+    assert one.snapshot().spilled == 1
+    sink.open.set()
+    assert one.flush(30)
+    assert sink.confirmed[-6:] == list(range(6))
 
 
 # -- write-ahead
