@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from leaderq import Candidate, Deposed, Session, Term, connect
@@ -50,7 +49,6 @@ class Electorate:
         self.buses: dict[str, EventBus] = {}
         self._sessions: list[Session] = []
         self._candidates: list[Candidate] = []
-        self._beside: Session | None = None
 
     def session(self, *, timeout_s: float = 30.0, address: str = "", **more: Any) -> Session:
         """By default of a time-out that is longer than anything here may be without a processor."""
@@ -86,26 +84,6 @@ class Electorate:
     def path(self, *names: str) -> str:
         """A path below the career's folder."""
         return "/".join([self.root, "c", *names])
-
-    @property
-    def beside(self) -> Session:
-        """A session that no fault touches."""
-        if self._beside is None:
-            self._beside = self.session()
-        return self._beside
-
-    def line(self) -> dict[str, int]:
-        """The znodes of the line, each with the session that owns it."""
-        folder = self.path("candidates")
-        if self.beside.exists(folder) is None:
-            return {}
-        names = self.beside.children(folder)
-        stats = {name: self.beside.exists(f"{folder}/{name}") for name in names}
-        return {name: stat.ephemeral_owner for name, stat in stats.items() if stat is not None}
-
-    def record(self) -> dict[str, Any]:
-        """The record of the newest term."""
-        return dict(json.loads(self.beside.get(self.path("term"))[0]))
 
     def close(self) -> None:
         """Conclude, close and end everything that was made here."""

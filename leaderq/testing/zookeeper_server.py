@@ -186,15 +186,6 @@ class ZooKeeperEnsemble(LedGroup[ZooKeeperServer]):
             raise ServerFailed(f"{self.name} has no links; make it with linked=True and start it")
         return self._links.between(self.members.index(one), self.members.index(other))
 
-    def isolate(self, member: ZooKeeperServer) -> None:
-        """Cut ``member`` off from the others until :meth:`heal`; its clients still reach it.
-
-        It goes on answering their pings and reads until ``syncLimit`` ticks have passed.
-        """
-        for other in self.members:
-            if other is not member:
-                self.link(member, other).cut()
-
     def heal(self) -> None:
         if self._links is not None:
             self._links.heal()

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -223,11 +224,12 @@ def lead(life: MessageLife) -> LifeVerdict:
             faults.heal_all()
             log.note(Did.HEALED)
             producers = [one for one in cluster.workers if one.name.startswith("producer")]
+            is_undone = lru_cache(1)(lambda _lines: bool(undone(log.lines)))  # asked at each event
             world.run(
                 life.seconds + 90.0,
                 unless=lambda: (
                     all(one.is_done for one in producers)
-                    and not undone(log.lines)
+                    and not is_undone(len(log.lines))
                     and not _left(cluster)
                 ),
             )

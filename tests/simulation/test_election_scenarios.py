@@ -8,11 +8,11 @@ seeds; and in each of them nobody may begin a term that another one still believ
 =======  ===========================================================================================
 bug      where the rest of it is tested
 =======  ===========================================================================================
-7        refused logins: tests/faults/election/test_bugs_on_real_servers.py; what is about
-         interrupts, a thread that dies and closed sessions is here
+7        refused logins: tests/integration/election/test_candidates.py; what is about interrupts,
+         a thread that dies and closed sessions is here
 22, 23   Kafka's offsets and transactions: test_kafka_promises; tests/integration/kafka
-24       the close of a real session: tests/faults/election/test_bugs_on_real_servers.py; of a
-         simulated one that is busy, suspended or cut off here
+12, 24   the close of a real session: tests/integration/zookeeper/test_life.py; of a simulated one
+         that is busy, suspended or cut off here
 25       a stopped process is here; the GIL held, and real processes:
          tests/acceptance/running/test_rude_careers.py
 =======  ===========================================================================================

@@ -22,7 +22,7 @@ from leaderq.base import chance, clock, host
 from leaderq.testing.simulation import primitives as simulated
 from leaderq.testing.simulation.client import SimulatedClient, SimulatedEnder
 from leaderq.testing.simulation.network import Network
-from leaderq.testing.simulation.scheduler import Process, World
+from leaderq.testing.simulation.scheduler import World
 from leaderq.threads import primitives
 from leaderq.zookeeper import transport
 
@@ -254,13 +254,16 @@ def _clock(world: World) -> dict[str, Callable[..., Any]]:
     real_sleep = clock.sleep
 
     def now_s() -> float:
-        return world.clock_read(Process.clock_s) if ident() == here else real_now_s()
+        return world.clock_read() if ident() == here else real_now_s()
 
     def awake_s() -> float:
-        return world.clock_read(Process.clock_s) if ident() == here else real_awake_s()
+        return world.clock_read() if ident() == here else real_awake_s()
 
     def calendar_s() -> float:
-        return world.clock_read(Process.calendar_s) if ident() == here else real_calendar_s()
+        if ident() != here:
+            return real_calendar_s()
+        read_s, task = world.clock_read(), world.current
+        return read_s if task is None else task.process.calendar_s()
 
     def now_ms() -> int:
         return int(calendar_s() * 1000)

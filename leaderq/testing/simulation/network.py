@@ -47,7 +47,9 @@ class _Stream:
             self._set_timer()
 
     def _set_timer(self) -> None:
-        self._last_s = max(self._last_s, self._world.now_s + self._network.delay_s())
+        at_s = self._world.now_s + self._network.delay_s()
+        if at_s > self._last_s:
+            self._last_s = at_s
         self._world.arrive(self._last_s, self._arrived)
 
     def _arrived(self) -> None:

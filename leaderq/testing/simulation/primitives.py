@@ -93,22 +93,23 @@ class SimulatedLock:
         if not self._locked and self._waiters and _world is not None:
             _world.wake(self._waiters.popleft())
 
-    def release(self, *_: object) -> None:
+    def _let_go(self, *_: object) -> None:
         if not self._locked:
             raise RuntimeError("release unlocked lock")
         self._locked = False
         world = _world
         if world is None:
             return
-        while self._waiters:
-            if world.wake(self._waiters.popleft()):
+        waiters = self._waiters
+        while waiters:
+            if world.wake(waiters.popleft()):
                 break
         if not world.over:
             world.countdown -= 1
             if world.countdown <= 0:
                 world.preempt()
 
-    __exit__ = release
+    release = __exit__ = _let_go
 
     def locked(self) -> bool:
         return self._locked
@@ -151,10 +152,9 @@ class SimulatedRLock(SimulatedLock):
         if not self._count or self._owner is not task:
             raise RuntimeError("cannot release un-acquired lock")
         self._count -= 1
-        if self._count:
-            return
-        self._owner = None
-        super().release()
+        if not self._count:
+            self._owner = None
+            self._let_go()
 
     __exit__ = release
 
@@ -163,7 +163,7 @@ class SimulatedRLock(SimulatedLock):
 
     def _release_save(self) -> int:
         count, self._count, self._owner = self._count, 0, None
-        super().release()
+        self._let_go()
         return count
 
     def _acquire_restore(self, count: int) -> None:
@@ -501,21 +501,17 @@ class SimulatedQueue:
                 while not waiting:
                     self._waited(self._getters, None)
             else:
-                self._wait_for_an_item(running().process.clock_s, timeout)
+                clock_s = running().process.clock_s
+                until_s = clock_s() + timeout
+                while not waiting:
+                    left_s = until_s - clock_s()
+                    if left_s <= 0:
+                        raise queue.Empty
+                    self._waited(self._getters, left_s)
         found = waiting.popleft()
         while self._putters and not world.wake(self._putters.popleft()):
             pass
         return found
-
-    def _wait_for_an_item(self, clock_s: Callable[[], float], timeout_s: float) -> None:
-        now_s = clock_s()
-        until_s = now_s + timeout_s
-        while not self.queue:
-            left_s = until_s - now_s
-            if left_s <= 0:
-                raise queue.Empty
-            self._waited(self._getters, left_s)
-            now_s = clock_s()
 
     def get_nowait(self) -> Any:
         return self.get(block=False)

@@ -311,7 +311,7 @@ class World:
             raise RuntimeError("only a task can wait; the scheduler itself was about to")
         task.parked, task.woken = True, False
         if timeout_s is not None:
-            left_s = max(timeout_s, 0.0)
+            left_s = timeout_s if timeout_s > 0.0 else 0.0
             task.until_s = task.process.clock_s() + left_s
             self._look_again(task, task.wait, left_s)
         self._go_on()
@@ -343,7 +343,7 @@ class World:
 
     def _look_again(self, task: Task, wait: int, left_s: float) -> None:
         at_s = self.now_s + left_s / task.process.rate
-        self.arrive(at_s, partial(self._waited, task, wait))
+        heappush(self._due, (at_s, next(self._order), partial(self._waited, task, wait)))
 
     def pause_point(self) -> None:
         """Here another task may run, as between any two instructions in reality."""
@@ -369,7 +369,7 @@ class World:
         self._go_on()
         raise Killed
 
-    def clock_read(self, clock_s: Callable[[Process], float]) -> float:
+    def clock_read(self) -> float:
         """What the running task reads from its process's clock; from the world's, if none runs.
 
         One who only reads the clock would stop all time: after many readings he waits a moment.
@@ -381,7 +381,8 @@ class World:
         if self._reads > _MOST_READS_AT_ONCE and not self.over:
             self._reads = 0
             self.park(_SPIN_S)
-        return clock_s(task.process)
+        process = task.process
+        return process.clock_at + (self.now_s - process.clock_at_s) * process._pace
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -406,7 +407,7 @@ class World:
         ready, due = self._ready, self._due
         while True:
             if ready:
-                self._run_ready(ready, self._pick)
+                self._run_ready(ready)
             if unless is not None and unless():
                 return True
             if not due or due[0][0] > until_s:
@@ -419,13 +420,15 @@ class World:
                 self._steps = self._reads = 0
             action()
 
-    def _run_ready(self, ready: list[Task], pick: Callable[[], float]) -> None:
+    def _run_ready(self, ready: list[Task]) -> None:
         """Run the tasks that can go on, one after the other, until all wait."""
+        pick = self._pick
         while ready:
-            index = int(pick() * len(ready)) if len(ready) > 1 else 0
-            task = ready[index]
-            ready[index] = ready[-1]
-            ready.pop()
+            task = ready.pop()
+            if ready:  # any of them, and the last one takes its place
+                index = int(pick() * (len(ready) + 1))
+                if index < len(ready):
+                    task, ready[index] = ready[index], task
             process = task.process
             if process.frozen:
                 process.stalled.append(task)

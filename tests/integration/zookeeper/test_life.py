@@ -121,6 +121,37 @@ def test_closing_ends_the_session_at_once(zookeeper_server, znode_root, session,
     assert (session.state, session.id, session.credentials) == (CLOSED, None, None)
 
 
+@pytest.mark.parametrize("trouble", ["busy", "reconnecting", "suspended"])
+def test_a_close_amid_trouble_ends_the_session_long_before_its_time_out(
+    session, proxy, behind, trouble
+):
+    closed = behind(timeout_s=60.0)
+    closed.create("/e", ephemeral=True)
+    if trouble == "busy":
+        for _ in range(500):
+            closed.set_async("/", b"x" * 1000)
+    else:
+        proxy.cut()
+    if trouble == "suspended":
+        eventually(lambda: closed.state is not CONNECTED, interval_s=0.001)
+    closed.close()
+    eventually(lambda: session.exists("/e") is None, timeout_s=30)
+
+
+def test_a_suspended_session_is_ended_through_whichever_server_answers(
+    session, zookeeper_server, znode_root, fault_proxy, opened
+):
+    one, other = (fault_proxy(zookeeper_server.address) for _ in range(2))
+    closed = opened(f"{one.address},{other.address}{znode_root}", timeout_s=60.0)
+    closed.create("/e", ephemeral=True)
+    for each in (one, other):
+        each.refuse()
+    eventually(lambda: closed.state is SUSPENDED)
+    other.heal()
+    closed.close(timeout_s=30)
+    assert session.exists("/e") is None
+
+
 @pytest.mark.parametrize("where", ["listener", "watch", "answer"])
 def test_a_session_may_be_closed_from_its_own_threads(session, where):
     def close(_: object) -> None:

@@ -112,10 +112,6 @@ class SessionTracker:
         session = self._sessions.get(session_id)
         return session is not None and not session.is_closing
 
-    def timeouts_ms(self) -> dict[int, int]:
-        """The time-outs of all sessions."""
-        return {session.id: session.timeout_ms for session in self._sessions.values()}
-
     def stop(self) -> None:
         """This server does not lead any more."""
         if self._timer is not None:

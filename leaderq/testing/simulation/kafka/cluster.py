@@ -378,9 +378,6 @@ class BrokerCluster:
         """All topics, in the order in which they were made."""
         return {name: TopicFacts(each.id, len(each.places)) for name, each in self._topics.items()}
 
-    def config_of(self, topic: str, name: str) -> str | None:
-        return self._known_topic(topic).configs.get(name)
-
     def log_of(self, where: Partition) -> PartitionLog:
         """For judges and scenarios: the log itself."""
         return self._led(where).log

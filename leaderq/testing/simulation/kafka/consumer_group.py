@@ -277,10 +277,6 @@ class ConsumerGroup:
     def members(self) -> tuple[str, ...]:
         return tuple(self._members)
 
-    def assignment_of(self, member_id: str) -> tuple[Partition, ...]:
-        """For judges: what the group has given to a member; nothing before it is stable."""
-        return self._members[member_id].assignment
-
     def coordinator_moved(self) -> None:
         """Another broker has loaded the group: requests that waited are lost, sessions begin
         again.

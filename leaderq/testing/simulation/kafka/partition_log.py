@@ -89,11 +89,6 @@ class PartitionLog:
         """The last stable offset: nothing of an open transaction lies before it."""
         return min(self._open.values(), default=self.end)
 
-    @property
-    def open_producers(self) -> tuple[int, ...]:
-        """The producers whose transactions are open here."""
-        return tuple(self._open)
-
     def end_of_epoch(self, epoch: int) -> int:
         """Where the records of leaders up to ``epoch`` end (KIP-320)."""
         return next((begin for each, begin in self._epochs if each > epoch), self.end)
