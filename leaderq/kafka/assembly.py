@@ -192,9 +192,9 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     if declared.order is not RecordOrder.PARTITION:
         sharers = min(sharers, 2)
     limits = declared.max_records, declared.max_bytes, declared.max_wait_s, sharers
-    # What slides comes in two parts: one in hand, and one that is taken in meanwhile.
+    # What slides comes in parts: as soon as one is committed there is room for another.
     slides = is_side_by_side(environment.coroutines, declared.order, declared.workers)
-    parts = 2 if slides else 1
+    parts = 4 if slides else 1
     ahead = 2 if declared.commit_behind else parts
     consumer = ConsumerThread(
         ConsumingPlan(

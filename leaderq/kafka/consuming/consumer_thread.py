@@ -394,7 +394,8 @@ class _TermLoop:
         self._term_consumer.close()
 
     def _answer(self) -> None:
-        for request in list(self._open.values()):
+        # Records are asked for last: what is being committed makes room for them.
+        for request in sorted(self._open.values(), key=lambda each: each.kind is _Kind.NEXT):
             if self._end or request.kind is not _Kind.NEXT or _Kind.COMMIT not in self._open:
                 self._answer_one(request)
 

@@ -18,7 +18,7 @@ from leaderq.kafka.consuming import commits as module
 from leaderq.kafka.consuming import consumer_check
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.consumer_check import StallLimits
-from leaderq.kafka.consuming.consumer_thread import ConsumerThread
+from leaderq.kafka.consuming.consumer_thread import ConsumerThread, _Kind, _Request, _TermLoop
 from leaderq.kafka.consuming.report import DrainReport
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan, JoinGate, TermConsumer
 from leaderq.kafka.record import Partition, Record, batch_of
@@ -265,6 +265,19 @@ def test_commits_are_silent_since_the_first_that_has_not_succeeded(
         with suppress(KafkaAway):
             commits.finish_positions()
     assert commits.silent_s == 0.0
+
+
+def test_records_that_wait_for_room_are_handed_out_once_a_commit_has_made_it() -> None:
+    """Asked for before, they would wait for whatever wakes the consumer thread next."""
+    room: list[str] = []
+    begun = _Request(_Kind.BEGIN, what=JoinGate(open_term(7)))
+    loop = _TermLoop(SimpleNamespace(), SimpleNamespace(), begun)  # type: ignore[arg-type]
+    asks = {_Kind.NEXT: lambda _: room.pop(), _Kind.COMMIT: lambda _: room.append("records")}
+    loop._open = {kind: _Request(kind, ask) for kind, ask in asks.items()}
+    requests = dict(loop._open)
+    loop._answer()
+    assert requests[_Kind.COMMIT].answer.get(timeout=0) == (None, None)
+    assert requests[_Kind.NEXT].answer.get(timeout=0) == ("records", None)
 
 
 def test_beside_a_batch_that_was_abandoned_nothing_is_handed_out_and_nothing_of_it_is_committed(
