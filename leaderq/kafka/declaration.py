@@ -277,11 +277,11 @@ def delivery_of(delivery: object, store: object, where: str) -> DeliveryPromise:
         raise ConfigurationError(*problems)
     found = wanted or kept.promises[0]
     if found not in kept.promises:
-        *others, last = (f"delivery={each.value!r}" for each in kept.promises)
-        can = f"{', '.join(others)} or {last}" if others else last
-        why = kept.refusals.get(found, f"offsets={kept.word!r} can do {can}")
+        can = _listed(f"delivery={each.value!r}" for each in kept.promises)
+        words = _listed(repr(word) for word, each in STORES.items() if found in each.promises)
         raise ConfigurationError(
-            f"delivery={found.value!r} of {where} contradicts its offsets: {why}"
+            f"delivery={found.value!r} of {where} contradicts its offsets: offsets={kept.word!r}"
+            f" can do {can}; use offsets={words}, or leave delivery out"
         )
     return found
 
@@ -294,5 +294,10 @@ def _unknown_store(store: object, where: str) -> str:
 
 
 def _unknown(attribute: str, value: object, where: str, kind: type[Enum]) -> str:
-    *names, last = (repr(each.value) for each in kind)
-    return f"{attribute}={value!r} of {where} is not known; use {', '.join(names)} or {last}"
+    names = _listed(repr(each.value) for each in kind)
+    return f"{attribute}={value!r} of {where} is not known; use {names}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last

@@ -97,7 +97,7 @@ class KafkaPythonProducer(ProducerBase):
         quiet_client_logs()
         settings = self._settings
         if settings.transactional_id is not None:
-            private_api.require_what_the_fence_relies_on()
+            private_api.require_the_version_that_was_read()
         options = producer_options(settings, timeout_s)
         self._client = private_api.mended(connected(KafkaProducer, settings.address, options))
         self._append, self._wake = private_api.appender(self._client)

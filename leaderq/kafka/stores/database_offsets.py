@@ -91,7 +91,9 @@ class DatabaseOffsets:
         self._turn = primitives.RLock()
 
     def create_table(self) -> None:
-        """Make the table of offsets if it is not there; any number of processes may at once."""
+        """Make the table of offsets if it is not there. Any number of processes may call it at the
+        same time.
+        """
         try:
             self._create_table()
         except self._database.error:

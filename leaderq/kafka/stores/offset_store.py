@@ -63,20 +63,19 @@ class OffsetStore(ABC):
 
     What is said of a store (class attributes):
         ``word``: its name, in ``offsets`` of a career and in messages. ``promises``: how often a
-        record may be handled, the default first; ``refusals``: why not another, and what to do.
-        ``needs``: methods that a career must write, each with advice. ``remedy``: how an operator
-        puts offsets right that are gone; ``None``: if it has none, nothing was ever read.
+        record may be handled, the default first. ``needs``: methods that a career must write, each
+        with advice. ``remedy``: how an operator puts offsets right that are gone; ``None``: if it
+        has none, nothing was ever read.
 
     What is done with it:
         ``in_group``: the consumer must be a member of the group (else it only takes the
-        partitions). ``undoes``: effects that go through the store vanish when their batch is not
-        committed, so a batch that failed is done again from its beginning. ``handle_stores``: what
-        ``handle`` returned from is stored, with its effects; only a call that failed is undone.
-        ``keeps_calls_apart``: its methods for ``handle`` use ``take_effect``, so calls may be under
-        way side by side; a store that ``undoes`` needs it for that.
-        ``is_silent``: a leader that only reads is not told that a newer one has fenced it, so from
-        time to time it commits its positions again. ``sends_messages``: :meth:`produce` is offered,
-        and dead letters go that way too.
+        partitions). A member that only reads is not told that a newer one has fenced it, so it
+        commits its positions again from time to time. ``undoes``: effects that go through the store
+        vanish when their batch is not committed, so a batch that failed is done again from its
+        beginning. ``handle_stores``: what ``handle`` returned from is stored, with its effects;
+        only a call that failed is undone. ``keeps_calls_apart``: its methods for ``handle`` use
+        ``take_effect``, so calls may be under way side by side; a store that ``undoes`` needs it
+        for that. ``sends_messages``: :meth:`produce` is offered, and dead letters go that way too.
 
     Errors: those of :mod:`leaderq.kafka.clients.consumer`, :class:`StoreAway` (try again);
     ``KafkaFenced`` or ``Deposed`` where a newer leader exists. Any other ends the term.
@@ -84,14 +83,12 @@ class OffsetStore(ABC):
 
     word: ClassVar[str]
     promises: ClassVar[Sequence[DeliveryPromise]] = (DeliveryPromise.AT_LEAST_ONCE,)
-    refusals: ClassVar[Mapping[DeliveryPromise, str]] = MappingProxyType({})
     needs: ClassVar[Mapping[str, str]] = MappingProxyType({})
     remedy: ClassVar[str | None] = None
     in_group: ClassVar[bool] = False
     undoes: ClassVar[bool] = False
     handle_stores: ClassVar[bool] = False
     keeps_calls_apart: ClassVar[bool] = False
-    is_silent: ClassVar[bool] = False
     sends_messages: ClassVar[bool] = False
     used_by: str | None = None  # the career that has it open
 

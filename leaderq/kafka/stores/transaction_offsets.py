@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 
 from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import (
@@ -54,19 +53,10 @@ class TransactionOffsets(OffsetStore):
 
     word = "transaction"
     promises = DeliveryPromise.EXACTLY_ONCE, DeliveryPromise.AT_LEAST_ONCE
-    refusals = MappingProxyType(
-        {
-            DeliveryPromise.AT_MOST_ONCE: (
-                "offsets='transaction' stores offsets and results together, never offsets first;"
-                " use offsets='kafka', or leave delivery out"
-            )
-        }
-    )
     remedy = GROUP_REMEDY
     in_group = True
     undoes = True
     keeps_calls_apart = True
-    is_silent = True
     sends_messages = True
 
     @classmethod

@@ -19,7 +19,7 @@ from leaderq.config import TABLE, KafkaSecurity, Section, Settings, load
 from leaderq.errors import ConfigurationError, MissingPiece
 from leaderq.events import EventBus
 from leaderq.kafka import KafkaLeaderCareer, Record
-from leaderq.kafka.assembly import consumer_settings, transactional_id
+from leaderq.kafka.assembly import transactional_id
 from leaderq.kafka.clients.client_options import (
     CallbackTokens,
     ClientLibrary,
@@ -60,7 +60,7 @@ def test_a_malformed_address_is_refused_with_value_and_remedy(bad: str) -> None:
 
 
 def read_as(career: Any) -> Any:
-    return consumer_settings(career._environment(), in_group=True)
+    return career._environment().consumer_settings(in_group=True)
 
 
 def test_the_group_is_the_careers_name_unless_declared() -> None:
@@ -256,7 +256,7 @@ def test_each_store_keeps_some_and_the_first_by_default(store: str, kept: str) -
 @pytest.mark.parametrize(
     ("delivery", "store", "remedy"),
     [
-        ("exactly_once", "kafka", "use offsets='transaction', 'zookeeper' or 'external'"),
+        ("exactly_once", "kafka", "use offsets='zookeeper', 'transaction' or 'external'"),
         ("at_most_once", "transaction", "use offsets='kafka'"),
         ("at_most_once", "external", "use offsets='kafka'"),
         ("once", "kafka", "use 'at_most_once', 'at_least_once' or 'exactly_once'"),

@@ -9,8 +9,9 @@ import pytest
 from kafka import errors as native
 from terms import open_term
 
+from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused, Deposed, KafkaError
-from leaderq.kafka.clients.confluent_connection import translated
+from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway, until_answered
 from leaderq.kafka.clients.kafka_python_connection import errors_translated
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
@@ -109,6 +110,6 @@ CODES = {confluent_kafka.KafkaError(code).name(): code for code in range(-200, -
 
 @pytest.mark.parametrize("name", ["_TRANSPORT", "_ALL_BROKERS_DOWN", "_DESTROY_BROKER"])
 def test_a_broker_that_goes_passes_by_itself(name: str) -> None:
-    assert isinstance(
-        translated(confluent_kafka.KafkaError(CODES[name]), "committing", "kafka:9092"), KafkaAway
-    )
+    connection = ConfluentConnection("kafka:9092", KafkaSecurity())
+    error = connection.error(confluent_kafka.KafkaError(CODES[name]), "committing")
+    assert isinstance(error, KafkaAway)
