@@ -29,11 +29,8 @@ def feed(kafka_broker: Any, four_partitions: str) -> Callable[[int, int], list[b
 
     def put(first: int, last: int) -> list[bytes]:
         values = [b"%d" % n for n in range(first, last)]
-        produce(
-            kafka_broker.address,
-            four_partitions,
-            ((b"k%d" % (int(value) % 16), value) for value in values),
-        )
+        rows = ((b"k%d" % (int(value) % 16), value, [("n", value)]) for value in values)
+        produce(kafka_broker.address, four_partitions, rows)
         return values
 
     return put
