@@ -36,7 +36,6 @@ from leaderq.kafka.groups import (
     describe_group,
     remove_static_members,
     rivalry,
-    static_members,
 )
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.burials import BurialRequests
@@ -201,7 +200,8 @@ class Environment:
         """
         address, group, access = self._asking
         try:
-            others = static_members(address, group, **access) - {self.declared.name}
+            members = describe_group(address, group, **access).others(self.declared.name)
+            others = {member.name for member in members if member.name}
             gone = sorted(name for name in others if self._is_abandoned(name))
             if gone:
                 remove_static_members(address, group, gone, **access)

@@ -169,7 +169,7 @@ class ConfluentProducer(ProducerBase):
                 if self._failed:  # what it says is only that an earlier message has failed
                     raise self._failure() from exc
                 fatal = self._fatal() or exc
-                raise self._translated(fatal, f"producing to {message.topic!r}") from exc
+                raise self._connection.error(fatal, f"producing to {message.topic!r}") from exc
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -191,7 +191,7 @@ class ConfluentProducer(ProducerBase):
             left = self._call("producing", self._producer.flush, _left_s(deadline))
         if left and not self._failed:
             if self._connection.refusal is not None:
-                raise self._translated(self._connection.refusal, "producing")
+                raise self._connection.error(self._connection.refusal, "producing")
             raise KafkaAway(
                 f"Kafka {self._settings.address!r} has not acknowledged all messages yet"
             )
@@ -246,7 +246,7 @@ class ConfluentProducer(ProducerBase):
 
     def _fatal(self) -> Any:
         """The error that ended this client for good; only beginning a transaction tells it."""
-        if self._began_s is None:
+        if not self._is_open:
             return None
         try:
             self._producer.begin_transaction()
@@ -255,7 +255,7 @@ class ConfluentProducer(ProducerBase):
         return None
 
     def _to_raise(self, exc: Any, doing: str) -> LeaderqError:
-        found = self._translated(exc, doing)
+        found = self._connection.error(exc, doing)
         return given_up(found) if exc.args[0].txn_requires_abort() else found
 
     # ---- each message by itself ------------------------------------------------------------------
@@ -271,7 +271,7 @@ class ConfluentProducer(ProducerBase):
             if count:
                 self._counts[topic] = (count, clock.now_s())
                 return count
-            raise self._translated(exc, f"sending to {topic!r}") from exc
+            raise self._connection.error(exc, f"sending to {topic!r}") from exc
         self._learn(found)
         if topic not in self._counts:
             raise UnknownTopic(
@@ -323,7 +323,9 @@ class ConfluentProducer(ProducerBase):
         try:
             self._call("sending", call, timeout_s)
         except (LeaderqError, SystemError) as exc:
-            self._ended = exc if isinstance(exc, LeaderqError) else self._translated(exc, "sending")
+            self._ended = (
+                exc if isinstance(exc, LeaderqError) else self._connection.error(exc, "sending")
+            )
 
     def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
         error = receipt.error
@@ -337,7 +339,7 @@ class ConfluentProducer(ProducerBase):
         if self._ended is not None:
             return self._ended
         refusal = self._connection.refusal
-        return None if refusal is None else self._translated(refusal, "sending")
+        return None if refusal is None else self._connection.error(refusal, "sending")
 
     # ---- errors ----------------------------------------------------------------------------------
 
@@ -346,11 +348,7 @@ class ConfluentProducer(ProducerBase):
         if error.name() in _INVALID:
             where = f"{doing} at Kafka {self._settings.address!r}"
             return MessageInvalid(f"{where}: {error.name()}: {error.str()}")
-        return self._translated(error, doing)
-
-    def _translated(self, exc: Any, doing: str) -> LeaderqError:
-        found = self._connection.error(exc, doing)
-        return self._settings.explained(found, self._began_s)
+        return self._connection.error(error, doing)
 
 
 class _Receipt:

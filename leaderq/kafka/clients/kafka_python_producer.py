@@ -262,5 +262,4 @@ class KafkaPythonProducer(ProducerBase):
             cause = exc
         if isinstance(cause, _INVALID):
             return MessageInvalid(f"{doing} at Kafka {self._settings.address!r}: {cause}")
-        found = translated(cause, doing, self._settings.address)
-        return self._settings.explained(found, self._began_s)
+        return translated(cause, doing, self._settings.address)
