@@ -492,25 +492,18 @@ class ConfluentTopics:
             request_timeout=timeout_s,
         )
         found: dict[Partition, int] = {}
-        gone: LeaderqError | None = None
         for where, answer in zip(asked, answers.values(), strict=True):
-            self._await(answer, doing, end_s)
-            if (exc := answer.exception()) is None:
-                found[where] = answer.result().offset
-                if found[where] < 0:  # its broker has not answered
-                    raise KafkaAway(f"{doing} at Kafka {self._address!r}: nothing of {where}")
-                continue
-            error = self._connection.error(exc, doing)
-            if self._pattern is None or not isinstance(error, UnknownTopic):
-                raise error from exc
-            gone = error
-        if gone is not None:  # deleted a moment ago, which shows soon
-            self.hurry()
-            if not found:
-                raise KafkaAway(str(gone)) from gone
+            try:
+                found[where] = self._result(answer, doing, end_s).offset
+            except UnknownTopic:
+                if self._pattern is None:
+                    raise
+                self.hurry()  # deleted a moment ago, which shows soon
+        if min(found.values(), default=0) < 0 or (asked and not found):
+            raise KafkaAway(f"{doing} at Kafka {self._address!r}: no answer about some partition")
         return found
 
-    def _await(self, answer: primitives.Future[Any], doing: str, end_s: float) -> None:
+    def _result(self, answer: primitives.Future[Any], doing: str, end_s: float) -> Any:
         while not primitives.wait_futures((answer,), _LOOK_S).done:
             # calls back with errors known at once, while the request would go on until its time is
             # up
@@ -519,6 +512,8 @@ class ConfluentTopics:
                 raise self._connection.error(self._connection.refusal, "connecting")
             if clock.now_s() > end_s:
                 raise KafkaAway(f"{doing} at Kafka {self._address!r}: no answer")
+        with self._connection.errors_translated(doing):
+            return answer.result()
 
     def _ask(self, timeout_s: float, all_there: bool = False) -> None:
         end_s, names = clock.now_s() + timeout_s, self.names
@@ -534,11 +529,8 @@ class ConfluentTopics:
         )
         found = {}
         for topic, answer in asked.items():
-            doing = f"asking for the topic {topic!r}"
-            self._await(answer, doing, end_s)
             try:
-                with self._connection.errors_translated(doing):
-                    found[topic] = answer.result()
+                found[topic] = self._result(answer, f"asking for the topic {topic!r}", end_s)
             except UnknownTopic:  # deleted, or not made yet
                 if all_there:
                     raise
