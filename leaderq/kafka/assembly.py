@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -116,7 +117,6 @@ class Environment:
             make_producer=lambda: self.producer(
                 transactional_id(declared.name, declared.group, self.settings.root)
             ),
-            max_message_bytes=declared.max_message_bytes,
         )
 
     @property
@@ -312,9 +312,9 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     letter_bytes = environment.letter_bytes
     dead_letters = DeadLetterSender(
         environment.producer(),
-        partial(store.produce, max_bytes=letter_bytes) if store.sends_messages else None,
+        store.add if store.offers == "produce" else None,
         make_topic=lambda: topic and environment.require_dead_letters(topic),
-        most_bytes=letter_bytes if topic_bytes is None else topic_bytes - FRAME_BYTES,
+        most_bytes=min(letter_bytes, (topic_bytes or sys.maxsize) - FRAME_BYTES),
     )
     figures = DrainFigures() if former is None else former.handler.context.figures
     if former is None:

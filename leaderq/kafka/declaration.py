@@ -84,10 +84,6 @@ class Declaration:
     atomic: bool
 
     @property
-    def sends_messages(self) -> bool:
-        return bool(getattr(self.offsets, "sends_messages", True))  # else it is not a store
-
-    @property
     def may_be_side_by_side(self) -> bool:
         """Whether several records may be handled at a time, and be committed as their order says:
         nothing is committed before them, and the store tells their effects apart.
@@ -246,11 +242,12 @@ def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
     if not all(declared.produces):
         yield f"'produces' of {where} is {declared.produces!r}; name the topics that it writes to"
     given = {name: getattr(declared, name) for name in _SERIALIZERS}
+    produces = getattr(declared.offsets, "offers", "produce") == "produce"  # or it is no store
     for name, each in given.items():
         problem = plain_function(f"{name} of {where}", each, or_none=True)
         if problem and each != "json":
             yield f"{problem}, or 'json'"
-        if name in _WRITING and each is not None and not declared.sends_messages:
+        if name in _WRITING and each is not None and not produces:
             yield (
                 f"{name} of {where} is for produce(), which belongs to offsets='transaction'; leave"
                 f" {name} out, or serialise in handle"
