@@ -18,7 +18,7 @@ from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartitio
 
 from leaderq.base.clock import now_s
 from leaderq.config.settings import BY_NAME
-from leaderq.kafka.clients.confluent_connection import ErrorCallback
+from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.confluent_consumer import consumer_options as confluent_consumer_options
 from leaderq.kafka.clients.confluent_producer import producer_options as confluent_producer_options
 from leaderq.kafka.clients.consumer import ConsumerSettings
@@ -151,9 +151,13 @@ def kafka_python_polls(settings: ConsumerSettings) -> tuple[Callable[[], bool], 
     return lambda: bool(consumer.poll(timeout_ms=200)), lambda: consumer.close(autocommit=False)
 
 
+def connection(settings: ConsumerSettings | ProducerSettings) -> ConfluentConnection:
+    return ConfluentConnection(settings.address, settings.security)
+
+
 def confluent_polls(settings: ConsumerSettings) -> tuple[Callable[[], bool], Callable[[], None]]:
     """The same with librdkafka."""
-    options = confluent_consumer_options(settings, ErrorCallback())
+    options = confluent_consumer_options(settings, connection(settings))
     consumer = Consumer({**options, "auto.offset.reset": "earliest", "enable.partition.eof": False})
     consumer.subscribe(list(settings.topics))
     return lambda: bool(consumer.consume(1000, 0.2)), consumer.close
@@ -170,7 +174,7 @@ def confluent(job: Job, *, commit: bool, ours: bool = False) -> float:
     }
     if ours:
         options = {
-            **confluent_consumer_options(job.settings, ErrorCallback()),
+            **confluent_consumer_options(job.settings, connection(job.settings)),
             "enable.partition.eof": False,
         }
     consumer = Consumer({**options, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
@@ -225,7 +229,7 @@ def kafka_python_shared(job: Job) -> float:
 
 def confluent_shared(job: Job) -> float:
     """The same with librdkafka."""
-    options = confluent_consumer_options(job.settings, ErrorCallback())
+    options = confluent_consumer_options(job.settings, connection(job.settings))
     more = {"enable.partition.eof": False, "auto.offset.reset": "earliest"}
     consumer = Consumer({**options, **more})
     consumer.subscribe([job.topic])
@@ -336,12 +340,12 @@ def confluent_transactions(job: Job) -> float:
     """Consume, transform, produce; a transaction for each batch."""
     consumer = Consumer(
         {
-            **confluent_consumer_options(job.settings, ErrorCallback()),
+            **confluent_consumer_options(job.settings, connection(job.settings)),
             "auto.offset.reset": "earliest",
         }
     )
     consumer.subscribe([job.topic])
-    producer = Producer(confluent_producer_options(job.producing, ErrorCallback()))
+    producer = Producer(confluent_producer_options(job.producing, connection(job.producing)))
     producer.init_transactions(10.0)
     watch = Stopwatch(job.count)
     while watch.is_running:

@@ -179,17 +179,15 @@ def check_kafka_career(
     that cannot be run as declared.
     """
     from leaderq.kafka import OffsetStore, StoreContext
-    from leaderq.kafka.assembly import access_for
-    from leaderq.kafka.clients.consumer import TopicPattern
+    from leaderq.kafka.assembly import access_for, topics_of
     from leaderq.kafka.declaration import check, dead_letters_of, declaration_of
-    from leaderq.kafka.topics import describe_topics, existing_topics, largest_batches
+    from leaderq.kafka.topics import describe_topics, largest_batches
 
     declared = declaration_of(career, name, settings)
     check(declared, career._problems())
     letters = dead_letters_of(declared.on_error, name)
-    address, topics, access = settings.kafka, declared.topics, access_for(declared, settings)
-    if isinstance(topics, TopicPattern):
-        topics = topics.among(existing_topics(address, **access))
+    address, access = settings.kafka, access_for(declared, settings)
+    topics = topics_of(declared, address, access)
     outputs = declared.produces
     views = describe_topics(address, [*topics, *outputs, *([letters] if letters else [])], **access)
     there = [each for each in outputs if views[each].partitions]

@@ -52,15 +52,13 @@ class _Career:
 def _opened(given: Given) -> Iterator[_Career]:
     from leaderq.election import Observer
     from leaderq.election.layout import Layout
-    from leaderq.kafka.assembly import access_for
+    from leaderq.kafka.assembly import access_for, topics_of
     from leaderq.kafka.career import KafkaCareer
-    from leaderq.kafka.clients.consumer import TopicPattern
     from leaderq.kafka.declaration import check, declaration_of
     from leaderq.kafka.groups import Deployment
     from leaderq.kafka.stores import opened
     from leaderq.kafka.stores.administration import GroupOffsets, OffsetAdmin
     from leaderq.kafka.stores.offset_store import StoreContext
-    from leaderq.kafka.topics import existing_topics
 
     quiet()
     kind = find_career(given.target, current_folder())
@@ -72,9 +70,7 @@ def _opened(given: Given) -> Iterator[_Career]:
     declared = declaration_of(made, name, settings)
     check(declared, made._problems())
     access, layout = access_for(declared, settings), Layout(settings.root, name)
-    topics = declared.topics
-    if isinstance(topics, TopicPattern):
-        topics = topics.among(existing_topics(settings.kafka, **access))
+    topics = topics_of(declared, settings.kafka, access)
     with open_session(settings) as session:
         try:
             version = session.get(layout.term)[1].version

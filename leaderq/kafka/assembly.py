@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -36,7 +37,6 @@ from leaderq.kafka.groups import (
     describe_group,
     remove_static_members,
     rivalry,
-    static_members,
 )
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.burials import BurialRequests
@@ -95,6 +95,11 @@ class Environment:
     def access(self) -> Access:
         return access_for(self.declared, self.settings)
 
+    @property
+    def _asking(self) -> tuple[str, str, Access]:
+        """Address, group and access of a question amid a term."""
+        return self.settings.kafka, self.declared.group, {**self.access, "timeout_s": ASK_GROUP_S}
+
     @cached_property
     def deployment(self) -> Deployment:
         return Deployment.of(self.session, self.settings.root)
@@ -109,13 +114,10 @@ class Environment:
             folder=self.layout.offsets,
             session=self.session,
             load_offsets=self.load_offsets,
-            make_producer=lambda: self.producer(self._transactional_id),
-            max_message_bytes=declared.max_message_bytes,
+            make_producer=lambda: self.producer(
+                transactional_id(declared.name, declared.group, self.settings.root)
+            ),
         )
-
-    @property
-    def _transactional_id(self) -> str:
-        return transactional_id(self.declared.name, self.declared.group, self.settings.root)
 
     @property
     def letter_bytes(self) -> int:
@@ -140,6 +142,100 @@ class Environment:
             "open_timeout_s": self.settings.connect_timeout_s,
             "options": self.declared.client_options,
         }
+
+    def consumer_settings(self, in_group: bool) -> ConsumerSettings:
+        declared = self.declared
+        return ConsumerSettings(
+            topics=declared.topics,
+            group=declared.group,
+            member=declared.name,
+            membership=in_group,
+            **self.connection,
+        )
+
+    # ---- what is asked of Kafka beside the draining ----------------------------------------------
+
+    def require_outputs(self) -> None:
+        address, declared = self.settings.kafka, self.declared
+        there = existing_topics(address, **self.access) if declared.produces else ()
+        if missing := [topic for topic in declared.produces if topic not in there]:
+            raise UnknownTopic(
+                f"there is no topic {', '.join(map(repr, missing))} on Kafka {address!r}, and"
+                f" 'produces' of {declared.where} names it; create it (leaderq topics create"
+                f" {' '.join(missing)}), or correct the name"
+            )
+
+    def require_dead_letters(self, topic: str) -> int | None:
+        """Make a missing dead-letter topic before it is needed; returns its size limit."""
+        address, access = self.settings.kafka, self.access
+        sources = topics_of(self.declared, address, access)
+        sizes = largest_batches(address, [topic, *sources], **access)
+        largest = max((size for name, size in sizes.items() if name != topic), default=None)
+        wanted = None if largest is None else largest + LETTER_ROOM_BYTES
+        configs = {} if wanted is None else {"max.message.bytes": str(wanted)}
+        if ensure_topic(address, topic, configs=configs, **access):
+            what = "dead-letter topic created topic=%s max.message.bytes=%s"
+            log.info(what, topic, wanted or "default")
+            return wanted
+        size = sizes.get(topic)
+        if size is not None and largest is not None and size < largest:
+            log.warning(
+                "dead-letter topic takes less than its source, so a larger record that fails stops"
+                " its partition topic=%s max.message.bytes=%d command=kafka-configs --alter --topic"
+                " %s --add-config max.message.bytes=%d",
+                *(topic, size, topic, wanted),
+            )
+        return size
+
+    def offsets_at_begin(self) -> Offsets:
+        """Where ``begin_at`` of the career lies in each partition."""
+        address, _, access = self._asking
+        assert self.declared.begin_at is not None
+        topics = topics_of(self.declared, address, access)
+        return offsets_at(address, topics, int(self.declared.begin_at.timestamp() * 1000), **access)
+
+    def free_group(self) -> str:
+        """Remove former names of a renamed career from the group; returns whom it still waits
+        for.
+        """
+        address, group, access = self._asking
+        try:
+            members = describe_group(address, group, **access).others(self.declared.name)
+            others = {member.name for member in members if member.name}
+            gone = sorted(name for name in others if self._is_abandoned(name))
+            if gone:
+                remove_static_members(address, group, gone, **access)
+                what = "members without candidates removed from group group=%s members=%s"
+                log.warning(what, group, ", ".join(gone))
+        except LeaderqError as exc:
+            return f"group={group} waits for other members, which are not known: {exc}"
+        waits_for = ", ".join(sorted(others.difference(gone))) or "members without a name"
+        return (
+            f"group={group} waits for {waits_for}, until they join again or their sessions end; "
+            "if they are gone for good, remove them from the group"
+        )
+
+    def _is_abandoned(self, name: str) -> bool:
+        layout = Layout(self.settings.root, name)
+        if not self.session.exists(layout.base):
+            return False  # no career of ours
+        try:
+            return not self.session.children(layout.candidates)
+        except NoNode:
+            return True
+
+    def explain_group(self) -> str:
+        """Who is in the way of the group's member, in words; ``""``: nobody."""
+        address, group, access = self._asking
+        try:
+            view = describe_group(address, group, **access)
+            stored = stored_offsets(address, group, **access)
+        except LeaderqError as exc:
+            return f"who is in its group is not known: {exc}"
+        if (trouble := view.trouble(self.declared.name)) is not None:
+            return trouble
+        rivals = self.deployment.rivals(note for _, note in stored.values())
+        return rivalry(rivals) if rivals else ""
 
 
 @dataclass
@@ -177,14 +273,14 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     declared, settings, layout = environment.declared, environment.settings, environment.layout
     bootstrap_servers(settings.kafka)
     if declared.client is ClientLibrary.KAFKA_PYTHON:
-        private_api.require_what_the_fence_relies_on()
+        private_api.require_the_version_that_was_read()
     new_consumer = transport.consumers_of(declared.client)
     if former is not None:
         former.close()
     store = opened(declared.offsets, environment.store_context)
-    _require_outputs(environment)
+    environment.require_outputs()
     topic = dead_letters_of(declared.on_error, declared.name)
-    topic_bytes = None if topic is None else _require_topic(environment, topic)
+    topic_bytes = None if topic is None else environment.require_dead_letters(topic)
     session, who = environment.session, (declared.name, environment.candidate, declared.group)
     reports = ProgressReports(session, environment.events, layout.progress, *who, topic)
     # Side by side in order of keys, more partitions in a batch are more keys.
@@ -199,16 +295,16 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     consumer = ConsumerThread(
         ConsumingPlan(
             address=settings.kafka,
-            make=partial(new_consumer, consumer_settings(environment, store.in_group)),
+            make=partial(new_consumer, environment.consumer_settings(store.in_group)),
             store=store,
             career=declared.name,
             reports=reports,
             batch_limits=BatchLimits(*limits, ahead=ahead, parts=parts),
             start=declared.auto_offset_reset,
-            begin_at=partial(_offsets_at, environment) if declared.begin_at is not None else None,
+            begin_at=environment.offsets_at_begin if declared.begin_at is not None else None,
             by_pattern=isinstance(declared.topics, TopicPattern),
-            free_group=partial(_free_group, environment) if store.in_group else None,
-            explain_group=partial(_explain_group, environment),
+            free_group=environment.free_group if store.in_group else None,
+            explain_group=environment.explain_group,
             deployment=environment.deployment,
         )
     )
@@ -216,9 +312,9 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     letter_bytes = environment.letter_bytes
     dead_letters = DeadLetterSender(
         environment.producer(),
-        partial(store.produce, max_bytes=letter_bytes) if store.sends_messages else None,
-        make_topic=lambda: topic and _require_topic(environment, topic),
-        most_bytes=letter_bytes if topic_bytes is None else topic_bytes - FRAME_BYTES,
+        store.add if store.offers == "produce" else None,
+        make_topic=lambda: topic and environment.require_dead_letters(topic),
+        most_bytes=min(letter_bytes, (topic_bytes or sys.maxsize) - FRAME_BYTES),
     )
     figures = DrainFigures() if former is None else former.handler.context.figures
     if former is None:
@@ -281,108 +377,11 @@ def access_for(declared: Declaration, settings: Settings) -> Access:
     return {"security": security, "timeout_s": settings.connect_timeout_s}
 
 
-def _free_group(environment: Environment) -> str:
-    """Remove former names of a renamed career from the group; returns whom it still waits for."""
-    declared, session, root = environment.declared, environment.session, environment.settings.root
-    address, group = environment.settings.kafka, declared.group
-    access: Access = {**environment.access, "timeout_s": ASK_GROUP_S}
-    try:
-        others = static_members(address, group, **access) - {declared.name}
-        gone = sorted(name for name in others if _is_abandoned(session, Layout(root, name)))
-        if gone:
-            remove_static_members(address, group, gone, **access)
-            what = "members without candidates removed from group group=%s members=%s"
-            log.warning(what, group, ", ".join(gone))
-    except LeaderqError as exc:
-        return f"group={group} waits for other members, which are not known: {exc}"
-    waits_for = ", ".join(sorted(others.difference(gone))) or "members without a name"
-    return (
-        f"group={group} waits for {waits_for}, until they join again or their sessions end; "
-        "if they are gone for good, remove them from the group"
-    )
-
-
-def _offsets_at(environment: Environment) -> Offsets:
-    declared, address = environment.declared, environment.settings.kafka
-    access: Access = {**environment.access, "timeout_s": ASK_GROUP_S}
-    assert declared.begin_at is not None
-    topics = declared.topics
-    if isinstance(topics, TopicPattern):
-        topics = topics.among(existing_topics(address, **access))
-    return offsets_at(address, topics, int(declared.begin_at.timestamp() * 1000), **access)
-
-
-def _explain_group(environment: Environment) -> str:
-    declared = environment.declared
-    access: Access = {**environment.access, "timeout_s": ASK_GROUP_S}
-    try:
-        view = describe_group(environment.settings.kafka, declared.group, **access)
-        stored = stored_offsets(environment.settings.kafka, declared.group, **access)
-    except LeaderqError as exc:
-        return f"who is in its group is not known: {exc}"
-    if (trouble := view.trouble(declared.name)) is not None:
-        return trouble
-    rivals = environment.deployment.rivals(note for _, note in stored.values())
-    return rivalry(rivals) if rivals else ""
-
-
-def _is_abandoned(session: Session, layout: Layout) -> bool:
-    if not session.exists(layout.base):
-        return False  # no career of ours
-    try:
-        return not session.children(layout.candidates)
-    except NoNode:
-        return True
-
-
-def _require_topic(environment: Environment, topic: str) -> int | None:
-    """Make a missing dead-letter topic before it is needed; returns its size limit."""
-    address, access = environment.settings.kafka, environment.access
-    sources = environment.declared.topics
-    if isinstance(sources, TopicPattern):
-        sources = sources.among(existing_topics(address, **access))
-    sizes = largest_batches(address, [topic, *sources], **access)
-    largest = max((size for name, size in sizes.items() if name != topic), default=None)
-    wanted = None if largest is None else largest + LETTER_ROOM_BYTES
-    configs = {} if wanted is None else {"max.message.bytes": str(wanted)}
-    if ensure_topic(address, topic, configs=configs, **access):
-        log.info(
-            "dead-letter topic created topic=%s max.message.bytes=%s", topic, wanted or "default"
-        )
-        return wanted
-    size = sizes.get(topic)
-    if size is not None and largest is not None and size < largest:
-        log.warning(
-            "dead-letter topic takes less than its source, so a larger record that fails stops its"
-            " partition topic=%s max.message.bytes=%d command=kafka-configs --alter --topic %s"
-            " --add-config max.message.bytes=%d",
-            *(topic, size, topic, wanted),
-        )
-    return size
-
-
-def _require_outputs(environment: Environment) -> None:
-    address, declared = environment.settings.kafka, environment.declared
-    if not declared.produces:
-        return
-    there = existing_topics(address, **environment.access)
-    if missing := [topic for topic in declared.produces if topic not in there]:
-        raise UnknownTopic(
-            f"there is no topic {', '.join(map(repr, missing))} on Kafka {address!r}, and"
-            f" 'produces' of {declared.where} names it; create it (leaderq topics create"
-            f" {' '.join(missing)}), or correct the name"
-        )
-
-
-def consumer_settings(environment: Environment, in_group: bool) -> ConsumerSettings:
-    declared = environment.declared
-    return ConsumerSettings(
-        topics=declared.topics,
-        group=declared.group,
-        member=declared.name,
-        membership=in_group,
-        **environment.connection,
-    )
+def topics_of(declared: Declaration, address: str, access: Access) -> tuple[str, ...]:
+    """The topics that it reads now."""
+    if isinstance(declared.topics, TopicPattern):
+        return declared.topics.among(existing_topics(address, **access))
+    return declared.topics
 
 
 def transactional_id(career: str, group: str, root: str) -> str:

@@ -15,12 +15,12 @@ from leaderq.config import Settings
 from leaderq.errors import ConfigurationError, Deposed, KafkaFenced, UnknownTopic
 from leaderq.kafka.assembly import Assembly, Environment, assembled
 from leaderq.kafka.clients.consumer import BatchLost
-from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message
+from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, checked
 from leaderq.kafka.declaration import Declaration, check, declaration_of
 from leaderq.kafka.handling.on_error import ErrorOption, PoisonRecord, is_about_records
 from leaderq.kafka.handling.parts import CoroutineWorkers, HandleCalls
 from leaderq.kafka.record import Record
-from leaderq.kafka.stores import chosen
+from leaderq.kafka.stores import STORES, chosen
 from leaderq.kafka.stores.handle_call import require_handle_call
 from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.observability import tracing
@@ -109,7 +109,7 @@ class KafkaCareer(Career):
         :class:`~leaderq.errors.ConfigurationError`, because no batch is in hand.
         """
         assembly = self._assembly or self._running()
-        require_handle_call("produce()")
+        store = _offering("produce", assembly)
         if (known := assembly.declared.produces) and topic not in known:
             where = type(self).__qualname__
             raise ConfigurationError(
@@ -118,20 +118,21 @@ class KafkaCareer(Career):
             )
         headers = tracing.sent_record(topic, headers)
         message = Message(topic, value, key, headers, partition, timestamp_ms)
-        assembly.store.produce(message if assembly.encode is None else assembly.encode(message))
+        sent = message if assembly.encode is None else assembly.encode(message)
+        store.add((checked(sent, assembly.declared.max_message_bytes),))
 
     def write_with_offsets(self, *operations: Operation) -> None:
         """With ``offsets="zookeeper"``: carry these out in the multi that commits the batch.
         Accepted where :meth:`produce` is.
         """
-        if self._running().declared.commits_first:
+        assembly = self._running()
+        if assembly.declared.commits_first:
             where = type(self).__qualname__
             raise ConfigurationError(
                 f"write_with_offsets() in {where} has delivery='at_most_once', where offsets are"
                 " committed before handle is called; use term.write(...), or leave delivery out"
             )
-        require_handle_call("write_with_offsets()")
-        self._running().store.add(operations)
+        _offering("write_with_offsets", assembly).add(operations)
 
     def healthy(self) -> bool:
         """Return whether to go on leading: not while a call of handle is over its budget."""
@@ -373,3 +374,14 @@ class KafkaLeaderCareer(KafkaCareer, LeaderCareer):
 def is_ours(method: Any) -> bool:
     """Whether it is that of these classes, and not one that a career's author has written."""
     return str(getattr(method, "__module__", "")).startswith("leaderq.kafka.")
+
+
+def _offering(method: str, assembly: Assembly) -> OffsetStore:
+    """The store whose effects ``method`` adds, within a call of ``handle``."""
+    store = assembly.store
+    if store.offers != method:
+        word = next(word for word, kind in STORES.items() if kind.offers == method)
+        what = f"{method}() belongs to offsets={word!r}; this career has offsets={store.word!r}"
+        raise ConfigurationError(what)
+    require_handle_call(f"{method}()")
+    return store

@@ -84,10 +84,6 @@ class Declaration:
     atomic: bool
 
     @property
-    def sends_messages(self) -> bool:
-        return bool(getattr(self.offsets, "sends_messages", True))  # else it is not a store
-
-    @property
     def may_be_side_by_side(self) -> bool:
         """Whether several records may be handled at a time, and be committed as their order says:
         nothing is committed before them, and the store tells their effects apart.
@@ -246,11 +242,12 @@ def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
     if not all(declared.produces):
         yield f"'produces' of {where} is {declared.produces!r}; name the topics that it writes to"
     given = {name: getattr(declared, name) for name in _SERIALIZERS}
+    produces = getattr(declared.offsets, "offers", "produce") == "produce"  # or it is no store
     for name, each in given.items():
         problem = plain_function(f"{name} of {where}", each, or_none=True)
         if problem and each != "json":
             yield f"{problem}, or 'json'"
-        if name in _WRITING and each is not None and not declared.sends_messages:
+        if name in _WRITING and each is not None and not produces:
             yield (
                 f"{name} of {where} is for produce(), which belongs to offsets='transaction'; leave"
                 f" {name} out, or serialise in handle"
@@ -277,11 +274,11 @@ def delivery_of(delivery: object, store: object, where: str) -> DeliveryPromise:
         raise ConfigurationError(*problems)
     found = wanted or kept.promises[0]
     if found not in kept.promises:
-        *others, last = (f"delivery={each.value!r}" for each in kept.promises)
-        can = f"{', '.join(others)} or {last}" if others else last
-        why = kept.refusals.get(found, f"offsets={kept.word!r} can do {can}")
+        can = _listed(f"delivery={each.value!r}" for each in kept.promises)
+        words = _listed(repr(word) for word, each in STORES.items() if found in each.promises)
         raise ConfigurationError(
-            f"delivery={found.value!r} of {where} contradicts its offsets: {why}"
+            f"delivery={found.value!r} of {where} contradicts its offsets: offsets={kept.word!r}"
+            f" can do {can}; use offsets={words}, or leave delivery out"
         )
     return found
 
@@ -294,5 +291,10 @@ def _unknown_store(store: object, where: str) -> str:
 
 
 def _unknown(attribute: str, value: object, where: str, kind: type[Enum]) -> str:
-    *names, last = (repr(each.value) for each in kind)
-    return f"{attribute}={value!r} of {where} is not known; use {', '.join(names)} or {last}"
+    names = _listed(repr(each.value) for each in kind)
+    return f"{attribute}={value!r} of {where} is not known; use {names}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last

@@ -139,12 +139,6 @@ def describe_group(address: str, group: str, **access: Unpack[Access]) -> GroupV
     return GroupView(group, state, kind, assignor, members)
 
 
-def static_members(address: str, group: str, **access: Unpack[Access]) -> frozenset[str]:
-    """The names (``group.instance.id``) under which members of ``group`` stay in it when gone."""
-    members = describe_group(address, group, **access).members
-    return frozenset(member.name for member in members if member.name)
-
-
 def remove_static_members(
     address: str, group: str, names: Iterable[str], **access: Unpack[Access]
 ) -> None:

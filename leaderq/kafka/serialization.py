@@ -29,7 +29,8 @@ def decoder(
     """What ``handle`` is given in place of a raw record; ``None``: the record itself. It raises
     what the deserialisers raise.
     """
-    of_key, of_value = _reading(key, "KEY"), _reading(value, "VALUE")
+    of_key = _in_context(key, JSON.deserialize, "KEY")
+    of_value = _in_context(value, JSON.deserialize, "VALUE")
     if of_key is None and of_value is None:
         return None
 
@@ -48,7 +49,8 @@ def encoder(
     key: Serializer | None, value: Serializer | None
 ) -> Callable[[Message], Message] | None:
     """What is sent in place of what was given to ``produce``; ``None``: just that."""
-    of_key, of_value = _writing(key, "KEY"), _writing(value, "VALUE")
+    of_key = _in_context(key, JSON.serialize, "KEY")
+    of_value = _in_context(value, JSON.serialize, "VALUE")
     if of_key is None and of_value is None:
         return None
 
@@ -64,17 +66,10 @@ def encoder(
     return encode
 
 
-def _reading(given: Deserializer | None, field: str) -> _InContext | None:
-    return _in_context(JSON.deserialize if given == "json" else given, field)
-
-
-def _writing(given: Serializer | None, field: str) -> _InContext | None:
-    return _in_context(JSON.serialize if given == "json" else given, field)
-
-
-def _in_context(function: Any, field: str) -> _InContext | None:
-    if function is None:
+def _in_context(given: Any, of_json: Any, field: str) -> _InContext | None:
+    if given is None:
         return None
+    function = of_json if given == "json" else given
     confluent: Any = sys.modules.get("confluent_kafka.serialization")
     if confluent is None or not isinstance(
         function, (confluent.Serializer, confluent.Deserializer)

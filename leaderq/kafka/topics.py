@@ -128,15 +128,12 @@ def offsets_at(
     address: str, topics: Sequence[str], at_ms: int, **access: Unpack[Access]
 ) -> dict[Partition, int]:
     """For each partition the offset of the first record that is not older; the end, if none is."""
-    wait_ms, stable = access.get("timeout_s", 10.0) * 1000, {"isolation_level": "read_committed"}
-    with opened(KafkaConsumer, address, "asking for offsets", stable, **access) as consumer:
-        where = [each for topic in topics for each in _partitions(consumer, topic, address)]
-        found = consumer.offsets_for_times(dict.fromkeys(where, at_ms), timeout_ms=wait_ms)
-        ends = consumer.end_offsets(where, timeout_ms=wait_ms)
-    return {
-        Partition(*each): ends[each] if found.get(each) is None else found[each].offset
-        for each in where
-    }
+    known = bounds(address, topics, **access)
+    asked = {TopicPartition(*where): at_ms for where in known}
+    with opened(KafkaConsumer, address, "asking for offsets", **access) as consumer:
+        found = consumer.offsets_for_times(asked, timeout_ms=access.get("timeout_s", 10.0) * 1000)
+    first = {Partition(*where): each.offset for where, each in found.items() if each is not None}
+    return {where: first.get(where, end) for where, (_, end) in known.items()}
 
 
 def stored_offsets(

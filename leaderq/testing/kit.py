@@ -321,7 +321,7 @@ class _Consumer:
         if self.commits == self.failing_commit:
             raise KafkaError("this commit fails, as the test wants")
         self.ends.update(ends)
-        kept = self.driven.produced if self.store.sends_messages else self.driven.written
+        kept = self.driven.produced if self.store.offers == "produce" else self.driven.written
         kept.extend(self.store.take_effects())
 
     def finish(self, _term: Term) -> None:
@@ -389,7 +389,6 @@ def _assembly(
         session=nowhere,
         load_offsets=career._load_offsets,
         make_producer=nowhere,
-        max_message_bytes=declared.max_message_bytes,
     )
     store = opened(declared.offsets, context)
     consumer: Any = _Consumer(declared, given, store, driven, failing_commit)

@@ -438,13 +438,11 @@ a record is tried for ever, a rest between two attempts
 
 = kafka/stores/database_offsets.py unit/kafka/test_offset_stores.py
 loading offsets from a database refuses no older term
-@test_a_zombie_is_refused_whole_once_its_successor_has_loaded
--            self._put(open_one, term, _TERM_ROW, 0)
+-            self._put(term, _TERM_ROW, 0)
 -            found
 +            found
 a transaction in a database is begun without a look at the newest term
-@test_a_zombie_is_refused_whole_once_its_successor_has_loaded
--            self._put(open_one, term, _TERM_ROW, 0)
+-            self._put(term, _TERM_ROW, 0)
 -            firsts
 +            firsts
 a batch whose COMMIT was not answered is stored twice

@@ -1,20 +1,21 @@
-"""confluent-kafka (librdkafka): whether it is there, how it is connected, what its errors mean.
+"""How clients of confluent-kafka (librdkafka) are connected, and what their errors mean.
 
-It is optional: nothing here imports it before :func:`require` is called. It never raises for a
-broker that is unreachable or refuses a password: it tries again for ever, tells an error callback
-in passing, and lets the call in hand run into its time-out. :class:`ErrorCallback` remembers a
-refusal, so that the time-out can be explained (:func:`translated`). Nothing of it is printed.
+librdkafka never raises for a broker that is unreachable or refuses a password: it tries again for
+ever, tells an error callback in passing, and lets the call in hand run into its time-out.
+:class:`ConfluentConnection` remembers what was told, so that the time-out can be explained. Nothing
+is printed.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from confluent_kafka import KafkaException
+
 from leaderq.config import KafkaSecurity
-from leaderq.errors import ConfigurationError, LeaderqError, MissingPiece
+from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.kafka.clients.client_options import bootstrap_servers
 from leaderq.kafka.clients.consumer import Failure
 
@@ -49,109 +50,91 @@ _NAMES = {
     ),
 }
 FAILURES = {name: failure for failure, names in _NAMES.items() for name in names.split()}
-_FORGETS_BROKERS = 0x020B00FF  # 2.11.0 of librdkafka, the first with this setting on by default
-
 _TELLING = {"_SSL", "_RESOLVE", "_TRANSPORT"}
+_UNUSABLE = {"_INVALID_ARG", "_CONFLICT"}
 
 
-class ErrorCallback:
-    """librdkafka's ``error_cb``: keeps the latest error; called on the client's polling thread."""
+class ConfluentConnection:
+    """Where the clients of one user connect, and which of their errors explains the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str, security: KafkaSecurity) -> None:
+        self._address = address
+        self._security = security
         self.refusal: Any = None
-        self.cause: Any = None
+        self._cause: Any = None
 
-    def __call__(self, error: Any) -> None:
+    def options(self) -> dict[str, Any]:
+        security = self._security
+        options: dict[str, Any] = {
+            "bootstrap.servers": ",".join(bootstrap_servers(self._address)),
+            "security.protocol": security.protocol,
+            # 10 s between attempts by default: a leader would sleep through the broker's return.
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 1000,
+            "retry.backoff.ms": 20,
+            "log_level": 0,
+            # even a fatal error is then not written to stderr: it waits for a queue never set
+            "log.queue": True,
+            # Else unreachable brokers are forgotten, to which requests still refer (B20).
+            "metadata.recovery.strategy": "none",
+            "error_cb": self._told,
+        }
+        if security.protocol.startswith("SASL_"):
+            options["sasl.mechanism"] = security.mechanism
+            options["sasl.username"] = security.user
+            options["sasl.password"] = security.password
+        if security.protocol.endswith("SSL"):
+            options["ssl.ca.location"] = security.ca
+            options["ssl.certificate.location"] = security.cert
+            options["ssl.key.location"] = security.key
+            options["ssl.key.password"] = security.key_password
+            options["ssl.endpoint.identification.algorithm"] = (
+                "https" if security.check_hostname else "none"
+            )
+        return {name: value for name, value in options.items() if value is not None}
+
+    def _told(self, error: Any) -> None:
+        """Called by librdkafka (``error_cb``), on the thread that polls the client."""
         if FAILURES.get(error.name()) is Failure.REFUSED:
             self.refusal = error
         if error.name() in _TELLING:
-            self.cause = error
+            self._cause = error
 
     def remedy(self) -> str:
-        """Advice against silence, with the last error, which says why; ``""`` without one."""
-        if self.cause is None:
-            return ""
+        """Advice against silence, with the last error, if any, which says why."""
+        asked = "is Kafka listening there, and may this host reach it?"
         return (
-            "is Kafka listening there, and may this host reach it? The last attempt ended with"
-            f" {self.cause.str()}"
+            asked
+            if self._cause is None
+            else f"{asked} The last attempt ended with {self._cause.str()}"
         )
 
+    def made(self, kind: Callable[[dict[str, Any]], Any], options: dict[str, Any]) -> Any:
+        """A client of this class; raises ConfigurationError for an option that a user has set."""
+        try:
+            return kind(options)
+        except KafkaException as exc:
+            if exc.args[0].name() not in _UNUSABLE:
+                raise self.error(exc, "connecting") from exc
+            what = f"confluent-kafka cannot use an option of client_options: {exc.args[0].str()}"
+            raise ConfigurationError(what) from exc
 
-def require() -> Any:
-    """The module ``confluent_kafka``; raises MissingPiece if it cannot be loaded."""
-    try:
-        return importlib.import_module("confluent_kafka")
-    except ImportError as exc:
-        raise MissingPiece(
-            f"the Kafka client 'confluent' cannot be used ({exc}): pip install 'leaderq[confluent]'"
-        ) from exc
+    def error(self, exc: Any, doing: str) -> LeaderqError:
+        """The error of ours for a ``KafkaException``, or a ``KafkaError`` (a value there)."""
+        error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
+        name = error.name() if hasattr(error, "name") else type(exc).__name__
+        failure = FAILURES.get(name)
+        if failure is Failure.AWAY and self.refusal is not None:
+            error, name, failure = self.refusal, self.refusal.name(), Failure.REFUSED
+        if failure is None:
+            is_away = hasattr(error, "retriable") and error.retriable() and not error.fatal()
+            failure = Failure.AWAY if is_away else Failure.OTHER
+        said = error.str() if hasattr(error, "str") else error
+        return failure.error(f"{doing} at Kafka {self._address!r}: {name}: {said}")
 
-
-def connection_options(
-    address: str, security: KafkaSecurity, errors: ErrorCallback | None = None
-) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "bootstrap.servers": ",".join(bootstrap_servers(address)),
-        "security.protocol": security.protocol,
-        # 10 s between attempts by default: a leader would sleep through the broker's return.
-        "reconnect.backoff.ms": 20,
-        "reconnect.backoff.max.ms": 1000,
-        "retry.backoff.ms": 20,
-        "log_level": 0,
-        # even a fatal error is then not written to stderr: it waits for a queue that is never set
-        "log.queue": True,
-        "error_cb": errors or ErrorCallback(),
-    }
-    if require().libversion()[1] >= _FORGETS_BROKERS:
-        # It would forget unreachable brokers, to which requests still refer (B20).
-        options["metadata.recovery.strategy"] = "none"
-    if security.protocol.startswith("SASL_"):
-        options["sasl.mechanism"] = security.mechanism
-        options["sasl.username"] = security.user
-        options["sasl.password"] = security.password
-    if security.protocol.endswith("SSL"):
-        options["ssl.ca.location"] = security.ca
-        options["ssl.certificate.location"] = security.cert
-        options["ssl.key.location"] = security.key
-        options["ssl.key.password"] = security.key_password
-        options["ssl.endpoint.identification.algorithm"] = (
-            "https" if security.check_hostname else "none"
-        )
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def translated(
-    exc: Any, doing: str, address: str, errors: ErrorCallback | None = None
-) -> LeaderqError:
-    """The error of ours for a ``KafkaException``, or a ``KafkaError`` (a value there)."""
-    error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
-    name = error.name() if hasattr(error, "name") else type(exc).__name__
-    failure = FAILURES.get(name)
-    if failure is Failure.AWAY and errors is not None and errors.refusal is not None:
-        error, name, failure = errors.refusal, errors.refusal.name(), Failure.REFUSED
-    if failure is None:
-        is_away = hasattr(error, "retriable") and error.retriable() and not error.fatal()
-        failure = Failure.AWAY if is_away else Failure.OTHER
-    said = error.str() if hasattr(error, "str") else error
-    return failure.error(f"{doing} at Kafka {address!r}: {name}: {said}")
-
-
-def refused_options(exc: Any) -> ConfigurationError | None:
-    """The error to raise if a client refused an option that a user has set."""
-    error = exc.args[0] if exc.args else None
-    if error is None or error.name() not in ("_INVALID_ARG", "_CONFLICT"):
-        return None
-    return ConfigurationError(
-        f"confluent-kafka cannot use an option of client_options: {error.str()}"
-    )
-
-
-@contextmanager
-def confluent_errors_translated(
-    doing: str, address: str, errors: ErrorCallback | None = None
-) -> Iterator[None]:
-    confluent = require()
-    try:
-        yield
-    except confluent.KafkaException as exc:
-        raise translated(exc, doing, address, errors) from exc
+    @contextmanager
+    def errors_translated(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as exc:
+            raise self.error(exc, doing) from exc

@@ -33,19 +33,19 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from confluent_kafka import IsolationLevel, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka import admin as untyped
 from confluent_kafka.admin import AdminClient
 
 from leaderq.base import clock
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, OffsetOutOfRange, UnknownTopic
-from leaderq.kafka.clients.confluent_connection import (
-    ErrorCallback,
-    confluent_errors_translated,
-    connection_options,
-    refused_options,
-    require,
-    translated,
-)
+from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.confluent_record import by_partition, has_errors
 from leaderq.kafka.clients.consumer import (
     CommitFuture,
@@ -65,6 +65,7 @@ from leaderq.threads import primitives
 
 log = logging.getLogger(__name__)
 
+_SPECS: Any = untyped.OffsetSpec  # type: ignore[attr-defined]
 _LATEST = -1  # the protocol's code, in place of a time
 _STEP_S = 0.1
 _STASH = 100
@@ -84,8 +85,7 @@ class ConfluentConsumer(ConsumerBase):
 
     def __init__(self, settings: ConsumerSettings) -> None:
         super().__init__(settings)
-        self._confluent = require()
-        self._errors = ErrorCallback()
+        self._connection = ConfluentConnection(settings.address, settings.security)
         self._topics: ConfluentTopics | None = None
         self._commits = SerialExecutor(f"leaderq-confluent-commit-{settings.member}")
         self._is_subscribed = False
@@ -104,10 +104,10 @@ class ConfluentConsumer(ConsumerBase):
 
     def _connect(self, until_s: float) -> None:
         settings = self._settings
-        self._topics = self._made(ConfluentTopics, settings, self._errors)
+        self._topics = ConfluentTopics(settings, self._connection)
         self._topics.learn(settings.open_timeout_s)
-        options = consumer_options(settings, self._errors, len(self.existing()))
-        self._client = self._made(self._confluent.Consumer, options)
+        options = consumer_options(settings, self._connection, len(self.existing()))
+        self._client = self._connection.made(Consumer, options)
         while True:  # a topic just made, or an election going on: what is not ready is asked again
             try:
                 return self.refresh(max(_STEP_S, until_s - clock.now_s()))
@@ -116,14 +116,8 @@ class ConfluentConsumer(ConsumerBase):
                     raise
                 self._serve(_STEP_S)
 
-    def _made(self, kind: Callable[..., Any], *words: Any) -> Any:
-        try:
-            return kind(*words)
-        except self._confluent.KafkaException as exc:
-            raise refused_options(exc) or self._error(exc, "connecting") from exc
-
     def _remedy(self) -> str:
-        return self._errors.remedy()
+        return self._connection.remedy()
 
     def refresh(self, timeout_s: float) -> None:
         self._known.keep_known()
@@ -370,17 +364,17 @@ class ConfluentConsumer(ConsumerBase):
             raise KafkaAway(str(exc)) from exc
 
     def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        return self._known.offsets(self._confluent.admin.OffsetSpec.earliest(), timeout_s)
+        return self._known.offsets(_SPECS.earliest(), timeout_s)
 
     def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        return self._known.offsets(self._confluent.admin.OffsetSpec.latest(), timeout_s)
+        return self._known.offsets(_SPECS.latest(), timeout_s)
 
     def log_ends(self) -> dict[Partition, int]:
-        kind, found = self._confluent.TopicPartition, {}
+        found = {}
         for where in self._held:
             try:
-                marks = self._consumer.get_watermark_offsets(kind(*where), cached=True)
-            except self._confluent.KafkaException:  # it has never read this partition
+                marks = self._consumer.get_watermark_offsets(TopicPartition(*where), cached=True)
+            except KafkaException:  # it has never read this partition
                 continue
             if marks and marks[1] >= 0:
                 found[where] = int(marks[1])
@@ -397,9 +391,8 @@ class ConfluentConsumer(ConsumerBase):
         }
 
     def _named(self, offsets: Mapping[Partition, int], note: str = "") -> list[Any]:
-        kind = self._confluent.TopicPartition
         return [
-            kind(where.topic, where.number, offset, note, epoch_of(offset))
+            TopicPartition(where.topic, where.number, offset, note, epoch_of(offset))
             for where, offset in sorted(offsets.items())
         ]
 
@@ -409,7 +402,7 @@ class ConfluentConsumer(ConsumerBase):
     def _errors_translated(self, doing: str) -> Iterator[None]:
         try:
             yield
-        except self._confluent.KafkaException as exc:
+        except KafkaException as exc:
             raise self._error(exc, doing) from exc
         except RuntimeError as exc:
             if "closed" in str(exc):  # by its owner, while this thread was using it
@@ -418,7 +411,7 @@ class ConfluentConsumer(ConsumerBase):
 
     def _error(self, exc: Any, doing: str) -> KafkaError:
         error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
-        found: Any = translated(exc, doing, self._settings.address, self._errors)
+        found: Any = self._connection.error(exc, doing)
         # With the classic protocol only the fencing is fatal; asked again it says "_FATAL".
         if (
             hasattr(error, "fatal")
@@ -450,17 +443,16 @@ class ConfluentConsumer(ConsumerBase):
 class ConfluentTopics:
     """Names, partitions and ids of the topics, asked for on a thread of its own."""
 
-    def __init__(self, settings: ConsumerSettings, errors: ErrorCallback) -> None:
-        shared = connection_options(settings.address, settings.security, errors)
+    def __init__(self, settings: ConsumerSettings, connection: ConfluentConnection) -> None:
         # Unlike a consumer, it does not learn of new leaders by fetching.
-        self._admin = AdminClient(
-            {**shared, **settings.options, "metadata.max.age.ms": LEADERS_KNOWN_MS}
-        )
+        often = {"metadata.max.age.ms": LEADERS_KNOWN_MS}
+        options = {**connection.options(), **settings.options, **often}
+        self._admin = connection.made(AdminClient, options)
         self._address = settings.address
         self._request_timeout_s = settings.request_timeout_s
         self._pattern = settings.topics if isinstance(settings.topics, TopicPattern) else None
         self.names = () if isinstance(settings.topics, TopicPattern) else settings.topics
-        self._errors = errors
+        self._connection = connection
         self._executor = SerialExecutor("leaderq-confluent-topics")
         self._asking: SubmittedWork | None = None
         self._asked_at = 0.0
@@ -500,38 +492,33 @@ class ConfluentTopics:
             request_timeout=timeout_s,
         )
         found: dict[Partition, int] = {}
-        gone: LeaderqError | None = None
         for where, answer in zip(asked, answers.values(), strict=True):
-            self._await(answer, doing, end_s)
-            if (exc := answer.exception()) is None:
-                found[where] = answer.result().offset
-                if found[where] < 0:  # its broker has not answered
-                    raise KafkaAway(f"{doing} at Kafka {self._address!r}: nothing of {where}")
-                continue
-            error = translated(exc, doing, self._address, self._errors)
-            if self._pattern is None or not isinstance(error, UnknownTopic):
-                raise error from exc
-            gone = error
-        if gone is not None:  # deleted a moment ago, which shows soon
-            self.hurry()
-            if not found:
-                raise KafkaAway(str(gone)) from gone
+            try:
+                found[where] = self._result(answer, doing, end_s).offset
+            except UnknownTopic:
+                if self._pattern is None:
+                    raise
+                self.hurry()  # deleted a moment ago, which shows soon
+        if min(found.values(), default=0) < 0 or (asked and not found):
+            raise KafkaAway(f"{doing} at Kafka {self._address!r}: no answer about some partition")
         return found
 
-    def _await(self, answer: primitives.Future[Any], doing: str, end_s: float) -> None:
+    def _result(self, answer: primitives.Future[Any], doing: str, end_s: float) -> Any:
         while not primitives.wait_futures((answer,), _LOOK_S).done:
             # calls back with errors known at once, while the request would go on until its time is
             # up
             self._admin.poll(0.0)
-            if self._errors.refusal is not None:
-                raise translated(self._errors.refusal, "connecting", self._address)
+            if self._connection.refusal is not None:
+                raise self._connection.error(self._connection.refusal, "connecting")
             if clock.now_s() > end_s:
                 raise KafkaAway(f"{doing} at Kafka {self._address!r}: no answer")
+        with self._connection.errors_translated(doing):
+            return answer.result()
 
     def _ask(self, timeout_s: float, all_there: bool = False) -> None:
         end_s, names = clock.now_s() + timeout_s, self.names
         if self._pattern is not None:
-            with confluent_errors_translated("asking for topics", self._address, self._errors):
+            with self._connection.errors_translated("asking for topics"):
                 names = self._pattern.among(self._admin.list_topics(timeout=timeout_s).topics)
             if all_there and not names:
                 raise self._pattern.unmatched(self._address)
@@ -542,11 +529,8 @@ class ConfluentTopics:
         )
         found = {}
         for topic, answer in asked.items():
-            doing = f"asking for the topic {topic!r}"
-            self._await(answer, doing, end_s)
             try:
-                with confluent_errors_translated(doing, self._address, self._errors):
-                    found[topic] = answer.result()
+                found[topic] = self._result(answer, f"asking for the topic {topic!r}", end_s)
             except UnknownTopic:  # deleted, or not made yet
                 if all_there:
                     raise
@@ -559,11 +543,11 @@ class ConfluentTopics:
 
 
 def consumer_options(
-    settings: ConsumerSettings, errors: ErrorCallback, partitions: int = 0
+    settings: ConsumerSettings, connection: ConfluentConnection, partitions: int = 0
 ) -> dict[str, Any]:
     session_ms = int(settings.session_timeout_s * 1000)
     options = {
-        **connection_options(settings.address, settings.security, errors),
+        **connection.options(),
         "client.id": settings.client_id,
         "group.id": settings.group,
         "group.protocol": "classic",  # the newer one fences the newcomer instead of the old member

@@ -25,21 +25,18 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
 from leaderq.base import clock
-from leaderq.errors import AccessRefused, LeaderqError, ServersUnreachable, UnknownTopic
-from leaderq.kafka.clients.confluent_connection import (
-    ErrorCallback,
-    connection_options,
-    refused_options,
-    require,
-    translated,
-)
+from leaderq.errors import AccessRefused, LeaderqError, UnknownTopic
+from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.consumer import (
     BatchLost,
     KafkaAway,
     MembershipLost,
     Offsets,
     SerialExecutor,
+    connecting,
 )
 from leaderq.kafka.clients.producer import (
     Message,
@@ -64,7 +61,7 @@ _INVALID = {"INVALID_RECORD", "INVALID_MSG", "INVALID_TIMESTAMP", "_INVALID_DIFF
 _ROOM_BYTES = 1024  # room for the bytes that the protocol adds to the largest message
 
 
-def producer_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[str, Any]:
+def producer_options(settings: ProducerSettings, connection: ConfluentConnection) -> dict[str, Any]:
     options: dict[str, Any] = {
         # If the client gave a message up, we would send it a second time.
         "message.timeout.ms": 0,
@@ -82,7 +79,7 @@ def producer_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[
             "delivery.report.only.error": True,
         }
     return {
-        **connection_options(settings.address, settings.security, errors),
+        **connection.options(),
         "client.id": settings.client_id,
         "enable.idempotence": True,
         "socket.timeout.ms": int(settings.request_timeout_s * 1000),
@@ -102,8 +99,7 @@ class ConfluentProducer(ProducerBase):
 
     def __init__(self, settings: ProducerSettings) -> None:
         super().__init__(settings)
-        self._confluent = require()
-        self._errors = ErrorCallback()
+        self._connection = ConfluentConnection(settings.address, settings.security)
         self._failed: list[tuple[str, Any]] = []
         self._offsets_sent = False
         self._on_delivery: Any = None  # one object for all messages of a transaction
@@ -112,21 +108,15 @@ class ConfluentProducer(ProducerBase):
         self._counts: dict[str, tuple[int, float]] = {}
 
     def open(self, timeout_s: float | None = None) -> None:
-        began_s, address = clock.now_s(), self._settings.address
+        connection, options = self._connection, producer_options(self._settings, self._connection)
         try:
-            self._client = self._confluent.Producer(producer_options(self._settings, self._errors))
-            found = self._client.list_topics(timeout=self._settings.wait_s(timeout_s))
-        except self._confluent.KafkaException as exc:
-            error = self._translated(exc, "connecting")
+            with connecting(self._settings.address, connection.remedy):
+                self._client = connection.made(Producer, options)
+                with connection.errors_translated("connecting"):
+                    found = self._client.list_topics(timeout=self._settings.wait_s(timeout_s))
+        except BaseException:
             self.close()
-            if (refused := refused_options(exc)) is not None:
-                raise refused from exc
-            if isinstance(error, KafkaAway):
-                remedy = self._errors.remedy() or "is Kafka listening there?"
-                error = ServersUnreachable(
-                    "Kafka", address, waited_s=clock.now_s() - began_s, remedy=remedy
-                )
-            raise error from exc
+            raise
         self._learn(found)
 
     def close(self) -> None:
@@ -145,15 +135,13 @@ class ConfluentProducer(ProducerBase):
     # ---- in transactions -------------------------------------------------------------------------
 
     def fence(self, timeout_s: float) -> bool:
-        work = self._calls.submit(partial(self._producer.init_transactions, timeout_s))
+        deadline, init = clock.now_s() + timeout_s, self._producer.init_transactions
         try:
-            if not work.done(timeout_s + _LATE_S):
-                raise KafkaAway("fencing in a producer takes too long; it is given up")
-        except self._confluent.KafkaException as exc:
-            found = self._translated(exc, "fencing in a producer")
-            if isinstance(found, KafkaAway):
-                return False
-            raise found from exc
+            self._call_bounded("fencing in a producer", deadline, init)
+        except KafkaAway:
+            return False
+        except BatchLost as exc:  # of no batch
+            raise KafkaAway(str(exc)) from exc
         return True
 
     def _begin(self) -> None:
@@ -176,12 +164,12 @@ class ConfluentProducer(ProducerBase):
                         f"Kafka {self._settings.address!r} accepts no messages at the moment"
                     ) from exc
                 self._call("producing", self._producer.poll, 0.05)
-            except self._confluent.KafkaException as exc:
+            except KafkaException as exc:
                 self._call("producing", self._producer.poll, 0)
                 if self._failed:  # what it says is only that an earlier message has failed
                     raise self._failure() from exc
                 fatal = self._fatal() or exc
-                raise self._translated(fatal, f"producing to {message.topic!r}") from exc
+                raise self._connection.error(fatal, f"producing to {message.topic!r}") from exc
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -202,8 +190,8 @@ class ConfluentProducer(ProducerBase):
         while self._failed and left and all(map(_is_purged, self._failed)) and _left_s(deadline):
             left = self._call("producing", self._producer.flush, _left_s(deadline))
         if left and not self._failed:
-            if self._errors.refusal is not None:
-                raise self._translated(self._errors.refusal, "producing")
+            if self._connection.refusal is not None:
+                raise self._connection.error(self._connection.refusal, "producing")
             raise KafkaAway(
                 f"Kafka {self._settings.address!r} has not acknowledged all messages yet"
             )
@@ -213,7 +201,7 @@ class ConfluentProducer(ProducerBase):
     def _failure(self) -> LeaderqError:
         topic, failure = min(self._failed, key=_is_purged)
         error = given_up(self._told(failure, f"producing to {topic!r}"))
-        error.__cause__ = self._confluent.KafkaException(failure)
+        error.__cause__ = KafkaException(failure)
         return error
 
     def _send_offsets(
@@ -222,9 +210,8 @@ class ConfluentProducer(ProducerBase):
         if group is None:
             raise MembershipLost("the consumer is not a member of its group at the moment")
         if not self._offsets_sent:
-            kind = self._confluent.TopicPartition
             mark = self._settings.mark
-            wanted = [kind(*at, to, mark, epoch_of(to)) for at, to in offsets.items()]
+            wanted = [TopicPartition(*at, to, mark, epoch_of(to)) for at, to in offsets.items()]
             send, doing = self._producer.send_offsets_to_transaction, "sending offsets"
             self._call_bounded(f"{doing} to a transaction", deadline, send, wanted, group)
             self._offsets_sent = True
@@ -239,15 +226,12 @@ class ConfluentProducer(ProducerBase):
     def _call(self, doing: str, function: Any, *args: Any) -> Any:
         try:
             return function(*args)
-        except self._confluent.KafkaException as exc:
+        except KafkaException as exc:
             raise self._to_raise(exc, doing) from exc
         except SystemError as exc:
             # Raised between two callbacks, which confuses Python: what was raised may be lost.
-            told = (
-                exc.__cause__
-                if isinstance(exc.__cause__, self._confluent.KafkaException)
-                else self._fatal()
-            )
+            cause = exc.__cause__
+            told = cause if isinstance(cause, KafkaException) else self._fatal()
             if told is None:
                 raise
             raise self._to_raise(told, doing) from told
@@ -262,16 +246,16 @@ class ConfluentProducer(ProducerBase):
 
     def _fatal(self) -> Any:
         """The error that ended this client for good; only beginning a transaction tells it."""
-        if self._began_s is None:
+        if not self._is_open:
             return None
         try:
             self._producer.begin_transaction()
-        except self._confluent.KafkaException as exc:
+        except KafkaException as exc:
             return exc if exc.args[0].fatal() else None
         return None
 
     def _to_raise(self, exc: Any, doing: str) -> LeaderqError:
-        found = self._translated(exc, doing)
+        found = self._connection.error(exc, doing)
         return given_up(found) if exc.args[0].txn_requires_abort() else found
 
     # ---- each message by itself ------------------------------------------------------------------
@@ -283,11 +267,11 @@ class ConfluentProducer(ProducerBase):
             return count
         try:
             found = self._client.list_topics(*((topic,) if count else ()), timeout=_METADATA_S)
-        except self._confluent.KafkaException as exc:
+        except KafkaException as exc:
             if count:
                 self._counts[topic] = (count, clock.now_s())
                 return count
-            raise self._translated(exc, f"sending to {topic!r}") from exc
+            raise self._connection.error(exc, f"sending to {topic!r}") from exc
         self._learn(found)
         if topic not in self._counts:
             raise UnknownTopic(
@@ -301,7 +285,7 @@ class ConfluentProducer(ProducerBase):
             if topic.error is None and topic.partitions:
                 self._counts[name] = (len(topic.partitions), now)
             elif topic.error is not None:
-                refused = translated(topic.error, f"sending to {name!r}", self._settings.address)
+                refused = self._connection.error(topic.error, f"sending to {name!r}")
                 if isinstance(refused, AccessRefused):
                     raise refused
 
@@ -320,10 +304,10 @@ class ConfluentProducer(ProducerBase):
         try:
             for at, message in enumerate(messages):
                 self._give(message, partition, receipt if at == last else None)
-        except self._confluent.KafkaException as exc:
+        except KafkaException as exc:
             receipt(exc.args[0], None)
         except BufferError as exc:
-            receipt(self._confluent.KafkaError(self._confluent.KafkaError._FAIL, str(exc)), None)
+            receipt(KafkaError(KafkaError._FAIL, str(exc)), None)
 
     def wait(self, receipt: Any, until_s: float) -> None:
         left_s = until_s - clock.now_s()
@@ -337,12 +321,11 @@ class ConfluentProducer(ProducerBase):
 
     def _served(self, call: Any, timeout_s: float) -> None:
         try:
-            call(timeout_s)
-        except self._confluent.KafkaException as exc:
-            self._ended = self._translated(exc, "sending")
-        except SystemError as exc:  # the same, raised between two callbacks
-            cause = exc.__cause__ or exc
-            self._ended = self._translated(cause, "sending")
+            self._call("sending", call, timeout_s)
+        except (LeaderqError, SystemError) as exc:
+            self._ended = (
+                exc if isinstance(exc, LeaderqError) else self._connection.error(exc, "sending")
+            )
 
     def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
         error = receipt.error
@@ -355,8 +338,8 @@ class ConfluentProducer(ProducerBase):
         """Return the fatal error, or a refusal that was told in passing."""
         if self._ended is not None:
             return self._ended
-        refusal = self._errors.refusal
-        return None if refusal is None else self._translated(refusal, "sending")
+        refusal = self._connection.refusal
+        return None if refusal is None else self._connection.error(refusal, "sending")
 
     # ---- errors ----------------------------------------------------------------------------------
 
@@ -365,11 +348,7 @@ class ConfluentProducer(ProducerBase):
         if error.name() in _INVALID:
             where = f"{doing} at Kafka {self._settings.address!r}"
             return MessageInvalid(f"{where}: {error.name()}: {error.str()}")
-        return self._translated(error, doing)
-
-    def _translated(self, exc: Any, doing: str) -> LeaderqError:
-        found = translated(exc, doing, self._settings.address, self._errors)
-        return self._settings.explained(found, self._began_s)
+        return self._connection.error(error, doing)
 
 
 class _Receipt:

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -65,6 +66,17 @@ def until_answered(request: Callable[[], T], timeout_s: float) -> T:
             if clock.now_s() + _ASK_AGAIN_S > deadline:
                 raise KafkaAway(f"{exc}; asked for {timeout_s:g} s") from (exc.__cause__ or exc)
             clock.sleep(_ASK_AGAIN_S)
+
+
+@contextmanager
+def connecting(address: str, remedy: Callable[[], str]) -> Iterator[None]:
+    """Within the block silence is ``ServersUnreachable``, with this advice against it."""
+    began_s = clock.now_s()
+    try:
+        yield
+    except KafkaAway as exc:
+        waited_s = clock.now_s() - began_s
+        raise ServersUnreachable("Kafka", address, waited_s=waited_s, remedy=remedy()) from exc
 
 
 class MembershipLost(KafkaError):
@@ -285,13 +297,9 @@ class ConsumerBase(ConsumerClient):
         self.notes = frozenset()
 
     def open(self) -> None:
-        began_s, address = clock.now_s(), self._settings.address
         try:
-            self._connect(began_s + self._settings.open_timeout_s)
-        except KafkaAway as exc:
-            self.close()
-            waited_s, remedy = clock.now_s() - began_s, self._remedy()
-            raise ServersUnreachable("Kafka", address, waited_s=waited_s, remedy=remedy) from exc
+            with connecting(self._settings.address, self._remedy):
+                self._connect(clock.now_s() + self._settings.open_timeout_s)
         except BaseException:
             self.close()
             raise

@@ -32,12 +32,11 @@ from kafka.net.inet import KafkaNetSocket
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
-from leaderq.base import clock
 from leaderq.config import KafkaSecurity
-from leaderq.errors import ConfigurationError, LeaderqError, ServersUnreachable
+from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.client_options import bootstrap_servers
-from leaderq.kafka.clients.consumer import Failure, KafkaAway, LogTruncated
+from leaderq.kafka.clients.consumer import Failure, LogTruncated, connecting
 from leaderq.kafka.record import Partition
 
 DIRECT = "leaderq://direct"
@@ -224,9 +223,20 @@ def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]
         clients.append(KafkaNetClient(net=net, manager=managers[-1], **settings))
         return clients[-1]
 
-    began = clock.now_s()
+    def remedy() -> str:
+        advice = "is Kafka listening there, and may this host reach it?"
+        if str(options.get("security_protocol")).startswith("SASL_"):
+            advice += (
+                " Are protocol, mechanism, user and password right? (Brokers may refuse them by"
+                " closing the connection.)"
+            )
+        why = managers[0].last_error if managers else None
+        if why is not None and not isinstance(why, native.KafkaTimeoutError):
+            advice += f" The last attempt ended with {why}"
+        return advice
+
     try:
-        with errors_translated("connecting", address):
+        with connecting(address, remedy), errors_translated("connecting", address):
             return kind(**options, proxy_url=DIRECT, kafka_client=client_of)
     except BaseException as exc:
         for client in clients:
@@ -234,19 +244,7 @@ def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]
         if isinstance(exc, _UNUSABLE) or isinstance(exc.__cause__, native.KafkaConfigurationError):
             what = f"kafka-python cannot use an option that it was given: {exc}"
             raise ConfigurationError(what) from exc
-        if not isinstance(exc, KafkaAway):
-            raise
-        remedy = "is Kafka listening there, and may this host reach it?"
-        if str(options.get("security_protocol")).startswith("SASL_"):
-            remedy += (
-                " Are protocol, mechanism, user and password right? (Brokers may refuse them by"
-                " closing the connection.)"
-            )
-        why = managers[0].last_error if managers else None
-        if why is not None and not isinstance(why, native.KafkaTimeoutError):
-            remedy += f" The last attempt ended with {why}"
-        waited_s = clock.now_s() - began
-        raise ServersUnreachable("Kafka", address, waited_s=waited_s, remedy=remedy) from exc
+        raise
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:

@@ -97,7 +97,7 @@ class KafkaPythonProducer(ProducerBase):
         quiet_client_logs()
         settings = self._settings
         if settings.transactional_id is not None:
-            private_api.require_what_the_fence_relies_on()
+            private_api.require_the_version_that_was_read()
         options = producer_options(settings, timeout_s)
         self._client = private_api.mended(connected(KafkaProducer, settings.address, options))
         self._append, self._wake = private_api.appender(self._client)
@@ -262,5 +262,4 @@ class KafkaPythonProducer(ProducerBase):
             cause = exc
         if isinstance(cause, _INVALID):
             return MessageInvalid(f"{doing} at Kafka {self._settings.address!r}: {cause}")
-        found = translated(cause, doing, self._settings.address)
-        return self._settings.explained(found, self._began_s)
+        return translated(cause, doing, self._settings.address)

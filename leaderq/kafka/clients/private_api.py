@@ -7,24 +7,19 @@ and the functions of kafka-python whose inner working we count on, are listed in
 then its users here, then note the new hash.
 
 Two of these would fail open if they went without effect, and a zombie could fence its successor:
-the gate in the assignor (``metadata``), and :func:`mended`. So they are tried before a career
-starts, and before a producer that fences is made (:func:`require_what_the_fence_relies_on`).
+the gate in the assignor (``metadata``), and :func:`mended`. So any other version is refused before
+a career starts, and before a producer that fences is made
+(:func:`require_the_version_that_was_read`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import FunctionType, SimpleNamespace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import kafka
 from kafka import OffsetAndMetadata
 from kafka import errors as native
-from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.coordinator.base import BaseCoordinator
-from kafka.coordinator.consumer import ConsumerCoordinator
-from kafka.producer.sender import Sender
-from kafka.producer.transaction_manager import TransactionManager
 
 from leaderq.base import clock
 from leaderq.errors import MissingPiece
@@ -32,49 +27,16 @@ from leaderq.threads import primitives
 
 _WAKE_S = 0.5
 _PAUSE_S = 0.02
-_WRITTEN_FOR = "3.0.12"
+VERSION = "3.0.12"
 
 
-def require_what_the_fence_relies_on() -> None:
-    """Return if gate and :func:`mended` take effect; if not, a zombie could fence its successor."""
-    if problems := list(_unasked()):
+def require_the_version_that_was_read() -> None:
+    """Return if kafka-python is of that version: in another a zombie could fence its successor."""
+    if kafka.__version__ != VERSION:
         raise MissingPiece(
-            f"kafka-python {kafka.__version__} is not what leaderq was written for:"
-            f" {'; '.join(problems)}; pip install 'kafka-python=={_WRITTEN_FOR}', or use"
-            " client='confluent'"
+            f"kafka-python {kafka.__version__} is not what leaderq was written for: pip install"
+            f" 'kafka-python=={VERSION}', or use client='confluent'"
         )
-
-
-class _Asked(Exception):
-    pass
-
-
-class _Refusing(RangePartitionAssignor):
-    def metadata(self, topics: Any) -> Any:
-        raise _Asked
-
-
-def _unasked() -> Iterator[str]:
-    coordinator: Any = ConsumerCoordinator.__new__(ConsumerCoordinator)
-    coordinator._subscription = SimpleNamespace(subscription={"topic"})
-    coordinator._assignors = {"range": _Refusing()}
-    try:
-        coordinator.group_protocols()
-        yield "the assignor is not asked when a group is joined"
-    except _Asked:
-        pass
-    except Exception as exc:  # noqa: BLE001 - the answer, whatever it is, is no
-        yield f"whether the assignor is asked cannot be told ({type(exc).__name__}: {exc})"
-    for owner, name in (
-        (BaseCoordinator, "group_protocols"),
-        (TransactionManager, "_supports_epoch_bump"),
-        (Sender, "await_ready"),
-    ):
-        methods = [each for each in vars(owner).values() if isinstance(each, FunctionType)]
-        if not any(name in each.__code__.co_names for each in methods):
-            yield f"{owner.__name__} does not use {name}"
-    if not hasattr(TransactionManager, "_supports_epoch_bump"):
-        yield "there is no TransactionManager._supports_epoch_bump"
 
 
 # ---- a consumer ----------------------------------------------------------------------------------

@@ -114,14 +114,6 @@ class ProducerSettings:
         asked_s = self.open_timeout_s if timeout_s is None else timeout_s
         return max(0.1, min(asked_s, self.open_timeout_s))
 
-    def explained(self, error: LeaderqError, began_s: float | None) -> LeaderqError:
-        """``error`` of a producer; a refusal may mean that its transaction was open too long."""
-        open_s = 0.0 if began_s is None else clock.now_s() - began_s
-        if not isinstance(error, KafkaFenced) or open_s <= self.transaction_timeout_s:
-            return error
-        hint = f"the transaction was open for {open_s:.0f} s, longer than transaction_timeout_s"
-        return KafkaFenced(f"{error}; or {hint}, and the broker has aborted it")
-
 
 class ProducerClient(Protocol):
     """One idempotent client of a library; one thread, except for ``produce``.
@@ -225,7 +217,7 @@ class ProducerBase(ProducerClient):
     """The common parts of all libraries' producers; each step of a commit may be repeated."""
 
     _client: Any = None
-    _began_s: float | None = None
+    _is_open = False  # whether there is a transaction
     _commit_asked = False
 
     def __init__(self, settings: ProducerSettings) -> None:
@@ -263,7 +255,7 @@ class ProducerBase(ProducerClient):
         self._forget()
         self._commit_asked = False
         self._begin()
-        self._began_s = clock.now_s()
+        self._is_open = True
 
     def commit(
         self,
@@ -286,16 +278,16 @@ class ProducerBase(ProducerClient):
             raise
         except LeaderqError as exc:
             raise BatchLost(f"{exc}; whether the transaction was committed is not known") from exc
-        self._began_s = None
+        self._is_open = False
 
     def abort(self, timeout_s: float) -> None:
-        if self._began_s is None:
+        if not self._is_open:
             return
         if self._commit_asked:
             what = "a transaction whose commit was asked for cannot be aborted"
             raise KafkaError(f"{what}; close this producer")
         self._give_up(clock.now_s() + timeout_s)
-        self._began_s = None
+        self._is_open = False
 
     def _forget(self) -> None:
         """Forget the failures of messages before the next one."""

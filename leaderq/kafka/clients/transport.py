@@ -7,8 +7,11 @@ for.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
+from leaderq.errors import MissingPiece
 from leaderq.kafka.clients.client_options import ClientLibrary
-from leaderq.kafka.clients.confluent_connection import require
 from leaderq.kafka.clients.consumer import ConsumerFactory
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
@@ -20,19 +23,20 @@ new_producer: ProducerFactory = KafkaPythonProducer
 
 def consumers_of(library: ClientLibrary) -> ConsumerFactory:
     """What makes a consumer of this library; raises ``MissingPiece``."""
-    if library is ClientLibrary.KAFKA_PYTHON:
-        return new_consumer
-    require()
-    from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
-
-    return ConfluentConsumer
+    is_python = library is ClientLibrary.KAFKA_PYTHON
+    return new_consumer if is_python else _confluent("consumer", "ConfluentConsumer")
 
 
 def producers_of(library: ClientLibrary) -> ProducerFactory:
     """What makes a producer of this library; raises ``MissingPiece``."""
-    if library is ClientLibrary.KAFKA_PYTHON:
-        return new_producer
-    require()
-    from leaderq.kafka.clients.confluent_producer import ConfluentProducer
+    is_python = library is ClientLibrary.KAFKA_PYTHON
+    return new_producer if is_python else _confluent("producer", "ConfluentProducer")
 
-    return ConfluentProducer
+
+def _confluent(module: str, name: str) -> Any:
+    try:
+        return getattr(import_module(f"leaderq.kafka.clients.confluent_{module}"), name)
+    except ImportError as exc:
+        raise MissingPiece(
+            f"the Kafka client 'confluent' cannot be used ({exc}): pip install 'leaderq[confluent]'"
+        ) from exc

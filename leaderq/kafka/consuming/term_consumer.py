@@ -17,7 +17,7 @@ On each failure:
   and loaded again. If the store holds the batch's ends, it was committed after all; otherwise its
   records are handed out again.
 * **an effect of the batch is refused**: the batch stays in hand, and the career is told.
-* **fenced**: the term is deposed. Where a fenced leader is not told (``store.is_silent``), it
+* **fenced**: the term is deposed. Where a fenced leader is not told (``store.in_group``), it
   learns it within 3 s, because it commits its positions again.
 * **stalled**: a new consumer, and a :class:`~leaderq.events.DrainStalled`.
 * **anything else**: the term fails with it.
@@ -557,10 +557,10 @@ class TermConsumer:
             found = consumer.positions().items()
             new = {where: at for where, at in found if at > committed.get(where, -1)}
         self._confirmed = clock.now_s()
-        if self._store.is_silent:
+        if self._store.in_group:
             # One partition proves as much as all of them.
             self.commits.commit_positions(consumer, new or dict(islice(committed.items(), 1)))
-        elif not self._store.in_group:
+        else:
             self._mirror(consumer, committed | new)
 
     def _mirror(self, consumer: ConsumerClient, offsets: Offsets) -> None:

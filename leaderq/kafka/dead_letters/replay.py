@@ -246,8 +246,9 @@ class DeadLetterReplay:
             self._send_all(wait)
         except KafkaFenced as exc:
             raise RequestRefused(
-                f"another replay of group {self._group!r} has begun, and goes on from here; this"
-                " one has ended, and what it had in hand was not sent"
+                f"another replay of group {self._group!r} has begun, or Kafka was away for more"
+                f" than {_TRANSACTION_S:.0f} s; what this one had in hand was not sent. Run it"
+                " again if no other goes on from here"
             ) from exc
         except BatchLost as exc:
             raise KafkaError(

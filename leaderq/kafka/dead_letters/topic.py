@@ -8,7 +8,7 @@ last stable offset. Errors: :class:`~leaderq.errors.ServersUnreachable`, ``Acces
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,12 +41,12 @@ _PAUSE_S = 1.0
 
 @dataclass(eq=False)
 class DeadLetterSender:
-    """Sends the dead letters of one career, on its thread; ``produce`` puts a message into the
-    batch's transaction, if any. ``most_bytes``: of one letter.
+    """Sends the dead letters of one career, on its thread; ``add`` puts messages into the batch's
+    transaction, if any. ``most_bytes``: of one letter.
     """
 
     producer: ProducerClient
-    produce: Callable[[Message], None] | None
+    add: Callable[[Iterable[Message]], None] | None
     make_topic: Callable[[], object]
     most_bytes: int
 
@@ -65,8 +65,8 @@ class DeadLetterSender:
         self._send(term, _message(topic, shortened(letter)))
 
     def _send(self, term: Term, message: Message) -> None:
-        if self.produce is not None:
-            self.produce(message)
+        if self.add is not None:
+            self.add([message])
             return
         was_made = False
         while True:

@@ -31,7 +31,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
@@ -91,7 +90,9 @@ class DatabaseOffsets:
         self._turn = primitives.RLock()
 
     def create_table(self) -> None:
-        """Make the table of offsets if it is not there; any number of processes may at once."""
+        """Make the table of offsets if it is not there. Any number of processes may call it at the
+        same time.
+        """
         try:
             self._create_table()
         except self._database.error:
@@ -105,9 +106,9 @@ class DatabaseOffsets:
         term.check()
         self._turn = primitives.RLock()  # a worker of an earlier term may hang in its block
         self._database.renew()
-        with self._explained(term), self._database.transaction() as open_one:
-            self._put(open_one, term, _TERM_ROW, 0)
-            found = self._execute(open_one, ALL_OFFSETS).fetchall()
+        with self._explained(term), self._database.transaction() as cursor:
+            self._put(term, _TERM_ROW, 0)
+            found = self._execute(cursor, ALL_OFFSETS).fetchall()
             return {
                 Partition(topic, int(number)): Offset(int(offset), int(epoch))
                 for topic, number, offset, epoch in found
@@ -124,8 +125,8 @@ class DatabaseOffsets:
         again.
         """
         term.check()
-        with self._turn, self._explained(term), self._database.transaction() as open_one:
-            self._put(open_one, term, _TERM_ROW, 0)
+        with self._turn, self._explained(term), self._database.transaction() as cursor:
+            self._put(term, _TERM_ROW, 0)
             firsts: dict[Partition, int] = {}
             lasts: dict[Partition, Record] = {}
             for record in records:
@@ -134,33 +135,33 @@ class DatabaseOffsets:
                 lasts[partition] = record
             for (topic, number), first in firsts.items():
                 where = {"topic": topic, "partition": number}
-                row = self._execute(open_one, ONE_OFFSET, **where).fetchone()
+                row = self._execute(cursor, ONE_OFFSET, **where).fetchone()
                 if row is not None and int(row[0]) > first:
                     raise AlreadyStored(Partition(topic, number), stored=int(row[0]), first=first)
-            yield open_one.cursor
-            open_one.check_still_open()
+            yield cursor
+            self._database.check_still_open()
             for partition, last in lasts.items():
-                self._put(open_one, term, partition, after(last))
+                self._put(term, partition, after(last))
 
     def close(self) -> None:
         """Close the connections that were opened here. May be called twice."""
         self._database.close()
 
     def _create_table(self) -> None:
-        with self._database.transaction() as open_one:
-            self._execute(open_one, CREATE_TABLE)
+        with self._database.transaction() as cursor:
+            self._execute(cursor, CREATE_TABLE)
 
-    def _put(self, open_one: DatabaseTransaction, term: Term, where: Partition, at: int) -> None:
+    def _put(self, term: Term, where: Partition, at: int) -> None:
         place = {"career": self._career, "topic": where.topic, "partition": where.number}
         row = {"next_offset": int(at), "leader_epoch": epoch_of(at)}
-        self._rows.put(open_one.connection, term, {**place, **row})
+        self._rows.put(self._database.connection, term, {**place, **row})
 
-    def _execute(
-        self, open_one: DatabaseTransaction, statement: str, **values: Any
-    ) -> DatabaseCursor:
-        text, style = statement.replace("{table}", self._table), open_one.style
-        open_one.cursor.execute(*written(text, style, {"career": self._career, **values}))
-        return open_one.cursor
+    def _execute(self, cursor: DatabaseCursor, statement: str, **values: Any) -> DatabaseCursor:
+        is_named = is_sqlite(self._database.connection)
+        style = ParamStyle.NAMED if is_named else ParamStyle.PYFORMAT
+        text = statement.replace("{table}", self._table)
+        cursor.execute(*written(text, style, {"career": self._career, **values}))
+        return cursor
 
     @contextmanager
     def _explained(self, term: Term) -> Iterator[None]:
@@ -185,27 +186,6 @@ class DatabaseCursor(Protocol):
     def fetchone(self) -> Any: ...
     def fetchall(self) -> Any: ...
     def close(self) -> Any: ...
-
-
-@dataclass(frozen=True)
-class DatabaseTransaction:
-    """A transaction under way, on its thread's connection; the connection may be replaced behind
-    its back, so that all it does is done on its own.
-    """
-
-    connection: Any
-    cursor: DatabaseCursor
-
-    @property
-    def style(self) -> ParamStyle:
-        return ParamStyle.NAMED if is_sqlite(self.connection) else ParamStyle.PYFORMAT
-
-    def check_still_open(self) -> None:
-        if is_in_transaction(self.connection) is False:
-            raise ConfigurationError(
-                "the transaction was committed or rolled back inside the 'with' block; leave that"
-                " to the block's end"
-            )
 
 
 class Database:
@@ -273,8 +253,8 @@ class Database:
             _close(connection)
 
     @contextmanager
-    def transaction(self) -> Iterator[DatabaseTransaction]:
-        """Begin, yield the transaction, and commit; roll back on any error."""
+    def transaction(self) -> Iterator[DatabaseCursor]:
+        """Begin, yield a cursor of the thread's connection, and commit; roll back on any error."""
         connection = self.connection
         begin = _begin(connection)
         if begin is not None and is_in_transaction(connection):
@@ -286,11 +266,18 @@ class Database:
             with closing(connection.cursor()) as cursor:
                 if begin is not None:
                     cursor.execute(begin)
-                yield DatabaseTransaction(connection, cursor)
+                yield cursor
                 _end(connection, "COMMIT", cursor)
         except BaseException:
             self._abandon(connection)
             raise
+
+    def check_still_open(self) -> None:
+        if is_in_transaction(self.connection) is False:
+            raise ConfigurationError(
+                "the transaction was committed or rolled back inside the 'with' block; leave that"
+                " to the block's end"
+            )
 
     def _abandon(self, connection: Any) -> None:
         try:

@@ -39,14 +39,6 @@ class ExternalOffsets(OffsetStore):
 
     word = "external"
     promises = DeliveryPromise.EXACTLY_ONCE, DeliveryPromise.AT_LEAST_ONCE
-    refusals = MappingProxyType(
-        {
-            DeliveryPromise.AT_MOST_ONCE: (
-                "offsets='external' leaves it to handle() to store offsets and results together,"
-                " never offsets first; use offsets='kafka', or leave delivery out"
-            )
-        }
-    )
     needs = MappingProxyType({"load_offsets": "leaderq.kafka.DatabaseOffsets can help"})
     undoes = True
     handle_stores = True

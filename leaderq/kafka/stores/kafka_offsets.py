@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, Offsets
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore
@@ -21,18 +19,8 @@ class KafkaOffsets(OffsetStore):
 
     word = "kafka"
     promises = DeliveryPromise.AT_LEAST_ONCE, DeliveryPromise.AT_MOST_ONCE
-    refusals = MappingProxyType(
-        {
-            DeliveryPromise.EXACTLY_ONCE: (
-                "offsets='kafka' commits and handles in two steps, and a crash may fall between;"
-                " use offsets='transaction', 'zookeeper' or 'external', or"
-                " delivery='at_least_once' with a handle that may be repeated"
-            )
-        }
-    )
     remedy = GROUP_REMEDY
     in_group = True
-    is_silent = True  # a fenced consumer's poll is silent: only a commit tells it
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         return consumer.committed(timeout_s)

@@ -18,11 +18,11 @@ from typing import Any, ClassVar
 
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
-from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, ProducerClient
+from leaderq.kafka.clients.producer import ProducerClient
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.administration import OffsetAdmin
 from leaderq.term import Term
-from leaderq.zookeeper import Operation, Session
+from leaderq.zookeeper import Session
 
 LoadOffsets = Callable[[Term], Mapping[Any, int]]
 """From a term to where to read on, by ``Partition`` or ``(topic, number)``; absent: never read."""
@@ -49,7 +49,6 @@ class StoreContext:
     session: Session | None = None
     load_offsets: LoadOffsets | None = None
     make_producer: Callable[[], ProducerClient] | None = None
-    max_message_bytes: int = MAX_MESSAGE_BYTES
 
 
 class StoreAway(KafkaAway):
@@ -63,20 +62,20 @@ class OffsetStore(ABC):
 
     What is said of a store (class attributes):
         ``word``: its name, in ``offsets`` of a career and in messages. ``promises``: how often a
-        record may be handled, the default first; ``refusals``: why not another, and what to do.
-        ``needs``: methods that a career must write, each with advice. ``remedy``: how an operator
-        puts offsets right that are gone; ``None``: if it has none, nothing was ever read.
+        record may be handled, the default first. ``needs``: methods that a career must write, each
+        with advice. ``remedy``: how an operator puts offsets right that are gone; ``None``: if it
+        has none, nothing was ever read.
 
     What is done with it:
         ``in_group``: the consumer must be a member of the group (else it only takes the
-        partitions). ``undoes``: effects that go through the store vanish when their batch is not
-        committed, so a batch that failed is done again from its beginning. ``handle_stores``: what
-        ``handle`` returned from is stored, with its effects; only a call that failed is undone.
-        ``keeps_calls_apart``: its methods for ``handle`` use ``take_effect``, so calls may be under
-        way side by side; a store that ``undoes`` needs it for that.
-        ``is_silent``: a leader that only reads is not told that a newer one has fenced it, so from
-        time to time it commits its positions again. ``sends_messages``: :meth:`produce` is offered,
-        and dead letters go that way too.
+        partitions). A member that only reads is not told that a newer one has fenced it, so it
+        commits its positions again from time to time. ``undoes``: effects that go through the store
+        vanish when their batch is not committed, so a batch that failed is done again from its
+        beginning. ``handle_stores``: what ``handle`` returned from is stored, with its effects;
+        only a call that failed is undone. ``keeps_calls_apart``: its methods for ``handle`` use
+        ``take_effect``, so calls may be under way side by side; a store that ``undoes`` needs it
+        for that. ``offers``: the method of careers whose effects :meth:`add` takes, ``"produce"``
+        or ``"write_with_offsets"``; dead letters go the way of the former.
 
     Errors: those of :mod:`leaderq.kafka.clients.consumer`, :class:`StoreAway` (try again);
     ``KafkaFenced`` or ``Deposed`` where a newer leader exists. Any other ends the term.
@@ -84,15 +83,13 @@ class OffsetStore(ABC):
 
     word: ClassVar[str]
     promises: ClassVar[Sequence[DeliveryPromise]] = (DeliveryPromise.AT_LEAST_ONCE,)
-    refusals: ClassVar[Mapping[DeliveryPromise, str]] = MappingProxyType({})
     needs: ClassVar[Mapping[str, str]] = MappingProxyType({})
     remedy: ClassVar[str | None] = None
     in_group: ClassVar[bool] = False
     undoes: ClassVar[bool] = False
     handle_stores: ClassVar[bool] = False
     keeps_calls_apart: ClassVar[bool] = False
-    is_silent: ClassVar[bool] = False
-    sends_messages: ClassVar[bool] = False
+    offers: ClassVar[str] = ""
     used_by: str | None = None  # the career that has it open
 
     @classmethod
@@ -116,18 +113,10 @@ class OffsetStore(ABC):
 
     # ---- for the user's code, in ``handle`` ------------------------------------------------------
 
-    def produce(self, message: Message, max_bytes: int | None = None) -> None:
-        """See ``KafkaLeaderCareer.produce``."""
-        raise self._not_offered("produce()", "transaction")
-
-    def add(self, operations: Iterable[Operation]) -> None:
-        """See ``KafkaLeaderCareer.write_with_offsets``."""
-        raise self._not_offered("write_with_offsets()", "zookeeper")
-
-    def _not_offered(self, what: str, word: str) -> ConfigurationError:
-        return ConfigurationError(
-            f"{what} belongs to offsets={word!r}; this career has offsets={self.word!r}"
-        )
+    def add(self, effects: Iterable[Any]) -> None:  # noqa: B027 - nothing, where none is offered
+        """Add these effects of the method of careers that is offered to the batch in hand; on any
+        thread.
+        """
 
     def take_effects(self) -> list[Any]:
         """Return the effects of the batch in hand, and forget them: they are stored, or a unit test

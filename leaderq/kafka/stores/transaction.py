@@ -103,7 +103,9 @@ _OF_PRODUCER = TransactionState.OPEN, TransactionState.ASKED
 
 
 def after(state: TransactionState, event: TransactionEvent) -> TransactionState:
-    """The state in which ``event`` leaves a transaction; a KafkaError where it cannot happen."""
+    """The state of a transaction after ``event``; raises KafkaError if that cannot happen in
+    ``state``.
+    """
     try:
         return _TABLE[state, event]
     except KeyError:

@@ -8,10 +8,9 @@ batch is. So a refused one can be repeated without handling the batch again: see
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 
 from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import (
@@ -21,12 +20,7 @@ from leaderq.kafka.clients.consumer import (
     KafkaAway,
     Offsets,
 )
-from leaderq.kafka.clients.producer import (
-    MAX_MESSAGE_BYTES,
-    Message,
-    ProducerClient,
-    checked,
-)
+from leaderq.kafka.clients.producer import Message, ProducerClient
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.kafka.stores.kafka_offsets import GROUP_REMEDY
@@ -54,34 +48,19 @@ class TransactionOffsets(OffsetStore):
 
     word = "transaction"
     promises = DeliveryPromise.EXACTLY_ONCE, DeliveryPromise.AT_LEAST_ONCE
-    refusals = MappingProxyType(
-        {
-            DeliveryPromise.AT_MOST_ONCE: (
-                "offsets='transaction' stores offsets and results together, never offsets first;"
-                " use offsets='kafka', or leave delivery out"
-            )
-        }
-    )
     remedy = GROUP_REMEDY
     in_group = True
     undoes = True
     keeps_calls_apart = True
-    is_silent = True
-    sends_messages = True
+    offers = "produce"
 
     @classmethod
     def made(cls, context: StoreContext) -> TransactionOffsets:
         assert context.make_producer is not None
-        return cls(context.make_producer, max_message_bytes=context.max_message_bytes)
+        return cls(context.make_producer)
 
-    def __init__(
-        self,
-        make: Callable[[], ProducerClient],
-        *,
-        max_message_bytes: int = MAX_MESSAGE_BYTES,
-    ) -> None:
+    def __init__(self, make: Callable[[], ProducerClient]) -> None:
         self._make = make
-        self._max_message_bytes = max_message_bytes
         self._messages: list[Message] = []
         self._uncommitted: Transaction | None = None
         self._transacting: TransactionThread | None = None
@@ -91,13 +70,13 @@ class TransactionOffsets(OffsetStore):
 
     # ---- for the user's code, on any thread ------------------------------------------------------
 
-    def produce(self, message: Message, max_bytes: int | None = None) -> None:
-        """Send ``message`` when the batch in hand is committed, and only then, or raise KafkaError.
+    def add(self, effects: Iterable[Message]) -> None:
+        """Send these when the batch in hand is committed, and only then.
 
         Takes no lock, so it may be interrupted anywhere. Messages of one thread keep their order.
         """
-        message = checked(message, max_bytes or self._max_message_bytes)
-        take_effect(lambda: self._messages.append(message))
+        added = tuple(effects)
+        take_effect(lambda: self._messages.extend(added))
 
     def take_effects(self) -> list[Message]:
         taken, self._messages = self._messages, []

@@ -101,6 +101,7 @@ class ZooKeeperOffsets(OffsetStore):
     )
     undoes = True
     keeps_calls_apart = True
+    offers = "write_with_offsets"
 
     @classmethod
     def made(cls, context: StoreContext) -> ZooKeeperOffsets:
@@ -116,9 +117,8 @@ class ZooKeeperOffsets(OffsetStore):
         self._numbers = itertools.count(1)
         self._background = SerialExecutor("leaderq-offsets")
 
-    def add(self, operations: Iterable[Operation]) -> None:
-        """Add operations to the offsets of the batch in hand. For user code, on any thread."""
-        added = tuple(operations)
+    def add(self, effects: Iterable[Operation]) -> None:
+        added = tuple(effects)
 
         def add() -> None:
             with self._lock:

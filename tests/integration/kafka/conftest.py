@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -29,11 +29,8 @@ def feed(kafka_broker: Any, four_partitions: str) -> Callable[[int, int], list[b
 
     def put(first: int, last: int) -> list[bytes]:
         values = [b"%d" % n for n in range(first, last)]
-        produce(
-            kafka_broker.address,
-            four_partitions,
-            ((b"k%d" % (int(value) % 16), value) for value in values),
-        )
+        rows = ((b"k%d" % (int(value) % 16), value, [("n", value)]) for value in values)
+        produce(kafka_broker.address, four_partitions, rows)
         return values
 
     return put
@@ -55,24 +52,15 @@ def drive(
 
     def make(
         kind: type[KafkaLeaderCareer] = Recorder,
-        *,
-        address: str | None = None,
-        connect_timeout_s: float = 10.0,
-        name: str | None = None,
-        root: str | None = None,
+        settings: Mapping[str, Any] | None = None,
         **attributes: Any,
     ) -> Driver:
         declared = {"topics": four_partitions, "group": four_partitions, **attributes}
         career: Any = type(kind.__name__, (kind,), declared)()
-        career.settings = Settings(
-            kafka=address or kafka_broker.address,
-            career=name or four_partitions,
-            root=root or znode_root,
-            connect_timeout_s=connect_timeout_s,
-        )
-        session.ensure_path(
-            f"{root or znode_root}/{name or four_partitions}"
-        )  # as the election does
+        usual = {"kafka": kafka_broker.address, "career": four_partitions, "root": znode_root}
+        career.settings = Settings(**{**usual, **(settings or {})})
+        # as the election does
+        session.ensure_path(f"{career.settings.root}/{career.settings.career}")
         career.events = EventBus()
         career.candidate_id = f"candidate-{len(made)}"
         career.session = session

@@ -16,7 +16,7 @@ pytest.importorskip(
     "confluent_kafka", reason="the extra leaderq[confluent] is not installed", exc_type=ImportError
 )
 
-from leaderq.kafka.clients.confluent_connection import ErrorCallback
+from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer, consumer_options
 from leaderq.kafka.clients.consumer import ConsumerSettings
 
@@ -60,7 +60,8 @@ class TestConfluentConsumer(ConsumerContract):
         self, partitions: int
     ) -> None:
         settings = ConsumerSettings("kafka:9092", ("topic",), "group", "member")
-        wait_ms = consumer_options(settings, ErrorCallback(), partitions)["fetch.wait.max.ms"]
+        connection = ConfluentConnection(settings.address, settings.security)
+        wait_ms = consumer_options(settings, connection, partitions)["fetch.wait.max.ms"]
         assert 50 <= wait_ms <= 500
         assert partitions * 1000 / wait_ms <= 20_000
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from producer_contract import Make, Output, ProducerContract, Stage
 
-from leaderq.errors import KafkaFenced, MissingPiece
-from leaderq.kafka.clients import confluent_connection
+from leaderq.errors import KafkaFenced
 from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
 from leaderq.kafka.clients.confluent_producer import ConfluentProducer
 from leaderq.kafka.clients.producer import Message
@@ -60,11 +58,3 @@ class TestConfluentProducer(ProducerContract):
         else:
             with pytest.raises(KafkaFenced, match="newer"):
                 zombie.produce(Message(output.topic, b"zombie's next"))
-
-
-def test_a_library_that_is_not_installed_is_told_with_the_remedy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    with pytest.raises(MissingPiece, match=r"pip install 'leaderq\[confluent\]'"):
-        confluent_connection.require()

@@ -10,7 +10,6 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,8 @@ import pytest
 from driving import Driver, Recorder
 from guarded_broker import KEY_PASSWORD, PASSWORD, TOKENS, Guarded
 
-from leaderq.config import KafkaSecurity, Settings
+from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError, ServersUnreachable
-from leaderq.events import EventBus
 from leaderq.kafka import KafkaLeaderCareer, Record, dead_letter
 from leaderq.kafka.clients.consumer import ConsumerClient, ConsumerSettings
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
@@ -49,43 +47,23 @@ def topic(guarded: Guarded, topic_name: str) -> str:
     return topic_name
 
 
-def settings_of(address: str, security: KafkaSecurity, **more: Any) -> Settings:
-    words = {
-        f"kafka_{name}": value
-        for name, value in asdict(security).items()
-        if name != "client_options"
-    }
-    for name in ("ca", "cert", "key"):
-        words[f"kafka_{name}"] = words[f"kafka_{name}"] and Path(words[f"kafka_{name}"])
-    return Settings(kafka=address, **words, **more)
+def settings_of(security: KafkaSecurity) -> dict[str, Any]:
+    words = {name: one for name, one in asdict(security).items() if name != "client_options"}
+    return {f"kafka_{name}": one for name, one in words.items() if one is not None}
 
 
 @pytest.fixture
-def drive(
-    guarded: Guarded, topic: str, session: Any, znode_root: str
-) -> Iterator[Callable[..., Driver]]:
+def enter(guarded: Guarded, topic: str, drive: Callable[..., Driver]) -> Callable[..., Driver]:
     """Prepare a career that comes in by a listener."""
-    made: list[Driver] = []
 
     def make(listener: str, kind: type[Recorder] = Recorder, **attributes: Any) -> Driver:
-        declared = {"topics": topic, "group": topic, **attributes}
-        career: Any = type(kind.__name__, (kind,), declared)()
-        way_in = guarded.way_in(listener)
-        career.settings = settings_of(
-            guarded.address_of(listener), way_in, career=topic, root=znode_root
-        )
-        session.ensure_path(f"{znode_root}/{topic}")  # as the election does
-        career.events = EventBus()
-        career.candidate_id = "me"
-        career.session = session
-        made.append(Driver(career))
-        career.prepare()
-        return made[-1]
+        words = settings_of(guarded.way_in(listener))
+        files = {f"kafka_{name}" for name in ("ca", "cert", "key")}
+        words = {name: Path(one) if name in files else one for name, one in words.items()}
+        settings = {"kafka": guarded.address_of(listener), "career": topic, **words}
+        return drive(kind, settings, topics=topic, group=topic, **attributes)
 
-    yield make
-    for driver in made:
-        with suppress(Exception):
-            driver.career.retire()
+    return make
 
 
 class Forwarding(Recorder):
@@ -111,10 +89,10 @@ class Forwarding(Recorder):
     ],
 )
 def test_a_career_reads_commits_and_produces_where_it_shows_what_is_demanded(
-    guarded: Guarded, drive: Any, topic: str, listener: str, kind: type[Recorder], client: str
+    guarded: Guarded, enter: Any, topic: str, listener: str, kind: type[Recorder], client: str
 ) -> None:
     way_in = {"address": guarded.address_of(listener), "security": guarded.way_in(listener)}
-    driver = drive(listener, kind, client=client).begin()
+    driver = enter(listener, kind, client=client).begin()
     values = [b"%d" % n for n in range(50)]
     assert produce(topic=topic, records=((value, value) for value in values), **way_in) == 50
     driver.run_until(lambda: len(driver.career.seen) == 50)
@@ -143,9 +121,9 @@ class Refusing(Recorder):
     ("client", "kind"), [("kafka-python", Forwarding), ("confluent", Refusing)]
 )
 def test_by_tokens_all_of_a_career_is_let_in_its_producer_and_its_dead_letters_too(
-    guarded: Guarded, drive: Any, topic: str, client: str, kind: type[Recorder]
+    guarded: Guarded, enter: Any, topic: str, client: str, kind: type[Recorder]
 ) -> None:
-    driver = drive(
+    driver = enter(
         "OAUTH",
         kind,
         client=client,
@@ -161,10 +139,10 @@ def test_by_tokens_all_of_a_career_is_let_in_its_producer_and_its_dead_letters_t
 
 @every_client
 def test_without_tokens_it_is_said_what_lacks(
-    guarded: Guarded, drive: Any, topic: str, client: str
+    guarded: Guarded, enter: Any, topic: str, client: str
 ) -> None:
     with pytest.raises(ConfigurationError, match="needs tokens: give the career client_options"):
-        drive("OAUTH", Refusing, client=client, on_error=dead_letter())
+        enter("OAUTH", Refusing, client=client, on_error=dead_letter())
 
 
 UNKNOWN_CA = {"ca": Path("unknown-ca.crt")}
@@ -259,15 +237,6 @@ class Drain(KafkaLeaderCareer):
 """
 
 
-def variables(security: KafkaSecurity) -> dict[str, str]:
-    words = {
-        name: value
-        for name, value in asdict(security).items()
-        if name != "client_options" and value is not None
-    }
-    return {f"LEADERQ_KAFKA_{name.upper()}": str(value) for name, value in words.items()}
-
-
 @pytest.mark.parametrize(
     ("listener", "client"), [("MUTUAL", "confluent"), ("SCRAM", "kafka-python")]
 )
@@ -290,7 +259,9 @@ def test_from_the_command_line_a_career_drains_there_and_no_secret_is_logged_or_
         kafka=address,
         cwd=tmp_path,
         arguments=["--root", znode_root, "--log-level", "debug"],
-        environment=variables(security),
+        environment={
+            f"LEADERQ_{name.upper()}": str(one) for name, one in settings_of(security).items()
+        },
         session_timeout_s=30.0,
     ) as process:
         process.wait_for("stage_began", stage="execution", timeout_s=60)

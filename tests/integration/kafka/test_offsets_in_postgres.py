@@ -5,32 +5,26 @@ isolation level.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from database_workers import check_once_each, write_with_workers
+from database_contract import DatabaseOffsetsContract, records
 from fake_career import FakeCareer, a_handler
 from postgres import Database
 from terms import open_term
 
 from leaderq.errors import Deposed
 from leaderq.kafka.handling.on_error import dead_letter, retry
-from leaderq.kafka.record import Partition, Record, batch_of
+from leaderq.kafka.record import Partition, batch_of
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
-from leaderq.term import OpenTerm, Reason
+from leaderq.term import Reason
 from leaderq.testing import eventually
 
 
-def records(first: int, last: int, partition: int = 0) -> list[Record]:
-    return [
-        Record("t", partition, offset, -1, None, b"%d" % offset) for offset in range(first, last)
-    ]
-
-
-def write(store: DatabaseOffsets, rows: list[Record], term: OpenTerm) -> None:
-    with store.transaction(rows, term) as cursor:
-        cursor.executemany("INSERT INTO results VALUES (%s)", [(row.offset,) for row in rows])
+@pytest.fixture
+def connect(postgres: Database) -> Callable[..., Any]:
+    return postgres.connect
 
 
 @pytest.fixture
@@ -45,134 +39,91 @@ def results(postgres: Database) -> Callable[[], list[int]]:
     return read
 
 
-@pytest.fixture
-def a_store(postgres: Database, results: object) -> Iterator[Callable[..., DatabaseOffsets]]:
-    made: list[DatabaseOffsets] = []
-
-    def make(**options: Any) -> DatabaseOffsets:
-        made.append(DatabaseOffsets(lambda: postgres.connect(**options), career="c"))
-        made[-1].create_table()
-        return made[-1]
-
-    yield make
-    for store in made:
-        store.close()
+LEVELS: dict[str, dict[str, Any]] = {
+    "read committed": {},
+    "autocommit": {"autocommit": True},
+    "repeatable read": {"options": "-c default_transaction_isolation=repeatable\\ read"},
+    "serializable": {"options": "-c default_transaction_isolation=serializable"},
+}
 
 
-AT_EACH_LEVEL = pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"autocommit": True},
-        {"options": "-c default_transaction_isolation=repeatable\\ read"},
-        {"options": "-c default_transaction_isolation=serializable"},
-    ],
-    ids=["read committed", "autocommit", "repeatable read", "serializable"],
-)
+class TestDatabaseOffsets(DatabaseOffsetsContract):
+    mark = "%s"
 
+    @pytest.fixture(params=LEVELS)
+    def options(self, request: pytest.FixtureRequest) -> Any:
+        return LEVELS[request.param]
 
-@AT_EACH_LEVEL
-def test_results_and_offsets_are_stored_together_and_a_zombie_is_refused_whole(
-    a_store, results, options
-) -> None:
-    zombie, old, successor, new = a_store(**options), open_term(1), a_store(**options), open_term(2)
-    assert zombie.load(old) == {}
-    write(zombie, [*records(0, 3), *records(5, 6, partition=1)], old)
-    with pytest.raises(ZeroDivisionError), zombie.transaction(records(3, 5), old) as cursor:
-        cursor.execute("INSERT INTO results VALUES (99)")
-        raise ZeroDivisionError
-    assert successor.load(new) == {Partition("t", 0): 3, Partition("t", 1): 6}
-    with pytest.raises(Deposed) as refused:
-        write(zombie, records(3, 9), old)
-    assert refused.value.reason is Reason.FENCED
-    assert old.reason is Reason.FENCED
-    write(successor, records(3, 4), new)
-    assert results() == [0, 1, 2, 5, 3]
+    @pytest.mark.parametrize("ends", ["commit", "roll back"])
+    def test_a_successor_waits_for_the_transaction_under_way_and_sees_how_it_ended(
+        self, a_store, postgres, results, ends
+    ) -> None:
+        zombie, old, successor = a_store(), open_term(1), a_store()
+        zombie.load(old)
+        loaded: list[dict[Partition, int]] = []
+        thread = threading.Thread(target=lambda: loaded.append(successor.load(open_term(2))))
+        try:
+            with zombie.transaction(records(0, 2), old) as cursor:
+                cursor.execute("INSERT INTO results (number) VALUES (0)")
+                thread.start()
+                eventually(
+                    lambda: waiting(postgres) == 1,
+                    timeout_s=20,
+                    message="the successor waits for the row's lock",
+                )
+                assert loaded == []
+                if ends == "roll back":
+                    raise ZeroDivisionError
+        except ZeroDivisionError:
+            pass
+        thread.join(20)
+        assert loaded == [{Partition("t", 0): 2}] if ends == "commit" else loaded == [{}]
+        assert results() == ([0] if ends == "commit" else [])
+        with pytest.raises(Deposed):
+            self.write(zombie, records(2, 3), old)
 
+    def test_a_leader_frozen_in_mid_transaction_is_ended_by_the_server_and_deposed_when_it_thaws(
+        self, a_store, results
+    ) -> None:
+        # Longer than the leader may be without a processor before it is to be taken for frozen.
+        zombie, old = a_store(options="-c idle_in_transaction_session_timeout=5s"), open_term(1)
+        zombie.load(old)
+        loaded: list[dict[Partition, int]] = []
 
-@pytest.mark.parametrize("ends", ["commit", "roll back"])
-def test_a_successor_waits_for_the_transaction_under_way_and_sees_how_it_ended(
-    a_store, postgres, results, ends
-) -> None:
-    zombie, old, successor = a_store(), open_term(1), a_store()
-    zombie.load(old)
-    loaded: list[dict[Partition, int]] = []
-    thread = threading.Thread(target=lambda: loaded.append(successor.load(open_term(2))))
-    try:
-        with zombie.transaction(records(0, 2), old) as cursor:
-            cursor.execute("INSERT INTO results VALUES (0)")
+        def succeed() -> None:
+            loaded.append(a_store().load(open_term(2)))
+
+        thread = threading.Thread(target=succeed)
+        with pytest.raises(Deposed) as deposed, zombie.transaction(records(0, 2), old) as cursor:
+            cursor.execute("INSERT INTO results (number) VALUES (0)")
             thread.start()
-            eventually(
-                lambda: waiting(postgres) == 1,
-                timeout_s=20,
-                message="the successor waits for the row's lock",
-            )
-            assert loaded == []
-            if ends == "roll back":
-                raise ZeroDivisionError
-    except ZeroDivisionError:
-        pass
-    thread.join(20)
-    assert loaded == [{Partition("t", 0): 2}] if ends == "commit" else loaded == [{}]
-    assert results() == ([0] if ends == "commit" else [])
-    with pytest.raises(Deposed):
-        write(zombie, records(2, 3), old)
+            thread.join(40)  # the leader does nothing, as if frozen
+            assert loaded == [{}]
+            old.wind_up(Reason.SESSION)
+            cursor.execute("INSERT INTO results (number) VALUES (1)")
+        assert "idle-in-transaction timeout" in str(deposed.value.__cause__)
+        assert results() == []
 
+    def test_a_commit_that_the_server_carried_out_and_did_not_answer_buries_nothing(
+        self, a_store, postgres, results
+    ) -> None:
+        """The third COMMIT is carried out, then the connection breaks."""
+        term, commits = open_term(7), iter([False, False, True])
+        store = a_store()
+        store.load(term)
 
-def test_a_leader_frozen_in_mid_transaction_is_ended_by_the_server_and_deposed_when_it_thaws(
-    a_store, results
-) -> None:
-    # Longer than the leader may be without a processor before it is to be taken for frozen.
-    zombie, old = a_store(options="-c idle_in_transaction_session_timeout=5s"), open_term(1)
-    zombie.load(old)
-    loaded: list[dict[Partition, int]] = []
+        def handle(rows: Any, _term: object) -> None:
+            if next(commits, False):
+                store._database.connection.commit = lambda: break_after_commit(store)
+            self.write(store, list(rows), term)
 
-    def succeed() -> None:
-        loaded.append(a_store().load(open_term(2)))
-
-    thread = threading.Thread(target=succeed)
-    with pytest.raises(Deposed) as deposed, zombie.transaction(records(0, 2), old) as cursor:
-        cursor.execute("INSERT INTO results VALUES (0)")
-        thread.start()
-        thread.join(40)  # the leader does nothing, as if frozen
-        assert loaded == [{}]
-        old.wind_up(Reason.SESSION)
-        cursor.execute("INSERT INTO results VALUES (1)")
-    assert "idle-in-transaction timeout" in str(deposed.value.__cause__)
-    assert results() == []
-
-
-@AT_EACH_LEVEL
-def test_workers_have_a_connection_each_and_store_each_record_once(
-    a_store, postgres, options
-) -> None:
-    with postgres.connect(autocommit=True) as connection:
-        connection.execute("CREATE TABLE parts (number INTEGER, place BIGINT)")
-    stored = write_with_workers(a_store(**options), "INSERT INTO parts VALUES (%s, %s)")
-    with postgres.connect() as connection:
-        check_once_each(connection.execute("SELECT * FROM parts").fetchall(), stored)
-
-
-def test_a_commit_that_the_server_carried_out_and_did_not_answer_buries_nothing(
-    a_store, postgres, results
-) -> None:
-    """The third COMMIT is carried out, then the connection breaks."""
-    term, commits = open_term(7), iter([False, False, True])
-    store = a_store()
-    store.load(term)
-
-    def handle(rows: Any, _term: object) -> None:
-        if next(commits, False):
-            store._database.connection.commit = lambda: break_after_commit(store)
-        write(store, list(rows), term)
-
-    career = FakeCareer()
-    career.handle = handle
-    handler = a_handler(career, retry(2, backoff_s=0, then=dead_letter()))
-    for at in range(0, 250, 50):
-        assert handler.work(batch_of({Partition("t", 0): records(at, at + 50)}), term)
-    assert (career.letters, career.committed) == ([], {Partition("t", 0): 250})
-    assert results() == list(range(250))
+        career = FakeCareer()
+        career.handle = handle
+        handler = a_handler(career, retry(2, backoff_s=0, then=dead_letter()))
+        for at in range(0, 250, 50):
+            assert handler.work(batch_of({Partition("t", 0): records(at, at + 50)}), term)
+        assert (career.letters, career.committed) == ([], {Partition("t", 0): 250})
+        assert results() == list(range(250))
 
 
 def break_after_commit(store: DatabaseOffsets) -> None:

@@ -1,21 +1,17 @@
-"""The example's offset store, on a real Redis and, as a career's, on a real Kafka too."""
+"""The example's offset store, on a real Redis."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from driving import Driver, Recorder
 
 from leaderq.errors import LeaderqError
-from leaderq.kafka import EffectRefused, Record, StoreAway, dead_letter
+from leaderq.kafka import EffectRefused, StoreAway
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.handle_call import HandleCall
-from leaderq.kafka.topics import create_topics, end_offsets
-from leaderq.term import Term
 from leaderq.testing import OffsetStoreContract
 
 redis: Any = pytest.importorskip("redis", reason="pip install -e '.[dev]'")
@@ -82,42 +78,3 @@ class TestRedisOffsets(OffsetStoreContract):
         assert "appendfsync=everysec" in self.leader().store.check(None)
         with pytest.raises(LeaderqError, match="does not answer"):
             RedisOffsets("redis://127.0.0.1:1").check(None)  # type: ignore[arg-type]
-
-
-class Counting(Recorder):
-    max_records = 20
-
-    def handle(self, records: Sequence[Record], term: Term) -> None:
-        super().handle(records, term)
-        for record in records:
-            where = self.topics if record.value != b"13" else f"{self.topics}-text"
-            self.offsets.count(where, record.value.decode())  # type: ignore[union-attr]
-
-
-def test_a_career_counts_each_record_once_and_sets_the_refused_one_aside(
-    drive: Callable[..., Driver],
-    feed: Callable[[int, int], list[bytes]],
-    kafka_broker: Any,
-    four_partitions: str,
-    redis_url: str,
-) -> None:
-    server = redis.Redis.from_url(redis_url, decode_responses=True)
-    server.set(f"{four_partitions}-text", "x")
-    dead = f"{four_partitions}-dead"
-    create_topics(kafka_broker.address, {dead: 1})
-    values = feed(0, 100)
-    ends = end_offsets(kafka_broker.address, four_partitions)
-    for _ in range(2):  # two leaders, one after the other
-        store = RedisOffsets(redis_url)
-        leader = drive(Counting, offsets=store, on_error=dead_letter(dead)).begin()
-
-        def held(leader: Driver = leader) -> bool:
-            draining = leader.career._assembly.consumer.loaded
-            return {where.number: at for where, at in draining.items()} == ends
-
-        leader.run_until(held)
-        leader.end()
-        leader.career.retire()
-    wanted = {value.decode(): "1" for value in values if value != b"13"}
-    assert server.hgetall(four_partitions) == wanted
-    assert end_offsets(kafka_broker.address, dead) == {0: 1}

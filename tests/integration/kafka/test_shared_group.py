@@ -206,7 +206,7 @@ def test_b2_a_leader_of_another_deployment_in_the_same_group_is_told_apart(
     leader = drive(client=client, offsets=offsets).begin()
     leader.run_until(has_caught_up)
     there = f"{znode_root}/another"
-    rival = drive(root=there, client=client, offsets=offsets).begin()
+    rival = drive(settings={"root": there}, client=client, offsets=offsets).begin()
     assert "another leaderq deployment has led this group" in caplog.text
     assert f"root={znode_root}" in caplog.text
     feed(10, 20)

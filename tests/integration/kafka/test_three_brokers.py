@@ -118,7 +118,7 @@ def make_leaders(
                 create_topics(kafka_cluster.address, {f"{name}-out": 1}, replication=3)
                 output = Output(kafka_cluster.address, f"{name}-out")
                 more = {"topics": topic, "group": name, "output": output}
-                made.append(drive(kind, client=client, name=name, **more))
+                made.append(drive(kind, {"career": name}, client=client, **more))
         return made
 
     return make

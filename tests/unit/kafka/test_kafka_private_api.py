@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,45 +15,15 @@ from typing import Any
 import kafka
 import pytest
 from kafka.consumer.fetcher import ConsumerRecord
-from kafka.coordinator.base import BaseCoordinator
-from kafka.coordinator.consumer import ConsumerCoordinator
-from kafka.producer.sender import Sender
-from kafka.producer.transaction_manager import TransactionManager
 from test_declaration import Sums, dressed
 
 import leaderq.kafka
 from leaderq.errors import MissingPiece
-from leaderq.kafka.clients import kafka_python_connection, kafka_python_consumer, private_api
-from leaderq.kafka.clients.private_api import require_what_the_fence_relies_on
+from leaderq.kafka.clients import kafka_python_consumer, private_api
 from leaderq.kafka.dead_letters.replay import DeadLetterReplay
 from leaderq.kafka.record import FIELDS
 
 PACKAGE = Path(leaderq.kafka.__file__).parent
-OVERRIDING = {
-    "kafka.coordinator.assignors.range.RangePartitionAssignor": (
-        kafka_python_consumer._GatedAssignor
-    ),
-    "kafka.net.inet.KafkaNetSocket": kafka_python_connection._Direct,
-    "kafka.net.manager.KafkaConnectionManager": kafka_python_connection._Manager,
-    "kafka.net.selector.NetworkSelector": kafka_python_connection._Selector,
-}
-HOOKS = {
-    "kafka.coordinator.assignors.range.RangePartitionAssignor": {
-        "metadata": "asked right before every JoinGroup request: where a join is refused",
-        "on_assignment": "the only place that says each time that partitions were assigned",
-    },
-    "kafka.net.inet.KafkaNetSocket": {
-        "socket": "ours loses no data that came right before the end of the stream",
-        "sock_connect": "the socket of a failed attempt is forgotten; ours is closed",
-    },
-    "kafka.net.manager.KafkaConnectionManager": {
-        "get_connection": "why a connection failed is only logged; ours remembers it"
-    },
-    "kafka.net.selector.NetworkSelector": {
-        "run": "a time-out leaves a cycle of frames; it waits for ever for a thread that forgot it"
-    },
-}
-"""What leaderq overrides, each with the reason."""
 RELIED_ON = {
     "kafka.coordinator.base.BaseCoordinator": (
         "f4aeac63196cfb26",
@@ -158,96 +128,24 @@ def test_its_records_have_the_fields_in_the_places_that_were_seen() -> None:
     assert record.as_dict() == dict(zip(FIELDS, fields, strict=True))
 
 
-@cache
-def private_names_of_kafka_python() -> set[str]:
-    names: set[str] = set()
-    folder = Path(inspect.getfile(kafka)).parent
-    for path in folder.rglob("*.py"):
-        if {"vendor", "protocol", "benchmarks", "cli", "admin"}.intersection(
-            path.relative_to(folder).parts
-        ):
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Attribute):
-                names.add(node.attr)
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                names.add(node.name)
-    return {name for name in names if name.startswith("_") and not name.startswith("__")}
-
-
-def uses_of_private_parts(path: Path) -> Iterator[str]:
-    """Where a file reads or sets, on anything but ``self``, what is private in kafka-python."""
-    private = private_names_of_kafka_python()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if (
-            isinstance(node, ast.Attribute)
-            and node.attr in private
-            and ast.unparse(node.value) not in ("self", "cls")
-        ):
-            yield f"{path.name}:{node.lineno} {ast.unparse(node)}"
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in (
-            "getattr",
-            "setattr",
-            "delattr",
-        ):
-            yield from (
-                f"{path.name}:{node.lineno} {ast.unparse(node)}"
-                for one in node.args
-                if isinstance(one, ast.Constant) and one.value in private
-            )
+PRIVATE = re.compile(r"(?:\.|def )(_[a-z]\w*)")
+USED = re.compile(r"""(?<!\bself)(?<!\bcls)\.(_[a-z]\w*)|attr\([^)]*["'](_[a-z]\w*)""")
 
 
 def test_no_other_file_of_leaderq_kafka_touches_a_private_part_of_kafka_python() -> None:
-    files = [path for path in PACKAGE.rglob("*.py") if path.name != "private_api.py"]
-    assert [use for path in files for use in uses_of_private_parts(path)] == []
-
-
-@pytest.mark.parametrize("path", HOOKS)
-def test_every_hook_is_one_of_kafka_pythons_and_is_overridden(path: str) -> None:
-    kafkas_own, ours = kafkas(path), OVERRIDING[path]
-    assert issubclass(ours, kafkas_own)
-    assert set(HOOKS[path]) == {
-        name
-        for name, one in vars(ours).items()
-        if inspect.isfunction(one) and name != "__init__" and hasattr(kafkas_own, name)
-    }
-
-
-def test_each_listed_function_of_ours_is_used() -> None:
-    defined = {
-        name
-        for name, one in vars(private_api).items()
-        if inspect.isfunction(one) and not name.startswith("_")
-    }
-    text = "".join(
-        path.read_text() for path in PACKAGE.rglob("*.py") if path.name != "private_api.py"
-    )
-    assert {name for name in defined if f"private_api.{name}" not in text} == set()
-
-
-def test_a_career_starts_on_the_kafka_python_that_was_read() -> None:
-    require_what_the_fence_relies_on()
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "other", "told"),
-    [
-        (ConsumerCoordinator, "group_protocols", lambda self: [], "the assignor is not asked"),
-        (BaseCoordinator, "_do_join_and_sync_async", None, "does not use group_protocols"),
-        (TransactionManager, "_supports_epoch_bump", None, r"no TransactionManager\._supports"),
-        (Sender, "_maybe_send_pending_request", None, "Sender does not use await_ready"),
-    ],
-)
-def test_one_that_would_let_a_zombie_fence_its_successor_is_refused_at_the_start(
-    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, other: Any, told: str
-) -> None:
-    if other is None:
-        monkeypatch.delattr(owner, name)
-    else:
-        monkeypatch.setattr(owner, name, other)
-    with pytest.raises(MissingPiece, match=told) as refused:
-        require_what_the_fence_relies_on()
-    assert "pip install 'kafka-python==" in str(refused.value)
+    folder = Path(inspect.getfile(kafka)).parent
+    theirs = [*folder.glob("*.py")]
+    for part in ("consumer", "coordinator", "metrics", "net", "producer", "record"):
+        theirs += (folder / part).rglob("*.py")
+    private = {name for path in theirs for name in PRIVATE.findall(path.read_text())}
+    uses = [
+        (path.name, name)
+        for path in PACKAGE.rglob("*.py")
+        for names in USED.findall(path.read_text())
+        for name in names
+        if name in private
+    ]
+    assert {name for name, _ in uses} == {"private_api.py"}, uses
 
 
 def prepared(offsets: str) -> None:
@@ -265,9 +163,10 @@ def replayed() -> None:
     [partial(prepared, "kafka"), partial(prepared, "transaction"), replayed],
     ids=["kafka", "transaction", "replay"],
 )
-def test_neither_a_career_nor_a_replay_begins_without_what_the_fence_relies_on(
+def test_neither_a_career_nor_a_replay_begins_on_another_version_than_the_one_that_was_read(
     monkeypatch: pytest.MonkeyPatch, begin: Callable[[], None]
 ) -> None:
-    monkeypatch.delattr(TransactionManager, "_supports_epoch_bump")
-    with pytest.raises(MissingPiece, match="_supports_epoch_bump; pip install"):
+    assert kafka.__version__ == private_api.VERSION
+    monkeypatch.setattr(kafka, "__version__", "3.0.13")
+    with pytest.raises(MissingPiece, match=r"3\.0\.13 .* pip install 'kafka-python==3\.0\.12'"):
         begin()

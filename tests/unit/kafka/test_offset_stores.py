@@ -5,14 +5,15 @@ from __future__ import annotations
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from database_workers import check_once_each, write_with_workers
+from database_contract import AStore, DatabaseOffsetsContract, records
 from fake_career import A
 from terms import open_term
 
@@ -21,7 +22,6 @@ from leaderq.errors import (
     BadVersion,
     ConfigurationError,
     ConnectionLost,
-    Deposed,
     NodeExists,
     NoNode,
     NoPermission,
@@ -29,44 +29,30 @@ from leaderq.errors import (
     TooLarge,
 )
 from leaderq.kafka.clients.consumer import ConsumerClient, EffectRefused, KafkaAway
-from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.kafka.stores.external_offsets import ExternalOffsets, checked_offsets
 from leaderq.kafka.stores.zookeeper_offsets import TopicOffsets, ZooKeeperOffsets
-from leaderq.term import OpenTerm, Reason
 from leaderq.zookeeper import Create, SetData
 
 NO_CONSUMER = cast("ConsumerClient", None)
 
 
-def test_nothing_is_loaded_before_the_users_code_has_answered_for_this_term() -> None:
-    store = ExternalOffsets(lambda term: {("t", 0): term.number})
+def test_the_users_code_is_asked_once_a_term_and_what_was_committed_since_counts() -> None:
+    first, second, t = open_term(1), open_term(2), Partition("t", 0)
+    store = ExternalOffsets(lambda term: {("t", 0): term.number, ("t", 1): 7})
     with pytest.raises(KafkaAway, match="term 1"):
-        store.load(NO_CONSUMER, open_term(1), 1.0)
-    store.begin(open_term(1))
-    assert store.load(NO_CONSUMER, open_term(1), 1.0) == {Partition("t", 0): 1}
+        store.load(NO_CONSUMER, first, 1.0)
+    store.begin(first)
+    assert store.load(NO_CONSUMER, first, 1.0) == {t: 1, Partition("t", 1): 7}
+    assert store.commit(NO_CONSUMER, first, {t: 9}).done(0)
+    assert store.load(NO_CONSUMER, first, 1.0)[t] == 9
     with pytest.raises(KafkaAway, match="term 2"):
-        store.load(NO_CONSUMER, open_term(2), 1.0)
-
-
-def test_a_drain_made_again_within_a_term_reads_on_after_what_was_committed_since() -> None:
-    store = ExternalOffsets(lambda term: {("t", 0): 5, ("t", 1): 7})
-    store.begin(open_term(7))
-    assert store.commit(NO_CONSUMER, open_term(7), {Partition("t", 0): 9}).done(0)
-    assert store.load(NO_CONSUMER, open_term(7), 1.0) == {
-        Partition("t", 0): 9,
-        Partition("t", 1): 7,
-    }
-
-
-def test_the_next_term_asks_again_and_forgets_what_the_former_committed() -> None:
-    store = ExternalOffsets(lambda term: {("t", 0): 5})
-    store.begin(open_term(1))
-    store.commit(NO_CONSUMER, open_term(1), {Partition("t", 0): 9})
+        store.load(NO_CONSUMER, second, 1.0)
     store.close()
-    store.begin(open_term(2))
-    store.commit(NO_CONSUMER, open_term(1), {Partition("t", 0): 100})
-    assert store.load(NO_CONSUMER, open_term(2), 1.0) == {Partition("t", 0): 5}
+    store.begin(second)
+    store.commit(NO_CONSUMER, first, {t: 100})
+    assert store.load(NO_CONSUMER, second, 1.0)[t] == 2
 
 
 @pytest.mark.parametrize(
@@ -238,46 +224,27 @@ def test_offsets_whose_znode_was_deleted_are_written_again(
     assert [write[1:] for write in servers.writes] == [(), (USERS,), (USERS,)]
 
 
-# -- offsets in SQLite files: a zombie and its successor, and every way in which a connection may
-
-
-def records(first: int, last: int, partition: int = 0, topic: str = "t") -> list[Record]:
-    return [
-        Record(topic, partition, offset, -1, None, b"%d" % offset) for offset in range(first, last)
-    ]
-
-
-def write(store: DatabaseOffsets, rows: list[Record], term: OpenTerm) -> None:
-    with store.transaction(rows, term) as cursor:
-        cursor.executemany("INSERT INTO results VALUES (?)", [(row.offset,) for row in rows])
+# -- offsets in SQLite files: what is its own, beside the contract
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    path = tmp_path / "results.sqlite3"
-    with closing(sqlite3.connect(path)) as connection:
+def connect(tmp_path: Path) -> Callable[..., sqlite3.Connection]:
+    # other threads than its own may close it when the test ends
+    few_s = {"timeout": 0.2, "check_same_thread": False}
+    return lambda **options: sqlite3.connect(tmp_path / "results.sqlite3", **few_s | options)
+
+
+@pytest.fixture
+def results(connect: Any) -> Callable[[], list[int]]:
+    with closing(connect()) as connection:
         connection.execute("CREATE TABLE results (number INTEGER)")
-    return path
 
+    def read() -> list[int]:
+        with closing(connect()) as connection:
+            found = connection.execute("SELECT number FROM results ORDER BY rowid")
+            return [row[0] for row in found]
 
-@pytest.fixture
-def a_store(path: Path) -> Iterator[Callable[..., DatabaseOffsets]]:
-    made: list[DatabaseOffsets] = []
-
-    def make(career: str = "c", **options: Any) -> DatabaseOffsets:
-        options = {"timeout": 0.2, **options}
-        made.append(DatabaseOffsets(lambda: sqlite3.connect(path, **options), career=career))
-        made[-1].create_table()
-        return made[-1]
-
-    yield make
-    for store in made:
-        store.close()
-
-
-def results(path: Path) -> list[int]:
-    with closing(sqlite3.connect(path)) as connection:
-        return [row[0] for row in connection.execute("SELECT number FROM results ORDER BY rowid")]
+    return read
 
 
 CONTROLS: list[dict[str, Any]] = [{}, {"isolation_level": None}, {"isolation_level": "IMMEDIATE"}]
@@ -285,153 +252,86 @@ if sys.version_info >= (3, 12):
     CONTROLS += [{"autocommit": True}, {"autocommit": False}]
 
 
-@pytest.mark.parametrize("options", CONTROLS, ids=str)
-def test_results_and_offsets_are_stored_together_however_the_connection_is_set(
-    a_store: Callable[..., DatabaseOffsets], path: Path, options: dict[str, Any]
-) -> None:
-    store, term = a_store(**options), open_term(1)
-    assert store.load(term) == {}
-    write(store, [*records(0, 3), *records(5, 6, partition=1)], term)
-    with pytest.raises(ZeroDivisionError), store.transaction(records(3, 5), term) as cursor:
-        cursor.execute("INSERT INTO results VALUES (99)")
-        raise ZeroDivisionError
-    write(store, records(3, 5), term)
-    assert results(path) == [0, 1, 2, 5, 3, 4]
-    assert a_store().load(open_term(2)) == {Partition("t", 0): 5, Partition("t", 1): 6}
+class TestDatabaseOffsets(DatabaseOffsetsContract):
+    mark = "?"
 
+    @pytest.fixture(params=CONTROLS, ids=str)
+    def options(self, request: pytest.FixtureRequest) -> Any:
+        return {**request.param, "timeout": 20}
 
-@pytest.mark.parametrize("options", CONTROLS, ids=str)
-def test_a_zombie_is_refused_whole_once_its_successor_has_loaded(
-    a_store: Callable[..., DatabaseOffsets], path: Path, options: dict[str, Any]
-) -> None:
-    zombie, old, successor, new = a_store(**options), open_term(1), a_store(**options), open_term(2)
-    zombie.load(old)
-    write(zombie, records(0, 2), old)
-    assert successor.load(new) == {Partition("t", 0): 2}
-    with pytest.raises(Deposed) as refused:
-        write(zombie, records(2, 9), old)
-    assert refused.value.reason is Reason.FENCED
-    assert old.ending.is_set()
-    assert old.reason is Reason.FENCED
-    write(successor, records(2, 3), new)
-    assert results(path) == [0, 1, 2]
+    def test_a_successor_waits_for_the_open_transaction_and_an_impatient_one_hears_the_error(
+        self, a_store: AStore, results: Callable[[], list[int]]
+    ) -> None:
+        zombie, old, successor = a_store(), open_term(1), a_store()
+        zombie.load(old)
+        with zombie.transaction(records(0, 2), old) as cursor:
+            cursor.execute("INSERT INTO results VALUES (0)")
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                successor.load(open_term(2))
+        assert successor.load(open_term(2)) == {Partition("t", 0): 2}
+        assert results() == [0]
 
-
-def test_a_successor_waits_for_the_open_transaction_and_an_impatient_one_hears_the_drivers_error(
-    a_store: Callable[..., DatabaseOffsets], path: Path
-) -> None:
-    zombie, old, successor = a_store(), open_term(1), a_store()
-    zombie.load(old)
-    with zombie.transaction(records(0, 2), old) as cursor:
-        cursor.execute("INSERT INTO results VALUES (0)")
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
-            successor.load(open_term(2))
-    assert successor.load(open_term(2)) == {Partition("t", 0): 2}
-    assert results(path) == [0]
-
-
-def test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again(
-    a_store: Callable[..., DatabaseOffsets], path: Path
-) -> None:
-    store, term = a_store(), open_term(1)
-    store.load(term)
-    write(store, records(0, 4), term)
-    with pytest.raises(AlreadyStored, match=r"t-0: .* offset 4, .* starts at 0") as refused:
-        write(store, records(0, 4), term)
-    assert (refused.value.stored, refused.value.first) == (4, 0)
-    # a gap is not a repetition: compaction, or markers of transactions
-    write(store, records(7, 8), term)
-    assert results(path) == [0, 1, 2, 3, 7]
-
-
-def test_a_given_connection_is_used_and_left_open_and_what_was_left_undone_on_it_is_rolled_back(
-    path: Path,
-) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        store = DatabaseOffsets(connection, career="c")
-        store.create_table()
-        connection.execute("INSERT INTO results VALUES (99)")
-        store.load(open_term(1))
-        write(store, records(0, 1), open_term(1))
-        store.close()
-        assert connection.execute("SELECT number FROM results").fetchall() == [(0,)]
-
-
-def test_a_block_that_commits_by_itself_is_told_so(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        store = DatabaseOffsets(connection, career="c")
-        store.create_table()
-        store.load(open_term(1))
-        with (
-            pytest.raises(ConfigurationError, match="inside the 'with' block"),
-            store.transaction(records(0, 1), open_term(1)),
-        ):
-            connection.commit()
-        assert store.load(open_term(1)) == {}
-
-
-@pytest.mark.parametrize("options", CONTROLS, ids=str)
-def test_workers_have_a_connection_each_and_store_each_record_once(
-    a_store: Callable[..., DatabaseOffsets], path: Path, options: dict[str, Any]
-) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE parts (number INTEGER, place INTEGER)")
-    store = a_store(**options, check_same_thread=False)  # so that the test may close them
-    stored = write_with_workers(store, "INSERT INTO parts VALUES (?, ?)")
-    with closing(sqlite3.connect(path)) as connection:
-        check_once_each(connection.execute("SELECT * FROM parts").fetchall(), stored)
-
-
-def test_a_second_thread_with_a_given_connection_is_refused_with_the_remedy(path: Path) -> None:
-    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
-        store, term = DatabaseOffsets(connection, career="c"), open_term(1)
-        store.create_table()
+    def test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again(
+        self, a_store: AStore, results: Callable[[], list[int]]
+    ) -> None:
+        store, term = a_store(), open_term(1)
         store.load(term)
-        refused: list[BaseException] = []
+        self.write(store, records(0, 4), term)
+        with pytest.raises(AlreadyStored, match=r"t-0: .* offset 4, .* starts at 0") as refused:
+            self.write(store, records(0, 4), term)
+        assert (refused.value.stored, refused.value.first) == (4, 0)
+        # a gap is not a repetition: compaction, or markers of transactions
+        self.write(store, records(7, 8), term)
+        assert results() == [0, 1, 2, 3, 7]
 
-        def work() -> None:
-            try:
-                write(store, records(0, 2), term)
-            except ConfigurationError as exc:
-                refused.append(exc)
+    def test_a_given_connection_is_left_open_and_rolled_back_and_is_for_one_thread_alone(
+        self, connect: Any, results: Callable[[], list[int]]
+    ) -> None:
+        with closing(connect()) as connection:
+            store, term = DatabaseOffsets(connection, career="c"), open_term(1)
+            store.create_table()
+            connection.execute("INSERT INTO results VALUES (99)")
+            store.load(term)
+            self.write(store, records(0, 1), term)
+            told = "inside the 'with' block"
+            with (
+                pytest.raises(ConfigurationError, match=told),
+                store.transaction(records(1, 2), term),
+            ):
+                connection.commit()
+            with (
+                ThreadPoolExecutor(1) as pool,
+                pytest.raises(ConfigurationError, match="give a function that opens a connection"),
+            ):
+                pool.submit(self.write, store, records(1, 3), term).result(30)
+            store.close()
+            assert results() == [0]
+            assert store.load(open_term(2)) == {Partition("t", 0): 1}
 
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join(30)
-        assert "give a function that opens a connection" in str(refused[0])
-        assert store.load(open_term(2)) == {}
-    assert results(path) == []
+    def test_a_worker_that_hangs_in_its_block_neither_stops_the_next_term_nor_commits_in_it(
+        self, a_store: AStore, results: Callable[[], list[int]]
+    ) -> None:
+        store, old = a_store(timeout=20), open_term(1)
+        store.load(old)
+        inside, may_go_on = threading.Event(), threading.Event()
 
-
-def test_a_worker_that_hangs_in_its_block_neither_stops_the_next_term_nor_commits_in_it(
-    a_store: Callable[..., DatabaseOffsets], path: Path
-) -> None:
-    store, old = a_store(timeout=20, check_same_thread=False), open_term(1)
-    store.load(old)
-    inside, may_go_on = threading.Event(), threading.Event()
-    ended: list[BaseException] = []
-
-    def hang() -> None:
-        try:
+        def hang() -> None:
             with store.transaction(records(0, 2), old) as cursor:
                 cursor.execute("INSERT INTO results VALUES (0)")
                 inside.set()
                 may_go_on.wait(30)
-        except Exception as exc:
-            ended.append(exc)
 
-    thread = threading.Thread(target=hang)
-    thread.start()
-    assert inside.wait(30)
-    new = open_term(2)
-    assert store.load(new) == {}
-    write(store, records(0, 1), new)
-    assert thread.is_alive()
-    may_go_on.set()
-    thread.join(30)
-    assert len(ended) == 1
-    assert results(path) == [0]
-    assert store.load(open_term(3)) == {Partition("t", 0): 1}
+        with ThreadPoolExecutor(1) as pool:
+            hanging = pool.submit(hang)
+            assert inside.wait(30)
+            new = open_term(2)
+            assert store.load(new) == {}
+            self.write(store, records(0, 1), new)
+            assert not hanging.done()
+            may_go_on.set()
+            assert hanging.exception(30) is not None
+        assert results() == [0]
+        assert store.load(open_term(3)) == {Partition("t", 0): 1}
 
 
 @pytest.mark.parametrize("name", ["", "1t", "a b", "a;drop", "a.b.c", "a'", 'a"b"', "tä"])

@@ -52,33 +52,24 @@ def test_a_record_is_its_seven_fields_and_the_epoch_is_hidden() -> None:
     assert Record("t", 1, 2, 3, None, None).leader_epoch is None
 
 
-def test_a_record_behaves_as_the_tuple_of_its_fields() -> None:
+def test_a_record_behaves_as_the_tuple_of_its_fields_and_is_copied_by_them() -> None:
     later = RECORD.replace(offset=9)
     assert (RECORD[0], RECORD[-1], RECORD[1:3]) == ("t", SEVEN[-1], (1, 2))
     assert ("t" in RECORD, 7 in RECORD, RECORD.index(2), RECORD.count(3)) == (True, False, 2, 1)
-    assert (later > RECORD, later >= RECORD, later < RECORD, later <= RECORD) == (
-        True,
-        True,
-        False,
-        False,
-    )
+    compared = later > RECORD, later >= RECORD, later < RECORD, later <= RECORD
+    assert compared == (True, True, False, False)
     assert (*SEVEN, "x") == RECORD + ("x",)  # noqa: RUF005 - it is the operator that is tried
     assert RECORD + later == (*SEVEN, *later)
     with pytest.raises(IndexError):
         _ = RECORD[7]
+    assert pickle.loads(pickle.dumps(RECORD)) == copy.copy(RECORD) == RECORD
 
 
 def test_a_record_says_where_it_lies_and_how_large_it_is() -> None:
-    assert RECORD.topic_partition == Partition("t", 1)
-    assert str(RECORD.topic_partition) == "t-1"
+    assert (RECORD.topic_partition, str(RECORD.topic_partition)) == (Partition("t", 1), "t-1")
     assert (RECORD.place, RECORD.size) == ("t-1@2", 8)
     assert RECORD.replace(key=None, value=5).size == 0
     assert RECORD.replace(topic="u").leader_epoch == 7
-
-
-def test_a_record_is_copied_and_sent_to_other_processes_by_its_fields() -> None:
-    assert pickle.loads(pickle.dumps(RECORD)) == RECORD
-    assert copy.copy(RECORD) == RECORD
 
 
 # -- batches ---------------------------------------------------------------------------------------

@@ -228,7 +228,7 @@ class Leader:
     def fails(self, answer: Answer) -> None:
         """A message is produced, and its commit is answered with this."""
         self.broker.answers = [answer]
-        self.store.produce(message())
+        self.store.add([message()])
         with pytest.raises(answer.value[1]):
             self.commit()
 
@@ -270,7 +270,7 @@ def handle_all(broker: Broker, reaction: Reaction) -> None:
     leader = Leader(broker)
     while (at := leader.load()) < len(WANTED):
         leader.store.undo()
-        leader.store.produce(message(WANTED[at]))
+        leader.store.add([message(WANTED[at])])
         try:
             try:
                 commit_until_known(leader, at + 1, reaction)
@@ -326,7 +326,7 @@ def test_whatever_the_answers_and_their_order_each_message_is_committed_once(
 def test_a_transaction_that_is_committed_is_not_committed_again_though_nobody_had_waited(
     leader: Leader,
 ) -> None:
-    leader.store.produce(message())
+    leader.store.add([message()])
     leader.begin_commit()  # and its answer is never looked at
     leader.commit()
     assert (leader.broker.results, leader.broker.asked) == ([b"v"], 1)
@@ -336,7 +336,7 @@ def test_a_doubt_is_not_forgotten_by_loading_without_a_fence_and_is_settled_by_o
     leader: Leader,
 ) -> None:
     leader.broker.answers = [Answer.UNKNOWN_DONE_LATER]
-    leader.store.produce(message())
+    leader.store.add([message()])
     leader.begin_commit()  # and its answer is never looked at
     leader.load()
     with pytest.raises(BatchLost, match="not known"):
@@ -358,7 +358,7 @@ def test_a_transaction_that_was_open_for_too_long_is_given_up(
 ) -> None:
     monkeypatch.setitem(globals(), "LATE_S", open_s)
     leader.broker.answers = [Answer.HANGS]
-    leader.store.produce(message())
+    leader.store.add([message()])
     with pytest.raises(BatchLost if is_late else KafkaAway):
         leader.commit()
 
@@ -376,11 +376,11 @@ def test_a_message_that_the_client_does_not_take_is_an_effect_refused_and_nothin
 
     monkeypatch.setattr(Producer, "produce", produce)
     for value in (b"v", b"bad"):
-        leader.store.produce(message(value))
+        leader.store.add([message(value)])
     with pytest.raises(EffectRefused, match="not this one") as refused:
         leader.commit()
     assert type(refused.value.error) is error
     leader.store.undo()
-    leader.store.produce(message())
+    leader.store.add([message()])
     leader.commit()
     assert (leader.broker.made, leader.broker.results) == (1, [b"v"])

@@ -103,7 +103,6 @@ def _administration(kafka: SimulatedKafka) -> dict[str, Callable[..., Any]]:
         "ensure_topic": ensure_topic,
         "existing_topics": lambda address, **_: frozenset(kafka.cluster.topics()),
         "largest_batches": lambda address, topics, **_: {},
-        "static_members": lambda address, group, **_: frozenset(),
         "describe_group": lambda address, group, **_: GroupView(group, "", "", "", ()),
         "offsets_at": lambda address, topics, at_ms, **_: {},
         "stored_offsets": lambda address, group, **_: {},

@@ -176,7 +176,7 @@ class SimulatedProducer(ProducerBase):
             else:
                 code = sent.error.code
                 told = f"{link.told(f'producing to {outgoing.where.topic!r}')}: {sent.error}"
-                self._refused(outgoing, self._explained(code.failure.error(told)))
+                self._refused(outgoing, code.failure.error(told))
         if outgoing.sent is None and not is_repeated:
             self._send_next(outgoing)
         return is_repeated
@@ -209,9 +209,6 @@ class SimulatedProducer(ProducerBase):
             receipt.error, receipt.is_done = error, True
         outgoing.part, outgoing.under_way = None, []
         outgoing.rows, outgoing.receipts = [], []
-
-    def _explained(self, error: LeaderqError) -> LeaderqError:
-        return self._settings.explained(error, self._began_s)
 
     def _settle(self, until_s: float, is_over: Callable[[], bool]) -> bool:
         """Hear and repeat until ``is_over``, or until then; returns whether it is."""
@@ -285,7 +282,7 @@ class SimulatedProducer(ProducerBase):
         self._require_life()
         if self._identity is None:
             raise KafkaError("this producer was not fenced in")
-        if self._began_s is not None:
+        if self._is_open:
             raise KafkaError("a transaction is open already")
         self._has_begun = False
 
@@ -296,7 +293,7 @@ class SimulatedProducer(ProducerBase):
         self._require_life()
         if self._settings.transactional_id is None:
             self._identified(clock.now_s() + self._settings.open_timeout_s)
-        elif self._began_s is None:
+        elif not self._is_open:
             raise KafkaError("no transaction is open")
         if isinstance(self._failed, KafkaFenced):
             raise self._failed
@@ -333,7 +330,7 @@ class SimulatedProducer(ProducerBase):
             for where, at in offsets.items()
         }
         cluster, identity = self._link.cluster, self._identity
-        if identity is None or self._began_s is None:
+        if identity is None or not self._is_open:
             raise KafkaError("no transaction is open")
         self._has_begun = True
         self._ask(
@@ -369,10 +366,9 @@ class SimulatedProducer(ProducerBase):
         try:
             link.ask(doing, partial(link.coordinator_of, name), work, deadline)
         except KafkaFenced as exc:
-            found = self._explained(exc)
-            if "FENCED_INSTANCE_ID" not in str(exc) and isinstance(found, KafkaFenced):
-                self._over = found
-            raise found from exc
+            if "FENCED_INSTANCE_ID" not in str(exc):
+                self._over = exc
+            raise
 
 
 def _produce(cluster: Any, leader: int, part: ProducedPart, _request: BrokerRequest) -> Any:

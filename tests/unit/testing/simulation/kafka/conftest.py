@@ -43,7 +43,8 @@ def feed(kafka_broker: SimulatedBroker, four_partitions: str) -> Callable[[int, 
     def put(first: int, last: int) -> list[bytes]:
         values = [b"%d" % n for n in range(first, last)]
         keys = (b"k%d" % (int(value) % 16) for value in values)
-        messages = map(Message, [four_partitions] * len(values), values, keys)
+        headers = ([("n", value)] for value in values)
+        messages = map(Message, [four_partitions] * len(values), values, keys, headers)
         settings = ProducerSettings(kafka_broker.address)
         SimulatedProducer(kafka_broker.kafka, settings).send_all(messages, 10.0)
         return values
