@@ -79,6 +79,7 @@ _COUNTED = {
     ItemOutcome.SET_ASIDE: "dead_letters",
 }
 _PROBE_S = 0.05
+JoinWorkers = Callable[[float | None], bool]
 _AFTER_ERROR_S = 0.5
 _AFTER_LOSS_S = 0.1
 
@@ -99,6 +100,7 @@ class Engine:
         self._pid, self._workers, self.options = host.pid(), workers, options
         self._is_shared_out = kind in (QueueKind.PLAIN, QueueKind.ID)
         self._is_simple = kind is QueueKind.SIMPLE
+        self.is_locking = paths.lock_path is not None
         self._losses = 0
         """Claims in a row for which others were quicker; halved by one for which they were not."""
         self._service = Service(f"leaderq-queue-{name}", self._run)
@@ -139,7 +141,7 @@ class Engine:
             raise
         self._service.start()
 
-    def close(self, timeout_s: float, join_workers: Callable[[float], bool]) -> bool:
+    def close(self, timeout_s: float, join_workers: JoinWorkers) -> bool:
         """Stop claiming, let begun items be finished, release the rest; return whether all of that
         was done in ``timeout_s``.
         """
@@ -171,7 +173,7 @@ class Engine:
         self._read_inbox()
         return is_clean and not self._has_failed
 
-    def _leave_later(self, membership: Membership, join_workers: Callable[[float], bool]) -> None:
+    def _leave_later(self, membership: Membership, join_workers: JoinWorkers) -> None:
         while not (join_workers(60.0) and self._service.stop(60.0)):
             continue
         self._members.leave(membership, 5.0)
@@ -204,18 +206,19 @@ class Engine:
     def is_ours(self, claim: Claim) -> bool:
         """Whether a claim still stands, as far as this process knows."""
         membership = claim.membership
-        if not membership.is_locking:
-            return True
-        return membership is self._membership and self._members.is_standing(membership)
+        return not self.is_locking or (
+            membership is self._membership and self._members.is_standing(membership)
+        )
 
-    def may_be_begun(self, claim: Claim) -> bool:
-        """Whether it still stands for certain: when a process goes on that was frozen, workers may
-        come before the thread that hears of the end of the session. May wait for a moment.
+    def may_be_begun(self, claims: Sequence[Claim]) -> bool:
+        """Whether these still stand for certain: when a process goes on that was frozen, workers
+        may come before the thread that hears of the end of the session. May wait for a moment.
         """
-        membership = claim.membership
-        if self.is_in_child or not self.is_ours(claim):
+        if self.is_in_child:
             return False
-        return not membership.is_locking or membership.writer.surely_stands()
+        return not self.is_locking or all(
+            self.is_ours(one) and one.membership.writer.surely_stands() for one in claims
+        )
 
     @property
     def is_in_child(self) -> bool:
@@ -433,13 +436,12 @@ class Engine:
             return 0
         if self.ready.bytes > AHEAD_BYTES:
             return 0
-        is_locked = self._paths.lock_path is not None
         if self._is_simple:
             target = self.ready.wanted + self.options.claim_ahead
         else:
-            target = takers + (self.ready.appetite() if self._workers or is_locked else 0)
+            target = takers + (self.ready.appetite() if self._workers or self.is_locking else 0)
         room = target - ready
-        most = min(self._ahead.reader.most, MAX_LOCKS if is_locked else MAX_BATCH)
+        most = min(self._ahead.reader.most, MAX_LOCKS if self.is_locking else MAX_BATCH)
         # Small claims cost as much as large ones: with plenty ready, wait until many can be claimed
         # at once.
         return min(room, most) if room >= min(most, target) // 2 or not ready else 0
