@@ -119,9 +119,9 @@ class ItemWorkers(HandlerThreads):
             if not settlements:
                 since_s = clock.now_s()
             settlements += self._dispatch(claims) if claims else []
-            if engine.is_in_child:
-                return
             if not claims or clock.now_s() > since_s + _SETTLE_S:
+                if engine.is_in_child:
+                    return
                 engine.settle(settlements)
                 settlements = []
                 if not claims and engine.ready.is_closed:

@@ -72,11 +72,11 @@ _NAMES_BYTES = 16 * 1024
 _MOST_LOSSES = 20
 _GUESSES = 4
 _COUNTED = {
-    ItemOutcome.ACKNOWLEDGED: "acknowledged",
-    ItemOutcome.DELETED: "acknowledged",
-    ItemOutcome.REQUEUED: "returned",
-    ItemOutcome.RELEASED: "returned",
-    ItemOutcome.SET_ASIDE: "dead_letters",
+    ItemOutcome.ACKNOWLEDGED.value: "acknowledged",
+    ItemOutcome.DELETED.value: "acknowledged",
+    ItemOutcome.REQUEUED.value: "returned",
+    ItemOutcome.RELEASED.value: "returned",
+    ItemOutcome.SET_ASIDE.value: "dead_letters",
 }
 _PROBE_S = 0.05
 JoinWorkers = Callable[[float | None], bool]
@@ -104,7 +104,7 @@ class Engine:
         self._losses = 0
         """Claims in a row for which others were quicker; halved by one for which they were not."""
         self._service = Service(f"leaderq-queue-{name}", self._run)
-        self._inbox: deque[Callable[[], object]] = deque()
+        self._inbox: deque[ItemSettlement | Callable[[], object]] = deque()
         self._has_failed = False
         """Whether a settlement has, since it was last asked for."""
         self.figures = QueueFigures(paths.path, self._live)
@@ -180,9 +180,12 @@ class Engine:
 
     def settle(self, settlements: Sequence[ItemSettlement]) -> None:
         """Have these settlements, of items that were handed out, written; never blocks."""
+        counts = Counter[str]()
         for settlement in settlements:
-            if (what := _COUNTED.get(settlement.outcome)) is not None:
-                self.figures.add(what, settlement.claim.count)
+            counts[settlement.outcome.value] += settlement.claim.count
+        for outcome, count in counts.items():
+            if outcome in _COUNTED:
+                self.figures.add(_COUNTED[outcome], count)
         self._send(settlements)
 
     def _send(self, settlements: Sequence[ItemSettlement]) -> None:
@@ -198,8 +201,8 @@ class Engine:
                 settlement.size = estimated_bytes(settlement.operations, chroot_bytes)
                 settlement.on_settled = self._on_settled
                 by_writer.setdefault(membership.writer, []).append(settlement)
-            elif membership.is_locking:
-                self._on_settled(settlement, None, [])
+            elif self.is_locking:
+                self._on_settled(settlement)
         for writer, of_one in by_writer.items():
             writer.send(of_one)
 
@@ -214,23 +217,19 @@ class Engine:
         """Whether these still stand for certain: when a process goes on that was frozen, workers
         may come before the thread that hears of the end of the session. May wait for a moment.
         """
-        if self.is_in_child:
-            return False
-        return not self.is_locking or all(
-            self.is_ours(one) and one.membership.writer.surely_stands() for one in claims
-        )
+        if not self.is_locking:
+            return not self.is_in_child
+        return all(self.is_ours(one) and one.membership.writer.surely_stands() for one in claims)
 
     @property
     def is_in_child(self) -> bool:
         """Whether this is a copy: the user's code has forked, and the child came back from it."""
         return host.pid() != self._pid
 
-    def _on_settled(
-        self, settlement: ItemSettlement, error: LeaderqError | None, results: Any
-    ) -> None:
-        self._inbox.append(partial(self._settled, settlement, error, results))
+    def _on_settled(self, settlement: ItemSettlement) -> None:
+        self._inbox.append(settlement)
         is_done = settlement.outcome is ItemOutcome.ACKNOWLEDGED
-        if self.ready.takers or not self.ready or not is_done:
+        if self.ready.takers or not is_done or not self.ready:
             self._service.wake()
 
     def _may_begin(self) -> bool:
@@ -313,7 +312,11 @@ class Engine:
 
     def _read_inbox(self) -> None:
         while self._inbox:
-            self._inbox.popleft()()
+            news = self._inbox.popleft()
+            if isinstance(news, ItemSettlement):
+                self._settled(news)
+            else:
+                news()
 
     def _tell_state(self, state: SessionState) -> None:
         self.ready.recheck()
@@ -325,12 +328,10 @@ class Engine:
             said = "state_changed of the consumer failed, the queue continues state=%s"
             log.exception(said, state.name)
 
-    def _settled(
-        self, settlement: ItemSettlement, error: LeaderqError | None, results: Any
-    ) -> None:
+    def _settled(self, settlement: ItemSettlement) -> None:
         name, outcome, deaths = settlement.claim.name, settlement.outcome, self._members.deaths
         self._waiting.is_settled(name)
-        if error is not None:
+        if (error := settlement.error) is not None:
             self._has_failed = True
             said = "item not settled queue=%s item=%s outcome=%s error=%s"
             log.warning(said, self.path, name, outcome.value, error)
@@ -346,7 +347,7 @@ class Engine:
             return
         elif outcome in (ItemOutcome.RELEASED, ItemOutcome.REQUEUED):
             is_released = outcome is ItemOutcome.RELEASED
-            if (free := settlement.created(results) or (name if is_released else None)) is not None:
+            if (free := settlement.created or (name if is_released else None)) is not None:
                 if settlement.rest_until_ms or not is_released:
                     self._waiting.rest(free, settlement.rest_until_ms)
                 else:
