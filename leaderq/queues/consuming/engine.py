@@ -70,7 +70,6 @@ AHEAD_BYTES = 4 << 20
 _NAMES_BYTES = 16 * 1024
 """Of the names of one claim: its multi contains each twice, and once more in the record."""
 _MOST_LOSSES = 20
-_GUESSES = 4
 _COUNTED = {
     ItemOutcome.ACKNOWLEDGED.value: "acknowledged",
     ItemOutcome.DELETED.value: "acknowledged",
@@ -462,7 +461,7 @@ class Engine:
             or asks > self.ready.answered
             or (self._listing.is_lock_changed and self._waiting.has_overdue(clock.now_ms()))
         ):
-            self._listing.look(self._waiting.guesses(_GUESSES, share))
+            self._listing.look(share)
             names = self._shared_names(wanted, share)
         names += self._waiting.take_overdue(wanted - len(names), clock.now_ms())
         if share is not None and share.won:
@@ -554,6 +553,7 @@ class Engine:
         """Wait for news, or for the time at which something is due."""
         wait_s = SCAN_S
         if wanted > 0 or self.ready.takers:
+            wait_s = max(0.001, min(wait_s, self._listing.stale_in_s))
             now_ms = clock.now_ms()
             for at_ms in (self._waiting.next_ms(), self._waiting.overdue_ms(now_ms)):
                 if at_ms is not None:

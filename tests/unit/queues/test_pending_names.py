@@ -391,7 +391,8 @@ def test_the_next_names_are_guessed_where_only_their_number_is_open(
     names.replace(named(7, 5))
     assert names.guesses(3) == named(8, 9, 10)
     names.replace(named(6))
-    assert names.guesses(3, Share(1, 2)) == named(9)
+    assert names.guesses(3, Share(1, 2)) == named(9, 11, 13)
+    assert names.guesses(1, Share(3, 5)) == named(8)
     names.restart()
     assert names.guesses(1) == named(0)
 
