@@ -406,15 +406,6 @@ def test_a_new_listing_decides_what_there_is() -> None:
     assert [one.name for one in index.choose(1, 0)] == [worst_first[-1]]
 
 
-def test_what_is_due_at_this_moment_is_due() -> None:
-    index = ShardIndex()
-    index.replace([named(0, 100, 1)], [], 100)
-    assert index.next_due_ms(100) == 100
-    assert len(index.choose(1, 100)) == 1
-    index.replace([named(0, 100, 1), named(0, 101, 2)], [], 100)
-    assert index.next_due_ms(100) == 101
-
-
 def test_the_next_due_time_is_that_of_a_rest_once_it_rests() -> None:
     index = index_of(named(0, 100, 1))
     assert [index.next_due_ms(now_ms) for now_ms in (50, 100, 150)] == [100, 100, 150]
@@ -470,20 +461,6 @@ def test_a_look_takes_nothing() -> None:
     assert [one.name for one in index.choose(9, 0)] == names
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_next_ones_are_told_in_their_order_without_a_change(seed: int) -> None:
-    draw = random.Random(seed)
-    names = [named(draw.randrange(4), 0, sequence) for sequence in range(20)]
-    draw.shuffle(names)
-    index = index_of(*names)
-    index.next_due_ms(0)
-    held = index.choose_these(names[:3], 0)
-    expected = sorted(set(names) - {one.name for one in held}, key=lambda one: (one[:2], one[-10:]))
-    for most in (1, 5, 99):
-        assert index.upcoming(most, 0) == expected[:most]
-    assert [one.name for one in free(index, 0)] == expected
-
-
 def test_a_group_goes_by_the_best_that_waits_in_it() -> None:
     first, urgent, other = named(50, 0, 1, "g"), named(0, 0, 2, "g"), named(10, 0, 3)
     index = index_of(first, other)
@@ -502,18 +479,3 @@ def test_a_group_goes_by_the_best_that_waits_in_it() -> None:
     listed = ShardIndex()
     listed.replace([first, other, urgent], [], 0)
     assert listed.peek(2, 0) == [first, other]
-
-
-def test_the_next_of_a_group_goes_when_the_first_is_gone() -> None:
-    first, second = named(5, 0, 1, "g"), named(0, 0, 2, "g")
-    alone = named(9, 0, 3)
-    index = index_of(second, first, alone)
-    assert [one.name for one in free(index)] == [first, alone]
-    index.deleted(alone)
-    assert free(index) == []
-    index.deleted(first)
-    assert free(index) == [Choice(second)]
-    index.deleted(second)
-    index.created(first)
-    index.deleted(first)
-    assert index._groups == {}, "groups without messages cost memory"
