@@ -65,6 +65,8 @@ NEXT_ONES = 256
 CLAIMED_TOGETHER = 25
 """Claims that are made all or none: with the longest errors in them, 128 KB."""
 Wanted = tuple[Choice, Delivery]
+OTHERS_S = 0.02
+"""For so long a waiting ``pop`` that was beaten to the last message lets others go first."""
 LOOK_S, LEAST_S = 1.0, 0.5
 """How often the minder looks at least and at most; a wait relies on watches alone so long."""
 
@@ -82,6 +84,8 @@ class DynoConsumer:
         self._next_look_s, self._next_sweep_s = 0.0, clock.now_s() + SWEEP_S
         self._changed = primitives.Condition()
         self._changes = 0
+        self._is_second = False
+        """Whether another consumer was quicker than a ``pop`` that waited."""
         self.views: dict[str, ShardView] = {}
         """Of the shards that are there, in their order; replaced when others are."""
         nodes.changed, nodes.serve = self._notify, self._serve
@@ -196,6 +200,7 @@ class DynoConsumer:
                 continue
             is_found = len(out) > before
             conflicts = conflicts + 1 if is_changed and not is_found else 0
+            self._is_second = (self._is_second or is_changed) and not is_found
             # The lease of the first runs while others are waited for.
             is_more = is_changed or is_found
             hold_s = out[0].left_s - out[0].lease_s * 2 / 3 if out else LOOK_S
@@ -325,7 +330,7 @@ class DynoConsumer:
         return [view for _, view in views[at:] + views[:at]]
 
     def _wait(self, seen: int, timeout_s: float) -> None:
-        now_ms = self._now_ms()
+        now_ms, deadline = self._now_ms(), Deadline(timeout_s)
         for view in [] if self._nodes.settings().is_paused else self.views.values():
             with view.lock:
                 due_ms = view.index.next_due_ms(now_ms)
@@ -334,6 +339,8 @@ class DynoConsumer:
         nodes = self._nodes
         with self._changed:
             self._changed.wait_for(lambda: self._changes != seen or nodes.is_closed, timeout_s)
+            if self._is_second:
+                self._changed.wait_for(lambda: nodes.is_closed, deadline.left_s(OTHERS_S))
 
     def _notify(self) -> None:
         with self._changed:

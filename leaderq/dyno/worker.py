@@ -9,10 +9,9 @@ from typing import Any
 
 from leaderq.base import clock
 from leaderq.base.arguments import Seconds, at_least, in_seconds, instance, require, unless
-from leaderq.base.timeouts import Deadline
 from leaderq.dyno.delivery import Delivery, Ending, StaleLease
 from leaderq.dyno.queue import DynoQueue
-from leaderq.engine.handlers import Handler, handler_problem
+from leaderq.engine.handlers import HandlerThreads, handler_problem
 from leaderq.errors import CorruptItem, QueueClosed, told
 from leaderq.observability import tracing
 from leaderq.threads import Backoff, Retry, Service, primitives
@@ -56,7 +55,7 @@ class Kill(Exception):
     """Raised by a handler: never again; the message goes to the dead letters with this reason."""
 
 
-class Worker:
+class Worker(HandlerThreads):
     """Calls ``handler(delivery)`` on ``threads`` threads, for one message after another.
 
     If the handler returns, the message is acknowledged. If it raises anything, it has failed, and
@@ -101,7 +100,7 @@ class Worker:
             handler_problem(what, handler),
         )
         self._queue = queue
-        self._handler = Handler(what, handler, "leaderq-dyno-worker-loop")
+        super().__init__(what, handler, "leaderq-dyno-worker", threads, self._run)
         self._most, self._is_batch = batch_items or 1, batch_items is not None
         self._of_values = values
         self._retry = dict(retry or {})
@@ -115,30 +114,6 @@ class Worker:
         self._keep = partial(
             queue.keep, most_s=most_s, ending=ending, ending_s=in_seconds("ending_s", ending_s)
         )
-        self._services = [
-            Service(f"leaderq-dyno-worker-{number}", self._run) for number in range(threads)
-        ]
-
-    def start(self) -> None:
-        """Begin; once only, however often it is called."""
-        for service in self._services:
-            service.start()
-
-    def stop(self, timeout_s: float | None = 30.0) -> bool:
-        """Begin nothing more; wait for what is being worked on (``None``: without end; a handler
-        that calls it is not waited for). Returns whether all was done in time."""
-        deadline = Deadline(timeout_s)
-        for service in self._services:
-            service.is_stopping = True
-        ended = [one.stop(deadline.remaining_s) for one in self._services]
-        if not self.is_running:
-            self._handler.close()
-        return all(ended)
-
-    @property
-    def is_running(self) -> bool:
-        """Whether any of its threads is."""
-        return any(one.is_running for one in self._services)
 
     def __enter__(self) -> Worker:
         self.start()

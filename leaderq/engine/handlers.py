@@ -1,4 +1,5 @@
-"""The user's code on what was taken: a plain function, or a coroutine function on an event loop."""
+"""The user's code on what was taken: a plain function, or a coroutine function on an event loop;
+and the threads that call it."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leaderq.base.arguments import Problem, coroutine_function, plain_function, require_finished
-from leaderq.threads import primitives
+from leaderq.base.timeouts import Deadline
+from leaderq.threads import Service, primitives
 from leaderq.threads.event_loops import started
 
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ class Handler:
 
     def __call__(self, *given: Any) -> None:
         if not self._is_coroutine:
-            require_finished(self._code(*given), self._what)
+            if (returned := self._code(*given)) is not None:
+                require_finished(returned, self._what)
             return
         from asyncio import run_coroutine_threadsafe
 
@@ -58,6 +61,43 @@ class Handler:
                 self._loop = new_event_loop()
                 started(partial(_run, self._loop), self._name)
             return self._loop
+
+
+class HandlerThreads:
+    """So many threads that take what there is, each by ``run``, and call the user's code."""
+
+    def __init__(
+        self,
+        what: str,
+        code: Callable[..., Any],
+        name: str,
+        count: int,
+        run: Callable[[Service], object],
+    ) -> None:
+        self._handler = Handler(what, code, f"{name}-loop")
+        self._services = [Service(f"{name}-{number}", run) for number in range(count)]
+
+    def start(self) -> None:
+        """Begin; once only, however often it is called."""
+        for service in self._services:
+            service.start()
+
+    def stop(self, timeout_s: float | None = 30.0) -> bool:
+        """Begin nothing more; wait for what is being worked on (``None``: without end; a handler
+        that calls it is not waited for). Returns whether all was done in time."""
+        deadline = Deadline(timeout_s)
+        for service in self._services:
+            service.is_stopping = True
+        others = [one for one in self._services if not one.is_current]
+        ended = [one.stop(deadline.remaining_s) for one in others]
+        if not self.is_running:
+            self._handler.close()
+        return all(ended)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any of its threads is."""
+        return any(one.is_running for one in self._services)
 
 
 def _run(loop: AbstractEventLoop) -> None:

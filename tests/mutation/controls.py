@@ -194,8 +194,18 @@ m14 a name that was discarded is taken: names that are gone are not claimed
 -            self._gone.add(name)
 +            pass
 m15 a share is that of the next member: every n-th number
--sequence_of(name) % self._members == self._position
-+sequence_of(name) % self._members != self._position
+-sequence_of(name) % self.members == self._position
++sequence_of(name) % self.members != self._position
+
+= queues/consuming/listing.py simulation/test_idle_consumers.py
+i1 every idle consumer lists for every item: an idle consumer asks once about what another takes
+-wait_s = 0.0 if self._next is None else OTHERS_S
++wait_s = 0.0
+
+= dyno/consumer.py simulation/test_idle_consumers.py
+i2 every waiting pop claims every message: a pop that was beaten lets the others go first
+-self._is_second = (self._is_second or is_changed) and not is_found
++self._is_second = False
 
 = zookeeper/writing/groups.py unit/queues/test_send_queue_edges.py
 m16 what others write on the guard goes unnoticed: somebody else wrote: the outcome is not known

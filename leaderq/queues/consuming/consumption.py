@@ -9,45 +9,49 @@ the queue is paused or closed, or nobody asks for a second. States of a value: *
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leaderq.base import clock
 from leaderq.base.timeouts import Deadline
+from leaderq.engine.handlers import HandlerThreads
 from leaderq.engine.reading_ahead import result_of
+from leaderq.engine.serializers import value_of
 from leaderq.errors import (
     BadVersion,
     ClaimLost,
+    CorruptItem,
     NoNode,
     QueueClosed,
     SessionExpired,
     ZooKeeperError,
 )
-from leaderq.queues.consumers import BlockingQueueConsumer, ErrorMode, QueueConsumer, QueueOptions
+from leaderq.observability import tracing
+from leaderq.queues.consumers import (
+    BlockingQueueConsumer,
+    ConsumerClosed,
+    ErrorMode,
+    QueueConsumer,
+    QueueOptions,
+    work_in_hand,
+)
 from leaderq.queues.consuming import items
 from leaderq.queues.consuming.engine import START_S, Engine
-from leaderq.queues.consuming.items import Claim, ItemSettlement, rewritten
+from leaderq.queues.consuming.items import Claim, ItemOutcome, ItemSettlement, rewritten
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.threads import primitives
+from leaderq.threads import Service, primitives
 from leaderq.zookeeper import Check, Operation, Session
 
 if TYPE_CHECKING:
     from leaderq.term import Term
-import logging
-
-from leaderq.engine.handlers import Handler
-from leaderq.engine.serializers import value_of
-from leaderq.errors import CorruptItem
-from leaderq.observability import tracing
-from leaderq.queues.consumers import ConsumerClosed, work_in_hand
-from leaderq.queues.consuming.items import ItemOutcome
-from leaderq.threads import Service
 
 log = logging.getLogger(__name__)
 
@@ -92,30 +96,16 @@ def log_failure(queue: str, settlement: ItemSettlement, error: BaseException) ->
     log.warning(phrase, queue, claim.name, claim.failures + 1, outcome, exc_info=error)
 
 
-class ItemWorkers:
+class ItemWorkers(HandlerThreads):
     """As many threads as ``concurrency`` says."""
 
     def __init__(self, name: str, engine: Engine) -> None:
-        self._engine = engine
-        batch, one = engine.options.consume_batch, engine.options.on_value
+        options = engine.options
+        batch, one = options.consume_batch, options.on_value
         what, code = ("consumer", one) if batch is None else ("consume_batch", batch)
         assert code is not None
-        self._handler = Handler(what, code, f"leaderq-queue-{name}-loop")
-        self._services = [
-            Service(f"leaderq-queue-{name}-{number}", self._run)
-            for number in range(engine.options.workers)
-        ]
-
-    def start(self) -> None:
-        for one in self._services:
-            one.start()
-
-    def join(self, timeout_s: float) -> bool:
-        deadline = Deadline(timeout_s)
-        ended = all(one.is_current or one.stop(deadline.remaining_s) for one in self._services)
-        if ended and not any(one.is_current for one in self._services):
-            self._handler.close()
-        return ended
+        super().__init__(what, code, f"leaderq-queue-{name}", options.workers, self._run)
+        self._engine = engine
 
     def _run(self, _service: Service) -> None:
         engine, options = self._engine, self._engine.options
@@ -129,9 +119,9 @@ class ItemWorkers:
             if not settlements:
                 since_s = clock.now_s()
             settlements += self._dispatch(claims) if claims else []
-            if engine.is_in_child:
-                return
             if not claims or clock.now_s() > since_s + _SETTLE_S:
+                if engine.is_in_child:
+                    return
                 engine.settle(settlements)
                 settlements = []
                 if not claims and engine.ready.is_closed:
@@ -151,19 +141,15 @@ class ItemWorkers:
             return []
 
     def _work(self, claims: list[Claim]) -> list[ItemSettlement]:
-        """Batches are worked on together, others one by one."""
-        settlements = []
-        is_batch = self._engine.options.consume_batch is not None
-        for group in [claims] if is_batch else [[claim] for claim in claims]:
-            while group:
-                ended = self._attempt(group)
-                kept = [one for one in ended if one.outcome is ItemOutcome.KEPT]
-                settlements += [one for one in ended if one.outcome is not ItemOutcome.KEPT]
-                group = [one.claim for one in kept]
-                if kept and not self._kept(kept):
-                    settlements += [items.released(claim) for claim in group]
-                    break
-        return settlements
+        """Until all are settled: this thread stays with what is kept."""
+        settlements: list[ItemSettlement] = []
+        while True:
+            ended = self._attempt(claims)
+            kept = [one for one in ended if one.outcome is ItemOutcome.KEPT]
+            settlements += [one for one in ended if one.outcome is not ItemOutcome.KEPT]
+            claims = [one.claim for one in kept]
+            if not kept or not self._kept(kept):
+                return settlements + [items.released(claim) for claim in claims]
 
     def _kept(self, kept: list[ItemSettlement]) -> bool:
         """Stay with these until they may be tried again; returns whether they are to be."""
@@ -172,7 +158,8 @@ class ItemWorkers:
         return not self._engine.is_closing.wait(max(0, rest_ms) / 1000)
 
     def _attempt(self, claims: list[Claim]) -> list[ItemSettlement]:
-        """Work on the values: one by one, together, or of one large znode batch by batch."""
+        """Work on the values: of one item one by one or, if it has many, batch by batch; of several
+        items together."""
         engine, options = self._engine, self._engine.options
         good: list[Claim] = []
         values: list[Any] = []
@@ -180,14 +167,14 @@ class ItemWorkers:
             if (found := values_of(engine, claim)) is not None:
                 good.append(claim)
                 values += found
-        work_in_hand.value.may_be_begun = lambda: all(map(engine.may_be_begun, good))
-        step = 1 if options.consume_batch is None else options.batch_items
+        work_in_hand.value.may_be_begun = may_be_begun = partial(engine.may_be_begun, good)
+        is_batch = options.consume_batch is not None
+        step = options.batch_items if is_batch else 1
         while values:
             done = 0 if len(good) > 1 else len(good[0].items) - len(values)
-            if not work_in_hand.value.may_be_begun():
+            if not may_be_begun():
                 return [items.interrupted(claim, claim.items[done:]) for claim in good]
             try:
-                is_batch = options.consume_batch is not None
                 given = values[:step] if is_batch else values[0]
                 with tracing.of_items(engine.path, min(step, len(values)), is_batch=is_batch):
                     self._handler(given)
@@ -198,10 +185,10 @@ class ItemWorkers:
                 if any(one.outcome is not ItemOutcome.DELETED for one in failed):
                     return failed
             del values[:step]
-        # without a lock path it was deleted when it was claimed
-        gone = [claim.count for claim in good if not claim.membership.is_locking]
-        engine.figures.add("acknowledged", sum(gone))
-        return [items.done(claim) for claim in good if claim.membership.is_locking]
+        if engine.is_locking:
+            return [items.done(claim) for claim in good]
+        engine.figures.add("acknowledged", sum(claim.count for claim in good))
+        return []  # they were deleted when they were claimed
 
     def _failed(self, claim: Claim, left: Sequence[bytes], error: BaseException) -> ItemSettlement:
         options = self._engine.options
@@ -354,7 +341,7 @@ class Item(Generic[T]):
         taken, claim = self._taken, self._claim
         settlement = None if taken.open else self._queue.settlement_of(taken)
         is_bare = settlement is None and not ops and term is None
-        if is_bare and self._queue.engine.may_be_begun(claim):
+        if is_bare and self._queue.engine.may_be_begun([claim]):
             return []
         own = () if settlement is None else settlement.operations
         if settlement is None and not is_bare:
@@ -476,7 +463,7 @@ class Consumption(Generic[T]):
         if not was_open:
             return True
         self._give_back_taken()
-        return self.engine.close(timeout_s, self._work.join if self._work else lambda _: True)
+        return self.engine.close(timeout_s, self._work.stop if self._work else lambda _: True)
 
     def set_error_mode(self, mode: ErrorMode) -> None:
         self.engine.options = replace(self.engine.options, error_mode=mode)
@@ -505,7 +492,7 @@ class Consumption(Generic[T]):
             with suppress(IndexError):  # another taker was quicker
                 item = self._taken.popleft()
                 is_paused = self.engine.pause_switch.is_paused
-                if not is_paused and self.engine.may_be_begun(item._claim):
+                if not is_paused and self.engine.may_be_begun([item._claim]):
                     return item
                 item.give_back()
                 self._give_back_taken()

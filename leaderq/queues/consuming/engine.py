@@ -70,15 +70,15 @@ AHEAD_BYTES = 4 << 20
 _NAMES_BYTES = 16 * 1024
 """Of the names of one claim: its multi contains each twice, and once more in the record."""
 _MOST_LOSSES = 20
-_GUESSES = 4
 _COUNTED = {
-    ItemOutcome.ACKNOWLEDGED: "acknowledged",
-    ItemOutcome.DELETED: "acknowledged",
-    ItemOutcome.REQUEUED: "returned",
-    ItemOutcome.RELEASED: "returned",
-    ItemOutcome.SET_ASIDE: "dead_letters",
+    ItemOutcome.ACKNOWLEDGED.value: "acknowledged",
+    ItemOutcome.DELETED.value: "acknowledged",
+    ItemOutcome.REQUEUED.value: "returned",
+    ItemOutcome.RELEASED.value: "returned",
+    ItemOutcome.SET_ASIDE.value: "dead_letters",
 }
 _PROBE_S = 0.05
+JoinWorkers = Callable[[float | None], bool]
 _AFTER_ERROR_S = 0.5
 _AFTER_LOSS_S = 0.1
 
@@ -99,10 +99,11 @@ class Engine:
         self._pid, self._workers, self.options = host.pid(), workers, options
         self._is_shared_out = kind in (QueueKind.PLAIN, QueueKind.ID)
         self._is_simple = kind is QueueKind.SIMPLE
+        self.is_locking = paths.lock_path is not None
         self._losses = 0
         """Claims in a row for which others were quicker; halved by one for which they were not."""
         self._service = Service(f"leaderq-queue-{name}", self._run)
-        self._inbox: deque[Callable[[], object]] = deque()
+        self._inbox: deque[ItemSettlement | Callable[[], object]] = deque()
         self._has_failed = False
         """Whether a settlement has, since it was last asked for."""
         self.figures = QueueFigures(paths.path, self._live)
@@ -139,7 +140,7 @@ class Engine:
             raise
         self._service.start()
 
-    def close(self, timeout_s: float, join_workers: Callable[[float], bool]) -> bool:
+    def close(self, timeout_s: float, join_workers: JoinWorkers) -> bool:
         """Stop claiming, let begun items be finished, release the rest; return whether all of that
         was done in ``timeout_s``.
         """
@@ -171,16 +172,19 @@ class Engine:
         self._read_inbox()
         return is_clean and not self._has_failed
 
-    def _leave_later(self, membership: Membership, join_workers: Callable[[float], bool]) -> None:
+    def _leave_later(self, membership: Membership, join_workers: JoinWorkers) -> None:
         while not (join_workers(60.0) and self._service.stop(60.0)):
             continue
         self._members.leave(membership, 5.0)
 
     def settle(self, settlements: Sequence[ItemSettlement]) -> None:
         """Have these settlements, of items that were handed out, written; never blocks."""
+        counts = Counter[str]()
         for settlement in settlements:
-            if (what := _COUNTED.get(settlement.outcome)) is not None:
-                self.figures.add(what, settlement.claim.count)
+            counts[settlement.outcome.value] += settlement.claim.count
+        for outcome, count in counts.items():
+            if outcome in _COUNTED:
+                self.figures.add(_COUNTED[outcome], count)
         self._send(settlements)
 
     def _send(self, settlements: Sequence[ItemSettlement]) -> None:
@@ -196,38 +200,35 @@ class Engine:
                 settlement.size = estimated_bytes(settlement.operations, chroot_bytes)
                 settlement.on_settled = self._on_settled
                 by_writer.setdefault(membership.writer, []).append(settlement)
-            elif membership.is_locking:
-                self._on_settled(settlement, None, [])
+            elif self.is_locking:
+                self._on_settled(settlement)
         for writer, of_one in by_writer.items():
             writer.send(of_one)
 
     def is_ours(self, claim: Claim) -> bool:
         """Whether a claim still stands, as far as this process knows."""
         membership = claim.membership
-        if not membership.is_locking:
-            return True
-        return membership is self._membership and self._members.is_standing(membership)
+        return not self.is_locking or (
+            membership is self._membership and self._members.is_standing(membership)
+        )
 
-    def may_be_begun(self, claim: Claim) -> bool:
-        """Whether it still stands for certain: when a process goes on that was frozen, workers may
-        come before the thread that hears of the end of the session. May wait for a moment.
+    def may_be_begun(self, claims: Sequence[Claim]) -> bool:
+        """Whether these still stand for certain: when a process goes on that was frozen, workers
+        may come before the thread that hears of the end of the session. May wait for a moment.
         """
-        membership = claim.membership
-        if self.is_in_child or not self.is_ours(claim):
-            return False
-        return not membership.is_locking or membership.writer.surely_stands()
+        if not self.is_locking:
+            return not self.is_in_child
+        return all(self.is_ours(one) and one.membership.writer.surely_stands() for one in claims)
 
     @property
     def is_in_child(self) -> bool:
         """Whether this is a copy: the user's code has forked, and the child came back from it."""
         return host.pid() != self._pid
 
-    def _on_settled(
-        self, settlement: ItemSettlement, error: LeaderqError | None, results: Any
-    ) -> None:
-        self._inbox.append(partial(self._settled, settlement, error, results))
+    def _on_settled(self, settlement: ItemSettlement) -> None:
+        self._inbox.append(settlement)
         is_done = settlement.outcome is ItemOutcome.ACKNOWLEDGED
-        if self.ready.takers or not self.ready or not is_done:
+        if self.ready.takers or not is_done or not self.ready:
             self._service.wake()
 
     def _may_begin(self) -> bool:
@@ -310,7 +311,11 @@ class Engine:
 
     def _read_inbox(self) -> None:
         while self._inbox:
-            self._inbox.popleft()()
+            news = self._inbox.popleft()
+            if isinstance(news, ItemSettlement):
+                self._settled(news)
+            else:
+                news()
 
     def _tell_state(self, state: SessionState) -> None:
         self.ready.recheck()
@@ -322,12 +327,10 @@ class Engine:
             said = "state_changed of the consumer failed, the queue continues state=%s"
             log.exception(said, state.name)
 
-    def _settled(
-        self, settlement: ItemSettlement, error: LeaderqError | None, results: Any
-    ) -> None:
+    def _settled(self, settlement: ItemSettlement) -> None:
         name, outcome, deaths = settlement.claim.name, settlement.outcome, self._members.deaths
         self._waiting.is_settled(name)
-        if error is not None:
+        if (error := settlement.error) is not None:
             self._has_failed = True
             said = "item not settled queue=%s item=%s outcome=%s error=%s"
             log.warning(said, self.path, name, outcome.value, error)
@@ -343,7 +346,7 @@ class Engine:
             return
         elif outcome in (ItemOutcome.RELEASED, ItemOutcome.REQUEUED):
             is_released = outcome is ItemOutcome.RELEASED
-            if (free := settlement.created(results) or (name if is_released else None)) is not None:
+            if (free := settlement.created or (name if is_released else None)) is not None:
                 if settlement.rest_until_ms or not is_released:
                     self._waiting.rest(free, settlement.rest_until_ms)
                 else:
@@ -433,13 +436,12 @@ class Engine:
             return 0
         if self.ready.bytes > AHEAD_BYTES:
             return 0
-        is_locked = self._paths.lock_path is not None
         if self._is_simple:
             target = self.ready.wanted + self.options.claim_ahead
         else:
-            target = takers + (self.ready.appetite() if self._workers or is_locked else 0)
+            target = takers + (self.ready.appetite() if self._workers or self.is_locking else 0)
         room = target - ready
-        most = min(self._ahead.reader.most, MAX_LOCKS if is_locked else MAX_BATCH)
+        most = min(self._ahead.reader.most, MAX_LOCKS if self.is_locking else MAX_BATCH)
         # Small claims cost as much as large ones: with plenty ready, wait until many can be claimed
         # at once.
         return min(room, most) if room >= min(most, target) // 2 or not ready else 0
@@ -459,7 +461,7 @@ class Engine:
             or asks > self.ready.answered
             or (self._listing.is_lock_changed and self._waiting.has_overdue(clock.now_ms()))
         ):
-            self._listing.look(self._waiting.guesses(_GUESSES, share))
+            self._listing.look(share)
             names = self._shared_names(wanted, share)
         names += self._waiting.take_overdue(wanted - len(names), clock.now_ms())
         if share is not None and share.won:
@@ -551,6 +553,7 @@ class Engine:
         """Wait for news, or for the time at which something is due."""
         wait_s = SCAN_S
         if wanted > 0 or self.ready.takers:
+            wait_s = max(0.001, min(wait_s, self._listing.stale_in_s))
             now_ms = clock.now_ms()
             for at_ms in (self._waiting.next_ms(), self._waiting.overdue_ms(now_ms)):
                 if at_ms is not None:

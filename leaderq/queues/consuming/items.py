@@ -265,21 +265,24 @@ class ConsumerDied(LeaderqError):
     """Why an item became a dead letter if no consumer lived to say."""
 
 
-def _unheard(*_: object) -> None:
+def _unheard(_: object) -> None:
     """Nobody asks."""
 
 
 class ItemSettlement(OperationGroup):
-    """What to write of one item. ``rest_until_ms``: how long it rests if created again."""
+    """What to write of one item, and what came of that (``error``, ``results``). ``rest_until_ms``:
+    how long it rests if created again."""
 
-    __slots__ = ("claim", "on_settled", "outcome", "rest_until_ms")
+    __slots__ = ("claim", "error", "on_settled", "outcome", "rest_until_ms", "results")
 
     def __init__(
         self, claim: Claim, operations: Operations, outcome: ItemOutcome, rest_until_ms: int = 0
     ) -> None:
         super().__init__(operations, 0)
         self.claim, self.outcome, self.rest_until_ms = claim, outcome, rest_until_ms
-        self.on_settled: OnSettled = _unheard
+        self.on_settled: Callable[[ItemSettlement], object] = _unheard
+        self.error: LeaderqError | None = None
+        self.results: Sequence[Any] | None = ()
 
     @property
     def is_return(self) -> bool:
@@ -289,17 +292,16 @@ class ItemSettlement(OperationGroup):
         return not any(isinstance(op, Create) and op.sequential for op in self.operations)
 
     def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
-        self.on_settled(self, error, results)
+        self.results, self.error = results, error
+        self.on_settled(self)
 
-    def created(self, results: Sequence[Any] | None) -> str | None:
+    @property
+    def created(self) -> str | None:
         """The name of the item that it has made, if that is known."""
-        for op, result in zip(self.operations, results or (), strict=False):
+        for op, result in zip(self.operations, self.results or (), strict=False):
             if isinstance(op, Create) and not op.ephemeral and isinstance(result, str):
                 return result.rpartition("/")[2]
         return None
-
-
-OnSettled = Callable[[ItemSettlement, LeaderqError | None, Sequence[Any] | None], None]
 
 
 def done(claim: Claim) -> ItemSettlement:

@@ -6,6 +6,10 @@ something to list again. **Priority and delay queues** need to know of a newcome
 what waits: a persistent watch (ZooKeeper 3.6) tells every name made and deleted. Where servers are
 older they are treated as the others.
 
+One change of the path wakes every idle consumer, and most changes concern one of them. So who has a
+share of the numbers also watches for the znode of its next number, and looks after any other change
+only :data:`OTHERS_S` later, whether somebody has left anything there.
+
 With a lock path its children are read as well. What is locked is left alone, and the end of such a
 lock is news, because its consumer has died (F7); other locks come and go unheard, until names of
 others' shares are overdue. Whatever happened to the path (F13), the next look makes it again and
@@ -15,24 +19,30 @@ watches it; every :data:`SCAN_S` it is looked after in any case.
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from weakref import WeakMethod
 
 from leaderq.base import clock
 from leaderq.engine.reading_ahead import RowsAhead
 from leaderq.errors import ConnectionLost, NoNode, ZooKeeperError
-from leaderq.queues.consuming.pending import PendingNames
+from leaderq.queues.consuming.pending import PendingNames, Share
 from leaderq.queues.wire.names import QueueKind, is_item, next_number
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import primitives
-from leaderq.zookeeper import Session, Subscription, WatchEvent, WatchKind
+from leaderq.zookeeper import Session, Stat, Subscription, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
 
 log = logging.getLogger(__name__)
 
 SCAN_S = 10.0
+OTHERS_S = 0.02
+"""How long the others are left to take what is not of this consumer's share, before it looks."""
 _ANSWER_S = 10.0
+_GUESSES = 4
 
 
 def _weakly(method: Callable[[WatchEvent], object]) -> Callable[[WatchEvent], object]:
@@ -68,22 +78,32 @@ class QueueListing:
         self._names: Subscription | None = None
         self._news: deque[WatchEvent] = deque()
         self._held: set[str] = set()
-        self._is_stale, self._looked_s = True, 0.0
+        self._stale_s = self._looked_s = 0.0
+        """From when on the listing is too old, and when it was made."""
+        self._next: str | None = None
+        """The name whose znode is watched for."""
         self.is_lock_changed = False
         """Whether any lock was made or deleted since they were read."""
         self._foreign: set[str] = set()
         self._is_path_watched = self._is_path_new = False
         self._on_children, self._on_path = _weakly(self._changed), _weakly(self._path_changed)
-        self._on_locks = _weakly(self._locks_changed)
+        self._on_locks, self._on_next = _weakly(self._locks_changed), _weakly(self._next_came)
         self._made_at_look, self._made_since = -1, 0
 
     @property
     def is_stale(self) -> bool:
         """Whether only a listing can tell that the queue is empty. Asks the servers at times."""
-        if not self._is_stale and clock.now_s() >= self._looked_s + SCAN_S:
-            self._is_stale = not self._missed_nothing()
-            self._looked_s = clock.now_s()
-        return self._is_stale
+        now_s = clock.now_s()
+        if self._stale_s == math.inf and now_s >= self._looked_s + SCAN_S:
+            self._looked_s = now_s
+            if not self._missed_nothing():
+                self._stale_s = now_s
+        return now_s >= self._stale_s
+
+    @property
+    def stale_in_s(self) -> float:
+        """In how many seconds it will be; without an end, if nothing has changed."""
+        return self._stale_s - clock.now_s()
 
     def _missed_nothing(self) -> bool:
         """Whether every znode ever made in the queue was in the listing, or was told of since."""
@@ -102,7 +122,7 @@ class QueueListing:
 
     def invalidate(self) -> None:
         """Nothing known may be relied on: list again."""
-        self._is_stale = True
+        self._stale_s, self._next = 0.0, None
         self._is_path_watched = False
         self._ahead.forget()
 
@@ -111,17 +131,17 @@ class QueueListing:
         self._held.update(names)
         self.is_lock_changed = True
 
-    def look(self, guesses: Sequence[str] = ()) -> None:
-        """List again; raises what the session raises. ``guesses``: names to read meanwhile."""
+    def look(self, share: Share | None = None) -> None:
+        """List again, and read the likely next names meanwhile; raises what the session raises."""
         if self._wants_names and self._names is None:
             self._watch_names()
         # before reading: later news makes it stale again
-        self._is_stale, self.is_lock_changed = False, False
+        self._stale_s, self.is_lock_changed = math.inf, False
         self._news.clear()
         self._made_since = 0
         self._looked_s = clock.now_s()
         try:
-            names = self._list(guesses)
+            names = self._list(share)
         except BaseException:
             self.invalidate()
             raise
@@ -136,12 +156,18 @@ class QueueListing:
         if len(items) < len(names):
             self._tell_foreign(set(names).difference(items))
         self._waiting.replace(items, self._held, clock.now_ms())
+        following = [] if share is None or share.won else self._waiting.guesses(1, share)
+        if following != [self._next]:
+            self._next = following[0] if following else None
+            for name in following:
+                asked = self._session.exists_async(self._paths.item(name), self._on_next)
+                asked.add_done_callback(partial(self._looked_for_next, name))
 
-    def _list(self, guesses: Sequence[str]) -> list[str]:
+    def _list(self, share: Share | None) -> list[str]:
         """The children of the queue; sets ``_held`` to those that are locked by others. All is
         asked at once, and answered in this order.
         """
-        paths, session = self._paths, self._session
+        paths, session, waiting = self._paths, self._session, self._waiting
         # Where each name is told, the path is too; and a one-shot watch on it could take the place
         # of that watch, without a word (Z21).
         watch = None if self._names is not None else self._on_children
@@ -151,6 +177,13 @@ class QueueListing:
             # again.
             session.exists_async(paths.path, self._on_path)
         self._ahead.forget()
+        if self._next is not None:  # others were left to take it, and mostly have
+            with suppress(NoNode):
+                names = session.children(paths.path, watch)
+                if waiting.in_hand.issuperset(names):
+                    self._held = set()
+                    return names
+        guesses = waiting.guesses(_GUESSES, share)
         while True:
             # Locks are read first: an item that is acknowledged between the two is then in neither.
             # The other way round it would be claimed although it is done (the claim would fail, at
@@ -201,7 +234,7 @@ class QueueListing:
             return  # nothing that could be released
         self.is_lock_changed = False
         if self._names is None:
-            self._is_stale = True
+            self._stale_s = 0.0
             return
         held, self._held = self._held, self._locked(self._ask_locks())
         for name in held - self._held:
@@ -226,11 +259,24 @@ class QueueListing:
             self._wants_names = False
 
     def _changed(self, _event: WatchEvent) -> None:
-        self._is_stale = True
+        wait_s = 0.0 if self._next is None else OTHERS_S
+        self._stale_s = min(self._stale_s, clock.now_s() + wait_s)
         self._notify()
 
+    def _next_came(self, event: WatchEvent) -> None:
+        self._came(name_of(event.path))
+
+    def _looked_for_next(self, name: str, answer: primitives.Future[Stat | None]) -> None:
+        if answer.exception() is not None or answer.result() is not None:
+            self._came(name)
+
+    def _came(self, name: str) -> None:
+        if self._next == name:
+            self._next, self._stale_s = None, 0.0
+            self._notify()
+
     def _path_changed(self, event: WatchEvent) -> None:
-        self._is_path_watched, self._is_path_new = False, True
+        self._is_path_watched, self._is_path_new, self._next = False, True, None
         self._ahead.forget()
         self._changed(event)
 

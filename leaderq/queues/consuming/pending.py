@@ -39,34 +39,37 @@ class Share:
     """
 
     def __init__(self, position: int, members: int) -> None:
-        self._position = position
-        self._members = members
+        self._position, self.members = position, members
         self._at_work = list(range(members))
         self.won: dict[int, float] = {}
         """By member not at work: how many of its names could be claimed lately."""
 
     def __contains__(self, name: str) -> bool:
-        return sequence_of(name) % self._members == self._position
+        return sequence_of(name) % self.members == self._position
+
+    def next_number(self, number: int) -> int:
+        """The first number of this share from this one on."""
+        return number + (self._position - number) % self.members
 
     def stands_in_for(self, name: str) -> bool:
         """Whether its owner is not at work, and this consumer is the one to take it."""
         number = sequence_of(name)
-        if number % self._members not in self.won:
+        if number % self.members not in self.won:
             return False
-        chosen = number // self._members % len(self._at_work)
+        chosen = number // self.members % len(self._at_work)
         return self._at_work[chosen] == self._position
 
     def note(self, won: Iterable[str], lost: Iterable[str]) -> None:
         """Take in the result of trying to claim these."""
         for names, outcome in ((won, 1.0), (lost, 0.0)):
-            for owner in (sequence_of(name) % self._members for name in names):
+            for owner in (sequence_of(name) % self.members for name in names):
                 share = self.won.get(owner, outcome)
                 share += _WEIGHT * (outcome - share)
                 if owner != self._position and share >= _LEAST_WON:
                     self.won[owner] = share
                 else:
                     self.won.pop(owner, None)
-        self._at_work = [at for at in range(self._members) if at not in self.won]
+        self._at_work = [at for at in range(self.members) if at not in self.won]
 
 
 class PendingNames:
@@ -187,9 +190,10 @@ class PendingNames:
         """The likely names of the next items, if only their number has to be guessed."""
         if self._prefix is None:
             return []
-        numbers = range(self._highest + 1, self._highest + 1 + most)
-        names = [f"{self._prefix}{number:010d}" for number in numbers]
-        return [name for name in names if share is None or name in share]
+        first, step = self._highest + 1, 1
+        if share is not None:
+            first, step = share.next_number(first), share.members
+        return [f"{self._prefix}{first + step * at:010d}" for at in range(most)]
 
     def take_overdue(self, most: int, now_ms: int) -> list[str]:
         """Names of others' shares that have waited too long: the oldest or, so that two helpers do

@@ -4,7 +4,7 @@ closing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -150,20 +150,8 @@ def test_a_queue_can_be_iterated_until_it_is_closed(session: Session) -> None:
 async def asynchronous(_value: bytes) -> None: ...
 
 
-async def asynchronous_generator(_value: bytes) -> AsyncIterator[None]:
-    yield
-
-
 def generator(_value: bytes) -> Iterator[None]:
     yield
-
-
-@pytest.mark.parametrize("bad", [asynchronous_generator, generator, 3])
-def test_a_consumer_whose_work_a_call_would_not_do_is_refused(session: Session, bad: Any) -> None:
-    with pytest.raises(ConfigurationError, match="consumer is"):
-        DistributedQueue(session, "/q", consumer=bad)
-    with pytest.raises(ConfigurationError, match="consume_batch is"):
-        DistributedQueue(session, "/q", consume_batch=bad)
 
 
 @pytest.mark.parametrize("option", ["consumer", "consume_batch"])

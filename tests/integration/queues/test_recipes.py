@@ -5,11 +5,10 @@ promises beyond them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from consumption import LOCKS, PATH, Held, Seen, numbered, stored
+from consumption import LOCKS, PATH, Held, Seen, stored
 
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues import (
@@ -47,22 +46,6 @@ def test_the_error_mode_says_whether_a_failed_item_comes_again(
         queue.put(b"good")
         eventually(lambda: b"good" in seen.values and not session.children(PATH))
     assert seen.values.count(b"bad") == calls
-
-
-def test_two_producers_and_one_getter_see_a_hundred_items_once_each(
-    opened: Open, session: Session
-) -> None:
-    seen = Seen()
-    with DistributedQueue(session, PATH, consumer=seen):
-        producers = [DistributedQueue(opened(), PATH) for _ in range(2)]
-        with ThreadPoolExecutor(2) as pool:
-            for me, one in enumerate(producers):
-                one.start()
-                pool.submit(one.put_many, numbered(50, 50 * me))
-        assert sorted(seen.wait_for(100), key=int) == numbered(100)
-        for one in producers:
-            one.close()
-    assert len(seen.values) == 100
 
 
 def test_an_item_in_process_is_not_removed_and_others_are(session: Session) -> None:

@@ -19,34 +19,14 @@ def plain(*numbers: int) -> list[str]:
     return [f"queue-{number:010d}" for number in numbers]
 
 
-def waiting(names: list[str], kind: QueueKind = QueueKind.PLAIN) -> PendingNames:
+def by_priority(*numbers: int) -> list[str]:
+    return [f"queue-10000000{number % 3}0{number:010d}" for number in numbers]
+
+
+def waiting(names: Iterable[str], kind: QueueKind = QueueKind.PLAIN) -> PendingNames:
     made = PendingNames(kind)
     made.replace(names)
     return made
-
-
-def test_names_come_in_order_and_once() -> None:
-    names = waiting(plain(3, 1, 2))
-    assert names.take(2, 0) == plain(1, 2)
-    assert names.take(2, 0) == plain(3)
-    assert names.take(2, 0) == []
-
-
-def test_what_is_in_hand_or_locked_is_left_out_of_a_new_listing() -> None:
-    names = waiting(plain(1, 2))
-    assert names.take(1, 0) == plain(1)
-    names.replace(plain(1, 2, 3, 4), locked=plain(3))
-    assert names.take(9, 0) == plain(2, 4)
-    names.drop(plain(1))
-    names.replace(plain(1))
-    assert names.take(9, 0) == plain(1)
-
-
-def test_what_is_released_goes_before_what_comes_after_it() -> None:
-    names = waiting(plain(1, 2, 3, 4))
-    names.take(2, 0)
-    names.release(plain(2))
-    assert names.take(9, 0) == plain(2, 3, 4)
 
 
 def test_behind_a_name_that_is_being_released_none_is_taken_until_that_is_over() -> None:
@@ -69,51 +49,6 @@ def test_behind_a_name_that_is_being_released_none_is_taken_until_that_is_over()
     assert names.take(9, 0) == plain(2, 3)
 
 
-def test_what_rests_comes_again_at_its_time_and_at_its_place() -> None:
-    names = waiting(plain(1, 2, 3))
-    names.take(1, 0)
-    names.rest(plain(1)[0], 100)
-    assert names.next_ms() == 100
-    assert names.take(1, 99) == plain(2)
-    assert names.take(9, 100) == plain(1, 3)
-    assert names.next_ms() is None
-
-
-def test_new_and_deleted_names_are_heeded() -> None:
-    names = waiting(["queue-1000000050000000001"], QueueKind.PRIORITY)
-    names.add("queue-1000000010000000002")
-    names.add("queue-1000000000000000003")
-    names.discard("queue-1000000000000000003")
-    assert names.first_key(0) == "queue-1000000010000000002"
-    assert names.take(9, 0) == ["queue-1000000010000000002", "queue-1000000050000000001"]
-
-
-def test_delayed_names_wait_for_their_time_and_equal_times_keep_the_order_of_the_puts() -> None:
-    due_later, second, first = (
-        "queue-|000003E8|0000000000",
-        "queue-|000001F4|0000000002",
-        "queue-|000001F4|0000000001",
-    )
-    names = waiting([due_later, second, first], QueueKind.DELAY)
-    assert names.next_ms() == 500
-    assert names.take(9, 499) == []
-    assert names.first_key(499) is None
-    assert names.take(9, 500) == [first, second]
-    assert names.next_ms() == 1000
-    assert names.take(9, 2000) == [due_later]
-
-
-def test_each_consumer_takes_its_share_and_leaves_the_rest_to_others_for_50_ms() -> None:
-    shares = [Share(position, 3) for position in range(3)]
-    taken = []
-    for share in shares:
-        names = waiting(plain(*range(10)))
-        taken.append(names.take(99, 0, share))
-        assert names.take_overdue(99, GRACE_MS - 1) == []
-        assert names.overdue_ms(GRACE_MS - 1) == GRACE_MS
-    assert sorted(name for share in taken for name in share) == plain(*range(10))
-
-
 def test_what_has_waited_since_an_earlier_listing_is_anybodys_whatever_came_since() -> None:
     names = waiting(plain(*range(10)))
     assert names.take(99, 0, Share(0, 2)) == plain(0, 2, 4, 6, 8)
@@ -125,17 +60,6 @@ def test_what_has_waited_since_an_earlier_listing_is_anybodys_whatever_came_sinc
     assert names.overdue_ms(90) is None
 
 
-def test_an_item_put_right_after_a_listing_is_anybodys_after_50_ms_though_nothing_follows() -> None:
-    names = waiting(plain(0, 1))
-    names.take(99, 0, Share(0, 2))
-    names.replace(plain(1, 3), now_ms=2)
-    assert names.take(99, 2, Share(0, 2)) == []
-    assert names.overdue_ms(GRACE_MS) is not None
-    assert sorted(names.take_overdue(99, GRACE_MS) + names.take_overdue(99, 2 + GRACE_MS)) == plain(
-        1, 3
-    )
-
-
 def test_of_what_is_overdue_the_oldest_goes_first_also_when_it_was_left_last() -> None:
     names = waiting(plain(*range(1, 100)))
     assert names.take(1, 0) == plain(1)
@@ -143,29 +67,6 @@ def test_of_what_is_overdue_the_oldest_goes_first_also_when_it_was_left_last() -
     names.take(99, 0, Share(0, 2))
     names.take(99, 10, Share(0, 2))
     assert names.take_overdue(50, GRACE_MS) == plain(*range(1, 100, 2))
-
-
-def test_the_share_of_a_member_that_is_not_at_work_goes_to_the_others_at_once() -> None:
-    shares = [Share(position, 3) for position in range(3)]
-    names = waiting(plain(*range(12)))
-    assert names.take(99, 0, shares[1]) == plain(1, 4, 7, 10)
-    assert names.take_instead(99, shares[1]) == []
-    for share in shares[1:]:
-        share.note(plain(0), [])
-    assert names.take_instead(1, shares[1]) == plain(0)
-    assert names.take_instead(99, shares[1]) == plain(6)
-    assert names.take_instead(99, shares[2]) == plain(3, 9)
-
-
-def test_a_member_that_takes_most_of_its_share_itself_is_at_work() -> None:
-    share = Share(0, 2)
-    share.note(plain(1), [])
-    for number in range(1, 999, 2):  # every fifth of them it takes itself
-        name = plain(number)
-        share.note(*(([], name) if number % 5 == 0 else (name, [])))
-    assert share.stands_in_for(plain(1)[0])
-    share.note([], plain(*range(1, 20, 2)))
-    assert not share.stands_in_for(plain(1)[0])
 
 
 @given(
@@ -205,12 +106,6 @@ def test_names_that_others_deleted_are_forgotten_once_they_are_passed() -> None:
 
 
 # -- the names that may be claimed: against a model, and each corner by itself
-
-
-def all_waiting(names: Iterable[str], kind: QueueKind = QueueKind.PLAIN) -> PendingNames:
-    made = PendingNames(kind)
-    made.replace(names)
-    return made
 
 
 def delayed(due_ms: int, number: int) -> str:
@@ -255,21 +150,23 @@ def test_what_is_taken_is_what_a_look_at_everything_would_take(
 def test_what_is_taken_is_so_over_long_times_too(seed: int) -> None:
     draw = random.Random(seed)
     kinds = [*STEP_KINDS[:-1] * 4, *STEP_KINDS]
-    follow([(draw.choice(kinds), draw.randrange(13), draw.randrange(5)) for _ in range(150)])
+    steps = [(draw.choice(kinds), draw.randrange(13), draw.randrange(5)) for _ in range(150)]
+    follow(steps, QueueKind.PRIORITY if seed % 2 else QueueKind.PLAIN)
 
 
 def follow(  # noqa: C901 - a table of events
-    steps: list[tuple[str, int, int]],
+    steps: list[tuple[str, int, int]], kind: QueueKind = QueueKind.PLAIN
 ) -> None:
-    names, now_ms = PendingNames(QueueKind.PLAIN), 0
+    names, now_ms = PendingNames(kind), 0
+    named = plain if kind is QueueKind.PLAIN else by_priority
     free: set[str] = set()
     hand: set[str] = set()
     rests: dict[str, int] = {}
     for what, at, amount in steps:
-        name = plain(at)[0]
+        name = named(at)[0]
         held = sorted(hand)
         if what == "list":
-            listed = plain(*range(at, at + 2 * amount, 2))
+            listed = named(*range(at, at + 2 * amount, 2))
             names.replace(listed, locked=[name], now_ms=now_ms)
             rests = {one: until for one, until in rests.items() if one in set(listed) - {name}}
             free = set(listed) - hand - {name} - rests.keys()
@@ -314,7 +211,7 @@ def follow(  # noqa: C901 - a table of events
 
 
 def test_a_listing_forgets_rests_of_names_that_are_gone_and_keeps_the_others() -> None:
-    names = all_waiting(plain(1, 2, 3))
+    names = waiting(plain(1, 2, 3))
     names.take(3, 0)
     for number, until_ms in ((1, 30), (2, 20), (3, 10)):
         names.rest(plain(number)[0], until_ms)
@@ -327,7 +224,7 @@ def test_a_listing_forgets_rests_of_names_that_are_gone_and_keeps_the_others() -
 
 
 def test_the_first_that_must_wait_is_the_earlier_of_a_rest_and_a_due_time() -> None:
-    names = all_waiting([delayed(500, 1), delayed(900, 2), delayed(5, 0)], QueueKind.DELAY)
+    names = waiting([delayed(500, 1), delayed(900, 2), delayed(5, 0)], QueueKind.DELAY)
     assert names.take(9, 10) == [delayed(5, 0)]
     assert names.next_ms() == 500
     names.rest(delayed(5, 0), 400)
@@ -338,7 +235,7 @@ def test_the_first_that_must_wait_is_the_earlier_of_a_rest_and_a_due_time() -> N
 
 
 def test_only_a_delay_queue_reads_times_in_names() -> None:
-    names = all_waiting([delayed(500, 1)], QueueKind.ID)
+    names = waiting([delayed(500, 1)], QueueKind.ID)
     assert names.next_ms() is None
     assert names.first_key(0) is not None
     assert names.take(1, 0) == [delayed(500, 1)]
@@ -348,7 +245,7 @@ def test_only_a_delay_queue_reads_times_in_names() -> None:
 
 
 def test_what_is_taken_from_behind_is_not_met_again() -> None:
-    names = all_waiting(plain(*range(8)))
+    names = waiting(plain(*range(8)))
     assert names.take(1, 0) == plain(0)
     names.in_hand.add(plain(3)[0])
     assert names.take_behind(1, 3) == plain(2, 4)
@@ -369,7 +266,7 @@ def test_listings_leave_no_trace_but_the_last_ones() -> None:
 
 
 def test_what_comes_next_is_said_and_stays() -> None:
-    names = all_waiting(plain(*range(8)))
+    names = waiting(plain(*range(8)))
     assert names.take(2, 0) == plain(0, 1)
     names.in_hand.add(plain(3)[0])
     assert names.upcoming(3) == plain(2, 4)
@@ -391,7 +288,8 @@ def test_the_next_names_are_guessed_where_only_their_number_is_open(
     names.replace(named(7, 5))
     assert names.guesses(3) == named(8, 9, 10)
     names.replace(named(6))
-    assert names.guesses(3, Share(1, 2)) == named(9)
+    assert names.guesses(3, Share(1, 2)) == named(9, 11, 13)
+    assert names.guesses(1, Share(3, 5)) == named(8)
     names.restart()
     assert names.guesses(1) == named(0)
 
@@ -405,7 +303,7 @@ def test_names_that_say_more_than_a_number_are_not_guessed(kind: QueueKind) -> N
 
 
 def test_after_a_restart_nothing_has_waited_yet() -> None:
-    names = all_waiting(plain(5))
+    names = waiting(plain(5))
     names.take(9, 0, Share(0, 2))
     names.replace((), now_ms=GRACE_MS)
     names.restart()
@@ -418,7 +316,7 @@ def test_after_a_restart_nothing_has_waited_yet() -> None:
 
 
 def test_without_names_of_others_nothing_will_be_overdue() -> None:
-    names = all_waiting(plain(0, 2))
+    names = waiting(plain(0, 2))
     assert names.overdue_ms(0) is None
     names.take(9, 0, Share(0, 2))
     assert names.overdue_ms(0) is None
@@ -432,7 +330,7 @@ def test_without_names_of_others_nothing_will_be_overdue() -> None:
 
 
 def others_of(count: int, kind: QueueKind = QueueKind.PLAIN) -> PendingNames:
-    names = all_waiting(plain(*range(count)), kind)
+    names = waiting(plain(*range(count)), kind)
     names.take(0, 0)
     names.take(9, 0, Share(0, 10**6))
     return names
@@ -482,7 +380,7 @@ def test_an_overdue_name_that_was_freed_twice_or_is_held_or_gone_is_taken_once_o
 def test_names_of_members_not_at_work_are_taken_at_once_and_the_others_left() -> None:
     share = Share(0, 3)
     share.note(won=plain(1), lost=[])
-    names = all_waiting(plain(*range(1, 9)))
+    names = waiting(plain(*range(1, 9)))
     assert names.take(9, 0, share) == plain(3, 6)
     mine = [name for name in plain(1, 4, 7) if share.stands_in_for(name)]
     theirs = [name for name in plain(1, 4, 7) if name not in mine]
@@ -494,18 +392,8 @@ def test_names_of_members_not_at_work_are_taken_at_once_and_the_others_left() ->
     assert left == sorted([*theirs, *plain(2, 5, 8)])
 
 
-def test_what_was_taken_in_place_of_a_member_is_not_taken_again() -> None:
-    share = Share(0, 2)
-    share.note(won=plain(1), lost=[])
-    names = all_waiting(plain(1, 3))
-    names.take(9, 0, share)
-    assert names.take_instead(9, share) == plain(1, 3)
-    names.drop(plain(1, 3))
-    assert names.take_overdue(9, GRACE_MS) == []
-
-
 def test_what_came_after_the_last_listing_is_not_overdue_before_the_next() -> None:
-    names = all_waiting(plain(0))
+    names = waiting(plain(0))
     names.add(plain(5)[0])
     names.take(9, 0, Share(0, 2))
     assert names.overdue_ms(0) == GRACE_MS
@@ -514,7 +402,7 @@ def test_what_came_after_the_last_listing_is_not_overdue_before_the_next() -> No
 
 
 def test_a_freed_name_is_left_at_its_place() -> None:
-    names = all_waiting(plain(1, 3, 5, 7))
+    names = waiting(plain(1, 3, 5, 7))
     assert names.take(3, 0) == plain(1, 3, 5)
     names.release(plain(1, 5))
     names.take(9, 0, Share(0, 2))
@@ -525,7 +413,7 @@ def test_a_freed_name_is_left_at_its_place() -> None:
 
 @pytest.mark.parametrize("name", ["queue-|a|0000000001", "queue-|b|0000000001"])
 def test_a_new_name_that_was_deleted_is_not_taken_whatever_orders_it(name: str) -> None:
-    names = all_waiting(["queue-|c|0000000009"], QueueKind.ID)
+    names = waiting(["queue-|c|0000000009"], QueueKind.ID)
     names.add(name)
     names.discard(name)
     assert names.take(9, 0) == ["queue-|c|0000000009"]
@@ -537,7 +425,7 @@ def test_of_many_names_of_others_only_the_first_are_looked_at(
     monkeypatch.setattr(pending, "_LOOKED_AT", 2)
     share = Share(0, 2)
     share.note(won=plain(1), lost=[])
-    names = all_waiting([*plain(1, 3, 5, 7, 9)])
+    names = waiting([*plain(1, 3, 5, 7, 9)])
     names.take(9, 0, share)
     assert names.take_instead(1, share) == plain(1)
     share.note(won=(), lost=plain(1) * 9)
@@ -546,7 +434,9 @@ def test_of_many_names_of_others_only_the_first_are_looked_at(
     assert names.take_instead(9, share) == plain(3, 5, 7, 9)
 
 
-def test_a_member_is_not_at_work_while_half_of_its_names_can_be_claimed() -> None:
+def test_a_member_is_not_at_work_while_half_of_its_names_can_be_claimed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     share = Share(0, 3)
     assert not any(share.stands_in_for(name) for name in plain(*range(9)))
     share.note(won=plain(0, 1), lost=plain(2))
@@ -556,13 +446,9 @@ def test_a_member_is_not_at_work_while_half_of_its_names_can_be_claimed() -> Non
         assert share.won[1] == pytest.approx(expected)
     share.note(won=(), lost=plain(1))
     assert share.won == {}
-
-
-def test_exactly_half_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending, "_WEIGHT", 0.5)
-    share = Share(0, 2)
     share.note(won=plain(1), lost=plain(1))
-    assert share.won == {1: 0.5}
+    assert share.won == {1: 0.5}, "exactly half is enough"
 
 
 @given(st.integers(2, 5), st.sets(st.integers(0, 4)), st.integers(0, 200))

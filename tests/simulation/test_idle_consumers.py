@@ -1,0 +1,114 @@
+"""Of the consumers that wait one begins what comes, and the others neither ask for it nor delay it:
+what an item costs does not grow with all who wait.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from leaderq.base import clock
+from leaderq.dyno import Message
+from simulation.scenarios import Scene, is_asking, scene
+from simulation.test_dyno_defects import Side, sides
+from simulation.test_queue_windows import LOCKING, consuming, opened
+
+IDLE = 6
+NAMES = "abcdef"
+ITEMS = 20
+GAP_S = 0.1
+
+
+def asked(s: Scene, hosts: list[str]) -> Counter[str]:
+    """How many requests each of these hosts sends from now on."""
+    found = Counter[str]()
+
+    def counting(host: str) -> Callable[[Any], None]:
+        def rule(request: Any) -> None:
+            found[host] += is_asking(request)
+
+        return rule
+
+    s.rules += [(host, counting(host)) for host in hosts]
+    return found
+
+
+@LOCKING
+@scene(3)
+def test_an_idle_consumer_asks_once_about_what_another_takes(s, lock):
+    guests, begun = s.guests(NAMES + "p"), list[tuple[str, float]]()
+    producer = opened(guests[-1], lock)
+    for one in guests[:-1]:
+        consuming(one, lambda value: begun.append((value, s.now_s)), lock)
+    s.run(2.0)
+    requests = asked(s, [one.process.host for one in guests[:-1]])
+    put_s: dict[str, float] = {}
+    for number in range(ITEMS):
+        put_s[str(number)] = s.now_s
+        guests[-1].do(lambda number=number: producer.put(str(number)))
+        s.run(GAP_S)
+    assert [value for value, _ in begun] == [str(number) for number in range(ITEMS)]
+    # Who takes it asks some ten times, the others for the children.
+    assert sum(requests.values()) <= ITEMS * (10 + IDLE)
+    assert max(at_s - put_s[value] for value, at_s in begun) < GAP_S / 2
+
+
+@LOCKING
+@scene(3)
+def test_what_is_of_the_share_of_one_that_hangs_is_taken_by_another_within_100_ms(s, lock):
+    guests, begun = s.guests("abp"), list[tuple[str, float]]()
+    producer = opened(guests[-1], lock)
+
+    def hang(value: str) -> None:
+        begun.append((value, s.now_s))
+        clock.sleep(60.0)
+
+    consuming(guests[0], hang, lock)
+    consuming(guests[1], lambda value: begun.append((value, s.now_s)), lock)
+    s.run(2.0)
+    put_s: dict[str, float] = {}
+    for number in range(ITEMS):
+        put_s[str(number)] = s.now_s
+        guests[-1].do(lambda number=number: producer.put(str(number)))
+        s.run(GAP_S)
+    s.run(1.0)
+    waits_s = sorted(at_s - put_s[value] for value, at_s in begun)
+    assert len(waits_s) == ITEMS
+    assert waits_s[-2] < 0.1  # it may have claimed one ahead before it hung
+    assert waits_s[ITEMS * 3 // 4] < 0.05, "it is known not to be at work"
+
+
+@scene(3)
+def test_a_pop_that_was_beaten_lets_the_others_go_first_and_takes_what_they_leave(s):
+    consumers, done = sides(s, NAMES, lease_s=30.0), list[tuple[str, float]]()
+    producer = Side(s.guests("p")[0])
+
+    def serve(one: Side) -> None:
+        while True:
+            for delivery in one.queue.pop(1, 5.0):
+                done.append((delivery.payload.decode(), s.now_s))
+                delivery.ack()
+
+    for one in consumers:
+        one.pop(1, 0.0)
+        one.who.begin(lambda one=one: serve(one))
+    producer.push(Message(payload=b"first"))  # they learn who is the quickest
+    s.run(2.0)
+    requests = asked(s, [one.who.process.host for one in consumers])
+    push_s: dict[str, float] = {}
+    for number in range(ITEMS):
+        push_s[str(number)] = s.now_s
+        producer.push(Message(payload=b"%d" % number))
+        s.run(GAP_S)
+    assert [text for text, _ in done[1:]] == [str(number) for number in range(ITEMS)]
+    looks = IDLE * ITEMS * GAP_S * 2  # each looks for leases that are over
+    assert sum(requests.values()) <= 6 * ITEMS + looks
+    quickest = requests.most_common(1)[0][0]
+    first = next(one for one in consumers if one.who.process.host == quickest)
+    first.who.process.freeze()
+    push_s["left"] = s.now_s
+    producer.push(Message(payload=b"left"))
+    s.run(1.0)
+    assert done[-1][0] == "left"
+    assert max(at_s - push_s[text] for text, at_s in done[1:]) < 0.1
