@@ -48,14 +48,14 @@ _CARRIED = "_leaderq_trace"  # an attribute of errors: the context of the span t
 UNLINKED = "leaderq.links_left_out"
 """The attribute of a handler's span for whose links no time was left."""
 LINKS_SHARE = 0.01
-_SAVED_S = 0.02
+_SAVED_S = 0.005
 Headers = Sequence[tuple[str, Any]]
 _headers_of = attrgetter("headers")
 _topic_of = attrgetter("topic")
 
 
 class LinkTime:
-    """How long links may take: a share of all time, of which 20 ms are saved up.
+    """How long links may take: a share of all time, of which 5 ms are saved up.
 
     Looking for the contexts of a batch, and making its links, takes some microseconds a record: at
     the full speed of a drain a fifth of the time and more. Where the work takes longer than that,
