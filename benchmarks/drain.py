@@ -20,7 +20,8 @@ sides; ``workers``: 16 partitions, and a handler that waits 20 us for each recor
 and beside a loop that does not wait at all; ``keys``: 400 keys in 4 partitions and a call of 50 ms
 for each record, a hundred keys at a time and each in order, on threads and with coroutines
 (8,000 records, kafka-python only; 2,000 a second are the most that a hundred calls at a time can
-do).
+do); ``traced``: each record carries a trace context of its own, without and with
+``tracing = true`` and OpenTelemetry's SDK, whose spans go nowhere.
 
 All figures are records a second; ratios are of medians. With ``--cpu`` the second is one of this
 process's CPU time, which can be compared on a busy machine, but does not show waiting.
@@ -44,9 +45,13 @@ from confluent_kafka import Producer
 from drain_bare import Job, Stopwatch
 from drain_career import Awaiting, Calling, Reading, Transforming, Waiting, drained
 from figures import print_table, save, summary
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from leaderq import connect
 from leaderq.kafka.topics import create_topics
+from leaderq.observability import tracing
 from leaderq.testing import KafkaBroker, ZooKeeperServer
 from leaderq.zookeeper import Session
 
@@ -67,6 +72,7 @@ class Scenario:
     compression: str = "none"
     keys: int | None = None
     most: int | None = None
+    has_contexts: bool = False
 
 
 SCENARIOS = {
@@ -79,6 +85,7 @@ SCENARIOS = {
         Scenario("transactions"),
         Scenario("workers", partitions=16),
         Scenario("keys", keys=bare.KEYS, most=8000),
+        Scenario("traced", has_contexts=True),
     )
 }
 
@@ -98,7 +105,11 @@ def feed(address: str, scenario: Scenario, count: int) -> None:
                 if scenario.keys is not None:
                     key = random.randrange(scenario.keys // scenario.partitions)
                     key = key * scenario.partitions + where
-                producer.produce(scenario.name, value, b"key-%08d" % key, partition=where)
+                context = {"traceparent": b"00-%032x-%016x-01" % (number + 1, number + 1)}
+                headers = context if scenario.has_contexts else None
+                producer.produce(
+                    scenario.name, value, b"key-%08d" % key, partition=where, headers=headers
+                )
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -121,6 +132,8 @@ def rows_of(client: str, scenario: Scenario, session: Session, stores: list[str]
             f"{OURS}, our collector": partial(bare.collecting_as_ours, loop),
             "leaderq, transaction": partial(ours, kind=Transforming),
         }
+    if scenario.has_contexts:
+        return {"leaderq, not traced": ours, "leaderq, traced": partial(traced, ours)}
     if scenario.name == "keys":
         return {
             f"{OURS}, by key": bare.kafka_python_by_key,
@@ -148,6 +161,26 @@ def rows_of(client: str, scenario: Scenario, session: Session, stores: list[str]
     if "kafka" in stores:
         rows["leaderq, kafka, commit behind"] = partial(ours, kind=Reading, commit_behind=True)
     return rows
+
+
+class Nowhere(SpanExporter):
+    """Where traced rows send their spans."""
+
+    def export(self, _spans: object) -> SpanExportResult:
+        return SpanExportResult.SUCCESS
+
+
+def traced(drained: Callable[[Job], float], job: Job) -> float:
+    """The same with tracing on."""
+    if not isinstance(trace.get_tracer_provider(), TracerProvider):
+        provider = TracerProvider()
+        provider.add_span_processor(BatchSpanProcessor(Nowhere()))
+        trace.set_tracer_provider(provider)
+    tracing.start()
+    try:
+        return drained(job)
+    finally:
+        tracing.stop()
 
 
 def ratios(figures: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+from logging import DEBUG, ERROR, INFO, WARNING
+from typing import ClassVar, TypeVar
 
 from leaderq.errors import Reason
 from leaderq.threads import Listeners
@@ -26,10 +27,20 @@ class Stage(str, Enum):
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to one candidate of one career."""
+    """Something that happened to one candidate of one career.
+
+    ``phrase`` begins its line of the log, at ``level`` (of :mod:`logging`). Both are given where a
+    class of events is declared.
+    """
+
+    phrase: ClassVar[str] = "something happened"
+    level: ClassVar[int] = INFO
 
     career: str
     candidate: str
+
+    def __init_subclass__(cls, *, phrase: str = "", level: int = INFO) -> None:
+        cls.phrase, cls.level = phrase or cls.phrase, level
 
     @property
     def name(self) -> str:
@@ -38,14 +49,14 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Standing(Event):
+class Standing(Event, phrase="stands for election"):
     """The candidate has joined the line of candidates; its znode is ``node``."""
 
     node: str
 
 
 @dataclass(frozen=True)
-class TermBegan(Event):
+class TermBegan(Event, phrase="won a term"):
     """The candidate won; ``unclean``: the term before ended without a hand-over."""
 
     term: int
@@ -53,7 +64,7 @@ class TermBegan(Event):
 
 
 @dataclass(frozen=True)
-class StageBegan(Event):
+class StageBegan(Event, phrase="stage began"):
     """``stage`` of a term has begun."""
 
     term: int
@@ -61,7 +72,7 @@ class StageBegan(Event):
 
 
 @dataclass(frozen=True)
-class WorkPaused(Event):
+class WorkPaused(Event, phrase="work is paused", level=WARNING):
     """No new unit of work starts until :class:`WorkResumed`; ``why`` is a sentence."""
 
     term: int
@@ -69,14 +80,14 @@ class WorkPaused(Event):
 
 
 @dataclass(frozen=True)
-class WorkResumed(Event):
+class WorkResumed(Event, phrase="work is resumed"):
     """Units of work start again, in the same term."""
 
     term: int
 
 
 @dataclass(frozen=True)
-class TermEnding(Event):
+class TermEnding(Event, phrase="term is ending"):
     """The term must wind up because of ``reason``."""
 
     term: int
@@ -84,7 +95,7 @@ class TermEnding(Event):
 
 
 @dataclass(frozen=True)
-class TermEnded(Event):
+class TermEnded(Event, phrase="term ended"):
     """The career's code has returned; ``clean``: recorded, so that the next need not wait."""
 
     term: int
@@ -93,7 +104,7 @@ class TermEnded(Event):
 
 
 @dataclass(frozen=True)
-class CareerError(Event):
+class CareerError(Event, phrase="career raised an error", level=ERROR):
     """The user's code raised ``error`` in ``stage``; other events tell what follows."""
 
     term: int
@@ -102,7 +113,7 @@ class CareerError(Event):
 
 
 @dataclass(frozen=True)
-class WorkRefused(Event):
+class WorkRefused(Event, phrase="work was refused, its term was over"):
     """The career's code ended in ``stage`` with :class:`~leaderq.errors.Deposed`: a write, commit
     or check was refused, because the term was over for ``reason``.
     """
@@ -113,7 +124,7 @@ class WorkRefused(Event):
 
 
 @dataclass(frozen=True)
-class CoolingOff(Event):
+class CoolingOff(Event, phrase="cools off before it stands again", level=WARNING):
     """The candidate stands again after ``seconds``; ``failures`` terms in a row have failed."""
 
     seconds: float
@@ -122,7 +133,7 @@ class CoolingOff(Event):
 
 
 @dataclass(frozen=True)
-class BudgetMissed(Event):
+class BudgetMissed(Event, phrase="stage takes longer than its budget", level=ERROR):
     """``stage`` has taken longer than its budget of ``budget_s`` seconds."""
 
     term: int
@@ -131,26 +142,28 @@ class BudgetMissed(Event):
 
 
 @dataclass(frozen=True)
-class Withdrawn(Event):
+class Withdrawn(Event, phrase="no longer stands for election"):
     """The candidate no longer stands."""
 
 
 @dataclass(frozen=True)
-class SessionChanged(Event):
+class SessionChanged(Event, phrase="ZooKeeper session changed"):
     """The ZooKeeper session is now in ``state`` (*connected*, *suspended*, *lost*, *closed*)."""
 
     state: str
 
 
 @dataclass(frozen=True)
-class GuardianLost(Event):
+class GuardianLost(
+    Event, phrase="guardian is gone, a crash costs the session time-out", level=WARNING
+):
     """The guardian process is gone: from now on a crash costs the session time-out."""
 
     pid: int
 
 
 @dataclass(frozen=True)
-class DrainStalled(Event):
+class DrainStalled(Event, phrase="consumer stood still and was rebuilt", level=WARNING):
     """The Kafka consumer stood still though records waited; it was rebuilt, ``rebuilt`` times."""
 
     partition: str
@@ -159,8 +172,9 @@ class DrainStalled(Event):
     rebuilt: int
 
 
+# The log has every few seconds of it only at debug.
 @dataclass(frozen=True)
-class DrainProgress(Event):
+class DrainProgress(Event, phrase="progress of the consumer", level=DEBUG):
     """How much is left to read from Kafka and how fast that changes; every few seconds of a term.
 
     ``lag`` is the number of offsets between the committed ones and the ends of all partitions;
@@ -175,8 +189,9 @@ class DrainProgress(Event):
     partitions: Mapping[str, int]
 
 
+# The drain warns of this one and the next itself, with the error.
 @dataclass(frozen=True)
-class RecordSkipped(Event):
+class RecordSkipped(Event, phrase="record skipped", level=DEBUG):
     """A record could not be handled in ``attempts`` attempts; ``on_error`` says to skip it."""
 
     partition: str
@@ -186,7 +201,7 @@ class RecordSkipped(Event):
 
 
 @dataclass(frozen=True)
-class RecordDeadLettered(Event):
+class RecordDeadLettered(Event, phrase="record set aside as a dead letter", level=DEBUG):
     """As :class:`RecordSkipped`, but moved to ``topic``, where a crash may leave it twice."""
 
     partition: str
@@ -197,7 +212,7 @@ class RecordDeadLettered(Event):
 
 
 @dataclass(frozen=True)
-class TickBegan(Event):
+class TickBegan(Event, phrase="tick began"):
     """A tick of ``schedule`` was begun, ``late_s`` after its time ``at`` (ISO 8601); ``missed``:
     how many it stands in for.
     """
@@ -211,7 +226,7 @@ class TickBegan(Event):
 
 
 @dataclass(frozen=True)
-class TickEnded(Event):
+class TickEnded(Event, phrase="tick ended"):
     """The work on a tick is over: *done*, *failed*, *interrupted* (``on_crash`` says whether it is
     run again), or *lost*: begun by an earlier leader, and not to be run again.
     """
@@ -225,7 +240,7 @@ class TickEnded(Event):
 
 
 @dataclass(frozen=True)
-class TicksPassedOver(Event):
+class TicksPassedOver(Event, phrase="ticks were passed over", level=WARNING):
     """``count`` ticks from ``first`` to ``last`` were not run; ``why``: a word of the history."""
 
     term: int

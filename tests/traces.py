@@ -27,8 +27,12 @@ def exporter() -> InMemorySpanExporter:
 
 
 @pytest.fixture
-def spans() -> Iterator[Spans]:
-    """Trace within the test; call it for the spans that have ended, whose names begin so."""
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
+    """Trace within the test, with all links, however busy the machine is; call it for the spans
+    that have ended, whose names begin so.
+    """
+    monkeypatch.setattr(tracing, "LINKS_SHARE", 1.0)
+    monkeypatch.setattr(tracing, "_SAVED_S", 60.0)
     exporter().clear()
     tracing.start()
     yield lambda name="": [

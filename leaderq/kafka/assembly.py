@@ -318,10 +318,10 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     )
     figures = DrainFigures() if former is None else former.handler.context.figures
     if former is None:
-        offer_figures(FigureSource.DRAIN, declared.name, figures, vars)
+        offer_figures(FigureSource.DRAIN, declared.name, figures, DrainFigures.read)
 
     def held_up(why: str | None) -> None:
-        figures.held_up = why is not None
+        figures.hold_up(why is not None)
         reports.held_up(why)
 
     context = handling_context(

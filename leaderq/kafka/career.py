@@ -190,6 +190,7 @@ class KafkaCareer(Career):
     def _finish(self, term: Term) -> None:
         """Leave the group; called after ``handOver``, before the leadership is released."""
         if self._assembly is not None:
+            self._assembly.handler.context.on_held_up(None)
             self._assembly.consumer.finish(term)
 
     def _put_away(self) -> None:

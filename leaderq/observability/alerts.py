@@ -120,6 +120,16 @@ ALERTS: tuple[Alert, ...] = (
         " long call of handle",
     ),
     Alert(
+        "RecordsLate",
+        "sum by (career) (increase(leaderq_kafka_delay_seconds_total[10m]))"
+        " / sum by (career) (increase(leaderq_kafka_timed_records_total[10m])) > 900",
+        "10m",
+        Severity.TICKET,
+        "{{ $labels.career }} commits records {{ $value | humanizeDuration }} after their time",
+        "it reads what is old, or does not keep up: leaderq status says how fast it goes, and when"
+        " it will have caught up",
+    ),
+    Alert(
         "ConsumerStalls",
         _happened("leaderq_kafka_stalls_total", "career"),
         "0s",
@@ -129,10 +139,10 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "HeldUp",
-        "max by (career) (leaderq_kafka_held_up * leaderq_leader) == 1",
-        "5m",
+        "sum by (career) (increase(leaderq_kafka_held_up_seconds_total[10m])) > 300",
+        "0s",
         Severity.PAGE,
-        "a record holds {{ $labels.career }} up",
+        "records hold {{ $labels.career }} up",
         "leaderq status names the record and its error; if the record is at fault,"
         " leaderq dead bury lets it pass",
     ),

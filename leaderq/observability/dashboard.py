@@ -60,7 +60,11 @@ SECTIONS: dict[str, tuple[Panel, ...]] = {
             _rate("leaderq_kafka_commit_seconds_total", "career")}),
         Panel("Passed over", "short", {"{{career}} {{action}}":
             _of("sum", "leaderq_kafka_poison_records_total", "career, action")}),
-        Panel("Held up", "short", {"{{career}}": _of("max", "leaderq_kafka_held_up", "career")}),
+        Panel("Share of time held up", "percentunit", {"{{career}}":
+            _rate("leaderq_kafka_held_up_seconds_total", "career")}),
+        Panel("From a record's time stamp to its commit", "s", {"{{career}}":
+            f"{_rate('leaderq_kafka_delay_seconds_total', 'career')}"
+            f" / {_rate('leaderq_kafka_timed_records_total', 'career')}"}),
         Panel("Consumers replaced", "short", {"{{career}}":
             _of("sum", "leaderq_kafka_stalls_total", "career")}),
     ),

@@ -19,12 +19,11 @@ from contextlib import suppress
 from dataclasses import fields
 from datetime import datetime, timezone
 from enum import Enum
-from logging import DEBUG, ERROR, INFO, WARNING
+from logging import DEBUG, ERROR, WARNING
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from leaderq import events as happened
 from leaderq.base import clock, host
 from leaderq.errors import (
     CareerFailed,
@@ -44,30 +43,6 @@ FLUSH_S = 1.0
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _OURS = str(Path(__file__).parents[1])
-PHRASES: dict[type[Event], tuple[int, str]] = {
-    happened.Standing: (INFO, "stands for election"),
-    happened.TermBegan: (INFO, "won a term"),
-    happened.StageBegan: (INFO, "stage began"),
-    happened.WorkPaused: (WARNING, "work is paused"),
-    happened.WorkResumed: (INFO, "work is resumed"),
-    happened.TermEnding: (INFO, "term is ending"),
-    happened.TermEnded: (INFO, "term ended"),
-    happened.CareerError: (ERROR, "career raised an error"),
-    happened.WorkRefused: (INFO, "work was refused, its term was over"),
-    happened.CoolingOff: (WARNING, "cools off before it stands again"),
-    happened.BudgetMissed: (ERROR, "stage takes longer than its budget"),
-    happened.Withdrawn: (INFO, "no longer stands for election"),
-    happened.SessionChanged: (INFO, "ZooKeeper session changed"),
-    happened.GuardianLost: (WARNING, "guardian is gone, a crash costs the session time-out"),
-    happened.DrainStalled: (WARNING, "consumer stood still and was rebuilt"),
-    happened.DrainProgress: (DEBUG, "progress of the consumer"),  # every few seconds
-    happened.TickBegan: (INFO, "tick began"),
-    happened.TickEnded: (INFO, "tick ended"),
-    happened.TicksPassedOver: (WARNING, "ticks were passed over"),
-    # The drain warns of both itself, with the error.
-    happened.RecordSkipped: (DEBUG, "record skipped"),
-    happened.RecordDeadLettered: (DEBUG, "record set aside as a dead letter"),
-}
 
 
 def log_events(events: EventBus) -> Callable[[], None]:
@@ -169,17 +144,9 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
-def message(event: Event) -> tuple[int, str]:
-    """Return the level (of :mod:`logging`) and the message of ``event``."""
-    level, phrase = _phrase(event)
-    return level, " ".join([phrase, *(f"{key}={_quoted(value)}" for key, value in _values(event))])
-
-
-def _phrase(event: Event) -> tuple[int, str]:
-    for kind in type(event).__mro__:
-        if kind in PHRASES:
-            return PHRASES[kind]
-    return INFO, event.name.replace("_", " ")
+def message(event: Event) -> str:
+    """The line of ``event``: its phrase, and the values behind it."""
+    return " ".join([event.phrase, *(f"{key}={_quoted(value)}" for key, value in _values(event))])
 
 
 def _values(event: Event) -> Iterator[tuple[str, Any]]:
@@ -203,14 +170,12 @@ def _quoted(value: Any) -> str:
 
 
 def _log_event(event: Event) -> None:
-    level, _ = _phrase(event)
-    if not log.isEnabledFor(level):
+    if not log.isEnabledFor(event.level):
         return
-    _, text = message(event)
     error = event.error if isinstance(event, CareerError) else None
     info = None if isinstance(error, Deposed | CommandFailed) else _from_user_code(error)
     values = {each.name: _plain(getattr(event, each.name)) for each in fields(event)}
-    log.log(level, "%s", text, extra={"event": event.name} | values, exc_info=info)
+    log.log(event.level, "%s", message(event), extra={"event": event.name} | values, exc_info=info)
 
 
 def _plain(value: Any) -> Any:

@@ -72,6 +72,9 @@ class Places(Protocol):
     def shared(self) -> str: ...
 
 
+_COUNTED = ("done", "failed", "interrupted", "lost", "passed", "work_s")
+
+
 @dataclass(eq=False)
 class _Slot:
     """One schedule of the career, with its record as this leader wrote it last."""
@@ -84,7 +87,7 @@ class _Slot:
     """When ``record.last`` was read or written, by the elapsed clock."""
     tick: Tick | None = None
     began_s: float = 0.0
-    figures: dict[str, float] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0.0))
 
     def now(self) -> int:
         """The time by which it runs: the calendar's; an interval waits no longer than itself, even
@@ -104,9 +107,6 @@ class _Slot:
             return 0.0
         following = self.record.next
         return float("inf") if following is None else (following - self.now()) / 1000
-
-    def count(self, name: str, value: float = 1.0) -> None:
-        self.figures[name] = self.figures.get(name, 0.0) + value
 
     def read_figures(self) -> Mapping[str, float]:
         record = self.record
@@ -355,11 +355,11 @@ class Timetable:
         who = self._career, self._candidate, term.number, slot.definition.name
         when = slot.definition.when
         for gap in step.gaps:
-            slot.count("passed", gap.count)
+            slot.figures["passed"] += gap.count
             first, last = (when.moment(at).isoformat() for at in (gap.first, gap.last))
             self._events.publish(TicksPassedOver(*who, first, last, gap.count, gap.why.value))
         if step.lost is not None:
-            slot.count("lost")
+            slot.figures["lost"] += 1
             at = when.moment(step.lost.at).isoformat()
             self._events.publish(TickEnded(*who, at, TickOutcome.LOST.value, 0.0, None))
 
@@ -367,8 +367,8 @@ class Timetable:
         slot = self._slot_of(tick)
         slot.tick = None
         took_s = clock.now_s() - slot.began_s
-        slot.count(outcome)
-        slot.count("work_s", took_s)
+        slot.figures[outcome] += 1
+        slot.figures["work_s"] += took_s
         who = self._career, self._candidate, tick.term.number
         if error is not None and outcome != "interrupted":
             self._events.publish(CareerError(*who, Stage.EXECUTION.value, error))

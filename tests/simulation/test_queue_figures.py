@@ -134,7 +134,7 @@ def test_two_consumers_of_a_process_see_one_queue(s):
 
 def test_what_queues_count_is_documented_and_so_is_what_others_offer():
     assert {*COUNTED, *DEPTHS, "held", "pending_puts"} == documented(FigureSource.QUEUE)
-    assert documented(FigureSource.DRAIN) == set(vars(DrainFigures()))
+    assert documented(FigureSource.DRAIN) == set(DrainFigures().read())
     with BufferedProducer(CallableSink(lambda batch: None), name="orders"):
         said = read_figures()[FigureSource.PRODUCER, "orders"]
     assert documented(FigureSource.PRODUCER) <= {name.partition(":")[0] for name in said}

@@ -575,6 +575,10 @@ class BatchWork:
             commit(self._term, new)
             figures.commits += 1
             figures.commit_s += clock.now_s() - began_s
+            parts = self._batch.records.items()
+            figures.time_commit(
+                rows[0] for at, rows in parts if at in new and at not in self._committed
+            )
             self._committed.update(new)
 
     def _is_to_stop(self) -> bool:

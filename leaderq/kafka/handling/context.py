@@ -45,14 +45,41 @@ def is_side_by_side(coroutines: CoroutineWorkers | None, order: RecordOrder, wor
 
 @dataclass
 class DrainFigures:
-    """What a career has handled and committed since its process began, repeated records too; and
-    whether a record holds it up now."""
+    """What a career has handled and committed since its process began, repeated records too.
+
+    ``delay_s``: from the time stamp to the commit, added up over ``timed`` records: the first of
+    each partition of a batch. ``_held_up``: for how long the hold-ups lasted that are over, and
+    since when there is one, if there is; one value, because a scrape takes no lock.
+    """
 
     records: int = 0
     batches: int = 0
     commits: int = 0
     commit_s: float = 0.0
-    held_up: bool = False
+    timed: int = 0
+    delay_s: float = 0.0
+    _held_up: tuple[float, float | None] = (0.0, None)
+
+    def time_commit(self, records: Iterable[Record]) -> None:
+        """The offsets behind these records were committed now."""
+        now_ms = clock.now_ms()
+        for at_ms in (one.timestamp_ms for one in records):
+            if at_ms >= 0:  # else nobody knows
+                self.timed += 1
+                self.delay_s += max(0, now_ms - at_ms) / 1000
+
+    def hold_up(self, is_held_up: bool) -> None:
+        """From now on the work is held up, or is not."""
+        self._held_up = self._held_up_s(), clock.now_s() if is_held_up else None
+
+    def _held_up_s(self) -> float:
+        over_s, since_s = self._held_up
+        return over_s if since_s is None else over_s + clock.now_s() - since_s
+
+    def read(self) -> dict[str, float]:
+        """What a scrape is told."""
+        found = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return {**found, "held_up_s": self._held_up_s()}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ import re
 import sqlite3
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -169,32 +168,6 @@ def test_the_page_about_asyncio(reader, zookeeper_server, znode_root, tmp_path, 
     assert b.interrupt() == 0
 
 
-def test_the_page_about_metrics(
-    reader: Read, zookeeper_server: ZooKeeperServer, znode_root: str, tmp_path: Path
-) -> None:
-    _, run_counter, readyz, metrics, rules, dashboard = commands("metrics")
-    (tmp_path / "counter.py").write_text(python("quickstart")[0])
-    user = reader(tmp_path)
-    user.environment["LEADERQ_ZOOKEEPER"] = zookeeper_server.address
-    user.environment["LEADERQ_ROOT"] = znode_root
-    counter = user.opens(run_counter.replace("8080", "0"))
-    port = counter.wait_for(r"address=127\.0\.0\.1:(\d+)")[1]
-    counter.wait_for("term 1: I lead")
-
-    def asked(command: str) -> str:
-        address = command.removeprefix("curl ").replace("8080", port)
-        with urllib.request.urlopen(address, timeout=10) as answer:
-            return str(answer.read().decode())
-
-    assert asked(readyz) == "ready\n"
-    assert 'leaderq_leader{career="counter"} 1.0' in asked(metrics)
-    assert counter.interrupt() == 0
-    user.types(rules)
-    user.types(dashboard)
-    assert "LeaderqNobodyLeads" in (tmp_path / "leaderq-rules.yml").read_text()
-    assert json.loads((tmp_path / "leaderq-dashboard.json").read_text())["panels"]
-
-
 def test_the_page_about_web_applications(
     run: Callable[..., dict[str, Any]], znode_root: str
 ) -> None:
@@ -326,7 +299,9 @@ def test_the_quickstart_and_the_readme(reader, tmp_path):
     operate(user)
     assert a.interrupt() == 0
     assert b.interrupt() == 0
-    scheduling(user, reports, run_now, cron, once)
+    # that page's test runs them
+    assert {run_now, cron, once} <= {*commands("schedules")}
+    assert reports in commands("schedules")[0]
 
     user.types(create)
     user.types(create.replace("clicks", "orders"))
@@ -365,20 +340,6 @@ def test_the_quickstart_and_the_readme(reader, tmp_path):
     }
     assert {line for line in commands("README") if line.startswith("leaderq")} <= known
     user.types("leaderq doctor --career settling:Settling")
-
-
-def scheduling(user: Reader, reports: str, run_now: str, cron: str, once: str) -> None:
-    """The commands about work by the clock."""
-    runs = user.opens(reports)
-    runs.wait_for("stage=execution")
-    eventually(lambda: "nightly" in user.types("leaderq schedule ls"))
-    user.types(run_now)
-    runs.wait_for(r"the report of \d{4}-\d\d-\d\d")
-    assert runs.interrupt() == 0
-    assert "term 1" in user.types(once)
-    timed = user.opens(cron)
-    timed.wait_for("stage=execution")
-    assert timed.interrupt() == 0
 
 
 def operate(user: Reader) -> None:

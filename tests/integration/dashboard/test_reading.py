@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import shutil
+import sys
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from leaderq.admin.actions import Action, Deed, carry_out
 from leaderq.admin.careers import Condition, condition_of
 from leaderq.admin.snapshot import PageSnapshot, reading
 from leaderq.base.clock import now_ms
+from leaderq.cli import main
 from leaderq.dashboard.refresher import Refresher
 from leaderq.dyno import DynoQueue, Message
 from leaderq.election import Operator, TermRecord
@@ -201,6 +204,27 @@ def test_a_server_that_is_restarted_or_comes_back_empty_is_found_again() -> None
                 assert [one.career for one in refresher.after().result(60).careers] == careers
         finally:
             refresher.stop()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_top_reads_careers_and_the_queues_below_the_root_or_those_that_are_named(
+    address: str, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = pytest.importorskip("leaderq.cli.top_screen", reason="pip install 'leaderq[top]'").TopApp
+    for path in ("/jobs-meta", "/jobs", "/below/mail-dead", "/leaderq/billing/candidates"):
+        session.ensure_path(path)
+    read: list[PageSnapshot] = []
+    monkeypatch.setattr(app, "run", lambda app: read.append(app._read(app.snapshot)))
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert main(["top", "--zookeeper", address]) == 0
+    assert main(["top", "--zookeeper", address, "--queue", "/below/"]) == 0
+    assert [[one.path for one in each.queues] for each in read] == [["/jobs"], ["/below/mail"]]
+    assert [[one.career for one in each.careers] for each in read] == [["billing"]] * 2
 
 
 # -- what is done, and where it is told

@@ -84,16 +84,6 @@ def test_another_host_name_is_refused(page: Served, browser: httpx.Client) -> No
     assert page.readings == 0
 
 
-def test_a_large_installation_is_read_and_drawn_once_for_all_who_look() -> None:
-    with served(every_s=3600.0) as page, httpx.Client(base_url=page.url, timeout=60) as browser:
-        page.snapshot = installation(200)
-        pages = {browser.get("/").text for _ in range(20)}
-        assert page.readings == 1
-        (whole,) = pages
-        assert whole.count("<tr>") == 208
-        assert len(whole) < 400_000
-
-
 def streamed(browser: httpx.Client, address: str, wanted: int) -> list[str]:
     """So many events of a stream."""
     found, text = [], ""

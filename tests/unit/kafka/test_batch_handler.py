@@ -26,6 +26,7 @@ from fake_career import (
     where,
 )
 
+from leaderq.base import clock
 from leaderq.errors import AlreadyStored, Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.handling.batch_handler import BatchHandler
@@ -144,22 +145,24 @@ def test_what_is_asked_of_a_career(name: str) -> None:
     assert told == log
 
 
-def test_the_common_case_looks_at_no_record() -> None:
+def test_the_common_case_looks_at_no_record_but_the_first_for_its_time() -> None:
     class Untouchable(Sequence):  # type: ignore[type-arg]
         def __len__(self) -> int:
             return 1000
 
         def __getitem__(self, index: object) -> Record:
-            raise AssertionError("a record was looked at")
+            assert index == 0, "a record was looked at"
+            return Record("t", 0, 0, clock.now_ms() - 5000, b"k", b"v")
 
     rows = Untouchable()
     for batches in ("merged", BY_PARTITION):
         career = FakeCareer()
         handed: list[object] = []
         career.handle = lambda rows, _term, handed=handed: handed.append(rows)  # type: ignore[method-assign,assignment,misc]
-        assert a_handler(career, skip(), batches=batches).work(
-            Batch({A: rows}, {A: 1000}), open_term(7)
-        )
+        handler = a_handler(career, skip(), batches=batches)
+        assert handler.work(Batch({A: rows}, {A: 1000}), open_term(7))
+        assert handler.context.figures.timed == 1
+        assert handler.context.figures.delay_s >= 5
         assert handed == [rows]
         assert career.committed == {A: 1000}
 

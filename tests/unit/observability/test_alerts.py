@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from test_health import FOLLOWER, LEADER, TERM
 
-from leaderq.errors import Reason
 from leaderq.events import (
     BudgetMissed,
     CareerError,
@@ -28,7 +27,6 @@ from leaderq.events import (
     RecordSkipped,
     SessionChanged,
     TermBegan,
-    TermEnded,
 )
 from leaderq.kafka.handling.context import DrainFigures
 from leaderq.observability import figures
@@ -184,7 +182,7 @@ class Owners:
 
     def __post_init__(self) -> None:
         self.queue = QueueFigures("q", lambda counts: {})
-        offer_figures(FigureSource.DRAIN, "c", self.drain, vars)
+        offer_figures(FigureSource.DRAIN, "c", self.drain, DrainFigures.read)
         offer_figures(FigureSource.SCHEDULE, "s", self, lambda self: self.schedule)
         offer_figures(FigureSource.PRODUCER, "p", self, lambda self: self.producer)
 
@@ -211,8 +209,15 @@ def behind_but_committing(world: Scrapes, own: Owners) -> None:
 
 
 def held_up(world: Scrapes, own: Owners) -> None:
-    own.drain.held_up = True
-    world.pass_time(7)
+    for minutes in range(7):
+        own.drain._held_up = 60.0 * minutes, None
+        world.pass_time(1)
+
+
+def late_records(world: Scrapes, own: Owners) -> None:
+    for _ in range(25):
+        own.drain.timed, own.drain.delay_s = own.drain.timed + 2, own.drain.delay_s + 2000.0
+        world.pass_time(1)
 
 
 def set_aside(world: Scrapes, own: Owners) -> None:
@@ -265,6 +270,7 @@ FAULTS = {
     behind: {"DrainStandsStill"},
     behind_but_committing: set(),
     held_up: {"HeldUp"},
+    late_records: {"RecordsLate"},
     set_aside: {"DeadLetters"},
     waiting: {"QueueWaits"},
     late: {"TickMissed"},
@@ -298,9 +304,9 @@ def made_and_mended(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> tuple[Scra
     ends = [world.steps]
     fault(*(world, own)[: fault.__code__.co_argcount])
     ends.append(world.steps)
-    # All is mended: processes as at first, nothing held up, everything taken.
+    # All is mended: processes as at first, everything taken.
     world.running = {"a": Process(LEADER), "b": Process(FOLLOWER)}
-    own.drain.held_up, own.schedule["overdue_s"] = False, 0.0
+    own.schedule["overdue_s"] = 0.0
     own.producer |= FINE
     own.queue.note(0.0, {"ready": 0, "oldest_due_s": 0.0})
     world.pass_time(61 if fault is lost else 20)
@@ -366,31 +372,6 @@ def test_a_job_narrows_every_series_also_those_that_are_narrowed_already():
 
 def test_what_is_asked_for_is_in_the_table_of_metrics():
     assert {row.name for row in TABLE} >= ASKED
-
-
-@needs_promtool
-def test_every_query_of_the_dashboard_returns_series(monkeypatch, tmp_path):
-    """Where everything is used: a career with a drain, a queue, a schedule, a producer."""
-    monkeypatch.setattr(figures, "_offers", [])
-    world, own = Scrapes(), Owners()
-    own.queue.note(0.0, dict.fromkeys(figures.DEPTHS, 1.0))
-    world.pass_time(10)
-    world.leader.happened(TermEnded, 7, Reason.FENCED, False)
-    world.leader.happened(DrainProgress, 8, 9, None, None, {"clicks-0": 5})
-    world.pass_time(2)
-    series = [{"series": name, "values": " ".join(seen)} for name, seen in world.values.items()]
-    asked = [
-        {"expr": f"count({expr}) > bool 0", "eval_time": "11m30s", "exp_samples": ONE}
-        for expr in QUERIES
-    ]
-    test = {"interval": f"{STEP_S}s", "input_series": series, "promql_expr_test": asked}
-    (tmp_path / "test.yml").write_text(json.dumps({"tests": [test]}))
-    command = [str(promtool), "test", "rules", "test.yml"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-ONE = [{"labels": "{}", "value": 1}]
 
 
 def test_panels_do_not_overlap_and_each_has_a_number_of_its_own():

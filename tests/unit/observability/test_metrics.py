@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from test_health import LEADER
 
+from leaderq.base import clock
 from leaderq.coalescing import QueueCoordinator
 from leaderq.errors import Reason
 from leaderq.events import (
@@ -31,6 +32,8 @@ from leaderq.events import (
     WorkPaused,
     WorkRefused,
 )
+from leaderq.kafka import Record
+from leaderq.kafka.handling.context import DrainFigures
 from leaderq.observability import figures, metrics
 from leaderq.observability.figures import FigureSource, offer_figures, read_figures
 from leaderq.observability.health import Health
@@ -214,6 +217,22 @@ def test_a_buffered_producer_offers_every_figure_of_the_table(scraped, tmp_path)
     assert told["pending_requests"] == told["memory_requests"] == told["spills_total"] == 0
     assert told["batches_total"] >= 1
     assert told["journal_bytes"] > 0
+
+
+def test_a_drain_tells_how_old_records_were_and_for_how_long_they_held_it_up(monkeypatch):
+    drain, now = DrainFigures(), {"s": 100.0}
+    monkeypatch.setattr(clock, "now_s", lambda: now["s"])
+    monkeypatch.setattr(clock, "now_ms", lambda: 10_000)
+    record = Record("t", 0, 0, 7_500, b"k", b"v")
+    of_a_fast_clock, without = record.replace(timestamp_ms=11_000), record.replace(timestamp_ms=-1)
+    drain.time_commit([record, of_a_fast_clock, without])
+    assert (drain.read()["timed"], drain.read()["delay_s"]) == (2, 2.5)
+    told = []
+    for is_held_up in (True, True, False, False, True):
+        drain.hold_up(is_held_up)
+        now["s"] += 4
+        told.append(drain.read()["held_up_s"])
+    assert told == [4, 8, 8, 8, 12]
 
 
 def test_a_program_without_careers_is_scraped_for_its_coordinators_and_writers(client, no_offers):

@@ -6,15 +6,18 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 from traces import Spans, exporter, linked
 from traces import spans as spans
 
 from leaderq import AsyncKafkaLeaderCareer, KafkaLeaderCareer
+from leaderq.base import clock
 from leaderq.events import (
     CareerError,
     EventBus,
@@ -32,6 +35,7 @@ from leaderq.producing import BufferedProducer
 from leaderq.producing.sinks import CallableSink
 from leaderq.term import Reason, Term
 from leaderq.testing import drive
+from leaderq.testing import term as a_term
 
 ROOT = Path(__file__).parents[3]
 SENDERS = [f"00-{n:032x}-{n:016x}-01" for n in range(1, 9)]
@@ -84,6 +88,29 @@ def test_a_batch_is_one_span_linked_once_to_each_sender_and_to_nothing_else(span
         "leaderq.term": 1,
     }
     assert career.current.get_span_context() == span.context
+
+
+def test_links_take_a_hundredth_of_the_time_and_a_span_without_them_says_so(
+    spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # the share is that of a program
+    looks = count(step=0.0001)  # so much passes between looks at the clock
+    now_s = clock.now_s()
+    monkeypatch.setattr(clock, "now_s", lambda: now_s + next(looks))
+    tracing.stop()
+    tracing.start()
+    calls, term = 2000, a_term(1)
+    for number in range(calls):
+        with tracing.of_records([row(number, SENDERS[0])], term, "g", ("clicks",)):
+            pass
+    found = spans("process")
+    linked_calls = sum(map(bool, map(linked, found)))
+    assert [bool(span.attributes.get(tracing.UNLINKED)) for span in found] == [
+        not linked(span) for span in found
+    ]
+    saved = tracing._SAVED_S / 0.0001
+    passed = (clock.now_s() - now_s) / 0.0001
+    assert saved <= linked_calls <= saved + tracing.LINKS_SHARE * passed + 1
 
 
 def test_what_a_handler_produces_is_its_child_and_carries_its_own_context(spans: Spans) -> None:
