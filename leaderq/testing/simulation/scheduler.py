@@ -343,7 +343,8 @@ class World:
 
     def _look_again(self, task: Task, wait: int, left_s: float) -> None:
         at_s = self.now_s + left_s / task.process.rate
-        heappush(self._due, (at_s, next(self._order), partial(self._waited, task, wait)))
+        waited: Callable[[], object] = partial(self._waited, task, wait)
+        heappush(self._due, (at_s, next(self._order), waited))
 
     def pause_point(self) -> None:
         """Here another task may run, as between any two instructions in reality."""
