@@ -202,6 +202,12 @@ i1 every idle consumer lists for every item: an idle consumer asks once about wh
 -wait_s = 0.0 if self._next is None else OTHERS_S
 +wait_s = 0.0
 
+= queues/consuming/engine.py simulation/test_idle_consumers.py
+i3 every idle consumer claims the most urgent item: an idle consumer asks once about what another
+  takes
+-bool(is_loss) and not self._is_shared_out
++False
+
 = dyno/consumer.py simulation/test_idle_consumers.py
 i2 every waiting pop claims every message: a pop that was beaten lets the others go first
 -self._is_second = (self._is_second or is_changed) and not is_found

@@ -8,8 +8,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from leaderq.base import clock
 from leaderq.dyno import Message
+from leaderq.queues import DistributedPriorityQueue, DistributedQueue
 from simulation.scenarios import Scene, is_asking, scene
 from simulation.test_dyno_defects import Side, sides
 from simulation.test_queue_windows import LOCKING, consuming, opened
@@ -35,18 +38,22 @@ def asked(s: Scene, hosts: list[str]) -> Counter[str]:
 
 
 @LOCKING
+@pytest.mark.parametrize("kind", [DistributedQueue, DistributedPriorityQueue])
 @scene(3)
-def test_an_idle_consumer_asks_once_about_what_another_takes(s, lock):
+def test_an_idle_consumer_asks_once_about_what_another_takes(s, lock, kind):
     guests, begun = s.guests(NAMES + "p"), list[tuple[str, float]]()
-    producer = opened(guests[-1], lock)
+    producer = opened(guests[-1], lock, kind)
+    more = (1,) if kind is DistributedPriorityQueue else ()
     for one in guests[:-1]:
-        consuming(one, lambda value: begun.append((value, s.now_s)), lock)
+        consuming(one, lambda value: begun.append((value, s.now_s)), lock, kind)
+    guests[-1].do(lambda: producer.put("first", *more))  # they learn who is the quickest
     s.run(2.0)
+    begun.clear()
     requests = asked(s, [one.process.host for one in guests[:-1]])
     put_s: dict[str, float] = {}
     for number in range(ITEMS):
         put_s[str(number)] = s.now_s
-        guests[-1].do(lambda number=number: producer.put(str(number)))
+        guests[-1].do(lambda number=number: producer.put(str(number), *more))
         s.run(GAP_S)
     assert [value for value, _ in begun] == [str(number) for number in range(ITEMS)]
     # Who takes it asks some ten times, the others for the children.

@@ -45,7 +45,7 @@ from leaderq.queues.consuming.items import (
     claim,
     judged,
 )
-from leaderq.queues.consuming.listing import SCAN_S, QueueListing
+from leaderq.queues.consuming.listing import OTHERS_S, SCAN_S, QueueListing
 from leaderq.queues.consuming.members import PauseSwitch, QueueMembers
 from leaderq.queues.consuming.pending import PendingNames, Share
 from leaderq.queues.consuming.prefetch import Prefetch
@@ -102,6 +102,8 @@ class Engine:
         self.is_locking = paths.lock_path is not None
         self._losses = 0
         """Claims in a row for which others were quicker; halved by one for which they were not."""
+        self._is_second = False
+        """Without shares: whether another was quicker than this consumer at the last claim."""
         self._service = Service(f"leaderq-queue-{name}", self._run)
         self._inbox: deque[ItemSettlement | Callable[[], object]] = deque()
         self._has_failed = False
@@ -500,6 +502,7 @@ class Engine:
             share.note(won, [*found.gone, *found.locked])
         is_loss = found.was_refused or (found.gone and not found.claims)
         self._losses = min(_MOST_LOSSES, self._losses + 1) if is_loss else self._losses // 2
+        self._is_second = bool(is_loss) and not self._is_shared_out
         self._ahead.learn(is_useful=not (found.was_refused or found.again))
         for name, until in found.resting.items():
             self._waiting.rest(name, until)
@@ -561,5 +564,8 @@ class Engine:
                     wait_s = min(wait_s, max(0.001, (at_ms - now_ms) / 1000))
         if (self.ready or self._has_taken) and not self.ready.takers:
             wait_s = min(wait_s, HANGS_S)
+        lets_others_go_first = self._is_second and self.ready.takers and not self.ready
         if not self._inbox and not self._listing.has_news:
             self._service.wait(wait_s)
+        if lets_others_go_first:
+            self.is_closing.wait(OTHERS_S)
