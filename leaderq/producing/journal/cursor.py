@@ -221,7 +221,8 @@ class CursorWriter:
             self.save(without=done)
         except OSError as error:
             # On a full disk only deleting makes room. After a crash before the save below,
-            # acknowledged segments are missing.
+            # acknowledged segments are missing. The last one stays: it tells the next id.
+            done = [segment for segment in done if segment is not self._index.segments[-1]]
             if not done or error.errno not in NO_SPACE:
                 raise
         for segment in done:
