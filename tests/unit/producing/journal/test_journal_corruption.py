@@ -103,7 +103,7 @@ def test_what_is_sound_is_read_and_what_is_not_is_reported_once_and_kept(
 ):
     fill(place, count, clean=count == CLOSED)
     hurt(segments(place))
-    sizes = {EACH, *(path.stat().st_size for path in segments(place))}
+    sizes = {path.stat().st_size for path in segments(place)}
     for is_first in (True, False):
         with Journal(place) as journal:
             assert numbers(journal) == without(count, *missing)
@@ -144,7 +144,8 @@ def test_a_spoilt_last_record_that_ends_in_zeros_is_kept_all_the_same(place):
     with Journal(place) as journal:
         assert payloads(journal) == [b"1"]
         assert [damage.size for damage in journal.damages] == [HEAD_BYTES + 115]
-    assert [path.stat().st_size for path in place.glob("*.tail.bad")] == [HEAD_BYTES + 115]
+        journal.ack_to(journal.append(b"next"))
+        eventually(lambda: journal.counters.set_aside == 1)
 
 
 def test_records_written_after_the_cursor_was_saved_are_found(place):
