@@ -129,17 +129,11 @@ def boot_id() -> bytes:
         return bytes(16)
 
 
-def bad_name(path: Path, kind: str = "") -> Path:
-    """Return a name under which it is not taken for a segment, and that is free."""
-    target, number = path.with_name(f"{path.name}{kind}{BAD}"), 1
-    while target.exists():
-        target, number = path.with_name(f"{path.name}{kind}.{number}{BAD}"), number + 1
-    return target
-
-
 def set_aside(disk: Disk, path: Path) -> Path:
     """Rename a segment so that it is not taken for one; never over another file."""
-    target = bad_name(path)
+    target, number = path.with_name(path.name + BAD), 1
+    while target.exists():
+        target, number = path.with_name(f"{path.name}.{number}{BAD}"), number + 1
     disk.rename(path, target)
     return target
 
@@ -221,7 +215,8 @@ class CursorWriter:
             self.save(without=done)
         except OSError as error:
             # On a full disk only deleting makes room. After a crash before the save below,
-            # acknowledged segments are missing.
+            # acknowledged segments are missing. The last one stays: it tells the next id.
+            done = [segment for segment in done if segment is not self._index.segments[-1]]
             if not done or error.errno not in NO_SPACE:
                 raise
         for segment in done:

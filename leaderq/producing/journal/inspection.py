@@ -131,8 +131,7 @@ def _view(
     held = holding(disk, found, file, thorough=thorough, is_current=is_current)
     damages, records = held.damages, held.records
     if held.is_open_ended and held.torn and not is_current:
-        reason = "behind its last whole record; cut off at the next opening"
-        damages.append(Damage(name, reason, held.size, held.torn))
+        damages.append(Damage(name, "behind its last whole record", held.size, held.torn))
     known = found.known(file.first_id)
     done = min(known.marks.count, records) if known else 0
     if found.is_finished(file):

@@ -149,25 +149,27 @@ class Journal:
         self._committer.service.start()
 
     def _tidy(self) -> None:
-        """Delete segments that are done with, and begin the one in use anew if it is. Tell that
+        """Delete segments that are done with, also the one in use: then another is begun. Tell that
         there is room."""
-        before = self._index.bytes_used
+        before, segment = self._index.bytes_used, self._store.segment
+        with self._gate:
+            is_spent = segment is not None and self._is_spent(segment)
+            if is_spent and segment is not None:
+                segment.sealed, self._index.is_pressed = True, False
         try:
-            self._cursor.tidy()
-        finally:
-            segment = self._store.segment
-            with self._gate:
-                is_spent = segment is not None and self._is_spent(segment)
-                self._index.is_pressed = self._index.is_pressed and not is_spent
             if is_spent:
-                self._store.recycle()
+                self._store.close()  # an open file would keep its room
+            self._cursor.tidy()
+            if is_spent:
+                self._store.roll()
+        finally:
             if self._index.bytes_used < before:
                 self._tell_room()
 
     def _is_spent(self, segment: Segment) -> bool:
-        """Whether to begin a segment anew that is being written would make room. It is done when
-        half of it is used, or when the journal or the disk was full: else what was acknowledged in
-        it would take room for ever."""
+        """Whether to end the segment in use would make room. It is done when half of it is used, or
+        when the journal or the disk was full: else what was acknowledged in it would take room for
+        ever."""
         if not segment.records or segment.open_records:
             return False
         return self._index.is_pressed or segment.size > self._segment_bytes // 2

@@ -24,13 +24,12 @@ from leaderq.errors import JournalFailed
 from leaderq.producing.journal.cursor import (
     CursorState,
     Known,
-    bad_name,
     boot_id,
     newest,
     read_slots,
     set_aside,
 )
-from leaderq.producing.journal.disk import NO_SPACE, Disk, force, write_all
+from leaderq.producing.journal.disk import NO_SPACE, Disk, force
 from leaderq.producing.journal.policy import Damage, RecoveryReport
 from leaderq.producing.journal.records import (
     HEAD_BYTES,
@@ -138,27 +137,26 @@ class Recovery:
             self._hurt(segment, damage)
         self.next_id = max(self.next_id, segment.last_id + 1 + held.torn // HEAD_BYTES)
         if held.is_open_ended and file.size > held.size and not segment.damaged:
-            segment.damaged = not self._cut(file, held.size, held.torn)
+            self._cut(segment, file, held)
         return self._keep(segment)
 
-    def _cut(self, file: SegmentFile, end: int, torn: int) -> bool:
-        """Cut off a torn tail. A killed process never leaves a whole record with a wrong checksum,
-        so such a one is kept. Returns ``False`` if there is no room to keep it: then the whole file
-        is kept.
+    def _cut(self, segment: Segment, file: SegmentFile, held: SegmentContent) -> None:
+        """Cut off a torn tail. A killed process never leaves a whole record with a wrong checksum:
+        such a file is kept as it is, as every one that is damaged.
         """
-        self.torn_bytes += torn
+        self.torn_bytes += held.torn
         fd = self.disk.open(file.path, writable=True)
         try:
-            if torn and (size := self._whole_bytes(fd, end, torn, file.size - end)):
-                self._keep_tail(file, fd, end, end + max(size, torn))
-            self.disk.truncate(fd, end)
+            if size := self._whole_bytes(fd, held.size, held.torn, file.size - held.size):
+                reason, size = "behind its last whole record", max(size, held.torn)
+                self._hurt(segment, Damage(file.path.name, reason, held.size, size))
+            else:
+                self.disk.truncate(fd, held.size)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            return False
         finally:
             self.disk.close(fd)
-        return True
 
     def _whole_bytes(self, fd: int, start: int, torn: int, left: int) -> int:
         """The size of this record if it may have been whole: it ends neither behind the file nor in
@@ -169,20 +167,6 @@ class Recovery:
         if torn < HEAD_BYTES or size > left:
             return 0
         return size if self.disk.read(fd, 16, start + size - 16).strip(b"\0") else 0
-
-    def _keep_tail(self, file: SegmentFile, fd: int, start: int, end: int) -> None:
-        target = bad_name(file.path, ".tail")
-        copy = self.disk.create(target)
-        try:
-            for offset in range(start, end, WINDOW):
-                data = self.disk.read(fd, min(WINDOW, end - offset), offset)
-                write_all(self.disk, copy, data, offset - start)
-            self.disk.sync(copy)
-        finally:
-            self.disk.close(copy)
-        self.disk.sync_directory(self.directory)  # before the original is cut off
-        reason = f"behind its last whole record; kept as {target.name}"
-        self.damages.append(Damage(file.path.name, reason, start, end - start))
 
     def _keep(self, segment: Segment) -> None:
         """Remove a file without records: delete it, or set it aside if it is damaged."""
@@ -291,9 +275,7 @@ class DirectoryScan:
     def foreign(self, file: SegmentFile) -> Damage:
         version = file.header.version if file.header else 0
         reason = f"its version is {version}, which this leaderq does not know; a later one wrote it"
-        records, _ = self.complete.get(file.first_id, (0, 0))
-        lost = (file.first_id, file.first_id + records - 1) if records else None
-        return Damage(file.path.name, reason, 0, file.size, lost)
+        return Damage(file.path.name, reason, 0, file.size)
 
 
 def scan_directory(disk: Disk, directory: Path) -> DirectoryScan:

@@ -89,7 +89,7 @@ def parse_name(name: str) -> tuple[int, int] | None:
 
 
 def set_aside_id(name: str) -> int | None:
-    """The first id of a segment or tail that was set aside; ``None`` for every other name."""
+    """The first id of a segment that was set aside; ``None`` for every other name."""
     return int(name[:20]) if name.endswith(BAD) and name[:20].isdigit() else None
 
 

@@ -75,9 +75,7 @@ class RecordStore:
     def write(self, first_id: int, entries: list[Entry], size: int) -> None:
         """Write records of so many bytes at most, and sync them if the policy says so."""
         count, segment = len(entries), self.segment
-        is_current = segment is not None and segment in self._index.segments[-1:]
-        is_next = is_current and segment is not None and segment.last_id + 1 == first_id
-        if not is_next or not self._fits(size):
+        if segment is None or segment.last_id + 1 != first_id or not self._fits(segment.size, size):
             self.roll()
         self._promise_ids(count)
         segment = self.segment
@@ -94,9 +92,8 @@ class RecordStore:
         self._counters.appended += count
         self._counters.batches += 1
 
-    def _fits(self, size: int) -> bool:
+    def _fits(self, end: int, size: int) -> bool:
         """Whether so many more bytes may go to this file. An empty one takes anything."""
-        end = HEADER_BYTES if self.segment is None else self.segment.size
         return self._is_sound and (end + size <= self._segment_bytes or end <= HEADER_BYTES)
 
     def _write_behind(self, segment: Segment, data: bytes) -> None:
@@ -220,58 +217,21 @@ class RecordStore:
         elif self._unsynced and old is not None:
             self._unforced.append(old.path)
             self._unsynced = 0
-        if old is not None and old.records and old in self._index.segments:
+        if old is not None and old.records:
             self._previous = (old.first_id, old.records, old.size)
         elif old is not None:
             with self._gate:
                 self._index.replace(old, None)  # it makes way for one of the same name
             self.close()
             self._disk.remove(old.path)
-        segment, header = self._next_segment()
-        fd = self._created(segment.path, header)
+        segment = Segment(self.directory, self._index.next_id, self._stamp)
+        segment.codec = self.codec
+        fd = self._created(segment.path, self._header(segment.first_id).encode())
         self.close()
         self._fd, self._allotted = fd, HEADER_BYTES
-        self._use(segment)
-
-    def recycle(self) -> None:
-        """All records of the segment in use are done with: begin the next one, in the same file.
-        That makes room also on a disk where no new file can be made.
-
-        First the cursor is saved without the old segment, which is forgotten then. So a crash, or
-        an error, in between only leaves a file that the next opening, or the next try, does away
-        with.
-        """
-        old = self.segment
-        if old is None or old.damaged or not self._is_sound:
-            self.roll()
-            return
-        self._cursor.save(without=[old])
-        self._cursor.forget(old)
-        with self._gate:
-            self._index.replace(old, None)
-        self._unsynced = 0
-        segment, header = self._next_segment()
-        self._disk.truncate(self._fd, HEADER_BYTES)
-        write_all(self._disk, self._fd, header, 0)
-        self._disk.sync(self._fd)
-        if segment.path != old.path:
-            with suppress(FileNotFoundError):  # of a former try that was interrupted
-                self._disk.rename(old.path, segment.path)
-        self._disk.sync_directory(self.directory)
-        self._allotted = HEADER_BYTES
-        self._use(segment)
-        self._counters.deleted += 1
-
-    def _use(self, segment: Segment) -> None:
         self.segment, self._is_sound = segment, True
         with self._gate:
             self._index.replace(None, segment)
-
-    def _next_segment(self) -> tuple[Segment, bytes]:
-        """The next segment, and the header of its file."""
-        segment = Segment(self.directory, self._index.next_id, self._stamp)
-        segment.codec = self.codec
-        return segment, self._header(segment.first_id).encode()
 
     def _header(self, first_id: int) -> SegmentHeader:
         created_us = int(self._clock() * 1e6)
@@ -312,9 +272,10 @@ class RecordStore:
                 )
 
     def close(self) -> None:
+        """Write no more to the segment in use; the next write begins another."""
         if self._fd >= 0:
             if self._is_sound and self.segment is not None and self._allotted > self.segment.size:
                 self._cut(self.segment.size)
             fd, self._fd = self._fd, -1
             self._disk.close(fd)
-        self._is_sound, self.segment = False, None
+        self._is_sound, self.segment, self._unsynced = False, None, 0

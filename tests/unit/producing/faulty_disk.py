@@ -22,7 +22,8 @@ class FaultyDisk(Disk):
 
     def __init__(self) -> None:
         self.fail: dict[str, Callable[..., None]] = {}
-        self.room: int | None = None
+        self._room: int | None = None
+        self._counting = threading.Lock()
         self.calls: list[str] = []
         self.blocked = threading.Event()
         self.blocked.set()
@@ -33,18 +34,33 @@ class FaultyDisk(Disk):
         if name in self.fail:
             self.fail[name](*args)
 
+    @property
+    def room(self) -> int | None:
+        return self._room
+
+    @room.setter
+    def room(self, size: int | None) -> None:
+        with self._counting:  # else the journal's thread, amid a count, puts the old room back
+            self._room = size
+
+    def _give_back(self, size: int) -> None:
+        with self._counting:
+            if self._room is not None:
+                self._room += max(0, size)
+
     def create(self, path: Path) -> int:
         self._before("create", path)
         return super().create(path)
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> int:
         self._before("write", fd, data, offset)
-        # what is there can be written over
-        if self.room is not None and offset + len(data) > os.fstat(fd).st_size:
-            if self.room <= 0:
-                raise no_space()
-            data = data[: self.room]
-            self.room -= len(data)
+        with self._counting:
+            # what is there can be written over
+            if self._room is not None and offset + len(data) > os.fstat(fd).st_size:
+                if self._room <= 0:
+                    raise no_space()
+                data = data[: self._room]
+                self._room -= len(data)
         return super().write(fd, data, offset)
 
     def read(self, fd: int, size: int, offset: int) -> bytes:
@@ -59,12 +75,12 @@ class FaultyDisk(Disk):
 
     def truncate(self, fd: int, size: int) -> None:
         self._before("truncate", fd, size)
-        if self.room is not None:
-            self.room += max(0, os.fstat(fd).st_size - size)
+        self._give_back(os.fstat(fd).st_size - size)
         super().truncate(fd, size)
 
     def remove(self, path: Path) -> None:
         self._before("remove", path)
+        self._give_back(path.stat().st_size if path.exists() else 0)
         super().remove(path)
 
     def rename(self, old: Path, new: Path) -> None:

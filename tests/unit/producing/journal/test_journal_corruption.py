@@ -1,9 +1,10 @@
-"""What a journal does with files that are not as it left them: each kind of damage a test."""
+"""What a journal does with files that are not as it left them: each kind of damage a row."""
 
 from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ from leaderq.producing.journal.segments import (
 )
 from leaderq.testing import eventually
 
+Hurt = Callable[[list[Path]], object]
 SIZE = 100
-PER_SEGMENT = (4096 - HEADER_BYTES) // (HEAD_BYTES + SIZE)
+EACH = HEAD_BYTES + SIZE
+PER_SEGMENT = (4096 - HEADER_BYTES) // EACH
 
 
 def record(number: int) -> bytes:
@@ -52,49 +55,69 @@ def without(count: int, *missing: int) -> list[int]:
     return [number for number in range(1, count + 1) if number not in missing]
 
 
+def grown(data: bytes) -> Hurt:
+    return lambda files: files[0].write_bytes(files[0].read_bytes() + data)
+
+
+def flipped(offset: int, which: int = 0) -> Hurt:
+    return lambda files: flip(files[which], offset)
+
+
+def shorter(position: int, extra: int, which: int = 0) -> Hurt:
+    return lambda files: cut(files[which], at_record(position, SIZE) + extra)
+
+
+def lengths(files: list[Path]) -> None:
+    data = bytearray(files[0].read_bytes())
+    for position, length in ((2, 0), (7, 5), (11, 0xFFFFFFFF), (15, 1500)):
+        struct.pack_into("<I", data, at_record(position, SIZE), length)
+    files[0].write_bytes(data)
+
+
+def stub(files: list[Path]) -> None:
+    """The making of the next segment was interrupted."""
+    files[0].with_name(segment_name(11, int(files[0].name[21:29], 16))).write_bytes(b"lqjrn")
+
+
+LAST, CLOSED, KILLED = PER_SEGMENT, 3 * PER_SEGMENT, 10
+
+
 @pytest.mark.parametrize(
-    "where",
-    [0, 5, 12, 24, 28, 28 + SIZE - 1],
-    ids=["length", "checksum", "id", "mark", "payload", "last byte"],
+    ("count", "hurt", "missing", "kept", "torn"),
+    [
+        *[(CLOSED, flipped(at_record(4, SIZE) + at), (5,), 1, 0) for at in (0, 5, 12, 24, 28, 127)],
+        *[(KILLED, flipped(at_record(4, SIZE) + at), (5,), 1, 0) for at in (0, 5, 12, 24, 28, 127)],
+        *[(CLOSED, flipped(at, which), (), 1, 0) for at in (0, 20, 59) for which in (0, 1, 2)],
+        (CLOSED, lengths, (3, 8, 12, 16), 1, 0),
+        (CLOSED, shorter(LAST - 2, 11), (LAST - 1, LAST), 1, 0),
+        (CLOSED, shorter(LAST - 1, 0, 2), (CLOSED,), 1, 0),
+        (CLOSED, lambda files: files[1].unlink(), range(LAST + 1, 2 * LAST + 1), 0, 0),
+        *[(KILLED, grown(b"\x7f" * at), (), 0, at) for at in (1, 27, 28, 29, EACH - 1)],
+        (KILLED, grown(bytes(5000)), (), 0, 0),
+        (KILLED, flipped(-3), (10,), 1, EACH),  # a last record that was whole once
+        (KILLED, stub, (), 0, 5),
+    ],
 )
-@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
-def test_a_record_that_does_not_check_is_reported_and_reading_goes_on(place, where, clean):
-    fill(place, 20, clean=clean)
-    original = segments(place)[0].read_bytes()
-    flip(segments(place)[0], at_record(4, SIZE) + where)
-    with Journal(place) as journal:
-        assert numbers(journal) == without(20, 5)
-        assert journal.counters.corrupt == 1
-        assert [damage.lost_ids for damage in journal.damages] == [(5, 5)]
-        journal.append(record(21))
-        journal.ack_to(21)
-        eventually(lambda: journal.counters.set_aside == 1)
-    kept = list(place.glob("*.bad"))
-    assert [len(path.read_bytes()) for path in kept] == [len(original)], (
-        "the spoilt segment is kept, whole"
-    )
-
-
-def test_a_length_that_is_spoilt_hides_nothing_behind_it(place):
-    fill(place, 20)
-    with segments(place)[0].open("r+b") as file:
-        for position, length in ((2, 0), (7, 5), (11, 0xFFFFFFFF), (15, 1500)):
-            file.seek(at_record(position, SIZE))
-            file.write(struct.pack("<I", length))
-    with Journal(place) as journal:
-        assert numbers(journal) == without(20, 3, 8, 12, 16)
-        assert journal.counters.corrupt == 4
-
-
-def test_a_finished_segment_cut_within_a_record_is_reported_once_and_reading_advances(place):
-    fill(place, 3 * PER_SEGMENT)
-    cut(segments(place)[0], at_record(PER_SEGMENT - 2, SIZE) + 11)
-    for _ in range(2):
+def test_what_is_sound_is_read_and_what_is_not_is_reported_once_and_kept(
+    place, count, hurt, missing, kept, torn
+):
+    fill(place, count, clean=count == CLOSED)
+    hurt(segments(place))
+    sizes = {path.stat().st_size for path in segments(place)}
+    for is_first in (True, False):
         with Journal(place) as journal:
-            assert numbers(journal) == without(3 * PER_SEGMENT, PER_SEGMENT - 1, PER_SEGMENT)
-            assert numbers(journal)[-1] == 3 * PER_SEGMENT
-            assert sum(damage.lost for damage in journal.damages) <= 2
-            assert len(journal.damages) <= 1
+            assert numbers(journal) == without(count, *missing)
+            if is_first:
+                assert journal.report.torn_bytes == torn
+                assert journal.counters.corrupt == sum(damage.lost for damage in journal.damages)
+            assert journal.counters.corrupt <= len(missing)
+    with Journal(place) as journal:
+        following = journal.append(record(count + 1))
+        assert following > count, "an id that was given out is not given again"
+        assert numbers(journal)[-1] == count + 1, "and reading reaches what is new"
+        journal.ack_to(following)
+        eventually(lambda: len(list(place.glob("*.bad"))) == kept)
+    assert {path.stat().st_size for path in place.glob("*.bad")} <= sizes, "whole"
 
 
 def test_a_finished_segment_hurt_while_the_journal_is_open_is_passed(place):
@@ -112,44 +135,6 @@ def test_a_finished_segment_hurt_while_the_journal_is_open_is_passed(place):
         assert len(journal.damages) == 2, "reported once"
 
 
-@pytest.mark.parametrize("torn", [1, 27, 28, 29, HEAD_BYTES + SIZE - 1])
-def test_a_torn_tail_is_cut_off_at_opening(place, torn):
-    fill(place, 10, clean=False)
-    path = segments(place)[0]
-    whole = path.read_bytes()
-    with path.open("ab") as file:
-        file.write(whole[-(HEAD_BYTES + SIZE) :][:torn])
-    with Journal(place) as journal:
-        assert journal.report.torn_bytes == torn
-        assert not journal.damages
-        assert numbers(journal) == without(10)
-        journal.append(record(11))
-        assert numbers(journal) == without(11)
-    assert path.read_bytes() == whole
-    assert not list(place.glob("*.bad"))
-
-
-def test_zeros_that_a_crashed_file_system_left_are_a_torn_tail(place):
-    fill(place, 10, clean=False)
-    with segments(place)[0].open("ab") as file:
-        file.write(bytes(5000))
-    with Journal(place) as journal:
-        assert numbers(journal) == without(10)
-        assert journal.report.torn_bytes == 0
-        assert not journal.damages
-    assert segments(place)[0].stat().st_size == at_record(10, SIZE)
-
-
-def test_a_last_record_that_was_whole_once_is_cut_off_but_kept(place):
-    fill(place, 10, clean=False)
-    flip(segments(place)[0], -3)
-    with Journal(place) as journal:
-        assert numbers(journal) == without(9)
-        assert [damage.size for damage in journal.damages] == [HEAD_BYTES + SIZE]
-        assert journal.append(record(11)) > 10, "an id that was given out is not given again"
-    assert [path.stat().st_size for path in place.glob("*.tail.bad")] == [HEAD_BYTES + SIZE]
-
-
 def test_a_spoilt_last_record_that_ends_in_zeros_is_kept_all_the_same(place):
     """Zeros behind the last record are the file system's; those at its end are its own."""
     journal = Journal(place)
@@ -159,7 +144,8 @@ def test_a_spoilt_last_record_that_ends_in_zeros_is_kept_all_the_same(place):
     with Journal(place) as journal:
         assert payloads(journal) == [b"1"]
         assert [damage.size for damage in journal.damages] == [HEAD_BYTES + 115]
-    assert [path.stat().st_size for path in place.glob("*.tail.bad")] == [HEAD_BYTES + 115]
+        journal.ack_to(journal.append(b"next"))
+        eventually(lambda: journal.counters.set_aside == 1)
 
 
 def test_records_written_after_the_cursor_was_saved_are_found(place):
@@ -179,16 +165,6 @@ def test_records_written_after_the_cursor_was_saved_are_found(place):
         assert journal.report.scanned_bytes == 9 * (HEAD_BYTES + SIZE), (
             "what was written before the save is not read again"
         )
-
-
-def test_records_that_the_cursor_knows_and_the_file_does_not_hold_are_reported(place):
-    """Last record not flushed."""
-    fill(place, 10)
-    cut(segments(place)[0], at_record(8, SIZE))
-    with Journal(place) as journal:
-        assert numbers(journal) == without(8)
-        assert [damage.lost_ids for damage in journal.report.damages] == [(9, 10)]
-        assert journal.append(record(11)) == 11
 
 
 def test_h6_a_journal_with_a_segment_of_a_later_version_is_refused_and_nothing_is_changed(place):
@@ -223,19 +199,6 @@ def test_a_journal_of_the_release_before_is_opened_and_can_be_rolled_back_to(pla
     with Journal(place) as journal:
         assert journal.name_codec("Other")
         assert not journal.name_codec("Json")
-
-
-@pytest.mark.parametrize("offset", [0, 20, HEADER_BYTES - 1])
-@pytest.mark.parametrize("which", [0, 1, 2])
-def test_a_spoilt_header_costs_no_record(place, offset, which):
-    fill(place, 3 * PER_SEGMENT)
-    flip(segments(place)[which], offset)
-    with Journal(place) as journal:
-        assert numbers(journal) == without(3 * PER_SEGMENT)
-        assert [damage.reason for damage in journal.damages] == ["its header is spoilt"]
-        journal.ack_to(3 * PER_SEGMENT)
-        eventually(lambda: journal.counters.set_aside == 1)
-    assert len(list(place.glob("*.bad"))) == 1
 
 
 def test_a_disk_that_cannot_give_back_a_segment_blocks_nothing(place):
@@ -281,27 +244,6 @@ def test_without_any_cursor_everything_comes_again_and_no_id_does(place, how):
         assert journal.report.cursor_lost
         assert numbers(journal) == without(3 * PER_SEGMENT)
         assert journal.append(b"x") > 3 * PER_SEGMENT
-
-
-def test_a_segment_that_is_gone_is_reported_unless_it_was_set_aside(place):
-    fill(place, 3 * PER_SEGMENT)
-    segments(place)[1].unlink()
-    with Journal(place) as journal:
-        assert [damage.lost_ids for damage in journal.report.damages] == [
-            (PER_SEGMENT + 1, 2 * PER_SEGMENT)
-        ]
-        assert len(numbers(journal)) == 2 * PER_SEGMENT
-    with Journal(place) as journal:
-        assert not journal.report.damages
-
-
-def test_a_segment_whose_making_was_interrupted_is_removed(place):
-    fill(place, 5, clean=False)
-    stamp = int(segments(place)[0].name[21:29], 16)
-    (place / segment_name(6, stamp)).write_bytes(b"lqjrn")
-    with Journal(place) as journal:
-        assert numbers(journal) == without(5)
-        assert journal.append(record(6)) == 6
 
 
 def test_a_journal_kept_as_a_payload_is_not_read_as_records_of_this_one(place, tmp_path):

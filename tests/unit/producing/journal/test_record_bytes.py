@@ -15,7 +15,6 @@ from leaderq.errors import ConfigurationError
 from leaderq.producing.journal import records as module
 from leaderq.producing.journal.policy import (
     EVERY_ITEM,
-    Damage,
     Every,
     Interval,
     allotment,
@@ -23,7 +22,6 @@ from leaderq.producing.journal.policy import (
 )
 from leaderq.producing.journal.records import (
     EXPIRES,
-    EXPIRY_BYTES,
     HEAD_BYTES,
     JournalRecord,
     Parsed,
@@ -31,7 +29,6 @@ from leaderq.producing.journal.records import (
     ScanRange,
     Spoilt,
     encode,
-    likely_heads,
     parse,
     record_of,
     salt_of,
@@ -58,11 +55,6 @@ def through(data: bytes, next_id: int = 5, last_id: int = 99) -> list[Run | Spoi
     return list(scan(reading(data), ScanRange(0, len(data), SALT, next_id, last_id)))
 
 
-def test_the_measures_are_as_documented() -> None:
-    assert (EXPIRES, HEAD_BYTES, EXPIRY_BYTES) == (1, 28, 8)
-    assert (module.WINDOW, module.MAX_RECORD_BYTES) == (1 << 19, 1 << 30)
-
-
 @given(PAYLOADS, st.dictionaries(st.integers(0, 5), st.integers(0, 2**40), max_size=3))
 def test_records_come_back_as_they_were(payloads: list[bytes], expiries: dict[int, int]) -> None:
     entries = [(data, expiries[at]) if at in expiries else data for at, data in enumerate(payloads)]
@@ -87,6 +79,7 @@ def test_the_bytes_of_a_record_are_as_documented() -> None:
     assert expiring[HEAD_BYTES + 24 : HEAD_BYTES + 28] == struct.pack("<I", 0x51A7C301)
     assert expiring[-10:] == struct.pack("<Q", 9) + b"ab"
     assert salt_of(5, 7) == crc32(struct.pack("<Q", 5), 7)
+    assert (EXPIRES, HEAD_BYTES, module.MAX_RECORD_BYTES) == (1, 28, 1 << 30)
 
 
 @given(PAYLOADS.filter(bool), st.data())
@@ -118,51 +111,34 @@ def test_a_changed_bit_ends_the_records_before_it(
 BAD = Parsed([], 0, True, 0)
 
 
+def marked(payload: bytes, mark: int) -> bytes:
+    rest = struct.pack("<QQI", 5, 1, mark)
+    checksum = crc32(payload, crc32(rest, SALT ^ len(payload)))
+    return struct.pack("<II", len(payload), checksum) + rest + payload
+
+
+@pytest.mark.parametrize(
+    ("sound", "bad", "limit"),
+    [
+        (marked(b"x", 0x51A7C300), marked(b"x", 0x11111100), 99),
+        (marked(b"12345678", 0x51A7C301), marked(b"1234567", 0x51A7C301), 99),  # its expiry
+        (written(b"abc"), written(b"abc", salt=SALT + 1), 99),
+        (written(b"abc"), written(b"abcd"), HEAD_BYTES + 3),
+    ],
+)
+def test_what_is_not_marked_or_not_whole_or_not_of_this_segment_is_bad(
+    sound: bytes, bad: bytes, limit: int
+) -> None:
+    assert read(sound, limit=limit).records
+    assert read(bad, limit=limit) == BAD
+
+
 def test_records_follow_each_other_without_a_gap_and_begin_at_the_expected_id_or_later() -> None:
     data = written(b"a", b"b")
     assert [raw[0] for raw in read(data, expected_id=4).records] == [5, 6]
     assert read(data, expected_id=6) == BAD
     gap = read(written(b"a") + written(b"c", first_id=7))
     assert (len(gap.records), gap.used, gap.is_bad, gap.needs) == (1, HEAD_BYTES + 1, True, 0)
-
-
-def test_a_record_may_be_as_long_as_the_limit_and_not_longer() -> None:
-    data = written(b"abc")
-    assert read(data, limit=HEAD_BYTES + 3).records
-    assert read(data, limit=HEAD_BYTES + 2) == BAD
-    assert read(written(b"a", b"abc"), limit=HEAD_BYTES + 3).used == len(written(b"a", b"abc"))
-
-
-def test_what_is_not_marked_or_not_of_this_segment_is_bad() -> None:
-    data = bytearray(written(b"abc"))
-    data[25] ^= 1
-    assert read(bytes(data)) == BAD
-    rest = struct.pack("<QQI", 5, 1, 0x11111100)
-    unmarked = struct.pack("<II", 1, crc32(b"x", crc32(rest, SALT ^ 1))) + rest + b"x"
-    assert read(unmarked) == BAD
-    assert read(written(b"abc", salt=SALT + 1)) == BAD
-
-
-def test_a_record_that_expires_holds_when() -> None:
-    for payload, is_bad in ((b"1234567", True), (b"12345678", False)):
-        rest = struct.pack("<QQI", 5, 1, 0x51A7C301)
-        checksum = crc32(payload, crc32(rest, SALT ^ len(payload)))
-        data = struct.pack("<II", len(payload), checksum) + rest + payload
-        assert (read(data) == BAD) == is_bad
-        assert bool(read(data).records) != is_bad
-
-
-def test_heads_are_found_by_mark_and_id() -> None:
-    data = written(b"a", b"b", b"c")
-    step = HEAD_BYTES + 1
-    assert likely_heads(data, low_id=5, high_id=7) == [0, step, 2 * step]
-    assert likely_heads(data, low_id=6, high_id=6) == [step]
-    assert likely_heads(data[1:], low_id=0, high_id=99) == [step - 1, 2 * step - 1]
-    assert likely_heads(b"", low_id=0, high_id=9) == []
-    mark = module._MARK_BYTES
-    assert likely_heads(mark * 30, low_id=0, high_id=2**64) == [
-        at for at in range(90) if at % 3 == 2 and at + 25 <= 87
-    ]
 
 
 # -- through a segment -----------------------------------------------------------------------------
@@ -230,17 +206,6 @@ def test_after_damage_only_records_of_this_segment_with_later_ids_count(window: 
     assert ids(through(data, last_id=98)) == [5]
 
 
-def test_what_stood_there_before_is_not_read_again_after_damage(window: int) -> None:
-    data = written(b"a") + b"\xff" * 5 + written(b"again") + written(b"b", first_id=6)
-    assert ids(through(data)) == [5, 6]
-    assert spans(through(data)) == [(29, 67, False)]
-
-
-def test_one_spoilt_byte_costs_no_record(window: int) -> None:
-    data = written(b"a") + b"\xff" + written(b"", first_id=6) + written(b"c", first_id=7)
-    assert (ids(through(data)), spans(through(data))) == ([5, 6, 7], [(29, 30, False)])
-
-
 @pytest.mark.parametrize("length", [1 << 31, 1 << 20, 0])
 def test_what_only_looks_like_a_head_is_passed_over(window: int, length: int) -> None:
     head = struct.pack("<IIQQI", length, 99, 6, 1, 0x51A7C300)
@@ -294,74 +259,43 @@ def test_what_the_disk_cannot_return_is_damaged_and_any_other_error_is_raised(wi
         list(scan(failing(errno.ENOSPC), span))
 
 
-def test_each_byte_is_read_a_few_times_at_most(window: int) -> None:
-    asked: list[tuple[int, int]] = []
-    data = written(b"a" * 100) + b"\xff" * 300 + written(b"b", first_id=9)
-
-    def read(size: int, offset: int) -> bytes:
-        assert size > 0
-        assert offset + size <= len(data)
-        asked.append((size, offset))
-        return data[offset : offset + size]
-
-    found = list(scan(read, ScanRange(0, len(data), SALT, 5, 99)))
-    assert ids(found) == [5, 9]
-    assert len(asked) < 600
-
-
 # -- what a journal is told and what it tells, as values
 
 MB = 1 << 20
 
 
-def test_a_journal_is_synced_every_item_or_more_rarely() -> None:
+def test_limits_are_kept_or_refused_all_at_once() -> None:
     assert (EVERY_ITEM, Every(2).items, Interval(0.1).seconds) == (Every(1), 2, 0.1)
-    for items in (0, -1):
-        with pytest.raises(ConfigurationError, match=rf"Every.items={items}: "):
-            Every(items)
-    for seconds in (0, -1.0, float("nan"), True):
-        with pytest.raises(ConfigurationError, match="more than 0 s"):
-            Interval(seconds)
-
-
-def test_four_segments_fit_under_a_cap() -> None:
-    assert fitting_segment_bytes(32 * MB, None, 0) == 32 * MB
-    assert fitting_segment_bytes(32 * MB, 100 * MB, 0) == 25 * MB
-    assert fitting_segment_bytes(4096, 100 * MB, 5) == 4096
-    assert fitting_segment_bytes(1 << 30, 16384, 0) == 4096
+    for asked, fitting in (
+        ((32 * MB, None, 0), 32 * MB),
+        ((32 * MB, 100 * MB, 0), 25 * MB),  # four fit under a cap
+        ((4096, 100 * MB, 5), 4096),
+        ((1 << 30, 16384, 0), 4096),
+    ):
+        assert fitting_segment_bytes(*asked) == fitting
+    allotted = [(8 * MB, True), (8 * MB - 1, True), (32 * MB, False), (32 * MB, True)]
+    assert [allotment(size, is_durable=each) for size, each in allotted] == [MB, 0, 0, MB]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "max_bytes", "reserve", "problems"),
+    ("make", "problems"),
     [
-        (4095, None, 0, ["segment_bytes=4095"]),
-        ((1 << 30) + 1, None, 0, ["segment_bytes=1073741825"]),
-        (4096, 16383, 0, ["max_bytes=16383"]),
-        (4096, None, -1, ["reserve_bytes=-1"]),
-        (1, 1, -1, ["segment_bytes=1", "max_bytes=1", "reserve_bytes=-1"]),
+        (lambda: Every(0), ["Every.items=0"]),
+        (lambda: Every(-1), ["Every.items=-1"]),
+        *[(lambda s=s: Interval(s), ["more than 0 s"]) for s in (0, -1.0, float("nan"), True)],
+        (lambda: fitting_segment_bytes(4095, None, 0), ["segment_bytes=4095"]),
+        (lambda: fitting_segment_bytes((1 << 30) + 1, None, 0), ["segment_bytes=1073741825"]),
+        (lambda: fitting_segment_bytes(4096, 16383, 0), ["max_bytes=16383"]),
+        (
+            lambda: fitting_segment_bytes(1, 1, -1),
+            ["segment_bytes=1", "max_bytes=1", "reserve_bytes=-1"],
+        ),
     ],
 )
-def test_sizes_that_cannot_be_are_refused_all_at_once(
-    wanted: int, max_bytes: int | None, reserve: int, problems: list[str]
+def test_limits_that_cannot_be_kept_are_refused(
+    make: Callable[[], object], problems: list[str]
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        fitting_segment_bytes(wanted, max_bytes, reserve)
+        make()
     assert len(refused.value.problems) == len(problems)
     assert all(each in str(refused.value) for each in problems)
-
-
-@pytest.mark.parametrize(
-    ("size", "is_durable", "allotted"),
-    [(8 * MB, True, MB), (8 * MB - 1, True, 0), (32 * MB, False, 0), (32 * MB, True, MB)],
-)
-def test_only_large_segments_that_are_synced_are_allotted_ahead(
-    size: int, is_durable: bool, allotted: int
-) -> None:
-    assert allotment(size, is_durable=is_durable) == allotted
-
-
-def test_lost_records_are_counted_by_their_first_and_last_id() -> None:
-    assert Damage("f", "r").lost == 0
-    assert Damage("f", "r", lost_ids=(5, 5)).lost == 1
-    assert Damage("f", "r", lost_ids=(5, 9)).lost == 5
-    assert Damage("f", "r") == Damage("f", "r", 0, 0, None)
