@@ -26,6 +26,15 @@ def texts(deliveries: list) -> list[str]:
     return [one.payload.decode() for one in deliveries]
 
 
+def test_what_a_dead_consumer_had_passes_to_another_before_its_deadline(opened: Open) -> None:
+    with DynoQueue(opened(), "/d", lease_s=600) as first, DynoQueue(opened(), "/d") as second:
+        first.push(Message(payload=b"one"))
+        assert first.pop(1, 5)
+        assert second.pop(1) == []
+        first._session.close()
+        assert texts(second.pop(1, 30)) == ["one"]
+
+
 D = "/d"
 DROP, RAISE, REPLACE = OnConflict.DROP, OnConflict.RAISE, OnConflict.REPLACE
 EMPTY = {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
