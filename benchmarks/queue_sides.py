@@ -12,9 +12,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ from leaderq.queues import (  # noqa: E402
     PutListener,
     SimpleDistributedQueue,
 )
+from leaderq.zookeeper.writing import POLITE_WINDOW  # noqa: E402
 
 LIMIT_S = 900.0
 LENT_MB = 300
@@ -132,6 +135,19 @@ def put_all(queue: Any, kind: str, items: Sequence[bytes], each: int = 1) -> Non
             one(value, due=0.001)
         else:
             one(value, *{"id": (f"id{number % 100}",), "priority": (number % 10,)}.get(kind, ()))
+
+
+def neighbour(address: str, seconds: float) -> list[float]:
+    """Seconds that each write of an unrelated client takes, one every 5 ms."""
+    took_s: list[float] = []
+    with connect(address) as session:
+        session.ensure_path("/bench/neighbour")
+        began_s = time.monotonic()
+        while (asked_s := time.monotonic()) < began_s + seconds:
+            session.set("/bench/neighbour", b"x" * 100)
+            took_s.append(time.monotonic() - asked_s)
+            time.sleep(0.005)
+    return took_s
 
 
 class Seen:
@@ -246,6 +262,29 @@ class Ours:
             took_s = time.monotonic() - began_s
         self._ground.empty(path)
         return took_s
+
+    def beside(self, load: str, seconds: float, size: int) -> list[float]:
+        """What a neighbour's writes take, in a process of its own: ``idle``, or beside ``bulk``
+        puts and a consumer at the defaults, or beside puts and a purge as the ``command line``
+        does them.
+        """
+        path, payloads = self._ground.path(), values(2000, size)
+        options: dict[str, Any] = {"window": POLITE_WINDOW} if load == "command line" else {}
+        options |= {"consumer": len} if load == "bulk" else {}
+        with (
+            DistributedQueue(self._session, path, **options) as queue,
+            ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
+        ):
+            writes = pool.submit(neighbour, self._ground.address, seconds)
+            while not writes.done():
+                if load == "idle":
+                    time.sleep(0.05)
+                    continue
+                queue.put_many(payloads)
+                if load == "command line":
+                    queue.purge()
+        self._ground.empty(path)
+        return writes.result()
 
     def consume(
         self, path: str, items: int, *, locks: bool, kind: str = "plain", batch: bool = False

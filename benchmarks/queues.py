@@ -23,6 +23,7 @@ consume-multi   ``--more`` values in znodes of 100, without and with lock path
 kinds           id, priority and delay queues: put in the background, and consume
 latency         milliseconds from put to begin at 100 puts/s: one consumer, two, two unequal
 fair            the same, ours, beside a consumer that is hung, slow, paused, idle or not asking
+neighbour       milliseconds that an unrelated client's write takes beside our bulk work
 simple          SimpleDistributedQueue: offer, poll, ``poll_many(100)``; kazoo's ``Queue``
 kazoo           kazoo's ``Queue`` and ``LockingQueue`` beside ours
 ensemble        put, consume and lock on an ensemble of three
@@ -375,6 +376,21 @@ class Bench:
                 ratios[f"{name}: p99 ms"] = verdict(p99_ms, 200.0, at_most=True)
         return lines, ratios
 
+    def neighbour(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+        lines: dict[str, dict[str, Any]] = {}
+        for load in ("idle", "bulk", "command line"):
+            took = self.ours.beside(load, 2 * FLOW_S, self.size)
+            shares = {"p50 ms": 0.5, "p95 ms": 0.95, "p99 ms": 0.99}
+            at = {name: round(1000 * percentile(took, share), 1) for name, share in shares.items()}
+            lines[load] = {"n": len(took), **at}
+        idle_ms = lines["idle"]["p99 ms"]
+        return lines, {
+            f"a neighbour beside {load}: p99 / idle": verdict(
+                lines[load]["p99 ms"] / idle_ms, 5.0, at_most=True
+            )
+            for load in ("bulk", "command line")
+        }
+
     def backlog(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
         """The deepest once, because it takes its time."""
         deep, lines, ratios = self.arguments.backlog, {}, {}
@@ -450,6 +466,7 @@ KINDS: dict[str, Callable[[Bench], Any]] = {
     "kinds": Bench.kinds,
     "latency": Bench.latency,
     "fair": Bench.fair,
+    "neighbour": Bench.neighbour,
     "simple": lambda bench: [bench.simple()],
     "kazoo": lambda bench: [bench.kazoos()],
     "ensemble": lambda bench: [

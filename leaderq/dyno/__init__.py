@@ -9,15 +9,7 @@ from leaderq.dyno.message import DynoMessage as Message
 from leaderq.dyno.message import Fields, Unique
 from leaderq.dyno.nodes import Leftover, ShardFigures
 from leaderq.dyno.queue import DynoQueue
-from leaderq.dyno.shards import (
-    FixedShards,
-    QueueSettings,
-    ShardingStrategy,
-    ShardSupplier,
-    by_id,
-    by_key,
-    round_robin,
-)
+from leaderq.dyno.shards import QueueSettings, ShardingStrategy, by_id, by_key, round_robin
 from leaderq.dyno.transitions import DeadMessage
 from leaderq.dyno.worker import Kill, Postpone, Worker
 
@@ -32,7 +24,6 @@ __all__ = [
     "DynoQueue",
     "Fields",
     "FileBodies",
-    "FixedShards",
     "Kill",
     "Leftover",
     "Message",
@@ -43,7 +34,6 @@ __all__ = [
     "QueueSettings",
     "Receipt",
     "ShardFigures",
-    "ShardSupplier",
     "ShardingStrategy",
     "StaleLease",
     "Unique",

@@ -320,14 +320,10 @@ class DynoConsumer:
             most *= 4
 
     def _in_order(self, membership: Membership) -> list[ShardView]:
-        views, own = list(self.views.items()), self._nodes.current
-        shards = [shard for shard, _ in views]
-        if own not in shards:
-            members = self._members.names
-            rank = members.index(membership.mark) if membership.mark in members else 0
-            own = shards[rank % len(shards)]
-        at = shards.index(own)
-        return [view for _, view in views[at:] + views[:at]]
+        views, members = list(self.views.values()), self._members.names
+        rank = members.index(membership.mark) if membership.mark in members else 0
+        at = rank % len(views)
+        return views[at:] + views[:at]
 
     def _wait(self, seen: int, timeout_s: float) -> None:
         now_ms, deadline = self._now_ms(), Deadline(timeout_s)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
-from leaderq.base import clock
-from leaderq.base.arguments import is_number, require, unless
 from leaderq.dyno.layout import group_of, name_prefix, parsed_name
 from leaderq.dyno.message import Frame, frame_of, wrong_id
 from leaderq.dyno.nodes import QueueNodes, apply_all
@@ -50,41 +48,26 @@ class DynoDeadLetters:
                 if wanted is None or wanted(letter):
                     yield letter
 
-    def redrive(
-        self, wanted: Chosen | None = None, *, per_s: float | None = None, dry_run: bool = False
-    ) -> int:
-        """Send letters back into the queue, those that are ``wanted`` or those given, ``per_s`` a
-        second at most; returns their number (also if they only would be sent). One whose id is that
-        of another message by now stays, and is logged.
+    def redrive(self, wanted: Chosen | None = None) -> int:
+        """Send letters back into the queue, those that are ``wanted`` or those given; returns their
+        number. One whose id is that of another message by now stays, and is logged.
         """
-        is_rate = per_s is None or (is_number(per_s) and per_s > 0)
-        require(unless(is_rate, f"per_s={per_s!r}: give more than 0 letters a second"))
-        count = 0
-        for letters in batched(self._chosen(wanted), _TOGETHER if per_s is None else 1):
-            if dry_run:
-                count += sum(self._is_id_free(one) for one in letters)
-                continue
-            count += len(self._write(letters, [self._back(one) for one in letters]))
-            if per_s is not None:
-                clock.sleep(1 / per_s)
-        return count
+        return sum(1 for _ in self._each(wanted, self._back))
 
     def purge(self, wanted: Chosen | None = None) -> int:
         """Delete letters, as :meth:`redrive`; returns how many were."""
         count = 0
-        for letters in batched(self._chosen(wanted), _TOGETHER):
-            paths = [self._paths.shard(one.shard).dead_letter(one.name) for one in letters]
-            gone = self._write(letters, [(Delete(path),) for path in paths])
-            self._nodes.bodies.drop(frame_of(one.data).body for one in gone)
-            count += len(gone)
+        for one in self._each(wanted, lambda letter: (self._gone(letter),)):
+            self._nodes.bodies.drop([frame_of(one.data).body])
+            count += 1
         return count
 
-    def _chosen(self, wanted: Chosen | None) -> Iterable[DeadMessage]:
-        return self.browse(wanted) if wanted is None or callable(wanted) else wanted
+    def _gone(self, letter: DeadMessage) -> Delete:
+        return Delete(self._paths.shard(letter.shard).dead_letter(letter.name))
 
     def _back(self, letter: DeadMessage) -> Operations:
         paths, priority = self._paths.shard(letter.shard), int(letter.name[:2])
-        gone, now_ms = Delete(paths.dead_letter(letter.name)), self._nodes.now_ms()
+        gone, now_ms = self._gone(letter), self._nodes.now_ms()
         try:
             frame = letter.frame
         except CorruptItem:  # unchanged: whoever sends it back has repaired the code that reads it
@@ -103,23 +86,21 @@ class DynoDeadLetters:
         place = f"{letter.shard}/{letter.name}"
         return frame.id or ("" if wrong_id(place) else place)
 
-    def _is_id_free(self, letter: DeadMessage) -> bool:
-        id = frame_of(letter.data).id
-        return not id or self._nodes.session.exists(self._paths.id(id)) is None
-
-    def _write(
-        self, letters: Sequence[DeadMessage], groups: Sequence[Operations]
-    ) -> list[DeadMessage]:
-        """Those of these that were written; others were taken by somebody who was faster, or have
-        an id that is another's."""
-        done: list[DeadMessage] = []
-        errors = apply_all(self._nodes.writer(), groups, self._paths.root)
-        for letter, error in zip(letters, errors, strict=True):
-            if error is None:
-                done.append(letter)
-            elif isinstance(error, NodeExists):
-                said = "letter not sent back, its id is another message's queue=%s letter=%s/%s"
-                log.warning(said, self._paths.root, letter.shard, letter.name)
-            elif not isinstance(error, OVERTAKEN):
-                raise error
-        return done
+    def _each(
+        self, wanted: Chosen | None, operations: Callable[[DeadMessage], Operations]
+    ) -> Iterator[DeadMessage]:
+        """Write the operations of these, and yield those of which that was done; others were taken
+        by somebody who was faster, or have an id that is another's."""
+        chosen = self.browse(wanted) if wanted is None or callable(wanted) else wanted
+        for letters in batched(chosen, _TOGETHER):
+            errors = apply_all(
+                self._nodes.writer(), [operations(one) for one in letters], self._paths.root
+            )
+            for letter, error in zip(letters, errors, strict=True):
+                if error is None:
+                    yield letter
+                elif isinstance(error, NodeExists):
+                    said = "letter not sent back, its id is another message's queue=%s letter=%s/%s"
+                    log.warning(said, self._paths.root, letter.shard, letter.name)
+                elif not isinstance(error, OVERTAKEN):
+                    raise error

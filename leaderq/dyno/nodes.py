@@ -62,8 +62,6 @@ class QueueNodes(ReadAfterNews):
     """Requests of each of its writers that are under way at a time."""
     given_shards: tuple[str, ...]
     """The shards that this process wants to be there."""
-    current: str | None
-    """The shard to serve first."""
     given_lease_s: float | None
     given_ageing_s: float | None
     changed: Callable[[], object] = lambda: None

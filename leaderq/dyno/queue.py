@@ -11,7 +11,15 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from leaderq.base import clock
-from leaderq.base.arguments import MAX_S, Seconds, at_least, in_seconds, instance, require
+from leaderq.base.arguments import (
+    MAX_S,
+    Seconds,
+    at_least,
+    in_seconds,
+    instance,
+    require,
+    wanted,
+)
 from leaderq.dyno import transitions
 from leaderq.dyno.bodies import Bodies, BodyStore, MissingBody
 from leaderq.dyno.consumer import DynoConsumer
@@ -39,10 +47,8 @@ from leaderq.dyno.nodes import (
 )
 from leaderq.dyno.shard_view import ClaimRead, read_claims
 from leaderq.dyno.shards import (
-    FixedShards,
     QueueSettings,
     ShardingStrategy,
-    ShardSupplier,
     round_robin,
     shard_of,
 )
@@ -88,8 +94,8 @@ class DynoQueue:
     """An acknowledged, sharded, delayed, prioritised queue of messages below one znode.
 
     ``shards``, ``lease_s`` and ``ageing_s`` stand in the queue's root; who gives none takes these,
-    and :meth:`configure` changes them for all. ``shards``: a :class:`ShardSupplier`, or names; what
-    is not there is added. Every consumer serves every shard, as soon as it is there.
+    and :meth:`configure` changes them for all. ``shards``: names; what is not there is added.
+    Every consumer serves every shard, as soon as it is there.
     ``lease_s``: how long a delivery belongs to its consumer, unless it is extended (60 s).
     ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`. ``strategy``: where a message goes.
     ``retry``: what becomes of messages that fail; the death of a consumer, or its hanging past the
@@ -113,7 +119,7 @@ class DynoQueue:
         client: AnyClient,
         root: str,
         *,
-        shards: ShardSupplier | Sequence[str] | None = None,
+        shards: Sequence[str] | None = None,
         strategy: ShardingStrategy | None = None,
         lease_s: Seconds | None = None,
         retry: Retry | None = None,
@@ -130,7 +136,6 @@ class DynoQueue:
             instance("body_store", body_store, BodyStore | None),
             at_least("window", window, 1),
         )
-        supplier = _supplied(shards)
         self.root = own_path(root)
         self._session, self._paths = as_session(client), DynoPaths(root)
         self._now_ms = clock.now_ms if now_ms is None else now_ms
@@ -145,8 +150,7 @@ class DynoQueue:
             retry=retry or ITEM_RETRY,
             serializer=serializer,
             window=window,
-            given_shards=() if supplier is None else tuple(supplier.shards()),
-            current=None if supplier is None else supplier.current_shard(),
+            given_shards=_names(shards),
             given_lease_s=_lease_s(lease_s),
             given_ageing_s=None if ageing_s is None else in_seconds("ageing_s", ageing_s),
         )
@@ -189,12 +193,12 @@ class DynoQueue:
         *Guarantees:* a queue that grows keeps the order in its groups. *Not guaranteed:* that order
         across the change, if shards are taken away.
         """
-        supplier, lease = _supplied(shards), _lease_s(lease_s)
+        names, lease = _names(shards), _lease_s(lease_s)
         require(at_least("max_messages", max_messages, 0, or_none=""))
 
         def change(former: QueueSettings) -> QueueSettings:
-            if supplier is not None:
-                former = former.with_shards(supplier.shards())
+            if names:
+                former = former.with_shards(names)
             if lease is not None:
                 former = replace(former, lease_s=lease)
             if ageing_s is not None:
@@ -475,11 +479,6 @@ class DynoQueue:
         """Messages that are not delivered any more."""
         return DynoDeadLetters(self._nodes)
 
-    def process_unacks(self) -> int:
-        """Look now, not within a second, for leases that are over; returns how many were found."""
-        self._consumer.membership()
-        return self._consumer.look_at_leases()
-
     def get(self, id: str) -> DynoMessage | None:
         """The message of this id, in whatever state; ``None`` if there is none.
 
@@ -619,10 +618,6 @@ class DynoQueue:
                     if wanted is None or wanted(message):
                         yield self._message(shard, name, data) if by_fields else message
 
-    def contains(self, wanted: Callable[[DynoMessage], bool]) -> bool:
-        """Whether there is a message of which ``wanted(message)`` is true."""
-        return self.find(wanted) is not None
-
     def find(self, wanted: Callable[[DynoMessage], bool]) -> DynoMessage | None:
         """The first message of which ``wanted(message)`` is true."""
         return next(self.all_messages(wanted), None)
@@ -723,10 +718,12 @@ class DynoQueue:
         )
 
 
-def _supplied(shards: ShardSupplier | Sequence[str] | None) -> ShardSupplier | None:
-    if shards is None or isinstance(shards, ShardSupplier):
-        return shards
-    return FixedShards(*((shards,) if isinstance(shards, str) else shards))
+def _names(shards: Sequence[str] | None) -> tuple[str, ...]:
+    """Those given; none if they are left to the queue."""
+    names = (shards,) if isinstance(shards, str) else tuple(shards or ())
+    is_list = shards is None or 0 < len(names) == len(set(names))
+    require(wanted("shards", shards, is_list, "one or more different names"))
+    return names
 
 
 def _lease_s(seconds: Seconds | None) -> float | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -75,35 +74,6 @@ class QueueSettings:
         grouped = len([shard for shard in self.of_groups if shard in names])
         shards = tuple(dict.fromkeys([*stay, *names]))
         return replace(self, shards=shards, grouped=grouped or len(shards))
-
-
-class ShardSupplier(ABC):
-    """Says which shards there must be, and which of them this process serves first."""
-
-    @abstractmethod
-    def shards(self) -> Sequence[str]:
-        """They are added to those of the queue, which all processes push to and serve."""
-
-    def current_shard(self) -> str | None:
-        """The shard that this process serves first; ``None``: by its rank among the consumers."""
-        return None
-
-
-class FixedShards(ShardSupplier):
-    """The shards named, ``current`` being the one to serve first."""
-
-    def __init__(self, *names: str, current: str | None = None) -> None:
-        if not names or len(set(names)) < len(names):
-            raise ConfigurationError(f"shards {names!r}: give one or more different names")
-        if current is not None and current not in names:
-            raise ConfigurationError(f"current shard {current!r} is not one of {names!r}")
-        self._names, self._current = names, current
-
-    def shards(self) -> Sequence[str]:
-        return self._names
-
-    def current_shard(self) -> str | None:
-        return self._current
 
 
 ShardingStrategy = Callable[[Sequence[str], DynoMessage], str]

@@ -341,11 +341,12 @@ class QueueSharder(Generic[Q]):
         return f"QueueSharder({self.queue_path!r}, {len(self._queues)} shards)"
 
     def start(self, timeout_s: float = 60.0) -> None:
-        """Take up the shards there are, or see to it that there is one, if that was not done.
+        """Begin, unless it was begun before: take up the shards that exist; if there is none, make
+        one, or wait for the leader to make it.
 
         :raises QueueClosed: it was closed; make a new one.
-        :raises ConnectionLost: there was no answer, or no shard, within ``timeout_s``; it can be
-            tried again. Whatever the allocator raises.
+        :raises ConnectionLost: there was no answer, or no shard, within ``timeout_s``; call it
+            again. Whatever the allocator raises.
         """
         if self._service.is_running and not self._is_closed:
             return

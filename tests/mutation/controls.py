@@ -166,8 +166,8 @@ m4 the first delivery is the last one: first_ms: of the first delivery
 -former.first_ms or now_ms
 +now_ms
 m5 everybody's own shard is the first: consumers are spread over the shards
--own = shards[rank % len(shards)]
-+own = shards[0]
+-at = rank % len(views)
++at = 0
 m6 nobody steps aside: who meets another consumer steps aside
 -conflicts if conflicts > 1 else 0
 +0

@@ -38,7 +38,7 @@ class Note:
     first put, if the znode is not the first. ``not_before_ms``: a consumer of leaderq leaves it
     alone until then (Java does not know of it).
 
-    On dead letters also: ``reason`` (``attempts``, ``corrupt``, ``refused``), ``error`` (type and
+    On dead letters also: ``reason`` (``attempts``, ``corrupt``, ``died``), ``error`` (type and
     text), ``origin`` (the name it had), ``died_ms``, and ``raw``: the one item is the znode's whole
     former data, which could not be read.
     """

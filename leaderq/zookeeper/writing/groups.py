@@ -55,10 +55,11 @@ MARGIN_BYTES = 4096
 
 
 class OperationGroup:
-    """All or none of these. Override :meth:`on_outcome` to learn the outcome.
+    """Operations of which all are applied, or none. Override :meth:`on_outcome` to learn the
+    outcome.
 
-    A slim object, because a queue makes one for every item: it has no lock; a writer touches it
-    under its own.
+    A slim object, because a queue makes one for every item. It has no lock: the writer changes it
+    while it holds its own lock.
     """
 
     __slots__ = ("_operations", "count", "is_alone", "is_counted", "repairs", "size")

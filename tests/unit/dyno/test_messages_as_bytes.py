@@ -273,11 +273,6 @@ def test_two_groups_that_share_a_hash_are_told_apart(monkeypatch: pytest.MonkeyP
     assert Fields()(DynoMessage(group="b"))
 
 
-def test_a_message_without_a_shard_is_in_none_that_is_asked_for() -> None:
-    assert Fields()(DynoMessage())
-    assert not Fields(shard="a")(DynoMessage())
-
-
 # -- dead letters ----------------------------------------------------------------------------------
 
 LETTER = DeadMessage(
@@ -320,12 +315,6 @@ def lettered(**changed: Any) -> bytes:
     }
     kept = {key: value for key, value in (said | changed).items() if value is not ...}
     return b"DQD1\n" + json.dumps(kept).encode() + b"\n"
-
-
-def test_the_numbers_and_texts_of_a_letter_are_such() -> None:
-    numbers = {"deliveries": "2", "failures": "3", "first_ms": 4.9, "died_ms": "5"}
-    letter = DeadMessage.read(lettered(reason=7, error=8, **numbers), "s", "n")
-    assert letter == DeadMessage("n", "s", "7", "8", 2, 3, 4, 5, b"")
 
 
 @pytest.mark.parametrize(
@@ -438,39 +427,6 @@ BASE = "/q/shards/a%2Fb"
 MESSAGE, CLAIM = f"{BASE}/messages/{NAME}", f"{BASE}/claims/{NAME}"
 QUEUE = DynoPaths("/q")
 STATE = DeliveryState(1, 0, "m", 50, "", 5)
-
-
-def test_everything_lies_where_it_is_documented_to_lie() -> None:
-    SHARD, QUEUE = ShardPaths("/q", "a/b"), DynoPaths("/q")  # noqa: N806 - made anew here
-    folders = [f"{BASE}/{each}" for each in ("messages", "claims", "rests", "dead")]
-    assert (SHARD.shard, SHARD.base, list(SHARD.parents)) == ("a/b", BASE, folders)
-    assert [SHARD.message("n"), SHARD.claim("n"), SHARD.rest("n"), SHARD.dead_letter("n")] == [
-        f"{folder}/n" for folder in folders
-    ]
-    assert (QUEUE.root, QUEUE.shards, QUEUE.ids) == ("/q", "/q/shards", "/q/ids")
-    places = (QUEUE.windows, QUEUE.members, QUEUE.pushes)
-    assert places == ("/q/windows", "/q/members", "/q/pushes")
-    assert QUEUE.window(5, "a/b") == "/q/windows/0000000000005-a%2Fb"
-    assert QUEUE.id("a/b") == "/q/ids/a%2Fb"
-    assert QUEUE.shard("a/b").base == BASE
-    assert QUEUE.shard("a/b") is QUEUE.shard("a/b")
-    assert QUEUE.shard("c") is not QUEUE.shard("a/b")
-
-
-def test_a_first_delivery_expects_the_message_and_no_claim() -> None:
-    found = transitions.delivery(SHARD, Choice(NAME), STATE)
-    assert found == (Check(MESSAGE), Create(CLAIM, STATE.packed()))
-
-
-def test_a_later_delivery_expects_the_version_that_was_looked_at() -> None:
-    update = SetData(CLAIM, STATE.packed(), 4)
-    assert transitions.delivery(SHARD, Choice(NAME, 4), STATE) == (update,)
-    woken = transitions.delivery(SHARD, Choice(NAME, 4, "r"), STATE)
-    assert woken == (update, Delete(f"{BASE}/rests/r"))
-
-
-def test_a_completion_takes_the_claim_at_its_version_and_the_message() -> None:
-    assert transitions.completion(SHARD, NAME, 4) == (Delete(CLAIM, 4), Delete(MESSAGE))
 
 
 def test_a_rest_is_marked_with_the_version_that_the_claim_has_then() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
 
@@ -103,9 +103,14 @@ def test_coroutine_functions_are_consumers_and_generators_are_not() -> None:
 
     assert QueueOptions(consumer=work).on_value is work
     QueueOptions(consume_batch=work)
-    for wrong in ({"consumer": later}, {"consume_batch": later}):
-        with pytest.raises(ConfigurationError, match="later"):
-            QueueOptions(**wrong)  # type: ignore[arg-type]
+
+    async def never(_: object) -> AsyncIterator[int]:
+        yield 1
+
+    for wrong in (later, never, 3):
+        for option in ("consumer", "consume_batch"):
+            with pytest.raises(ConfigurationError, match=f"{option} is"):
+                QueueOptions(**{option: wrong})  # type: ignore[arg-type]
 
 
 def test_what_a_serializer_refuses_is_corrupt() -> None:

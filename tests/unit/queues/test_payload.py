@@ -18,9 +18,8 @@ from leaderq.queues.consumers import ErrorMode, QueueOptions
 from leaderq.queues.consuming.consumption import ItemWorkers
 from leaderq.queues.consuming.items import Claim, ItemOutcome
 from leaderq.queues.consuming.members import DeathRecords
-from leaderq.queues.wire import payload
 from leaderq.queues.wire import payload as payloads
-from leaderq.queues.wire.names import LAST_SEQUENCE, QueueKind, kind_of, sort_key
+from leaderq.queues.wire.names import QueueKind, kind_of, sort_key
 from leaderq.queues.wire.payload import (
     MAX_PLAIN_BYTES,
     MAX_TEXT,
@@ -140,13 +139,6 @@ def test_a_corrupt_item_says_what_is_wrong_and_where(spoilt: str, says: str) -> 
         decode(bytes.fromhex(spoilt))
 
 
-def test_a_member_that_would_fill_the_memory_is_corrupt() -> None:
-    bomb = gzip.compress(encode([bytes(payload.MAX_PLAIN_BYTES)]))
-    assert len(bomb) < 1_000_000
-    with pytest.raises(CorruptItem, match="more than"):
-        decode(bomb)
-
-
 def test_what_java_compresses_is_read() -> None:
     """java.util.zip.GZIPOutputStream: no name, no time, an unknown system; 15 bytes of a single
     "hello".
@@ -192,10 +184,6 @@ def test_an_item_with_some_bytes_changed_is_an_item_or_corrupt(
 
 
 # -- names, frames and paths of queues, at the edges of their ranges
-
-
-def test_the_counter_is_a_signed_number_of_32_bits() -> None:
-    assert LAST_SEQUENCE == 2147483647
 
 
 def test_items_of_a_simple_queue_and_of_another_are_not_of_one_kind() -> None:
@@ -266,19 +254,6 @@ def test_as_much_as_allowed_may_come_out_of_gzip_and_not_one_byte_more(
     with pytest.raises(CorruptItem, match="ends too early"):
         payloads.plain(compressed(b"x" * 30)[:-1])
     assert payloads.plain(compressed(b"ab") + b"behind") == b"ab"
-
-
-def test_side_data_lies_beside_the_queue_or_where_it_was_asked_for() -> None:
-    paths = QueuePaths("/jobs", "/locks")
-    assert (paths.path, paths.lock_path, paths.meta_path) == ("/jobs", "/locks", None)
-    assert (paths.meta, paths.dead) == ("/jobs-meta", "/jobs-dead")
-    names = ("members", "tallies", "claims", "bound", "control", "drained", "drains")
-    assert [getattr(paths, name) for name in names] == [f"/jobs-meta/{name}" for name in names]
-    assert (paths.item("n"), paths.lock("n")) == ("/jobs/n", "/locks/n")
-    elsewhere = QueuePaths("/jobs", meta_path="/meta")
-    assert (elsewhere.meta_path, elsewhere.meta, elsewhere.dead) == ("/meta", "/meta", "/meta/dead")
-    with pytest.raises(ValueError, match="no lock path"):
-        elsewhere.lock("n")
 
 
 @pytest.mark.parametrize("given", [("bad",), ("/a", "bad"), ("/a", None, "bad")])

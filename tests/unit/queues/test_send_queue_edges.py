@@ -31,7 +31,6 @@ from leaderq.zookeeper.writing.groups import (
     OperationGroup,
     PackedMulti,
     SendQueue,
-    batched,
     estimated_bytes,
     packed,
     status_of,
@@ -43,12 +42,6 @@ def group(count: int = 1, size: int = 10, *, alone: bool = False) -> OperationGr
     made = OperationGroup([Create(f"/{number}") for number in range(count)], size)
     made.is_alone = alone
     return made
-
-
-def test_the_measures_are_as_documented() -> None:
-    assert (module.MULTI_BYTES, module.MULTI_OPS, module.MARGIN_BYTES) == (65536, 256, 4096)
-    assert (module._OP_BYTES, module.RENEW_AT, module._PACE) == (96, 2**30, 16)
-    assert module._LARGE_BYTES == 4096
 
 
 PATHS = st.sampled_from(["/a", "/abc", "/\u00e4", "/\U0001f600/x"])
@@ -73,35 +66,6 @@ def test_only_what_is_created_with_a_number_may_end_in_a_slash() -> None:
             validated([wrong])
 
 
-def test_a_new_group_is_neither_counted_nor_repaired_nor_alone() -> None:
-    one = OperationGroup([Create("/a"), Create("/b")], 7)
-    assert (one.count, one.size, one.repairs, one.is_counted, one.is_alone) == (
-        2,
-        7,
-        0,
-        False,
-        False,
-    )
-    assert one.begin()
-    one.settle([1])
-
-
-def test_a_group_with_a_future_is_begun_once_and_told_its_outcome() -> None:
-    one = FutureGroup([Create("/a")], 5)
-    assert (one.count, one.size, one.future.running()) == (1, 5, False)
-    assert (one.begin(), one.begin(), one.future.running()) == (True, True, True)
-    one.settle(["r"])
-    assert one.future.result(0) == ["r"]
-    failed = FutureGroup([], 0)
-    assert failed.begin()
-    failed.settle(None, NodeExists("x"))
-    assert isinstance(failed.future.exception(0), NodeExists)
-    unknown = FutureGroup([], 0)
-    assert unknown.begin()
-    unknown.settle(None)
-    assert unknown.future.result(0) is None
-
-
 def test_whoever_cancels_a_future_hears_nothing(caplog: pytest.LogCaptureFixture) -> None:
     one = FutureGroup([], 0)
     assert one.future.cancel()
@@ -120,27 +84,6 @@ def answered(batch: PackedMulti, outcome: Any) -> PackedMulti:
         future.set_result(outcome)
     batch.note_answer(future)
     return batch
-
-
-def test_a_multi_writes_its_number_first_and_tells_each_group_its_part() -> None:
-    heard: list[Any] = []
-
-    class Hearing(OperationGroup):
-        def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
-            heard.append(results)
-
-    first, second = Hearing([Create("/a")], 3), Hearing([Create("/b"), Delete("/c")], 4)
-    batch = PackedMulti(7, [first, second])
-    assert (batch.number, batch.size, batch.status, batch.results) == (7, 7, None, None)
-    assert (batch.error, batch.is_doubtful) == (None, False)
-    expected = [SetData("/w", b"", 7), Create("/a"), Create("/b"), Delete("/c")]
-    assert batch.operations("/w") == expected
-    answered(batch, ["guard", 1, 2, 3])
-    assert (batch.status, batch.is_doubtful) == (MultiStatus.APPLIED, False)
-    batch.settle()
-    batch.results = None
-    batch.settle()
-    assert heard == [[1], [2, 3], None, None]
 
 
 def test_a_multi_that_was_given_up_is_in_doubt_and_stays_so() -> None:
@@ -197,11 +140,6 @@ def test_what_was_cancelled_takes_no_room() -> None:
     assert packed(deque([gone]), 9, 99) == []
 
 
-def test_items_come_in_lists_of_a_size() -> None:
-    assert list(batched(range(5), 2)) == [[0, 1], [2, 3], [4]]
-    assert list(batched((), 2)) == []
-
-
 # -- the line --------------------------------------------------------------------------------------
 
 
@@ -219,6 +157,7 @@ def line(*waiting: OperationGroup, **limits: Any) -> SendQueue:
 
 
 def test_no_number_is_given_from_which_a_version_would_run_over() -> None:
+    assert module.RENEW_AT < 2**31
     one = line(group())
     one.number = module.RENEW_AT - 1
     assert (one.may_send, one.needs_renewal) == (True, False)
@@ -248,12 +187,6 @@ def test_small_groups_gather_while_two_are_under_way() -> None:
     assert not one.may_send
     one.waiting.append(group(size=4096))
     assert one.may_send
-
-
-def test_groups_share_a_batch_while_they_fit() -> None:
-    batch = line(group(), group(), max_ops=9).next_batch()
-    assert batch is not None
-    assert len(batch.groups) == 2
 
 
 def test_exactly_as_many_bytes_as_allowed_fill_the_line() -> None:
@@ -429,22 +362,6 @@ def test_where_somebody_else_wrote_on_the_guard_nothing_is_taken_for_applied(
     assert (applied, lost) == ([], [batches[0], batches[2]])
     assert list(one.waiting) == batches[1].groups
     assert (list(one.again), one.number) == ([], version)
-
-
-def test_a_group_is_dropped_only_while_it_waits() -> None:
-    waiting, other = group(), group()
-    one = line(waiting)
-    assert (one.drop(other), one.drop(waiting), one.drop(waiting)) == (False, True, False)
-    assert not one.waiting
-
-
-def test_an_emptied_line_returns_all_that_was_sent_and_all_that_was_not() -> None:
-    one, batches = failed_line(None)
-    later, waiting = PackedMulti(1, [group()]), group()
-    one.again.append(later)
-    one.waiting.append(waiting)
-    assert one.empty() == ([*batches, later], [waiting])
-    assert (one.is_halted, one.empty()) == (True, ([], []))
 
 
 class Heard(OperationGroup):

@@ -221,13 +221,6 @@ def test_a_letter_goes_back_as_what_it_was_without_what_was_noted_of_its_death(d
 # -- the pieces of the put path and of the recipes that need no server
 
 
-def test_side_data_of_a_shard_lie_beside_its_sharder():
-    name = "queue-0b0a3c55-6f5c-4c39-8f1c-000000000001"
-    shard, side = QueuePaths(f"/jobs/{name}"), f"/jobs-side/{name}"
-    assert (shard.path, shard.item("queue-1")) == (f"/jobs/{name}", f"/jobs/{name}/queue-1")
-    assert (shard.members, shard.dead) == (f"{side}-meta/members", f"{side}-dead")
-
-
 @pytest.mark.parametrize(
     "number, warns", [(0, False), (WARN_FROM - 1, False), (WARN_FROM, True), (-5, True)]
 )
