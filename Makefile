@@ -13,7 +13,11 @@ STEPS   ?= 1000000
 TICKS   ?= 1000
 JOBS    ?= 2
 
-.PHONY: demo page simulate conformance ticks test test-long quick docs help lint unit faults soak queue-soak losses rude mutants compat lock bench servers clean
+# Where Python may not keep what it has compiled, each process that a test starts would compile all
+# of it again: together a minute of two cores.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: compiled demo page simulate conformance ticks test test-long quick docs help lint unit faults soak queue-soak losses rude mutants compat lock bench servers clean
 
 demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; under two minutes
 	@$(BIN)/leaderq demo
@@ -21,11 +25,11 @@ demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; un
 # Tests wait more than they compute: five workers keep two cores busy, and each may have to wait for
 # the others, hence the patience, also with tests that compute. What tests/long.txt lists is left to
 # test-long. Plain pytest runs one test after the other, the long ones too.
-test: lint  ## linters, types, layers, and all tests but the long ones; ten minutes
+test: compiled  ## linters, types, layers, and all tests but the long ones; ten minutes
 	@LEADERQ_TEST_PATIENCE=$(PATIENCE) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 	  -o timeout=$$((180 * $(PATIENCE))) -m "not long"
 
-test-long: lint  ## all tests, also those of tests/long.txt; half an hour
+test-long: compiled  ## all tests, also those of tests/long.txt; half an hour
 	@LEADERQ_TEST_PATIENCE=$(PATIENCE) LEADERQ_TEST_CHANGES=$${LEADERQ_TEST_CHANGES:-2} \
 	  LEADERQ_TEST_ONCE=$${LEADERQ_TEST_ONCE:-20} \
 	  $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -o timeout=$$((180 * $(PATIENCE)))
@@ -59,6 +63,10 @@ lint: $(READY)  ## linters, types, layers
 	@$(BIN)/ruff format --check --quiet . || (echo "run: $(BIN)/ruff format ." && false)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+# One process compiles the tests while the linters run, and not each worker all of them.
+compiled: $(READY)
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 & $(MAKE) --no-print-directory lint && wait
 
 # The documentation; warnings are errors. To be read at docs/_build/html/index.html.
 docs: $(READY)  ## the documentation, in docs/_build/html
