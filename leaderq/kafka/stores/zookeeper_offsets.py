@@ -39,14 +39,13 @@ from leaderq.kafka.clients.consumer import (
     ConsumerClient,
     EffectRefused,
     Offsets,
-    SerialExecutor,
 )
 from leaderq.kafka.record import Offset, Partition, epoch_of
 from leaderq.kafka.stores.administration import OffsetAdmin
 from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore, StoreAway, StoreContext
 from leaderq.term import Term
-from leaderq.threads import primitives
+from leaderq.threads import SerialExecutor, primitives
 from leaderq.zookeeper import Check, Create, Operation, Session, SetData
 
 REFUSED_OPERATIONS = NodeExists, NoNode, BadVersion, NotEmpty, TooLarge
