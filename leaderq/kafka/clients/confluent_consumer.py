@@ -55,13 +55,11 @@ from leaderq.kafka.clients.consumer import (
     LogTruncated,
     MembershipLost,
     Offsets,
-    SerialExecutor,
-    SubmittedWork,
     TopicPattern,
 )
 from leaderq.kafka.clients.kafka_python_consumer import require_same_log
 from leaderq.kafka.record import Offset, Partition, Record, after, epoch_of
-from leaderq.threads import primitives
+from leaderq.threads import SerialExecutor, SubmittedWork, primitives
 
 log = logging.getLogger(__name__)
 

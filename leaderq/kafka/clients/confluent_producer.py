@@ -35,7 +35,6 @@ from leaderq.kafka.clients.consumer import (
     KafkaAway,
     MembershipLost,
     Offsets,
-    SerialExecutor,
     connecting,
 )
 from leaderq.kafka.clients.producer import (
@@ -46,7 +45,7 @@ from leaderq.kafka.clients.producer import (
     given_up,
 )
 from leaderq.kafka.record import Partition, epoch_of
-from leaderq.threads import primitives
+from leaderq.threads import SerialExecutor, primitives
 
 log = logging.getLogger(__name__)
 

@@ -33,9 +33,10 @@ from leaderq.errors import (
     ZooKeeperError,
 )
 from leaderq.events import DrainProgress, DrainStalled, EventBus, RecordDeadLettered, RecordSkipped
-from leaderq.kafka.clients.consumer import Offsets, SerialExecutor, SubmittedWork
+from leaderq.kafka.clients.consumer import Offsets
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
+from leaderq.threads import SerialExecutor, SubmittedWork
 from leaderq.zookeeper import Create, Session, SetData
 
 log = logging.getLogger(__name__)

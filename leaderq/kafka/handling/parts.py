@@ -20,13 +20,12 @@ from leaderq.async_term import AsyncTerm
 from leaderq.base import clock
 from leaderq.base.arguments import require_finished
 from leaderq.errors import AlreadyStored
-from leaderq.kafka.clients.consumer import SerialExecutor, SubmittedWork
 from leaderq.kafka.handling.on_error import PoisonRecord, not_about_records
 from leaderq.kafka.record import Batch, Partition, Record, after
 from leaderq.kafka.stores.handle_call import HandleCall
 from leaderq.observability import tracing
 from leaderq.term import Term
-from leaderq.threads import TaskWaker
+from leaderq.threads import SerialExecutor, SubmittedWork, TaskWaker
 from leaderq.threads.event_loops import calls_told, started
 
 

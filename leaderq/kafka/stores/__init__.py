@@ -30,13 +30,12 @@ def chosen(offsets: object) -> StoreChoice | None:
 
 def opened(choice: StoreChoice, context: StoreContext) -> OffsetStore:
     """The store of one career."""
-    if isinstance(choice, type):
-        return choice.made(context)
-    if choice.used_by not in (None, context.career):
+    store = choice() if isinstance(choice, type) else choice
+    if store.used_by not in (None, context.career):
         raise ConfigurationError(
-            f"offsets of {context.where} is a store that the career {choice.used_by!r} of this"
-            f" process uses; give each career a {type(choice).__name__} of its own"
+            f"offsets of {context.where} is a store that the career {store.used_by!r} of this"
+            f" process uses; give each career a {type(store).__name__} of its own"
         )
-    choice.used_by = context.career
-    choice.attach(context)
-    return choice
+    store.used_by = context.career
+    store.attach(context)
+    return store

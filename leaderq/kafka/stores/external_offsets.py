@@ -43,17 +43,16 @@ class ExternalOffsets(OffsetStore):
     undoes = True
     handle_stores = True
 
-    @classmethod
-    def made(cls, context: StoreContext) -> ExternalOffsets:
-        assert context.load_offsets is not None
-        return cls(context.load_offsets, context.where)
+    _load: LoadOffsets
 
-    def __init__(self, load: LoadOffsets, where: str = "this career") -> None:
-        self._load = load
-        self._where = where
+    def __init__(self) -> None:
         self._lock = primitives.Lock()
         self._term: str | None = None
         self._offsets: dict[Partition, int] = {}
+
+    def attach(self, context: StoreContext) -> None:
+        assert context.load_offsets is not None
+        self._load, self._where = context.load_offsets, context.where
 
     def begin(self, term: Term) -> None:
         checked = checked_offsets(self._load(term), self._where)

@@ -92,14 +92,9 @@ class OffsetStore(ABC):
     offers: ClassVar[str] = ""
     used_by: str | None = None  # the career that has it open
 
-    @classmethod
-    def made(cls, context: StoreContext) -> OffsetStore:
-        """One of leaderq's own stores, for this career."""
-        return cls()
-
     def attach(self, context: StoreContext) -> None:  # noqa: B027 - nothing, where nothing is needed
-        """For a store that a career was given: whose offsets it keeps. Called when a process
-        prepares the career, and again when its parts are made again.
+        """Whose offsets it keeps. Called when a process prepares the career, and again when its
+        parts are made again.
         """
 
     def check(self, context: StoreContext) -> str:

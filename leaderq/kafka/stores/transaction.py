@@ -34,7 +34,6 @@ from leaderq.kafka.clients.consumer import (
     EffectRefused,
     KafkaAway,
     Offsets,
-    SerialExecutor,
 )
 from leaderq.kafka.clients.producer import (
     REFUSED_MESSAGES,
@@ -42,6 +41,7 @@ from leaderq.kafka.clients.producer import (
     Message,
     ProducerClient,
 )
+from leaderq.threads import SerialExecutor
 
 log = logging.getLogger(__name__)
 

@@ -54,19 +54,19 @@ class TransactionOffsets(OffsetStore):
     keeps_calls_apart = True
     offers = "produce"
 
-    @classmethod
-    def made(cls, context: StoreContext) -> TransactionOffsets:
-        assert context.make_producer is not None
-        return cls(context.make_producer)
+    _make: Callable[[], ProducerClient]
 
-    def __init__(self, make: Callable[[], ProducerClient]) -> None:
-        self._make = make
+    def __init__(self) -> None:
         self._messages: list[Message] = []
         self._uncommitted: Transaction | None = None
         self._transacting: TransactionThread | None = None
         self._fencing: CommitFuture | None = None
         self._joined: ConsumerClient | None = None
         self._term: Term | None = None
+
+    def attach(self, context: StoreContext) -> None:
+        assert context.make_producer is not None
+        self._make = context.make_producer
 
     # ---- for the user's code, on any thread ------------------------------------------------------
 

@@ -39,14 +39,13 @@ from leaderq.kafka.clients.consumer import (
     ConsumerClient,
     EffectRefused,
     Offsets,
-    SerialExecutor,
 )
 from leaderq.kafka.record import Offset, Partition, epoch_of
 from leaderq.kafka.stores.administration import OffsetAdmin
 from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore, StoreAway, StoreContext
 from leaderq.term import Term
-from leaderq.threads import primitives
+from leaderq.threads import SerialExecutor, primitives
 from leaderq.zookeeper import Check, Create, Operation, Session, SetData
 
 REFUSED_OPERATIONS = NodeExists, NoNode, BadVersion, NotEmpty, TooLarge
@@ -85,8 +84,8 @@ class TopicOffsets:
 
 
 class ZooKeeperOffsets(OffsetStore):
-    """Offsets in ZooKeeper, in the folder ``path``: these and the operations added for their batch
-    happen together, once, and only by the newest leader: the term fences all others.
+    """Offsets in ZooKeeper, below the career's znode: these and the operations added for their
+    batch happen together, once, and only by the newest leader: the term fences all others.
     """
 
     word = "zookeeper"
@@ -103,19 +102,18 @@ class ZooKeeperOffsets(OffsetStore):
     keeps_calls_apart = True
     offers = "write_with_offsets"
 
-    @classmethod
-    def made(cls, context: StoreContext) -> ZooKeeperOffsets:
-        assert context.session is not None
-        return cls(context.session, context.folder)
+    _session: Session
 
-    def __init__(self, session: Session, path: str) -> None:
-        self._session = session
-        self._path = path
+    def __init__(self) -> None:
         self._known: dict[str, TopicOffsets] = {}
         self._waiting: list[Operation] = []
         self._lock = primitives.Lock()
         self._numbers = itertools.count(1)
         self._background = SerialExecutor("leaderq-offsets")
+
+    def attach(self, context: StoreContext) -> None:
+        assert context.session is not None
+        self._session, self._path = context.session, context.folder
 
     def add(self, effects: Iterable[Operation]) -> None:
         added = tuple(effects)

@@ -30,8 +30,10 @@ from leaderq.errors import (
 )
 from leaderq.kafka.clients.consumer import ConsumerClient, EffectRefused, KafkaAway
 from leaderq.kafka.record import Partition
+from leaderq.kafka.stores import opened
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.kafka.stores.external_offsets import ExternalOffsets, checked_offsets
+from leaderq.kafka.stores.offset_store import StoreContext
 from leaderq.kafka.stores.zookeeper_offsets import TopicOffsets, ZooKeeperOffsets
 from leaderq.zookeeper import Create, SetData
 
@@ -40,7 +42,8 @@ NO_CONSUMER = cast("ConsumerClient", None)
 
 def test_the_users_code_is_asked_once_a_term_and_what_was_committed_since_counts() -> None:
     first, second, t = open_term(1), open_term(2), Partition("t", 0)
-    store = ExternalOffsets(lambda term: {("t", 0): term.number, ("t", 1): 7})
+    asked = StoreContext("c", "/", load_offsets=lambda term: {("t", 0): term.number, ("t", 1): 7})
+    store = opened(ExternalOffsets, asked)
     with pytest.raises(KafkaAway, match="term 1"):
         store.load(NO_CONSUMER, first, 1.0)
     store.begin(first)
@@ -124,7 +127,8 @@ def term(servers: Servers) -> Any:
 
 @pytest.fixture
 def store(servers: Servers) -> Any:
-    made: Any = ZooKeeperOffsets(servers, "/o")  # type: ignore[arg-type]
+    session: Any = servers
+    made = opened(ZooKeeperOffsets, StoreContext("c", "/", folder="/o", session=session))
     yield made
     made.close()
 

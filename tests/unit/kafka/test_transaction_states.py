@@ -14,7 +14,9 @@ from leaderq.errors import KafkaError, KafkaFenced, MessageTooLarge, UnknownTopi
 from leaderq.kafka.clients.consumer import BatchLost, EffectRefused, KafkaAway, MembershipLost
 from leaderq.kafka.clients.producer import TRANSACTION_TIMEOUT_S, Message, MessageInvalid
 from leaderq.kafka.record import Partition
+from leaderq.kafka.stores import opened
 from leaderq.kafka.stores import transaction as module
+from leaderq.kafka.stores.offset_store import StoreContext
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 
 A = Partition("t", 0)
@@ -205,7 +207,9 @@ class Leader:
         self.broker = broker or Broker()
         self.broker.is_deposed = False
         self.consumer: Any = Consumer(self.broker)
-        self.store = TransactionOffsets(self.broker.make)
+        self.store: Any = opened(
+            TransactionOffsets, StoreContext("c", "/", make_producer=self.broker.make)
+        )
         self.begin()
 
     def begin(self) -> int:
