@@ -53,7 +53,7 @@ from functools import partial
 from itertools import chain, starmap
 
 from leaderq.base import clock
-from leaderq.errors import Deposed, KafkaFenced, LeaderqError, told
+from leaderq.errors import Deposed, FromOutside, KafkaFenced, told
 from leaderq.kafka.clients.consumer import BatchLost, EffectRefused
 from leaderq.kafka.handling.burials import RecordBuried
 from leaderq.kafka.handling.context import HandlingContext, span
@@ -70,7 +70,6 @@ from leaderq.kafka.handling.parts import (
     PartFailure,
     PartitionWorkers,
     PartMode,
-    TaskOutcome,
     attempt,
     by_partition,
     ends_of,
@@ -236,15 +235,14 @@ class BatchWork:
         self._commit_first(parts)
         self._began = True
         outcomes = self._attempted(parts)
-        if any(outcome.error is not None for outcome in outcomes):
-            self._pass_on(parts, outcomes)
+        self._pass_on((parts[at], failure) for at, failure in outcomes.items() if failure)
         done: list[BatchPart] = []
         left: list[BatchPart] = []
         failed: list[tuple[BatchPart, PartFailure]] = []
         count = 0
-        for part, outcome in zip(parts, outcomes, strict=True):
-            failure = outcome.value
-            ready, rest = part.done_after(failure) if outcome.began else (None, part)
+        for at, part in enumerate(parts):
+            failure = outcomes.get(at)
+            ready, rest = part.done_after(failure) if at in outcomes else (None, part)
             if ready is not None:
                 done.append(ready)
                 count += len(ready.records)
@@ -264,28 +262,30 @@ class BatchWork:
         if done and (failed or any(part.is_committed_at_once for part in done)):
             self._commit_now(done)
 
-    def _pass_on(self, parts: Sequence[BatchPart], outcomes: Sequence[TaskOutcome]) -> None:
-        """Raise the first error that is not about records; the others are logged."""
-        pairs = list(zip(parts, outcomes, strict=True))
-        self._warn_of_undecided((part, one.value) for part, one in pairs if one.value is not None)
-        errors = [(part, one.error) for part, one in pairs if one.error is not None]
-        for part, error in errors:
-            self._warn_of_passing_on(part, error)
-        raise errors[0][1]
+    def _pass_on(self, failed: Iterable[tuple[BatchPart, PartFailure]]) -> None:
+        """Raise the first error that is not about records, if there is one; others are logged."""
+        failures = sorted(failed, key=lambda each: not each[1].is_raised)
+        if not failures or not failures[0][1].is_raised:
+            return
+        for part, failure in failures:
+            if not failure.is_raised:
+                self._warn_of_undecided([(part, failure)])
+            elif not isinstance(failure.error, (Deposed, KafkaFenced, BatchLost, FromOutside)):
+                what = "records failed, but none is to blame"
+                self._context.warn(what, part.records, failure.error)
+        raise failures[0][1].error
 
-    def _attempted(self, parts: Sequence[BatchPart]) -> Sequence[TaskOutcome]:
-        """How attempts at these have ended: at one on this thread, at several side by side."""
+    def _attempted(self, parts: Sequence[BatchPart]) -> Mapping[int, PartFailure | None]:
+        """How attempts at these have ended, by index, as far as they were begun: at one on this
+        thread, at several side by side.
+        """
         context, term = self._context, self._term
         decode, handle = context.decode, context.handle
-        if self._workers is not None and len(parts) > 1:
-            tasks = [partial(attempt, decode, handle, part.records, term) for part in parts]
-            # With "at most once" what is committed must be begun.
-            return self._workers.run(tasks, lambda: context.commits_first or self._may_begin())
-        (part,) = parts
-        try:
-            return [TaskOutcome(True, attempt(decode, handle, part.records, term))]
-        except LeaderqError as exc:
-            return [TaskOutcome(True, None, exc)]
+        if self._workers is None or len(parts) == 1:
+            return {0: attempt(decode, handle, parts[0].records, term)}
+        tasks = [partial(attempt, decode, handle, part.records, term) for part in parts]
+        # With "at most once" what is committed must be begun.
+        return self._workers.run(tasks, lambda: context.commits_first or self._may_begin())
 
     def _handled(self, records: int) -> None:
         self._context.figures.records += records
@@ -508,10 +508,6 @@ class BatchWork:
         blamed = part.records if at is None or len(part.records) == 1 else part.records[at : at + 1]
         more = self._context.how_to_pass(blamed)
         self._context.warn("records failed, raising the error", blamed, failure.error, more)
-
-    def _warn_of_passing_on(self, part: BatchPart, error: BaseException) -> None:
-        if not isinstance(error, Deposed | KafkaFenced | BatchLost):
-            self._context.warn("records failed, but none is to blame", part.records, error)
 
     def _warn_of_undecided(self, failed: Iterable[tuple[BatchPart, PartFailure]]) -> None:
         for part, failure in failed:

@@ -207,7 +207,7 @@ class SideBySideWork(BatchWork):
         self._window = Window(self._context.order)
         self._prefix = DonePrefix()
         self._prefix.extend(batch)
-        self._outcomes: list[tuple[Chain, PartFailure | BaseException]] = []
+        self._outcomes: list[tuple[Chain, PartFailure]] = []
         self._failed: list[tuple[Chain, BatchPart, PartFailure]] = []
         self._set_aside: set[str] = set()
         context = self._context
@@ -275,11 +275,8 @@ class SideBySideWork(BatchWork):
                 self._workers.run_shared(self, self._follow)
         finally:  # also where coroutines were cancelled: what is done is done
             self._tell_handled()
-        for chain, why in self._outcomes:
-            if not isinstance(why, PartFailure):
-                self._warn_of_passing_on(BatchPart([chain.records[0]]), why)
-                raise why
-            self._failed.append(self._counted(chain, why))
+        self._pass_on((BatchPart([chain.records[0]]), why) for chain, why in self._outcomes)
+        self._failed = [self._counted(*each) for each in self._outcomes]
 
     def supply(self, start: Start) -> None:
         """Until all have ended: commit what is done, and take in what there is room for. On a
@@ -348,31 +345,19 @@ class SideBySideWork(BatchWork):
         context = self._context
         while chain := self._begin():
             one = (chain.records[0],)
-            try:
-                with effects_kept() as effects:
-                    failure = attempt(context.decode, context.handle, one, self._term)
-            except BaseException as exc:  # noqa: BLE001  (raised on the career's thread)
-                self._outcomes.append((chain, exc))
-            else:
-                self._note(chain, failure, effects)
+            with effects_kept() as effects:
+                failure = attempt(context.decode, context.handle, one, self._term)
+            self._note(chain, failure, effects)
 
     async def _follow_awaited(self, term: AsyncTerm) -> None:
         """On the event loop."""
-        from asyncio import CancelledError
-
         context, coroutines = self._context, self._context.coroutines
         assert coroutines is not None
         while chain := self._begin():
             one = (chain.records[0],)
-            try:
-                with effects_kept() as effects:
-                    failure = await attempt_awaited(context.decode, coroutines.handle, one, term)
-            except (CancelledError, GeneratorExit):
-                raise
-            except BaseException as exc:  # noqa: BLE001  (likewise)
-                self._outcomes.append((chain, exc))
-            else:
-                self._note(chain, failure, effects)
+            with effects_kept() as effects:
+                failure = await attempt_awaited(context.decode, coroutines.handle, one, term)
+            self._note(chain, failure, effects)
 
     def _note(self, chain: Chain, failure: PartFailure | None, effects: Sequence[Effect]) -> None:
         if failure is not None:

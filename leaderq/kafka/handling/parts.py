@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from leaderq.async_term import AsyncTerm
 from leaderq.base import clock
@@ -42,13 +42,15 @@ class PartMode(Enum):
 @dataclass(frozen=True)
 class PartFailure:
     """An attempt at a part that failed. ``index``: the culprit's place, if known; ``touched``: the
-    user's handle ran, so all before it is done; ``is_outage``: nothing counts against the records.
+    user's handle ran, so all before it is done; ``is_outage``: nothing counts against the records;
+    ``is_raised``: the error is not about records, and ends the work.
     """
 
     error: BaseException
     index: int | None
     touched: bool
     is_outage: bool = False
+    is_raised: bool = False
 
     @property
     def done(self) -> int:
@@ -190,8 +192,8 @@ HandleAwaited = Callable[[Sequence[Record], AsyncTerm], Coroutine[Any, Any, obje
 def attempt(
     decode: Decode | None, handle: Handle, records: Sequence[Record], term: Term
 ) -> PartFailure | None:
-    """Decode all, then handle; returns ``None`` when that went well, else the failure to judge.
-    Errors that are not about records are raised, also as the cause of a PoisonRecord.
+    """Decode all, then handle; returns ``None`` when that went well, else the failure, whatever
+    was raised.
     """
     handed = _decoded(decode, records)
     if isinstance(handed, PartFailure):
@@ -231,7 +233,7 @@ def _decoded(decode: Decode | None, records: Sequence[Record]) -> Sequence[Recor
     decoded: list[Record] = []
     error = _caught(partial(_decode, decode, records, decoded))
     if error is not None:
-        return PartFailure(_own_error(error), len(decoded), touched=False)
+        return _failure(error, len(decoded), touched=False)
     return decoded
 
 
@@ -239,7 +241,7 @@ def _judged(records: Sequence[Record], error: BaseException | None) -> PartFailu
     if error is None:
         return None
     index = place_in(records, error.record) if isinstance(error, PoisonRecord) else None
-    return PartFailure(_own_error(error), index, touched=True)
+    return _failure(error, index, touched=True)
 
 
 def _caught(user_code: Callable[[], object]) -> BaseException | None:
@@ -264,16 +266,13 @@ def _handle(handle: Handle, records: Sequence[Record], term: Term) -> None:
     require_finished(returned, "handle")
 
 
-def _own_error(error: BaseException) -> BaseException:
-    """The user's own error, raised if it is not about the records: here, outside the ``except``
-    that caught it, so that it comes out with no context added.
-    """
+def _failure(error: BaseException, index: int | None, *, touched: bool) -> PartFailure:
+    """With the user's own error, or with the one in it that is not about records."""
     own = error
     if isinstance(error, PoisonRecord) and error.__cause__ is not None:
         own = error.__cause__
-    if (other := not_about_records(own)) is not None:
-        raise other
-    return own
+    other = not_about_records(own)
+    return PartFailure(other or own, index, touched, is_raised=other is not None)
 
 
 class HandleCalls:
@@ -317,19 +316,11 @@ class HandleCalls:
         ]
 
 
+T = TypeVar("T")
 SLICE_S = 0.2  # how late an exception raised in the waiting thread is delivered
 _CLOSE_S = 5.0
 Start = Callable[[int, int], int]
 """Begins to follow, so many times if so many may, where so many do; returns how many have begun."""
-
-
-@dataclass(slots=True)
-class TaskOutcome:
-    """How a task ended: with a value or with an error of any kind, if it began at all."""
-
-    began: bool = False
-    value: Any = None
-    error: BaseException | None = None
 
 
 class SharedWork(Protocol):
@@ -354,9 +345,8 @@ class PartitionWorkers:
     def __init__(self, count: int, name: str) -> None:
         self._threads = [SerialExecutor(f"{name}-{number}") for number in range(count)]
 
-    def run(
-        self, tasks: Sequence[Callable[[], Any]], may_begin: Callable[[], bool]
-    ) -> list[TaskOutcome]:
+    def run(self, tasks: Sequence[Callable[[], T]], may_begin: Callable[[], bool]) -> dict[int, T]:
+        """What the tasks have returned, by index, as far as they were begun."""
         work = _Tasks(tasks, may_begin)
         self.run_shared(work, work.follow)
         return work.outcomes
@@ -392,9 +382,9 @@ class PartitionWorkers:
             thread.close(_CLOSE_S)
 
 
-class _Tasks:
-    def __init__(self, tasks: Sequence[Callable[[], Any]], may_begin: Callable[[], bool]) -> None:
-        self.outcomes = [TaskOutcome() for _ in tasks]
+class _Tasks(Generic[T]):
+    def __init__(self, tasks: Sequence[Callable[[], T]], may_begin: Callable[[], bool]) -> None:
+        self.outcomes: dict[int, T] = {}
         self._tasks, self._may_begin = tasks, may_begin
         self._todo = deque(range(len(tasks)))
 
@@ -406,12 +396,8 @@ class _Tasks:
             while True:
                 if not self._may_begin():
                     self._todo.clear()  # once for all
-                outcome = self.outcomes[index := self._todo.popleft()]
-                outcome.began = True
-                try:
-                    outcome.value = self._tasks[index]()
-                except BaseException as exc:  # noqa: BLE001  (for the thread that waits for it)
-                    outcome.error = exc
+                index = self._todo.popleft()
+                self.outcomes[index] = self._tasks[index]()
 
     def has_ended(self) -> None:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -443,25 +443,17 @@ def test_the_last_ends_of_a_batch_are_committed_behind_however_many_work_on_it(
 # -- the threads
 
 
-def test_tasks_run_at_the_same_time_and_never_on_more_threads_than_asked_for() -> None:
+def test_tasks_run_at_the_same_time_on_threads_that_end_when_closed_and_are_made_again() -> None:
     workers = PartitionWorkers(3, "test")
     barrier = threading.Barrier(3)
-    meet: Callable[[], int] = partial(barrier.wait, WAIT_S)
-    outcomes = workers.run([meet] * 9, yes)
-    assert [outcome.error for outcome in outcomes] == [None] * 9
-    assert len([thread for thread in threading.enumerate() if thread.name.startswith("test-")]) == 3
-    workers.close()
-
-
-def test_threads_end_when_closed_and_are_made_again_when_needed() -> None:
-    workers = PartitionWorkers(2, "test-closing")
+    named = lambda: [each for each in threading.enumerate() if each.name.startswith("test-")]  # noqa: E731
     for _ in range(2):
-        assert [outcome.value for outcome in workers.run([lambda: 1, lambda: 2], yes)] == [1, 2]
+        outcomes = workers.run([partial(barrier.wait, WAIT_S)] * 9, yes)
+        assert sorted(outcomes) == list(range(9))
+        assert len(named()) == 3
         workers.close()
         workers.close()
-        assert not [
-            thread for thread in threading.enumerate() if thread.name.startswith("test-closing")
-        ]
+        assert named() == []
 
 
 def test_a_thread_interrupted_in_its_wait_begins_no_task_and_leaves_when_begun_ones_are_done() -> (
@@ -493,7 +485,7 @@ def test_a_thread_interrupted_in_its_wait_begins_no_task_and_leaves_when_begun_o
     waiting.join(WAIT_S)
     assert not waiting.is_alive()
     assert ran == ["first"]
-    assert [outcome.value for outcome in workers.run([lambda: 5], yes)] == [5]
+    assert workers.run([lambda: 5], yes) == {0: 5}
     workers.close()
 
 
