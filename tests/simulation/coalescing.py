@@ -28,7 +28,7 @@ from leaderq.testing.simulation.primitives import SimulatedEvent
 from leaderq.testing.simulation.scheduler import LifeHangs, World
 from leaderq.threads import primitives
 from leaderq.zookeeper import Create, Session
-from simulation.programs import FAULTS, FaultNotes, Program, keep_running
+from simulation.programs import FAULTS, FaultNotes, Program
 
 ROOT, WRITES = "/keys", "/writes"
 _LOOK_S = 0.5
@@ -222,7 +222,7 @@ def lead(life: CoalescingLife) -> LifeVerdict:
         programs = [_program(players, number) for number in range(life.processes)]
         faults = Faults(cluster, FaultNotes(world, players.fault), life.kinds)
         try:
-            keep_running(cluster)
+            cluster.keep_running()
             faults.plan(life.faults, life.seconds)
             world.run(life.seconds)
             faults.heal_all()

@@ -36,7 +36,7 @@ from leaderq.testing.simulation.kafka.network import SimulatedKafka
 from leaderq.testing.simulation.kafka.partition_log import PartitionLog
 from leaderq.testing.simulation.scheduler import LifeHangs, World
 from leaderq.zookeeper import Create, connect
-from simulation.programs import keep_running, note_of
+from simulation.programs import note_of
 
 STORES = ("kafka", "zookeeper", "transaction", "external")
 SOURCE, RESULTS, EFFECTS = "orders", "invoices", "/effects"
@@ -339,7 +339,7 @@ def lead(life: DrainLife) -> LifeVerdict:
         lines = kafka.network
         faults = DrainFaults(cluster, kafka, lines, Faults(cluster, chronicle))
         try:
-            keep_running(cluster)
+            cluster.keep_running()
             faults.plan(life.faults, life.seconds)
             for _ in range(life.zombies):
                 world.at(1.0 + world.faults() * life.seconds, partial(_depose, cluster))

@@ -14,7 +14,6 @@ from leaderq.testing.simulation.cluster import SimulatedWorker
 from leaderq.testing.simulation.kafka.installing import kafka_installed, simulated_kafka
 from leaderq.zookeeper import Create
 from simulation.drain import Handled, not_exactly_once, out_of_order, skipped
-from simulation.programs import keep_running
 from simulation.scenarios import Scene
 
 SOURCE, RESULTS, EFFECTS = "orders", "invoices", "/effects"
@@ -105,7 +104,7 @@ class Drain:
             made.append(self.s.cluster.worker(name, self.career, **given))
             made[-1].start()
             self.s.until(lambda: len(self.s.line()) >= len(made))
-        keep_running(self.s.cluster)
+        self.s.cluster.keep_running()
         return made
 
     def note(self, what: str, term: Term) -> None:

@@ -20,7 +20,7 @@ from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.scheduler import LifeHangs, World
 from leaderq.zookeeper import Create
 from simulation.async_elections import AsyncRudeCareer
-from simulation.programs import keep_running, note_of
+from simulation.programs import note_of
 
 REGISTER = "/register"
 _CALM_S = 1.0
@@ -138,7 +138,7 @@ def lead(life: ElectionLife) -> LifeVerdict:
             )
         faults = Faults(cluster, chronicle, life.kinds)
         try:
-            keep_running(cluster)
+            cluster.keep_running()
             healed_s = life.seconds - Bounds(life.timeout_s + cluster.tick_s).leader_s - _CALM_S
             faults.plan(life.faults, healed_s)
             world.run(healed_s)

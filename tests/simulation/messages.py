@@ -29,7 +29,7 @@ from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.scheduler import LifeHangs, World
 from leaderq.threads import Retry
 from leaderq.zookeeper import Session
-from simulation.programs import FAULTS, FaultNotes, Program, keep_running
+from simulation.programs import FAULTS, FaultNotes, Program
 
 ROOT = "/jobs"
 NEWS_S = 2.5
@@ -218,7 +218,7 @@ def lead(life: MessageLife) -> LifeVerdict:
             )
         faults = Faults(cluster, FaultNotes(world, lambda *_: log.note(Did.FAULT)), life.kinds)
         try:
-            keep_running(cluster)
+            cluster.keep_running()
             faults.plan(life.faults, life.seconds)
             world.run(life.seconds)
             faults.heal_all()

@@ -96,10 +96,3 @@ class FaultNotes(Chronicle):
 
 def _nothing() -> Any:
     raise AssertionError("a program has no career")
-
-
-def keep_running(cluster: SimulatedCluster) -> None:
-    """Start every program, and start it again half a second after it was found dead."""
-    for one in cluster.workers:
-        one.start()
-    cluster.world.at(0.5, lambda: keep_running(cluster))

@@ -26,7 +26,6 @@ from leaderq.queues import (
 from leaderq.testing.nemesis.history import Kind
 from leaderq.testing.simulation.chronicle import LifeVerdict, failures
 from leaderq.testing.simulation.cluster import SimulatedCluster
-from leaderq.testing.simulation.ensemble.tree import OWNER
 from leaderq.testing.simulation.faults import Faults
 from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.primitives import SimulatedEvent
@@ -131,19 +130,6 @@ class Party(Program):
         if was_gone and self._starts > starts:
             name = self.process.name
             self.process.deaths.append(lambda: self._died(name))
-
-
-def keep_running(world: World, parties: Sequence[Party]) -> None:
-    """Start whoever is not there, now and every half second."""
-    for one in parties:
-        one.start()
-    world.at(_LOOK_S, lambda: keep_running(world, parties))
-
-
-def is_session_over(cluster: SimulatedCluster, session_id: int) -> bool:
-    """Whether the servers have ended it: nothing ephemeral of it is left."""
-    newest = max(cluster.ensemble.servers, key=lambda one: one.last_zxid)
-    return all(one.stat[OWNER] != session_id for one in newest.tree.nodes.values())
 
 
 class _Players:
@@ -272,7 +258,7 @@ class _Players:
     def _work(self, session: Session, who: str, item: str) -> None:
         holders = self._holders.setdefault(item, [])
         for holder in list(holders):
-            if is_session_over(self._cluster, holder[1]):
+            if holder[1] and holder[1] not in self._cluster.standing_sessions():
                 self.note(Step.SESSION_OVER, holder[0], item)
                 holders.remove(holder)
         self.note(Step.BEGUN, who, item)
@@ -294,8 +280,7 @@ class _Players:
 
     def left(self) -> list[str]:
         """The items and locks that lie in ZooKeeper."""
-        newest = max(self._cluster.ensemble.servers, key=lambda one: one.last_zxid)
-        tree = newest.tree
+        tree = self._cluster.tree
         return [
             name
             for path in (PATH, LOCKS)
@@ -319,7 +304,7 @@ def lead(life: QueueLife) -> LifeVerdict:
         notes = FaultNotes(world, lambda *_: players.note(Step.FAULT))
         faults = Faults(cluster, notes, life.kinds)
         try:
-            keep_running(world, players.parties)
+            cluster.keep_running()
             faults.plan(life.faults, life.seconds)
             world.run(life.seconds)
             faults.heal_all()

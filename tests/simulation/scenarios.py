@@ -348,10 +348,9 @@ class Scene:
 
     def line(self) -> dict[str, int]:
         """The znodes in line, each with the session that owns it."""
-        newest = max(self.ensemble.servers, key=lambda one: one.last_zxid)
         return {
             path.rsplit("/", 1)[1]: node.stat[OWNER]
-            for path, node in newest.tree.nodes.items()
+            for path, node in self.cluster.tree.nodes.items()
             if path.startswith(f"{LINE}/")
         }
 

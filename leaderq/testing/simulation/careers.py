@@ -141,7 +141,7 @@ def _lead(life: _UserLife) -> int:
             assert isinstance(lines, KafkaLines)
             trouble = DrainFaults(cluster, kafka, lines, Faults(cluster, chronicle))
             try:
-                _keep_running(world, cluster)
+                cluster.keep_running()
                 trouble.plan(life.faults, life.seconds)
                 world.run(life.seconds)
                 trouble.heal_all()
@@ -237,12 +237,6 @@ def _filled(life: _UserLife, career: Any, kafka: SimulatedKafka) -> list[tuple[P
             kafka.acts(lambda all_, at=where, one=row: all_.log_of(at).append([one]))  # type: ignore[misc]
             wanted.append((where, number // life.partitions))
     return wanted
-
-
-def _keep_running(world: World, cluster: SimulatedCluster) -> None:
-    for worker in cluster.workers:
-        worker.start()
-    world.at(0.5, lambda: _keep_running(world, cluster))
 
 
 def _is_done(life: _UserLife, wanted: Sequence[tuple[Partition, int]]) -> bool:

@@ -24,6 +24,7 @@ from leaderq.running.watchdog import Intervention, LeaseReport, Watchdog
 from leaderq.term import Term
 from leaderq.testing.simulation.client import SimulatedEnder
 from leaderq.testing.simulation.ensemble import Ensemble
+from leaderq.testing.simulation.ensemble.tree import Tree
 from leaderq.testing.simulation.network import Network
 from leaderq.testing.simulation.primitives import SimulatedEvent
 from leaderq.testing.simulation.scheduler import EPOCH_S, Process, World
@@ -223,15 +224,18 @@ class SimulatedCluster:
         self.network = Network(world, self.ensemble)
         self.workers: list[SimulatedWorker] = []
 
+    @property
+    def tree(self) -> Tree:
+        """The znodes, as the server sees them that knows most."""
+        return max(self.ensemble.servers, key=lambda one: one.last_zxid).tree
+
     def znodes(self) -> dict[str, bytes]:
-        """All znodes and their data, as the server sees them that knows most."""
-        newest = max(self.ensemble.servers, key=lambda one: one.last_zxid)
-        return {path: node.data or b"" for path, node in newest.tree.nodes.items()}
+        """All znodes and their data, as in :attr:`tree`."""
+        return {path: node.data or b"" for path, node in self.tree.nodes.items()}
 
     def standing_sessions(self) -> set[int]:
-        """The sessions that own a znode now, as the server sees it that knows most."""
-        newest = max(self.ensemble.servers, key=lambda one: one.last_zxid)
-        stats = [node.stat for node in newest.tree.nodes.values()]
+        """The sessions that own a znode now, as in :attr:`tree`."""
+        stats = [node.stat for node in self.tree.nodes.values()]
         return {stat.ephemeralOwner for stat in stats if stat.ephemeralOwner}
 
     def _delay_s(self, what: str) -> float:
@@ -245,6 +249,12 @@ class SimulatedCluster:
         made = SimulatedWorker(self, name, make, **settings)
         self.workers.append(made)
         return made
+
+    def keep_running(self) -> None:
+        """Start every worker, and start it again half a second after it was found dead."""
+        for one in self.workers:
+            one.start()
+        self.world.at(0.5, self.keep_running)
 
     def terminate(self, process: Process) -> None:
         """SIGTERM: the first asks to hand over, the second ends the process."""

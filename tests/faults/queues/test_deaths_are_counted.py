@@ -21,6 +21,7 @@ from leaderq.queues import TEXT, DistributedQueue, Retry
 from leaderq.zookeeper import connect
 
 address, log, attempts = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+timeout_s = float(sys.argv[4])  # who loses its session is taken for dead as well
 
 def consume(value):
     with log.open("a") as file:
@@ -31,7 +32,7 @@ def consume(value):
         is_over.set()
 
 is_over = threading.Event()
-with connect(address, timeout_s=1.0) as session:
+with connect(address, timeout_s=timeout_s) as session:
     retry = Retry(attempts=attempts, first_s=0.0)
     with DistributedQueue(
         session, "/q", consumer=consume, serializer=TEXT, lock_path="/locks", retry=retry
@@ -44,7 +45,8 @@ with connect(address, timeout_s=1.0) as session:
 def run(address: str, log: Path, attempts: int) -> bool:
     """One consumer, until it dies or is done; whether it died."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", CONSUMER, address, str(log), str(attempts)]
+    words = [address, str(log), str(attempts), str(patience())]
+    command = [sys.executable, "-c", CONSUMER, *words]
     ended = subprocess.run(command, env=environment, timeout=60 * patience(), check=False)
     assert ended.returncode in (0, 9)
     return ended.returncode == 9

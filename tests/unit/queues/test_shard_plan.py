@@ -243,7 +243,7 @@ def test_a_full_blocking_consumer_waits_and_refuses_nothing():
         assert sorted(drained) == ["a", "b"]
         consumer.task_done()
         consumer.task_done()
-        assert [future.result(10) for future in futures] == [None, None]
+        assert [future.result(60) for future in futures] == [None, None]
     with pytest.raises(ConfigurationError):
         BlockingQueueConsumer(capacity=0)
 
