@@ -9,10 +9,10 @@ import time
 import pytest
 from consumption import LOCKING, LOCKS, PATH, Flaky, Held, Seen, consuming, fill, is_empty
 
-from leaderq.errors import BadVersion, ConfigurationError, QueueClosed
+from leaderq.errors import BadVersion, QueueClosed
 from leaderq.queues.consumers import QueueConsumer, QueueOptions
 from leaderq.queues.consuming import Consumption
-from leaderq.queues.wire.names import QueueKind, id_of, prefix_for
+from leaderq.queues.wire.names import QueueKind, id_of
 from leaderq.queues.wire.payload import decode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import FaultProxy, eventually
@@ -81,16 +81,6 @@ def test_requeue_puts_an_item_to_the_tail_with_its_id(session: Session) -> None:
             assert (item.value, id_of(item.name)) == (b"b", "y")
         with queue.take(60) as item:
             assert (item.value, id_of(item.name), item.attempt) == (b"a", "x", 2)
-
-
-def test_a_plan_that_contradicts_itself_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="not both"):
-        QueueOptions(consumer=print, consume_batch=print)
-    with pytest.raises(ConfigurationError, match="cannot be called"):
-        QueueOptions(consumer=3)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="attempts=0"):
-        Retry(attempts=0)
-    assert prefix_for(QueueKind.PLAIN) == "queue-"
 
 
 def test_a_batch_consumer_gets_many_and_what_failed_comes_alone(session: Session) -> None:

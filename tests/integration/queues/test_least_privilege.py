@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
-from leaderq.errors import ConfigurationError, NoPermission
+from leaderq.errors import NoPermission
 from leaderq.queues import DistributedQueue, Retry, SimpleDistributedQueue
 from leaderq.queues.admin.contents import delete_tree
 from leaderq.testing import ZooKeeperServer, eventually
@@ -83,9 +83,3 @@ def test_everything_of_a_queue_goes_to_its_meta_path(app: Session) -> None:
         eventually(lambda: queue.dead_letters.count() == 1 and queue.depth() == 0)
         assert set(app.children("/app/side")) >= {"members", "tallies", "claims", "bound", "dead"}
     assert sorted(app.children("/app")) == ["locks", "q", "side"]
-
-
-def test_a_meta_path_in_the_queue_is_refused(session: Session) -> None:
-    for path in ("/q", "/q/meta", "/locks/meta"):
-        with pytest.raises(ConfigurationError, match="a place of its own"):
-            DistributedQueue(session, "/q", lock_path="/locks", meta_path=path)

@@ -10,10 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from consumption import PATH, stored
+from consumption import LOCKS, PATH, stored
 
 from leaderq.errors import ConfigurationError, LeaderqError, PutsFailed, TooLarge
-from leaderq.queues import TEXT, DistributedIdQueue, DistributedQueue, PutListener
+from leaderq.queues import (
+    TEXT,
+    DistributedIdQueue,
+    DistributedQueue,
+    PutListener,
+    SimpleDistributedQueue,
+)
 from leaderq.zookeeper import Session
 
 
@@ -67,15 +73,28 @@ def test_one_by_one_as_one_and_many_at_once_are_stored_byte_for_byte_as_curator_
         ]
 
 
-def test_what_cannot_be_used_is_refused_all_at_once(session: Session) -> None:
-    with pytest.raises(ConfigurationError, match=r"max_items=0.*final_flush_s=-1"):
-        DistributedQueue(session, PATH, max_items=0, final_flush_s=-1)
-    with pytest.raises(ConfigurationError, match="znodes of their own"):
-        DistributedQueue(session, PATH, lock_path=PATH)
-    with pytest.raises(ConfigurationError, match=r"holds '\|'"):
-        DistributedIdQueue(session, "/a|b")
-    with pytest.raises(ConfigurationError, match="absolute"):
-        DistributedQueue(session, "q")
+@pytest.mark.parametrize(
+    ("kind", "path", "options", "says"),
+    [
+        (DistributedQueue, PATH, {"max_items": 0, "final_flush_s": -1}, "max_items=0.*flush_s=-1"),
+        (DistributedQueue, PATH, {"lock_path": PATH}, "znodes of their own"),
+        (DistributedIdQueue, "/a|b", {}, r"holds '\|'"),
+        (DistributedQueue, "q", {}, "absolute"),
+        (DistributedQueue, PATH, {"min_items_before_refresh": 3}, "only a priority queue"),
+        (DistributedQueue, PATH, {"consumer": print, "consume_batch": print}, "not both"),
+        (DistributedQueue, PATH, {"consumer": 3}, "cannot be called"),
+        *(
+            (DistributedQueue, PATH, {"lock_path": LOCKS, "meta_path": meta}, "a place of its own")
+            for meta in (PATH, f"{PATH}/meta", f"{LOCKS}/meta")
+        ),
+        *((SimpleDistributedQueue, path, {}, "path") for path in ("/", "queue", "/a//b")),
+    ],
+)
+def test_what_cannot_be_used_is_refused_all_at_once(
+    session: Session, kind: Any, path: str, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        kind(session, path, **options)
 
 
 # -- failures reach whom they concern

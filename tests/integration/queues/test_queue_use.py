@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from consumption import LOCKS, PATH, Held, Seen, numbered, stored
 
-from leaderq.errors import ConfigurationError, QueueClosed
+from leaderq.errors import QueueClosed
 from leaderq.queues import (
     TEXT,
     BlockingQueueConsumer,
@@ -165,8 +165,3 @@ def test_an_item_whose_work_nobody_does_or_waits_for_is_not_acknowledged(
         queue.put(b"item")
         eventually(lambda: queue.depth() == 0)
     assert caplog.text.count(f"NotAPlainFunction: {option} returned") == 3
-
-
-def test_a_keyword_that_a_kind_of_queue_cannot_use_is_refused(session: Session) -> None:
-    with pytest.raises(ConfigurationError, match="only a priority queue"):
-        DistributedQueue(session, "/q", min_items_before_refresh=3)

@@ -87,11 +87,5 @@ def test_an_item_that_is_too_large_is_refused_and_nothing_is_sent(queue):
     assert queue.poll() is None
     queue.offer(b"x" * 1_000_000)
     assert queue.poll() == b"x" * 1_000_000
-
-
-def test_a_queue_needs_a_path_of_its_own(session):
-    for path in ("/", "queue", "/a//b"):
-        with pytest.raises(ConfigurationError):
-            SimpleDistributedQueue(session, path)
     with pytest.raises(ConfigurationError):
-        SimpleDistributedQueue(session, "/queue").poll_many(0)
+        queue.poll_many(0)
