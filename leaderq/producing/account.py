@@ -181,6 +181,11 @@ class Watermarks:
         return items >= self.high * self.max_items or size >= self.high * self.max_bytes
 
     @property
+    def full(self) -> tuple[float, float]:
+        """The high mark, in items and in bytes."""
+        return self.high * self.max_items, self.high * self.max_bytes
+
+    @property
     def near(self) -> tuple[float, float]:
         """Three quarters of the high mark, in items and in bytes."""
         near = 0.75 * self.high

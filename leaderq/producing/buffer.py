@@ -105,6 +105,8 @@ class RequestBuffer(RequestSequence):
         super().__init__(options, spill)
         self._marks = options.marks
         self._near_items, self._near_bytes = self._marks.near
+        self._open_items = self._open_bytes = 0.0
+        """Below these, one more request needs no decision."""
         # Reentrant only so that a call which interrupts its own thread can be refused.
         self._lock = primitives.RLock()
         self._is_dirty = False
@@ -130,6 +132,7 @@ class RequestBuffer(RequestSequence):
             self._is_in_journal = spill.journal.is_entered
         if self._recovered:
             self._level = self._said = BufferState.DRAINING
+        self._become(self._level)
 
     # -- the lock ----------------------------------------------------------------------------------
 
@@ -344,15 +347,31 @@ class RequestBuffer(RequestSequence):
 
     # -- the way in --------------------------------------------------------------------------------
 
-    @_locked
-    def take_at_once(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
-        """Take a request if there is room and nobody waits for it; raises as an admission does,
-        except ``BufferFull``.
+    def take_at_once(self, one: BufferedRequest) -> bool:
+        """Take a request into memory if nothing is to be decided about it, else return ``False``:
+        an :class:`~leaderq.producing.admission.Admission` decides.
+
+        In one piece, because nearly all requests come this way. As with all that is locked, whoever
+        is interrupted in here leaves the buffer dirty.
         """
-        try:
-            return not self.awaiting_room and self.place(one, on_durable, may_spill=False)
-        except JournalSlow:
+        lock, memory = self._lock, self.memory
+        if lock._is_owned():  # type: ignore[attr-defined]
             return False
+        with lock:
+            if (
+                len(memory.unsettled) >= self._open_items
+                or memory.bytes + one.size >= self._open_bytes
+                or self._is_dirty
+                or self.awaiting_room
+                or self.is_closing
+            ):
+                return False
+            self._is_dirty = True
+            memory.push(one)
+            if self._wanted or memory.to_process:
+                self._wake_for(one)
+            self._is_dirty = False
+        return True
 
     @_locked
     def leave_line(self, wake: Callable[[], object]) -> None:
@@ -395,12 +414,11 @@ class RequestBuffer(RequestSequence):
         if (
             spill is not None
             and spill.is_write_ahead
-            and not (self._write_down() and self._join(one, one.data or b"", on_durable))
+            and not (self._write_down() and self._join(one, on_durable))
         ):
             return False
         memory.push(one)
-        if self._wanted or memory.to_process:
-            self._wake_for(one)
+        self._wake_for(one)
         if one.journal_id is not None:
             self._read_to, self._written = one.journal_id, one.seq
         if is_high:
@@ -430,14 +448,14 @@ class RequestBuffer(RequestSequence):
                 f"{len(self._waiters)} futures wait for requests in the journal, the most that "
                 "are kept (max_waiters)"
             )
-        if not self._write_down() or not self._join(one, one.data or b"", on_durable):
+        if not self._write_down() or not self._join(one, on_durable):
             return False
         if one.waiter is not None and one.journal_id is not None:
             self._waiters[one.journal_id] = one.waiter
         self._wake_reader()
         return True
 
-    def _join(self, one: BufferedRequest, data: bytes, on_durable: OnDurable | None) -> bool:
+    def _join(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
         """Append it to the journal; return ``False`` if that takes nothing, as the state then says.
 
         The id is noted before, so that after an interrupt the journal tells whether it has it.
@@ -447,7 +465,7 @@ class RequestBuffer(RequestSequence):
             return True
         one.journal_id, number = self._last_id + 1, None
         try:
-            number = spill.append(one, data, on_durable)
+            number = spill.append(one, on_durable)
         except RequestTooLarge:
             self.refused["too large"] += 1
             one.journal_id = None
@@ -493,19 +511,21 @@ class RequestBuffer(RequestSequence):
         return True
 
     def _copy(self, spill: Spill, one: BufferedRequest) -> bool:
-        data = spill.serialized(one)
-        if data is None:
+        one.data = spill.serialized(one)
+        if one.data is None:
             one.is_unwritable = True
             text = "request changed after it was sent, kept in memory only key=%r error=%s"
             error = spill.last_error
             self.news.put(lambda: log.warning(text, one.key, error))
             return True
         try:
-            if not self._join(one, data, None):
+            if not self._join(one, None):
                 return False
         except RequestTooLarge:
             one.is_unwritable = True
             return True
+        finally:
+            one.data = None
         if one.journal_id is not None:
             self._read_to = one.journal_id
         return True
@@ -540,6 +560,11 @@ class RequestBuffer(RequestSequence):
 
     def _become(self, level: BufferState) -> None:
         before, self._level = self._level, level
+        self._open_items = self._open_bytes = 0.0
+        if level is BufferState.DIRECT and not (self.spill and self.spill.is_write_ahead):
+            is_open = self.spill is None or self.is_moving
+            self._open_items, self._open_bytes = self._marks.full if is_open else self._marks.near
+            self._open_items -= 1
         if level is BufferState.SPILLING and before is not level:
             self.spilled += 1
             with suppress(JournalSlow):  # the next one that uses the journal continues it

@@ -65,6 +65,17 @@ class PlainCodec:
 
 
 PLAIN: Final = PlainCodec()
+_SURE: Final = frozenset((bytes, str, int, float, bool, type(None)))
+
+
+def is_sure(codec: Codec, request: Any) -> bool:
+    """Whether the codec has bytes for this, without asking it, whenever it is asked: then it need
+    not be before the request has to be written."""
+    if codec is not PLAIN:
+        return False
+    if type(request) is tuple:
+        return _SURE.issuperset(map(type, request))
+    return type(request) in _SURE
 
 
 class _Writer(pickle.Pickler):

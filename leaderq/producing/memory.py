@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -33,29 +32,32 @@ class RequestStep(Enum):
 _TO_PROCESS, _READY, _SENDING = RequestStep.TO_PROCESS, RequestStep.READY, RequestStep.SENDING
 
 
-@dataclass(slots=True, eq=False)
 class BufferedRequest:
-    """One object for a request in all its steps. Times are of ``clock.now_s``."""
+    """One object for a request in all its steps. Times are of ``clock.now_s``.
 
-    request: Any
-    key: Hashable
-    size: int
-    since_s: float
-    deadline: float | None = None
+    Most requests need only what is given at first, so the rest are defaults of the class.
+    """
+
     data: bytes | None = None
-    """The request as bytes, on its way to the journal only."""
+    """The request as bytes, on its way to the journal only, and only if that was needed before."""
     journal_id: int | None = None
     """Its id in the journal, if it was accepted there."""
     is_unwritable: bool = False
     """Whether it cannot be in the journal: it is too large, or has no bytes any more."""
     waiter: primitives.Future[Any] | None = None
-    output: Any = None
-    """The record for the sink: the request, until the process step has replaced it."""
     stored_at: object = None
     """The place where the sink has stored it, if it told."""
     seq: int = 0
     step: RequestStep = _READY
     attempts: int = 0
+
+    def __init__(
+        self, request: Any, key: Hashable, size: int, since_s: float, deadline: float | None = None
+    ) -> None:
+        self.request, self.key, self.size = request, key, size
+        self.since_s, self.deadline = since_s, deadline
+        self.output = request
+        """The record for the sink: the request, until the process step has replaced it."""
 
     def is_expired(self, now: float) -> bool:
         return self.deadline is not None and now >= self.deadline
@@ -82,8 +84,8 @@ class RequestMemory:
 
     def push(self, one: BufferedRequest) -> None:
         """Take one in, at the end."""
-        one.data = None  # else memory would hold everything twice
-        one.output = one.request
+        if one.data is not None:  # memory would hold everything twice
+            one.data = None
         one.seq = seq = self.pushed + 1
         if self.to_process:
             one.step = _TO_PROCESS
@@ -168,13 +170,13 @@ def measured(request: Any) -> int:
     """Return roughly how many bytes a request takes: of ``bytes`` and ``str`` and the parts of a
     container; for other objects only what Python says of the object itself.
     """
-    if isinstance(request, (bytes, bytearray, str)):
-        return len(request)
-    if isinstance(request, (tuple, list)):
+    if type(request) is tuple or isinstance(request, (tuple, list)):
         size = 8 * len(request)
         for part in request:  # the usual request is a pair of bytes
             size += len(part) if type(part) is bytes else measured(part)
         return size
+    if isinstance(request, (bytes, bytearray, str)):
+        return len(request)
     if isinstance(request, dict):
         return sum(measured(key) + measured(value) for key, value in request.items())
     return sys.getsizeof(request)

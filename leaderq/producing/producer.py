@@ -57,7 +57,7 @@ from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.producing.account import BufferState, LossReason, Lost, Settlement, Snapshot
 from leaderq.producing.admission import Admission
 from leaderq.producing.buffer import RequestBuffer
-from leaderq.producing.codec import PLAIN, Codec
+from leaderq.producing.codec import PLAIN, Codec, is_sure
 from leaderq.producing.journal import EVERY_ITEM, Journal, Policy
 from leaderq.producing.listeners import OnDurable, resolve
 from leaderq.producing.memory import BufferedRequest, measured, require_hash
@@ -226,7 +226,7 @@ class BufferedProducer(Generic[T]):
         one = self._entered(request, ttl_s, timeout_s)
         spill = self._spill
         if on_durable is None and (spill is None or not spill.waits_for_disk):
-            is_taken = self._buffer.take_at_once(one, None) or self._admit(one, timeout_s, None)
+            is_taken = self._buffer.take_at_once(one) or self._admit(one, timeout_s, None)
             if spill is not None:
                 spill.await_written()
             return is_taken
@@ -300,7 +300,9 @@ class BufferedProducer(Generic[T]):
         if timeout_s is not AS_SET:
             require(timeout("timeout_s", timeout_s))
         options = self._options
-        data = None if self._spill is None else self._codec.serialize(request)
+        spill, data = self._spill, None
+        if spill is not None and (spill.is_write_ahead or not is_sure(self._codec, request)):
+            data = self._codec.serialize(request)
         size = measured(request) if data is None else len(data)
         if size > options.max_bytes:
             self._buffer.refuse("too large")
@@ -312,9 +314,10 @@ class BufferedProducer(Generic[T]):
         if options.key is not None:
             key = options.key(request)
             require_hash(key)
-        return BufferedRequest(
-            request, key, size, now, None if ttl_s is None else now + ttl_s, data
-        )
+        one = BufferedRequest(request, key, size, now, None if ttl_s is None else now + ttl_s)
+        if data is not None:
+            one.data = data
+        return one
 
     def _admission(
         self,

@@ -204,7 +204,8 @@ class SinkSender:
         if outcome.error is None:
             self._well()
         self._buffer.settle(taken, gone)
-        self._kept.difference_update(batch)
+        if self._kept:
+            self._kept.difference_update(batch)
         if outcome.error is None:
             return left, False
         if not self._is_retry:  # perhaps only those held back fail

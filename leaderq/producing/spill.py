@@ -123,7 +123,7 @@ class Spill:
         if self._is_owned:
             self.journal.close()
 
-    def append(self, one: BufferedRequest, data: bytes, on_durable: OnDurable | None) -> int | None:
+    def append(self, one: BufferedRequest, on_durable: OnDurable | None) -> int | None:
         """Have it accepted by the journal, behind all before it; return its id, or ``None`` if that
         takes nothing at present. Does not wait, because the buffer is locked meanwhile.
 
@@ -132,6 +132,7 @@ class Spill:
         """
         callback = None if on_durable is None else lambda _, error: on_durable(error)
         ttl_s = None if one.deadline is None else one.deadline - clock.now_s()
+        data = self._codec.serialize(one.request) if one.data is None else one.data
         try:
             return self.journal.accept(data, callback, ttl_s=ttl_s, timeout_s=0.0)
         except JournalRecordTooLarge as exc:

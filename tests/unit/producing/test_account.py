@@ -70,10 +70,6 @@ def test_levels_are_shares_of_items_or_of_bytes(
     assert (items >= near_items or size >= near_bytes) is is_near
 
 
-def test_by_default_the_high_mark_is_all_and_the_low_mark_half() -> None:
-    assert Watermarks(100, 1000) == Watermarks(100, 1000, 1.0, 0.5)
-
-
 @pytest.mark.parametrize(
     ("items", "size", "more", "fits"),
     [

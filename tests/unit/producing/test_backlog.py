@@ -17,7 +17,6 @@ from leaderq.producing import (
     EVERY_ITEM,
     NO_SYNC,
     BatchOutcome,
-    Block,
     BufferedProducer,
     BufferState,
     Journal,
@@ -26,33 +25,6 @@ from leaderq.producing import (
 from leaderq.testing import eventually
 
 MIB = 1 << 20
-
-
-def test_h1_one_interrupt_behind_the_append_costs_no_backlog(
-    producer: Make, sink: ScriptedSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sink.now(is_away)
-    one = producer(journal=tmp_path, max_items=100)
-    for number in range(1000):
-        one.send(number)
-    journal = one._spill.journal
-    name = "accept" if hasattr(journal, "accept") else "append_soon"
-    accept = getattr(journal, name)
-
-    def interrupted(*args: Any, **options: Any) -> None:
-        accept(*args, **options)
-        monkeypatch.undo()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(journal, name, interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        one.send(1000)
-    sink.now(takes)
-    assert one.flush(60)
-    assert sink.confirmed == list(range(1001))
-    balance = one.snapshot().balance
-    assert (balance.accepted, balance.confirmed, balance.lost) == (1001, 1001, 0)
-    assert one.close()
 
 
 @pytest.mark.parametrize("persistence", [None, EVERY_ITEM], ids=["spills", "written ahead"])
@@ -188,30 +160,3 @@ def test_h5_a_sink_that_gives_no_reason_is_asked_after_a_pause(producer: Make) -
     one.send(1)
     assert one.flush(60)
     assert one.snapshot().retries == 4
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("when_full", "raise"),
-        ("linger_s", float("nan")),
-        ("linger_s", "5"),
-        ("max_items", 1.5),
-        ("workers", "2"),
-        ("retry", 3),
-        ("process_retry", None),
-        ("ttl_s", float("inf")),
-        ("name", 5),
-    ],
-)
-def test_h9_each_keyword_is_checked(producer: Make, name: str, value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=f"{name}="):
-        producer(**{name: value})
-
-
-def test_h9_what_a_policy_cannot_mean_is_refused(producer: Make, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"Block\.timeout_s='5'"):
-        Block("5")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="DROP_OLDEST with a journal"):
-        producer(journal=tmp_path / "journal", when_full=WhenFull.DROP_OLDEST)
-    assert not (tmp_path / "journal").exists()

@@ -217,6 +217,9 @@ def test_all_problems_of_the_settings_are_told_at_once(sink: ScriptedSink) -> No
         BufferedProducer(
             sink,
             max_items=0,
+            batch_items=1.5,  # type: ignore[arg-type]
+            name=5,  # type: ignore[arg-type]
+            process_retry=None,  # type: ignore[arg-type]
             workers=3,
             low=0.9,
             high=0.5,
@@ -226,9 +229,14 @@ def test_all_problems_of_the_settings_are_told_at_once(sink: ScriptedSink) -> No
             retry=3,  # type: ignore[arg-type]
             linger_s=float("nan"),
         )
+    with pytest.raises(ConfigurationError, match=r"Block\.timeout_s='5'"):
+        Block("5")  # type: ignore[arg-type]
     text = str(raised.value)
     for name in (
         "max_items=0",
+        "batch_items=1.5",
+        "name=5",
+        "process_retry=None",
         "workers=3 without a key",
         "low=0.9",
         "ttl_s=-1",

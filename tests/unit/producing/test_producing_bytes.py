@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from leaderq.errors import ConfigurationError, CorruptRecord
 from leaderq.producing import PLAIN
+from leaderq.producing.codec import PlainCodec, is_sure
 from leaderq.producing.memory import measured
 
 simple = (
@@ -50,6 +51,26 @@ def same(one: Any, other: Any) -> bool:
 @given(plain)
 def test_a_plain_value_comes_back_as_it_was(value: Any) -> None:
     assert same(PLAIN.deserialize(PLAIN.serialize(value)), value)
+
+
+@pytest.mark.parametrize(
+    ("value", "sure"),
+    [
+        ((b"k", "v", 1, 0.5, None, True), True),
+        (b"v", True),
+        ((b"k", [1]), False),  # it may change before it is written
+        ([b"k"], False),
+        ((b"k", object()), False),
+        (namedtuple("pair", "key value")(b"k", object()), False),
+    ],
+)
+def test_a_codec_need_not_be_asked_about_what_it_always_has_bytes_for(
+    value: Any, sure: bool
+) -> None:
+    assert is_sure(PLAIN, value) is sure
+    assert not is_sure(PlainCodec(), value)
+    if sure:
+        assert same(PLAIN.deserialize(PLAIN.serialize(value)), value)
 
 
 @given(st.binary(max_size=60))

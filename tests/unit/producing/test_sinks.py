@@ -24,7 +24,7 @@ from leaderq.errors import (
     SinkBusy,
     TooLarge,
 )
-from leaderq.producing import ALL_CONFIRMED, BatchOutcome, BufferedProducer, CallableSink, QueueSink
+from leaderq.producing import ALL_CONFIRMED, BatchOutcome, CallableSink, QueueSink
 from leaderq.testing import eventually
 
 
@@ -157,20 +157,6 @@ class TestQueueSink:
 
         outcome = QueueSink(FakeQueue(does)).send(["a", "b"], 30.0)
         assert list(outcome.again) == [0, 1]  # which of them is not known: rather twice than never
-
-
-@pytest.mark.parametrize(
-    ("sink", "remedy"),
-    [
-        (print, "CallableSink"),
-        (CallableSink, "an instance"),
-        (object(), "send and close"),
-        (None, "send"),
-    ],
-)
-def test_what_is_no_sink_is_refused_when_it_is_given(sink: Any, remedy: str) -> None:
-    with pytest.raises(ConfigurationError, match=remedy):
-        BufferedProducer(sink)
 
 
 # -- sinks that do not keep to what is asked of a sink: the producer says so, gives nothing up for

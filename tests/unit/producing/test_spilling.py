@@ -86,53 +86,7 @@ def test_a_sink_that_has_just_taken_some_gets_a_moment_before_memory_is_spilled(
 # -- write-ahead
 
 
-def test_on_durable_is_called_once_for_each_in_order(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    told: list[tuple[int, BaseException | None]] = []
-    one = producer(journal=tmp_path, persistence=EVERY_ITEM)
-    for number in range(200):
-        one.send(number, on_durable=lambda error, number=number: told.append((number, error)))
-    eventually(lambda: len(told) == 200)
-    assert told == [(number, None) for number in range(200)]
-
-
 # -- the disk
-
-
-def small(path: Path, **options: Any) -> Journal:
-    return Journal(path, sync=NO_SYNC, max_bytes=64 << 10, segment_bytes=8 << 10, **options)
-
-
-def fill(one: Any) -> int:
-    """Send until it is refused; gives how many were taken."""
-    number = 0
-    while True:
-        try:
-            one.send((number, b"x" * 200))
-        except BufferFull:
-            return number
-        number += 1
-
-
-def test_when_the_journal_is_full_too_the_policy_decides(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    with small(tmp_path) as journal:
-        one = producer(journal=journal, max_items=10, when_full=WhenFull.RAISE)
-        taken = fill(one)
-        assert 200 < taken < 400
-        snapshot = one.snapshot()
-        assert snapshot.state is BufferState.BLOCKED
-        assert snapshot.journal_bytes <= 64 << 10
-        assert snapshot.balance.refused == {"no room": 1}
-        sink.now(takes)
-        assert one.flush(30)
-        eventually(lambda: one.send((taken, b"")))
-        assert one.flush(30)
-        assert [number for number, _ in sink.confirmed] == list(range(taken + 1))
-        one.close()
 
 
 # -- room: nobody is turned away while there is some, and whoever waits proceeds as soon as there
@@ -288,27 +242,3 @@ def test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_m
         assert sent == [one for one in taken if one in set(sent)]
         assert set(taken) - set(sent) <= set(refused)
         assert one.close(30).pending == 0
-
-
-def test_records_spoilt_on_disk_are_counted_and_the_others_are_sent(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    first = producer(journal=tmp_path, max_items=1)
-    for number in range(100):
-        first.send((number, b"x" * 50))
-    first.close(0.01)
-    segment = next(path for path in tmp_path.iterdir() if b"x" * 50 in path.read_bytes())
-    data = bytearray(segment.read_bytes())
-    at = data.index(b"x" * 50, 2000)
-    data[at] ^= 0xFF
-    segment.write_bytes(data)
-    sink.now(takes)
-    second = producer(journal=tmp_path)
-    assert second.flush(30).pending == 0
-    sent = [number for number, _ in sink.confirmed]
-    assert sent == sorted(sent)
-    balance = second.snapshot().balance
-    assert balance.pending == 0
-    assert balance.confirmed + sum(balance.dropped.values()) == balance.recovered
-    assert len(sent) == 99

@@ -12,7 +12,7 @@ from scripted_sink import Make, ScriptedSink, is_away, takes
 
 from leaderq.base.arguments import NotAPlainFunction
 from leaderq.errors import ConfigurationError, ProducerClosed, RequestGivenUp, WouldDeadlock
-from leaderq.producing import NO_SYNC, BufferState, Journal, Lost
+from leaderq.producing import NO_SYNC, BufferState, CallableSink, Journal, Lost, WhenFull
 from leaderq.testing import eventually
 
 
@@ -28,33 +28,28 @@ class WithAsync:
             setattr(self, one, later if one == name else print)
 
 
-@pytest.mark.parametrize("name", ["process", "key", "dropped_listener", "state_listener"])
-def test_a_coroutine_function_is_refused_as_each_of_a_producers_functions(
-    producer: Make, name: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=f"{name} is later, a coroutine function"):
-        producer(**{name: later})
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    *(
+        ({name: later}, f"{name} is later, a coroutine function")
+        for name in ("process", "key", "dropped_listener", "state_listener")
+    ),
+    *(({"to": WithAsync(name)}, f"the sink's {name} is later") for name in ("send", "close")),
+    ({"to": print}, "CallableSink"),
+    ({"to": CallableSink}, "an instance"),
+    ({"to": object()}, "send and close"),
+    ({"codec": WithAsync("serialize")}, "serialize is later"),
+    ({"codec": WithAsync("deserialize")}, "deserialize is later"),
+    ({"codec": object()}, "serialize is None"),
+    ({"when_full": WhenFull.DROP_OLDEST}, "DROP_OLDEST with a journal"),
+]
 
 
-@pytest.mark.parametrize("name", ["send", "close"])
-def test_a_sink_with_a_coroutine_function_is_refused(producer: Make, name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"the sink's {name} is later"):
-        producer(WithAsync(name))
-
-
-@pytest.mark.parametrize(
-    ("codec", "why"),
-    [
-        (WithAsync("serialize"), "serialize is later"),
-        (WithAsync("deserialize"), "deserialize is later"),
-        (object(), "serialize is None"),
-    ],
-)
-def test_what_is_no_codec_is_refused_when_it_is_given(
-    producer: Make, tmp_path: Path, codec: Any, why: str
+@pytest.mark.parametrize(("given", "why"), REFUSED)
+def test_what_cannot_be_used_is_refused_when_it_is_given(
+    producer: Make, tmp_path: Path, given: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=why):
-        producer(journal=tmp_path / "journal", codec=codec)
+        producer(journal=tmp_path / "journal", **given)
     assert not (tmp_path / "journal").exists()
 
 
