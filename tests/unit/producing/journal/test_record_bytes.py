@@ -206,6 +206,17 @@ def test_after_damage_only_records_of_this_segment_with_later_ids_count(window: 
     assert ids(through(data, last_id=98)) == [5]
 
 
+def test_what_stood_there_before_is_not_read_again_after_damage(window: int) -> None:
+    data = written(b"a") + b"\xff" * 5 + written(b"again") + written(b"b", first_id=6)
+    assert ids(through(data)) == [5, 6]
+    assert spans(through(data)) == [(29, 67, False)]
+
+
+def test_one_spoilt_byte_costs_no_record(window: int) -> None:
+    data = written(b"a") + b"\xff" + written(b"", first_id=6) + written(b"c", first_id=7)
+    assert (ids(through(data)), spans(through(data))) == ([5, 6, 7], [(29, 30, False)])
+
+
 @pytest.mark.parametrize("length", [1 << 31, 1 << 20, 0])
 def test_what_only_looks_like_a_head_is_passed_over(window: int, length: int) -> None:
     head = struct.pack("<IIQQI", length, 99, 6, 1, 0x51A7C300)
