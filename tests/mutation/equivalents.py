@@ -80,7 +80,7 @@ EQUIVALENT: dict[str, str] = {
     "kafka.handling.on_error:7e28bdc8": BEFORE_FIRST_USE,
     "kafka.handling.on_error:fb968083": BEFORE_FIRST_USE,
     "kafka.handling.on_error:f74cccc1": BEFORE_FIRST_USE,
-    "kafka.handling.on_error:5f3b0a48": "the error is forgotten, and the keys with the next one",
+    "kafka.handling.on_error:b328423c": "the error is forgotten, and the keys with the next one",
     "kafka.handling.crash_marks:4f10955b": "nothing is left either way",
     "kafka.handling.rate_limit:b951f21e": "by one second, multiplied or divided",
     "kafka.handling.rate_limit:8cbeb0e7": "a sum that differs by exactly the dust tells nothing",

@@ -296,7 +296,7 @@ class BatchWork:
         """Records were handled, and that cannot be undone any more."""
         if self._hold_ups.is_held_up:
             self._context.on_held_up(None)
-        self._hold_ups.handled()
+        self._hold_ups.note_handled()
 
     def _classified(self, failure: PartFailure) -> PartFailure:
         """The same failure, marked as an outage if the work can be held up for it."""
@@ -395,7 +395,7 @@ class BatchWork:
             self._line.appendleft(part.isolated())
         else:
             for record in part.records:
-                self._hold_ups.passed_over(record, failure.error)
+                self._hold_ups.note_passed_over(record, failure.error)
             self._leave(part, failure.error, part.attempts)
             # The culprit is known: the records isolated behind it go on together.
             if self._line and part.mode is self._line[0].mode is PartMode.ISOLATED:
@@ -432,7 +432,7 @@ class BatchWork:
             self._context.burials.done(self._term, record)
         if self._hold_ups.is_held_up:
             self._context.on_held_up(None)
-            self._hold_ups.handled()
+            self._hold_ups.note_handled()
 
     def _decision(self, part: BatchPart, failure: PartFailure) -> Decision | HoldUp:
         if failure.is_outage:

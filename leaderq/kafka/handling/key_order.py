@@ -61,8 +61,8 @@ def handler_for(context: HandlingContext) -> BatchHandler:
 
 
 class Chain:
-    """Records to be handled in order. ``part``: the next one, once it has failed, with its
-    attempts.
+    """Records to be handled in order. ``part``: the next record and its attempts, once it has
+    failed.
     """
 
     __slots__ = ("name", "part", "records", "turns")
@@ -406,7 +406,7 @@ class SideBySideWork(BatchWork):
             elif decision is Ending.RAISE:
                 self._raise(part, failure)
             else:
-                self._hold_ups.passed_over(part.records[0], failure.error)
+                self._hold_ups.note_passed_over(part.records[0], failure.error)
                 self._pass_over(chain, part, failure.error)
         return max(waits, default=None)
 
@@ -471,7 +471,7 @@ class SideBySideWork(BatchWork):
             self._warn_of_raising(part, failure)
             raise error
         letter = self._letter(record, error, part.attempts)
-        self._hold_ups.passed_over(record, error)
+        self._hold_ups.note_passed_over(record, error)
         try:
             self._store([(record, letter)], ends)
         except EffectRefused as exc:

@@ -439,14 +439,14 @@ class HoldUps:
             return False
         return len(self._keys | {_key(record)}) > most
 
-    def passed_over(self, record: Record, error: BaseException) -> None:
+    def note_passed_over(self, record: Record, error: BaseException) -> None:
         kind = type(leaves(error)[0])
         if kind is not self._error:
             self._error, self._keys = kind, set()
         if self._policy.most_in_a_row is not None:
             self._keys.add(_key(record))
 
-    def handled(self) -> None:
+    def note_handled(self) -> None:
         self._since_s = self._error = None
         self._keys = set()
 

@@ -413,20 +413,6 @@ def test_what_a_handler_sets_in_its_context_is_not_seen_by_the_next_one():
     assert seen == [None] * 3
 
 
-def test_one_that_is_a_hundred_times_slower_holds_up_its_own_key_only():
-    seen: list[bytes | None] = []
-
-    class Slow(Reading):
-        concurrency = 2
-
-        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
-            await asyncio.sleep(0.2 if record.key == b"s" else 0.002)
-            seen.append(record.key)
-
-    drive(Slow(), given("s", *"abcdefghij"))
-    assert seen[-1] == b"s"
-
-
 # -- what is declared ------------------------------------------------------------------------------
 
 

@@ -122,12 +122,6 @@ def test_ends_whose_effects_are_refused_are_not_wanted_any_more_and_others_may_b
     assert [asked[3] for asked in store.asked] == [{A: 5}, {A: 3}]
 
 
-def test_without_a_batch_in_hand_a_commit_fails_at_once(store: Store) -> None:
-    store.commits.request({A: 5}, in_hand=False)
-    start(store)
-    assert (store.commits.outcome, store.commits.wanted, store.asked) == (False, None, [])
-
-
 def test_a_commit_that_failed_is_begun_again(store: Store) -> None:
     store.commits.request({A: 5}, in_hand=True)
     start(store)

@@ -251,7 +251,7 @@ def test_a_hold_up_lasts_five_minutes_and_begins_again_after() -> None:
     assert hold_ups.decision(310.0) is Ending.RAISE
     assert not hold_ups.is_held_up
     assert hold_ups.decision(311.0) == HoldUp(1.0, 0.0)
-    hold_ups.handled()
+    hold_ups.note_handled()
     assert not hold_ups.is_held_up
     assert hold_ups.decision(400.0) == HoldUp(1.0, 0.0)
 
@@ -260,26 +260,26 @@ def test_so_many_keys_that_fail_alike_are_passed_over_in_a_row_and_no_more() -> 
     hold_ups = HoldUps(OnError(Ending.SKIP, most_in_a_row=2))
     error = KeyError()
     assert not hold_ups.are_too_many(record(), error)
-    hold_ups.passed_over(record(1, b"a"), error)
-    hold_ups.passed_over(record(2, b"a"), error)
+    hold_ups.note_passed_over(record(1, b"a"), error)
+    hold_ups.note_passed_over(record(2, b"a"), error)
     assert not hold_ups.are_too_many(record(3, b"b"), error)
-    hold_ups.passed_over(record(3, None), error)
+    hold_ups.note_passed_over(record(3, None), error)
     assert hold_ups.are_too_many(record(4, None), error)
     assert not hold_ups.are_too_many(record(3, None), error)
     assert not hold_ups.are_too_many(record(4, None), ValueError())
-    hold_ups.passed_over(record(5, b"c"), ValueError())
+    hold_ups.note_passed_over(record(5, b"c"), ValueError())
     assert not hold_ups.are_too_many(record(6, b"d"), ValueError())
-    hold_ups.passed_over(record(6, b"d"), ValueError())
+    hold_ups.note_passed_over(record(6, b"d"), ValueError())
     assert hold_ups.are_too_many(record(7, b"e"), ValueError())
-    hold_ups.handled()
+    hold_ups.note_handled()
     assert not hold_ups.are_too_many(record(7, b"e"), ValueError())
-    hold_ups.passed_over(record(7, b"e"), ValueError())
+    hold_ups.note_passed_over(record(7, b"e"), ValueError())
     assert not hold_ups.are_too_many(record(8, b"f"), ValueError())
 
 
 def test_without_a_number_none_is_too_many() -> None:
     hold_ups = HoldUps(OnError(Ending.SKIP))
     for offset in range(5):
-        hold_ups.passed_over(record(offset, None), KeyError())
+        hold_ups.note_passed_over(record(offset, None), KeyError())
         assert not hold_ups.are_too_many(record(9, None), KeyError())
     assert hold_ups._keys == set()

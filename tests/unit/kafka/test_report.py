@@ -186,21 +186,25 @@ def looks(*rows: tuple[float, int, int, int, int], watch: StallWatch | None = No
     return [row[0] for row in rows if watch.find({WHERE: Observation(*row)}, LIMITS)]
 
 
-def test_a_position_that_stands_while_the_end_moves_has_stalled() -> None:
-    assert looks((0, 5, 9, 0, 0), (5, 5, 12, 25, 25), (10, 5, 14, 50, 50)) == [10]
-
-
-def test_a_partition_read_to_its_end_has_not_stalled() -> None:
-    assert looks((0, 9, 9, 0, 0), (50, 9, 9, 250, 250), (100, 9, 9, 500, 500)) == []
-
-
-def test_a_partition_starved_of_fetches_while_others_flow_is_found_after_many_polls() -> None:
-    assert looks((0, 5, 9, 0, 0), (10, 5, 20, 60, 0), (20, 5, 30, 120, 0)) == [20]
-
-
-def test_a_tail_that_does_not_move_is_given_longer_and_one_rebuild_only() -> None:
-    rows = [(at, 5, 6, at * 5, at * 5) for at in range(0, 200, 5)]
-    assert looks(*rows) == [30]
+@pytest.mark.parametrize(
+    ("rows", "stalled_at"),
+    [
+        ([(0, 5, 9, 0, 0), (5, 5, 12, 25, 25), (10, 5, 14, 50, 50)], [10]),
+        ([(0, 9, 9, 0, 0), (50, 9, 9, 250, 250), (100, 9, 9, 500, 500)], []),
+        ([(0, 5, 9, 0, 0), (10, 5, 20, 60, 0), (20, 5, 30, 120, 0)], [20]),
+        ([(at, 5, 6, at * 5, at * 5) for at in range(0, 200, 5)], [30]),
+    ],
+    ids=[
+        "it stands while the end moves",
+        "it is read to its end",
+        "it is starved while others flow: found after many polls",
+        "a tail that does not move: given longer, and one rebuild only",
+    ],
+)
+def test_when_a_position_has_stalled(
+    rows: list[tuple[float, int, int, int, int]], stalled_at: list[float]
+) -> None:
+    assert looks(*rows) == stalled_at
 
 
 def test_after_a_rebuild_time_and_polls_are_counted_again_and_the_same_stall_is_told_once() -> None:
