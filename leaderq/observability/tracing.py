@@ -275,7 +275,7 @@ def follow(events: EventBus, career: str, candidate: str) -> Callable[[], None]:
     """
     if (tracer := _tracer) is None:
         return lambda: None
-    followed = FollowedCandidate(tracer)
+    followed = CandidateSpans(tracer)
 
     def hear(event: Any) -> None:
         if (event.career, event.candidate) == (career, candidate):  # others may share the bus
@@ -291,7 +291,7 @@ def follow(events: EventBus, career: str, candidate: str) -> Callable[[], None]:
     return end
 
 
-class FollowedCandidate:
+class CandidateSpans:
     """The open spans of one candidate: at most one of each kind. Events come in order."""
 
     def __init__(self, tracer: Tracer) -> None:
