@@ -66,7 +66,8 @@ lint: $(READY)  ## linters, types, layers
 
 # One process compiles the tests while the linters run, and not each worker all of them.
 compiled: $(READY)
-	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 & $(MAKE) --no-print-directory lint && wait
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 & \
+	  $(MAKE) --no-print-directory lint; code=$$?; wait; exit $$code
 
 # The documentation; warnings are errors. To be read at docs/_build/html/index.html.
 docs: $(READY)  ## the documentation, in docs/_build/html

@@ -42,11 +42,12 @@ class FarSink:
     def __init__(self, s: Scene) -> None:
         self._draw = s.world.faults
         self.confirmed: list[int] = []
+        self.is_away = False
 
     def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
         clock.sleep(0.002)
         drawn = self._draw()
-        if drawn < 0.2:
+        if self.is_away or drawn < 0.2:
             raise SinkAway("a scenario wants it")
         self.confirmed += [number for (number,) in batch]
         if drawn > 0.9:
@@ -132,7 +133,7 @@ def test_the_disk_of_its_journal_is_full_and_nothing_goes_without_a_word(s, tmp_
             ) as made,
         ):
             for number in range(300):
-                disk.is_full = 100 <= number < 200
+                sink.is_away = disk.is_full = 100 <= number < 200
                 try:
                     made.send((number,))
                 except BufferFull:
