@@ -79,7 +79,12 @@ def test_the_bytes_of_a_record_are_as_documented() -> None:
     assert expiring[HEAD_BYTES + 24 : HEAD_BYTES + 28] == struct.pack("<I", 0x51A7C301)
     assert expiring[-10:] == struct.pack("<Q", 9) + b"ab"
     assert salt_of(5, 7) == crc32(struct.pack("<Q", 5), 7)
-    assert (EXPIRES, HEAD_BYTES, module.MAX_RECORD_BYTES) == (1, 28, 1 << 30)
+    assert (EXPIRES, HEAD_BYTES, module.WINDOW, module.MAX_RECORD_BYTES) == (
+        1,
+        28,
+        1 << 19,
+        1 << 30,
+    )
 
 
 @given(PAYLOADS.filter(bool), st.data())
@@ -131,6 +136,7 @@ def test_what_is_not_marked_or_not_whole_or_not_of_this_segment_is_bad(
 ) -> None:
     assert read(sound, limit=limit).records
     assert read(bad, limit=limit) == BAD
+    assert read(sound + written(b"abc", first_id=6), limit=99).used == len(sound) + HEAD_BYTES + 3
 
 
 def test_records_follow_each_other_without_a_gap_and_begin_at_the_expected_id_or_later() -> None:
