@@ -29,6 +29,7 @@ from leaderq.producing.journal.records import (
     ScanRange,
     Spoilt,
     encode,
+    likely_heads,
     parse,
     record_of,
     salt_of,
@@ -274,6 +275,34 @@ def test_what_the_disk_cannot_return_is_damaged_and_any_other_error_is_raised(wi
         assert any(not tail for *_, tail in spans(found))
     with pytest.raises(OSError, match="cannot be read"):
         list(scan(failing(errno.ENOSPC), span))
+
+
+def test_heads_are_found_by_mark_and_id() -> None:
+    data = written(b"a", b"b", b"c")
+    step = HEAD_BYTES + 1
+    assert likely_heads(data, low_id=5, high_id=7) == [0, step, 2 * step]
+    assert likely_heads(data, low_id=6, high_id=6) == [step]
+    assert likely_heads(data[1:], low_id=0, high_id=99) == [step - 1, 2 * step - 1]
+    assert likely_heads(b"", low_id=0, high_id=9) == []
+    mark = module._MARK_BYTES
+    assert likely_heads(mark * 30, low_id=0, high_id=2**64) == [
+        at for at in range(90) if at % 3 == 2 and at + 25 <= 87
+    ]
+
+
+def test_each_byte_is_read_a_few_times_at_most(window: int) -> None:
+    asked: list[tuple[int, int]] = []
+    data = written(b"a" * 100) + b"\xff" * 300 + written(b"b", first_id=9)
+
+    def read(size: int, offset: int) -> bytes:
+        assert size > 0
+        assert offset + size <= len(data)
+        asked.append((size, offset))
+        return data[offset : offset + size]
+
+    found = list(scan(read, ScanRange(0, len(data), SALT, 5, 99)))
+    assert ids(found) == [5, 9]
+    assert len(asked) < 600
 
 
 # -- what a journal is told and what it tells, as values
