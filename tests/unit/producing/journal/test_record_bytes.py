@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Callable
+from itertools import accumulate
 from zlib import crc32
 
 import pytest
@@ -34,6 +35,8 @@ from leaderq.producing.journal.records import (
     record_of,
     salt_of,
     scan,
+    size_of,
+    unwritten,
 )
 
 SALT = salt_of(5, 7)
@@ -68,8 +71,9 @@ def test_records_come_back_as_they_were(payloads: list[bytes], expiries: dict[in
     ]
     assert [record_of(raw) for raw in found.records] == expected
     ends = [raw[4] for raw in found.records]
-    assert ends == sorted(ends)
+    assert ends == list(accumulate(map(size_of, entries)))
     assert ends[-1:] == ([len(data)] if payloads else [])
+    assert [unwritten(one, 5 + at, 1.5) for at, one in enumerate(entries)] == expected
 
 
 def test_the_bytes_of_a_record_are_as_documented() -> None:
