@@ -76,7 +76,7 @@ docs: $(READY)  ## the documentation, in docs/_build/html
 	@echo docs/_build/html/index.html
 
 unit: $(READY)  ## tests without servers
-	@$(BIN)/python -m pytest tests/unit
+	@$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit
 
 # Bugs of others recreated, producers killed, a journal killed at 30 points; the ordinary run does fewer.
 faults: $(READY)  ## bugs recreated, producers and journals killed at 30 points

@@ -108,6 +108,41 @@ class OneByOne:
         pass
 
 
+def small(path: Path, **options: Any) -> Journal:
+    return Journal(path, sync=NO_SYNC, max_bytes=64 << 10, segment_bytes=8 << 10, **options)
+
+
+def fill(one: Any) -> int:
+    """Send until it is refused; gives how many were taken."""
+    number = 0
+    while True:
+        try:
+            one.send((number, b"x" * 200))
+        except BufferFull:
+            return number
+        number += 1
+
+
+def test_when_the_journal_is_full_too_the_policy_decides(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    with small(tmp_path) as journal:
+        one = producer(journal=journal, max_items=10, when_full=WhenFull.RAISE)
+        taken = fill(one)
+        assert 200 < taken < 400
+        snapshot = one.snapshot()
+        assert snapshot.state is BufferState.BLOCKED
+        assert snapshot.journal_bytes <= 64 << 10
+        assert snapshot.balance.refused == {"no room": 1}
+        sink.now(takes)
+        assert one.flush(30)
+        eventually(lambda: one.send((taken, b"")))
+        assert one.flush(30)
+        assert [number for number, _ in sink.confirmed] == list(range(taken + 1))
+        one.close()
+
+
 @pytest.mark.parametrize("high", [0.5, 1.0])
 def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(
     producer: Make, high: float
