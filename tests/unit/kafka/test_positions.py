@@ -117,6 +117,16 @@ def test_the_rest_of_a_batch_is_what_lies_behind_the_committed_offsets(
         assert rest.records[where] == left
 
 
+def test_a_batch_of_which_nothing_is_committed_is_the_same_batch() -> None:
+    whole = Batch({A: rows(A, 5, 6), B: []}, {A: 7, B: 9})
+    assert rest_of(whole, {A: 5, B: 8}) is whole
+    assert rest_of(whole, {A: 4, B: 8}) is whole
+    part = rest_of(whole, {A: 6, B: 8})
+    assert part is not None
+    assert part is not whole
+    assert [row.offset for row in part.records[A]] == [6]
+
+
 @pytest.mark.parametrize(
     ("stored", "own", "moved", "handed"),
     [
@@ -139,6 +149,19 @@ def test_after_a_rejoin_a_batch_is_kept_if_all_of_it_is_held_and_nobody_has_move
     assert (positions.in_hand is not None) is (handed == {A: 15, B: 5})
     assert positions.handed == handed
     assert positions.in_hand is not None or positions.committed == handed
+
+
+def test_what_is_handed_out_beside_a_batch_is_one_with_it() -> None:
+    positions = Positions({A: 10, B: 0, C: 4})
+    positions.hand(Batch({A: rows(A, 10, 14), B: rows(B, 0)}, {A: 15, B: 1}))
+    positions.hand(Batch({A: rows(A, 15), C: rows(C, 4)}, {A: 16, C: 5}))
+    positions.settle({A: 11, B: 1})
+    assert positions.in_hand is not None
+    offsets = {at: [row.offset for row in each] for at, each in positions.in_hand.records.items()}
+    assert (offsets, positions.in_hand.ends) == ({A: [14, 15], C: [4]}, {A: 16, C: 5})
+    positions.drop()
+    assert (positions.in_hand, positions.losses) == (None, 1)
+    assert positions.handed == positions.committed == {A: 11, B: 1, C: 4}
 
 
 def test_positions_of_others_are_not_taken_over_and_new_ones_are_added() -> None:
