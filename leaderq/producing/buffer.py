@@ -104,7 +104,7 @@ class RequestBuffer(RequestSequence):
     def __init__(self, options: ProducerOptions, spill: Spill | None) -> None:
         super().__init__(options, spill)
         self._marks = options.marks
-        self._near_items, self._near_bytes = self._marks.near
+        self._near_items, self._near_bytes = self._marks.near if spill else self._marks.full
         self._open_items = self._open_bytes = 0.0
         """Below these, one more request needs no decision."""
         # Reentrant only so that a call which interrupts its own thread can be refused.
@@ -358,13 +358,12 @@ class RequestBuffer(RequestSequence):
         if lock._is_owned():  # type: ignore[attr-defined]
             return False
         with lock:
-            if (
-                len(memory.unsettled) >= self._open_items
-                or memory.bytes + one.size >= self._open_bytes
-                or self._is_dirty
-                or self.awaiting_room
-                or self.is_closing
-            ):
+            items, size = len(memory.unsettled) + 1, memory.bytes + one.size
+            is_open = items < self._open_items and size < self._open_bytes
+            if not is_open or self._is_dirty or self.awaiting_room or self.is_closing:
+                return False
+            is_near = items >= self._near_items or size >= self._near_bytes
+            if is_near and not self.is_moving:
                 return False
             self._is_dirty = True
             memory.push(one)
@@ -562,9 +561,7 @@ class RequestBuffer(RequestSequence):
         before, self._level = self._level, level
         self._open_items = self._open_bytes = 0.0
         if level is BufferState.DIRECT and not (self.spill and self.spill.is_write_ahead):
-            is_open = self.spill is None or self.is_moving
-            self._open_items, self._open_bytes = self._marks.full if is_open else self._marks.near
-            self._open_items -= 1
+            self._open_items, self._open_bytes = self._marks.full
         if level is BufferState.SPILLING and before is not level:
             self.spilled += 1
             with suppress(JournalSlow):  # the next one that uses the journal continues it
