@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 _CLOSE_S = 1.0
 _LATE_S = 5.0
-_FLUSH_S = 0.005
+_FLUSH_S = 0.001
 _POLL_S = 0.1
 _COUNT_KEPT_S = 300.0
 _METADATA_S = 2.0
