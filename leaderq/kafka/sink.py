@@ -144,7 +144,8 @@ class KafkaSink:
     def _heard(
         self, client: ProducerClient, sending: _Sending, deadline: float, count: int
     ) -> BatchOutcome:
-        self._wait(client, sending, deadline)
+        if client is self._client:
+            self._wait(client, sending, deadline)
         outcome = self._outcome(client, sending)
         part = sending.records
         for at, receipt in enumerate(sending.receipts if self._suspects else ()):
@@ -342,9 +343,13 @@ class KafkaSink:
                 None if receipt is None else KafkaPlace(*sending.places[at], client.offset(receipt))
             )
 
+        is_current = client is self._client
         if not again:
-            self._is_careful = False
+            self._is_careful = self._is_careful and not is_current
             return BatchOutcome(sending.refused, place_of=place_of)
+        if not is_current:
+            gone = SinkAway("the client that was given these was replaced, for those before them")
+            return BatchOutcome(sending.refused, again, gone, place_of)
         verdicts = (error for error in failed.values() if isinstance(error, _VERDICTS))
         # An error of a message itself decides, if there is one.
         why = (

@@ -296,6 +296,11 @@ what is tried again is sent although it has expired: a request that has expired 
 -expired = {one for one in mortal if one.is_expired(now) and one not in self._kept}
 +expired: set[BufferedRequest] = set()
 
+= kafka/sink.py unit/producing/test_sinks.py
+what a replaced client had is kept, and waited for: neither waited for nor kept
+-        if not is_current:
++        if False:
+
 = producing/sinks.py unit/producing/test_sinks.py
 a queue sink skips a record: confirmed means stored
 -part = batch[:MAX_ITEMS]

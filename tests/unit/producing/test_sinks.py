@@ -105,6 +105,38 @@ class TestKafkaSink:
         assert isinstance(outcome.error, SinkAway)
         assert sink._client is None
 
+    def test_what_a_replaced_client_was_handed_is_neither_waited_for_nor_kept(
+        self,
+    ) -> None:
+        from confluent_kafka import KafkaError, KafkaException
+
+        from leaderq.kafka.clients.confluent_producer import ConfluentProducer
+        from leaderq.kafka.sink import KafkaSink
+
+        given: list[list[bytes]] = []
+
+        class Silent(ConfluentProducer):
+            def open(self, timeout_s: float | None = None) -> None:
+                self._counts["t"] = (1, clock.now_s())
+                given.append([])
+
+            def _give(self, message: Any, *_: Any) -> None:
+                given[-1].append(message.value)
+                if message.value == b"bad":
+                    raise KafkaException(KafkaError(KafkaError._FATAL, "over"))
+
+            def wait(self, receipt: Any, until_s: float) -> None:
+                raise AssertionError("nobody is waited for")
+
+        sink = KafkaSink("nowhere:1", "t", client="confluent")
+        sink._make = Silent  # type: ignore[assignment]
+        first, second = sink.hand_over([b"bad"], 60.0), sink.hand_over([b"behind"], 60.0)
+        for outcome in (first(), second()):
+            assert (outcome.refused, list(outcome.again)) == ({}, [0])
+            assert isinstance(outcome.error, SinkAway)
+        sink.hand_over([b"behind"], 60.0)
+        assert given == [[b"bad", b"behind"], [b"behind"]]
+
 
 class FakeQueue:
     """``put_many`` as that of a recipe; ``does`` decides."""
