@@ -35,6 +35,7 @@ class Unmade(AdBilling):
     def __init__(self):
         raise RuntimeError("no such table")
 
+import sys
 import time
 
 class Poison(AdBilling):
@@ -43,6 +44,7 @@ class Poison(AdBilling):
 
 class Slow(AdBilling):
     def execute(self, term):
+        print("work is in hand", file=sys.stderr, flush=True)
         time.sleep(600)
 """
 

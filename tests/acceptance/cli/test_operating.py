@@ -185,7 +185,7 @@ def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(
         command, cwd=folder, env=settings, stderr=tty, start_new_session=True
     ) as process:
         os.close(tty)
-        seen = read_until(screen, "execution")
+        seen = read_until(screen, "work is in hand")
         process.send_signal(signal.SIGINT)
         seen += read_until(screen, "budget_s=10")
         time.sleep(2 * SAME_REQUEST_S)  # else it is the same request
@@ -244,5 +244,8 @@ def read_until(fd, text):
     """What a process writes until it has written ``text``; pytest's own time-out ends the wait."""
     seen = ""
     while text not in seen:
-        seen += os.read(fd, 4096).decode(errors="replace")
+        try:
+            seen += os.read(fd, 4096).decode(errors="replace")
+        except OSError as error:  # it ended without that
+            raise AssertionError(f"{text!r} is not in {seen!r}") from error
     return seen
