@@ -155,7 +155,7 @@ class Journal:
         with self._gate:
             is_spent = segment is not None and self._is_spent(segment)
             if is_spent and segment is not None:
-                segment.sealed, self._index.is_pressed = True, False
+                segment.sealed = True
         try:
             if is_spent:
                 self._store.close()  # an open file would keep its room
@@ -167,12 +167,17 @@ class Journal:
                 self._tell_room()
 
     def _is_spent(self, segment: Segment) -> bool:
-        """Whether to end the segment in use would make room. It is done when half of it is used, or
-        when the journal or the disk was full: else what was acknowledged in it would take room for
-        ever."""
+        """Whether all in the segment in use is done with, and its room is worth a new one: it is
+        half of a segment, or a record might find none in what is left, or finds none."""
         if not segment.records or segment.open_records:
             return False
-        return self._index.is_pressed or segment.size > self._segment_bytes // 2
+        is_half = segment.size > self._segment_bytes // 2
+        return is_half or self.trouble is not None or self._left_bytes() < self._segment_bytes
+
+    def _left_bytes(self) -> float:
+        """How many more bytes cap, reserve and disk would take."""
+        left = self._disk.free_bytes(self.directory) - self._reserve_bytes
+        return left if self._max_bytes is None else min(left, self._max_bytes - self.bytes_used)
 
     def _tell_room(self) -> None:
         self._committer.try_again()
@@ -293,7 +298,6 @@ class Journal:
             room, why = min(self._rooms())
             if size > room:
                 self.counters.refused_full += 1
-                self._index.is_pressed = True
                 committer.kick()
                 raise JournalFull(f"{size} more bytes were to be stored, and {why}")
         return committer.join(entries, size)
@@ -475,8 +479,10 @@ class Journal:
         )
 
     def _look_at(self, segments: Iterable[Segment]) -> None:
-        """Under the gate: records of these were marked. Have a segment deleted if all in it are."""
-        if any(one.is_done or self._is_spent(one) for one in segments):
+        """Under the gate: records of these were marked. Have a segment deleted if all in it are;
+        the one in use waits for the next chores, unless the disk takes nothing."""
+        is_stuck = self.trouble is not None
+        if any(one.is_done or (is_stuck and not one.open_records) for one in segments):
             self._committer.kick()
 
     @property

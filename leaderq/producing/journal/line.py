@@ -287,8 +287,7 @@ class Committer:
         self._again_at = clocks.awake_s() + AGAIN_S
         with self._gate:
             self.trouble = trouble
-            self._index.is_pressed = True  # the segment in use may be done with
-        self._chores_at = 0.0
+        self._chores_at = 0.0  # the segment in use may be done with
 
     def _tell(self) -> None:
         """Tell those who wait, without the gate: callbacks may call the journal."""

@@ -115,41 +115,26 @@ class SegmentReader:
 
     def _advance(self, place: _Place, position: int, last_id: int, size: int) -> None:
         """Parse on until a record with this id or a later one, or the end."""
-        segment = place.segment
+        segment, name = place.segment, place.segment.path.name
         place.records = []
         span = ScanRange(place.offset, size, segment.salt, place.next_id, last_id)
         for found in scan(self._read, span):
             if isinstance(found, Run):
-                self._missing(
-                    place, found.first_id, "records are missing", place.offset, found.start
-                )
-                place.records, place.first_id, place.next_id = (
-                    found.records,
-                    found.first_id,
-                    found.last_id + 1,
-                )
-                place.offset = found.end
+                place.records, place.first_id = found.records, found.first_id
+                place.next_id, place.offset = found.last_id + 1, found.end
                 if found.last_id >= position:
                     return
             elif not found.is_tail:
-                with self._gate:
-                    segment.damaged = True
-            else:
-                break
-        self._missing(place, last_id + 1, "the end is missing or spoilt", place.offset, size)
-        place.next_id, place.offset, place.records = last_id + 1, size, []
+                self._on_damage(segment, Damage.of(name, found))
+        place.records = []
+        if place.next_id <= last_id:
+            reason, lost = "its end is missing or spoilt", (place.next_id, last_id)
+            damage = Damage(name, reason, place.offset, size - place.offset, lost)
+            self._on_damage(segment, damage)
+        place.next_id, place.offset = last_id + 1, size
 
     def _read(self, size: int, offset: int) -> bytes:
         return self._disk.read(self._fd, size, offset)
-
-    def _missing(self, place: _Place, until_id: int, reason: str, start: int, end: int) -> None:
-        """Ids from ``place.next_id`` to before ``until_id`` cannot be read."""
-        if until_id <= place.next_id:
-            return
-        lost = (place.next_id, until_id - 1)
-        self._on_damage(
-            place.segment, Damage(place.segment.path.name, reason, start, end - start, lost)
-        )
 
     def forget(self, segment: Segment) -> None:
         with self._reading:

@@ -1,7 +1,7 @@
 """The bytes of records (see ``docs/design/journal.md``), and the way through a segment full of
 them, past whatever is damaged.
 
-:func:`scan` returns runs of records, and the spans between them that hold none. The last span ends
+:func:`scan` returns runs of records, and the gaps between them, which hold none. The last gap ends
 where the bytes do, so only its reader can say whether it is a torn tail. Behind a damaged record
 the next one is found by its mark, confirmed by id and checksum: no damage keeps what follows from
 being read.
@@ -135,11 +135,14 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Spoilt:
-    """Bytes that hold no record; ``is_tail`` if none follows them."""
+class Gap:
+    """Bytes that hold no record, and the first and last of the ids that are missing there, if any
+    are; ``is_tail`` if no record follows them, so that nobody knows what is missing.
+    """
 
     start: int
     end: int
+    lost: tuple[int, int] | None
     is_tail: bool
 
 
@@ -156,26 +159,31 @@ class ScanRange:
     last_id: int
 
 
-def scan(read: Reading, span: ScanRange) -> Iterator[Run | Spoilt]:
-    """All runs and damages in the range, in order.
+def scan(read: Reading, span: ScanRange) -> Iterator[Run | Gap]:
+    """All runs in the range, and the gaps between and behind them, in order.
 
     :raises OSError: of ``read``, except EIO: bytes that the disk cannot return are damaged.
     """
     reading = _tolerant(read)
     at, next_id, size = span.start, span.next_id, WINDOW
+    sound_to = at
     while at < span.end:
         data = reading(min(size, span.end - at), at)
         parsed = parse(data, salt=span.salt, expected_id=next_id, limit=MAX_RECORD_BYTES)
         if parsed.records:
-            last_id = parsed.records[-1][0]
-            yield Run(at, at + parsed.used, parsed.records[0][0], last_id, parsed.records)
-            next_id = last_id + 1
-            at += parsed.used
-            size = WINDOW
+            first_id, last_id = parsed.records[0][0], parsed.records[-1][0]
+            if sound_to < at or next_id < first_id:
+                lost = (next_id, first_id - 1) if next_id < first_id else None
+                yield Gap(sound_to, at, lost, is_tail=False)
+            yield Run(at, at + parsed.used, first_id, last_id, parsed.records)
+            at, next_id, size = at + parsed.used, last_id + 1, WINDOW
+            sound_to = at
         if parsed.is_bad or (not parsed.records and at + parsed.needs > span.end):
-            found = _next_record(reading, span, at + 1, next_id)
-            yield Spoilt(at, found or span.end, found is None)
-            at, size = found or span.end, WINDOW
+            found = _next_record(reading, span, at, next_id)
+            if found is None:
+                yield Gap(sound_to, span.end, None, is_tail=True)
+                return
+            at, size = found, WINDOW
         elif not parsed.records:
             size = max(WINDOW, parsed.needs)
 

@@ -37,7 +37,6 @@ from leaderq.producing.journal.records import (
     Reading,
     Run,
     ScanRange,
-    Spoilt,
     salt_of,
     scan,
 )
@@ -386,20 +385,13 @@ def _read_through(disk: Disk, file: SegmentFile, start: Known | None) -> Segment
     last_id = next_id + file.size // HEAD_BYTES
     span = ScanRange(at, file.size, salt_of(first_id, file.stamp), next_id, last_id)
     content = SegmentContent(next_id - first_id, max(HEADER_BYTES, min(at, file.size)))
-    pending: list[Spoilt] = []
     fd = disk.open(file.path)
     try:
         for found in scan(partial(disk.read, fd), span):
             if isinstance(found, Run):
-                for one in pending:
-                    lost = (next_id, found.first_id - 1) if found.first_id > next_id else None
-                    size = one.end - one.start
-                    content.damages.append(Damage(file.path.name, "spoilt", one.start, size, lost))
-                pending = []
-                next_id = found.last_id + 1
-                content.records, content.size = next_id - first_id, found.end
+                content.records, content.size = found.last_id + 1 - first_id, found.end
             elif not found.is_tail:
-                pending.append(found)
+                content.damages.append(Damage.of(file.path.name, found))
         content.torn = _torn(partial(disk.read, fd), content.size, file.size)
     finally:
         disk.close(fd)

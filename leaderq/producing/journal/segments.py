@@ -243,8 +243,6 @@ class SegmentIndex:
         """No record with a lower id will be written: it was given before, or is not needed."""
         self.reserved = 0
         """The last id that may have been assigned, according to the cursor."""
-        self.is_pressed = False
-        """Whether the journal, or its disk, was full."""
 
     @property
     def next_id(self) -> int:

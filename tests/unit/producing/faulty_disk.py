@@ -17,12 +17,13 @@ from leaderq.producing.journal.segments import HEADER_BYTES
 class FaultyDisk(Disk):
     """The real disk, but ``fail[name]`` is called with the arguments before a call of this name and
     may raise; ``room`` is the number of bytes that may still be written (a write beyond is short,
-    the next one fails).
+    the next one fails); ``free`` is what the file system says of itself, if it is not to be asked.
     """
 
     def __init__(self) -> None:
         self.fail: dict[str, Callable[..., None]] = {}
         self._room: int | None = None
+        self.free: int | None = None
         self._counting = threading.Lock()
         self.calls: list[str] = []
         self.blocked = threading.Event()
@@ -82,6 +83,10 @@ class FaultyDisk(Disk):
         self._before("remove", path)
         self._give_back(path.stat().st_size if path.exists() else 0)
         super().remove(path)
+
+    def free_bytes(self, path: Path) -> int:
+        free = self._room if self.free is None else self.free
+        return super().free_bytes(path) if free is None else free
 
     def rename(self, old: Path, new: Path) -> None:
         self._before("rename", old, new)

@@ -52,6 +52,11 @@ class FullDisk(Disk):
             self.used -= path.stat().st_size
         super().remove(path)
 
+    def free_bytes(self, path: Path) -> int:
+        if self.is_full:
+            return 0
+        return super().free_bytes(path) if self.size is None else self.size - self.used
+
     def sync(self, fd: int) -> None:
         pass  # what was written outlives a process
 

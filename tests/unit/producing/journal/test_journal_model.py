@@ -137,11 +137,12 @@ class JournalMachine(RuleBasedStateMachine):
     @rule()
     def use_up_the_segment(self) -> None:
         """As on a full disk: it is begun anew, if all in it is done with."""
+        self.disk.free = 0
         with self.journal._gate:
-            self.journal._index.is_pressed = True
             self.journal._committer.kick()
         self.journal.flush()
         self.acks_saved()
+        self.disk.free = None
 
     def acks_saved(self) -> None:
         self.forgettable.clear()

@@ -24,11 +24,11 @@ from leaderq.producing.journal.policy import (
 from leaderq.producing.journal.records import (
     EXPIRES,
     HEAD_BYTES,
+    Gap,
     JournalRecord,
     Parsed,
     Run,
     ScanRange,
-    Spoilt,
     encode,
     likely_heads,
     parse,
@@ -55,7 +55,7 @@ def reading(data: bytes) -> Callable[[int, int], bytes]:
     return lambda size, offset: data[offset : offset + size]
 
 
-def through(data: bytes, next_id: int = 5, last_id: int = 99) -> list[Run | Spoilt]:
+def through(data: bytes, next_id: int = 5, last_id: int = 99) -> list[Run | Gap]:
     return list(scan(reading(data), ScanRange(0, len(data), SALT, next_id, last_id)))
 
 
@@ -161,12 +161,12 @@ def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> i
     return int(request.param)
 
 
-def ids(found: list[Run | Spoilt]) -> list[int]:
+def ids(found: list[Run | Gap]) -> list[int]:
     return [raw[0] for one in found if isinstance(one, Run) for raw in one.records]
 
 
-def spans(found: list[Run | Spoilt]) -> list[tuple[int, int, bool]]:
-    return [(one.start, one.end, one.is_tail) for one in found if isinstance(one, Spoilt)]
+def spans(found: list[Run | Gap]) -> list[tuple[int, int, bool]]:
+    return [(one.start, one.end, one.is_tail) for one in found if isinstance(one, Gap)]
 
 
 def test_a_sound_segment_is_read_to_its_end(window: int) -> None:
@@ -191,6 +191,8 @@ def test_a_damaged_record_is_skipped_and_all_after_it_found(window: int, hurt: i
     found = through(bytes(data))
     assert ids(found) == [5 + number for number in range(4) if number != hurt]
     assert spans(found) == [(starts[hurt], starts[hurt + 1], hurt == 3)]
+    gap = next(one for one in found if isinstance(one, Gap))
+    assert gap.lost == (None if hurt == 3 else (5 + hurt, 5 + hurt))
 
 
 def test_a_torn_tail_is_told_from_what_is_spoilt_between(window: int) -> None:
@@ -223,9 +225,16 @@ def test_what_stood_there_before_is_not_read_again_after_damage(window: int) -> 
     assert spans(through(data)) == [(29, 67, False)]
 
 
+def test_ids_that_are_missing_between_two_whole_records_are_told(window: int) -> None:
+    found = through(written(b"a") + written(b"b", first_id=9))
+    assert (ids(found), spans(found)) == ([5, 9], [(29, 29, False)])
+    assert [one.lost for one in found if isinstance(one, Gap)] == [(6, 8)]
+
+
 def test_one_spoilt_byte_costs_no_record(window: int) -> None:
     data = written(b"a") + b"\xff" + written(b"", first_id=6) + written(b"c", first_id=7)
     assert (ids(through(data)), spans(through(data))) == ([5, 6, 7], [(29, 30, False)])
+    assert [one.lost for one in through(data) if isinstance(one, Gap)] == [None]
 
 
 @pytest.mark.parametrize("length", [1 << 31, 1 << 20, 0])
