@@ -84,8 +84,10 @@ def page(address: str) -> Iterator[str]:
         [*command, "--bind", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True
     ) as running:
         assert running.stderr is not None
-        yield running.stderr.readline().strip()
-        running.terminate()
+        try:
+            yield running.stderr.readline().strip()
+        finally:
+            running.terminate()
 
 
 def paints(url: str, rounds: int) -> dict[str, dict[str, Any]]:
@@ -102,8 +104,10 @@ def paints(url: str, rounds: int) -> dict[str, dict[str, Any]]:
                 context = browser.new_context()
                 tab = context.new_page()
                 tab.goto(f"{url.rstrip('/')}{path}", wait_until="commit")
-                tab.wait_for_function(f"{PAINTED} > 0")
-                found[name].append(float(tab.evaluate(PAINTED)))
+                # Not by wait_for_function: what the page may run forbids it to evaluate text.
+                while not (painted := tab.evaluate(PAINTED)):
+                    tab.wait_for_timeout(5)
+                found[name].append(float(painted))
                 context.close()
     return {name: summary(values) for name, values in found.items()}
 

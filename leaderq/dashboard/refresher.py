@@ -2,17 +2,22 @@
 
 Who looks asks for a snapshot newer than the one it has, and waits. Only while somebody waits is
 anything read, at most every ``every_s``; so nobody looking costs nothing, and a hundred cost as
-much as one. A reading that fails is told as a snapshot that says so; the next one comes as usual.
+much as one. The contents of a queue that nobody looked at before come a tenth of a second after the
+last reading, because whoever opens a queue has seen nothing of it yet. A reading that fails is told
+as a snapshot that says so; the next one comes as usual.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from leaderq.admin.snapshot import PageSnapshot, ReadAgain, read_again
 from leaderq.base import clock
 from leaderq.errors import SessionClosed
 from leaderq.threads import Service, primitives
+
+_SOON_S: Final = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +29,11 @@ class _Waiting:
     wants: str | None
 
     def is_served_by(self, snapshot: PageSnapshot) -> bool:
+        return snapshot.number > self.seen and self.finds_contents(snapshot)
+
+    def finds_contents(self, snapshot: PageSnapshot) -> bool:
         has_contents = self.wants is None or self.wants in snapshot.contents
-        return snapshot.number > self.seen and (has_contents or snapshot.problem is not None)
+        return has_contents or snapshot.problem is not None
 
 
 class Refresher:
@@ -75,7 +83,18 @@ class Refresher:
                 asked, self._waiting = self._waiting, []
             if looking := [one for one in asked if not one.answer.cancelled()]:
                 self._refresh(looking)
-                service.pause(self._every_s)
+                self._rest(service)
+
+    def _rest(self, service: Service) -> None:
+        """Until the next reading is due."""
+        while not service.is_stopping and (left_s := self._due_s() - clock.now_s()) > 0:
+            service.wait(left_s)
+        service.wake()  # somebody may have asked meanwhile
+
+    def _due_s(self) -> float:
+        with self._lock:
+            is_new = any(not one.finds_contents(self._newest) for one in self._waiting)
+            return self._read_at_s + (min(_SOON_S, self._every_s) if is_new else self._every_s)
 
     def _refresh(self, looking: list[_Waiting]) -> None:
         wanted = frozenset(one.wants for one in looking if one.wants is not None)

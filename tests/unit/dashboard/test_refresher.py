@@ -91,6 +91,19 @@ def test_contents_are_read_for_those_who_want_them_also_if_they_come_during_a_re
     assert readings.wanted == [frozenset(), frozenset({"/q"}), frozenset()]
 
 
+def test_a_queue_that_nobody_looked_at_is_read_without_waiting_for_the_pace(
+    readings: Readings, made: Made
+) -> None:
+    refresher = made(3600.0)
+    assert refresher.after().result(60).number == 1
+    follower = refresher.after(1)
+    assert refresher.after(wants="/q").result(60).contents == {"/q": Contents()}
+    assert follower.result(60).number == 2
+    assert refresher.after(wants="/q").result(60).number == 2
+    assert not refresher.after(2, wants="/q").done()
+    assert len(readings.wanted) == 2
+
+
 @pytest.mark.parametrize("error", [ConnectionLost("no answer"), RuntimeError("a fault of ours")])
 def test_a_reading_that_fails_is_told_and_the_next_is_good(
     readings: Readings, made: Made, error: Exception
