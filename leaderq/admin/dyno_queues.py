@@ -340,7 +340,14 @@ class DynoLetters:
             id, since_ms = frame.id or None, frame.enqueued_ms or None
             if wanted is None or not wanted.isdisjoint((f"{one.shard}/{one.name}", id)):
                 error, died_ms = one.error or None, one.died_ms
-                note = Note(one.failures, since_ms, None, one.reason, error, id, died_ms)
+                note = Note(
+                    attempt=one.failures,
+                    enqueued_ms=since_ms,
+                    reason=one.reason,
+                    error=error,
+                    origin=id,
+                    died_ms=died_ms,
+                )
                 yield DynoLetter(_browsed(one.shard, one.name, one.data, note), one)
 
     def requeue(

@@ -11,8 +11,9 @@ configured OpenTelemetry's SDK; without an SDK they go nowhere.
   each sender: records of many senders are handled together, so none of them is the parent. Links
   take a hundredth of the time at most (:class:`LinkTime`): a call for which none was left has
   none, and says so.
-* What a handler sends (``produce``, a Dyno message) is a child, ``send DESTINATION``, whose context
-  travels in the headers, in W3C's format. Headers that carry a context already are left alone.
+* What a handler sends (``produce``, a Dyno message, an item of a queue) is a child, ``send
+  DESTINATION``, whose context travels in the headers, or in the item's note, in W3C's format.
+  Headers that carry a context already are left alone.
 
 Names are those of the messaging conventions, which are still called a development.
 """
@@ -45,6 +46,7 @@ from leaderq.threads import primitives
 
 _OFF: AbstractContextManager[None] = nullcontext()
 _CARRIED = "_leaderq_trace"  # an attribute of errors: the context of the span that they ended
+_TRACEPARENT = "traceparent"
 UNLINKED = "leaderq.links_left_out"
 """The attribute of a handler's span for whose links no time was left."""
 LINKS_SHARE = 0.01
@@ -237,12 +239,15 @@ def of_messages(deliveries: Sequence[Any], queue: str) -> AbstractContextManager
     return tracer.processing("leaderq_dyno", queue, headers, about)
 
 
-def of_items(queue: str, count: int, *, is_batch: bool) -> AbstractContextManager[None]:
-    """The span of a consumer of items of a queue, which carry no context."""
+def of_items(
+    queue: str, count: int, traces: Iterable[str | None], *, is_batch: bool
+) -> AbstractContextManager[None]:
+    """The span of a consumer of items of a queue, whose notes tell what put them."""
     if (tracer := _tracer) is None:
         return _OFF
     about = {"messaging.batch.message_count": count} if is_batch else {}
-    return tracer.processing("leaderq_queue", queue, (), about)
+    headers = ([(_TRACEPARENT, trace)] for trace in traces if trace is not None)
+    return tracer.processing("leaderq_queue", queue, headers, about)
 
 
 def sent_record(topic: str, headers: Headers) -> Headers:
@@ -258,6 +263,13 @@ def sent_message(queue: str, headers: Mapping[str, str]) -> Mapping[str, str]:
     if (tracer := _tracer) is None:
         return headers
     return {**headers, **tracer.sent("leaderq_dyno", queue, headers)}
+
+
+def sent_item(queue: str) -> str | None:
+    """The context of the span of an item to put, for its note; ``None`` if nothing is traced."""
+    if (tracer := _tracer) is None:
+        return None
+    return tracer.sent("leaderq_queue", queue, ()).get(_TRACEPARENT)
 
 
 def carried_by(error: BaseException) -> Mapping[str, str]:

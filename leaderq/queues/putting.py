@@ -38,6 +38,7 @@ from leaderq.errors import (
     SessionExpired,
     TooLarge,
 )
+from leaderq.observability import tracing
 from leaderq.observability.figures import QueueFigures
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.wire import payload
@@ -569,7 +570,12 @@ class Putter(Generic[T]):
         compress = self._options.compress
         content = payload.encode(items, compress=compress) if self._is_framed else items[0]
         path, extra = self._paths.item(prefix), self.writer.chroot_bytes
-        put = Put(path, content, extra, self._on_put, values if is_multi else values[0])
+        told = values if is_multi else values[0]
+        put = Put(path, content, extra, self._on_put, told)
+        if self._is_framed and (trace := tracing.sent_item(self._paths.path)) is not None:
+            content = payload.encode(items, payload.Note(trace=trace), compress=compress)
+            traced = Put(path, content, extra, self._on_put, told)
+            put = traced if traced.size <= self._limit else put
         put.is_multi, put.waiter = is_multi, waiter
         if put.size > self._limit:
             what = f"a znode of {len(values)} items" if is_multi else "an item"

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from leaderq.base.arguments import at_least, between, is_number, require, wanted
-from leaderq.producing.journal.records import Gap
 
 
 @dataclass(frozen=True)
@@ -106,11 +105,6 @@ class Damage:
     offset: int = 0
     size: int = 0
     lost_ids: tuple[int, int] | None = None
-
-    @staticmethod
-    def of(file: str, gap: Gap) -> Damage:
-        """The damage that a gap between records is."""
-        return Damage(file, "spoilt", gap.start, gap.end - gap.start, gap.lost)
 
     @property
     def lost(self) -> int:

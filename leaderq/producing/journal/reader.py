@@ -125,7 +125,7 @@ class SegmentReader:
                 if found.last_id >= position:
                     return
             elif not found.is_tail:
-                self._on_damage(segment, Damage.of(name, found))
+                self._on_damage(segment, found.damage(name))
         place.records = []
         if place.next_id <= last_id:
             reason, lost = "its end is missing or spoilt", (place.next_id, last_id)

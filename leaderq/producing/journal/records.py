@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from leaderq.producing.journal.policy import Damage
+
 EXPIRES: Final = 0x01
 _MARK: Final = 0x51A7C300
 _MARK_MASK: Final = 0xFFFFFF00
@@ -144,6 +146,10 @@ class Gap:
     end: int
     lost: tuple[int, int] | None
     is_tail: bool
+
+    def damage(self, file: str) -> Damage:
+        """What is told of it, as one in the segment of this name."""
+        return Damage(file, "spoilt", self.start, self.end - self.start, self.lost)
 
 
 @dataclass(frozen=True)

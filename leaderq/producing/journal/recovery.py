@@ -391,7 +391,7 @@ def _read_through(disk: Disk, file: SegmentFile, start: Known | None) -> Segment
             if isinstance(found, Run):
                 content.records, content.size = found.last_id + 1 - first_id, found.end
             elif not found.is_tail:
-                content.damages.append(Damage.of(file.path.name, found))
+                content.damages.append(found.damage(file.path.name))
         content.torn = _torn(partial(disk.read, fd), content.size, file.size)
     finally:
         disk.close(fd)

@@ -191,8 +191,8 @@ def restored_data(name: str, data: bytes) -> bytes:
         return payload.items[0] if len(payload.items) == 1 else data
     if note is None:
         return data
-    kept = None if note.enqueued_ms is None else Note(enqueued_ms=note.enqueued_ms)
-    back = encode(payload.items, kept)
+    kept = Note(enqueued_ms=note.enqueued_ms, trace=note.trace)
+    back = encode(payload.items, None if kept == Note() else kept)
     return compressed(back) if is_compressed(data) else back
 
 

@@ -176,7 +176,8 @@ class ItemWorkers(HandlerThreads):
                 return [items.interrupted(claim, claim.items[done:]) for claim in good]
             try:
                 given = values[:step] if is_batch else values[0]
-                with tracing.of_items(engine.path, min(step, len(values)), is_batch=is_batch):
+                count, traces = min(step, len(values)), [claim.note.trace for claim in good]
+                with tracing.of_items(engine.path, count, traces, is_batch=is_batch):
                     self._handler(given)
             except ConsumerClosed:  # a blocking consumer did not see it begun, or done
                 return [items.interrupted(claim, claim.items[done:]) for claim in good]

@@ -410,7 +410,7 @@ def rewritten(claim: Claim, left: Sequence[bytes], note: Note | None = None) -> 
     """It stays where it is, with the values not done; only a new consumer needs to know."""
     if not claim.membership.is_locking:
         return ()
-    note = note or Note(attempt=claim.failures, enqueued_ms=claim.enqueued_ms)
+    note = note or _noted(claim, claim.failures)
     return (SetData(claim.membership.paths.item(claim.name), _encoded(claim, left, note)),)
 
 
@@ -441,9 +441,8 @@ def _set_aside(
 def _dead_letter(
     claim: Claim, items: Sequence[bytes], reason: str, error: BaseException, failures: int
 ) -> Create:
-    note = Note(
-        attempt=failures,
-        enqueued_ms=claim.enqueued_ms,
+    note = replace(
+        _noted(claim, failures),
         reason=reason,
         error=told(error)[:_MAX_ERROR],
         origin=claim.name,
@@ -458,12 +457,13 @@ def _dead_letter(
 
 def _failure_note(claim: Claim, failures: int, wait_s: float) -> tuple[Note, int]:
     until_ms = clock.now_ms() + int(wait_s * 1000)
-    note = Note(
-        attempt=failures,
-        enqueued_ms=claim.enqueued_ms,
-        not_before_ms=until_ms if wait_s > 0 else None,
-    )
+    note = replace(_noted(claim, failures), not_before_ms=until_ms if wait_s > 0 else None)
     return note, until_ms
+
+
+def _noted(claim: Claim, failures: int) -> Note:
+    """What is noted of an item wherever it goes."""
+    return Note(attempt=failures, enqueued_ms=claim.enqueued_ms, trace=claim.note.trace)
 
 
 def _encoded(claim: Claim, items: Sequence[bytes], note: Note) -> bytes:

@@ -36,7 +36,8 @@ class Note:
 
     ``attempt``: how often the item was given to a consumer and failed. ``enqueued_ms``: when it was
     first put, if the znode is not the first. ``not_before_ms``: a consumer of leaderq leaves it
-    alone until then (Java does not know of it).
+    alone until then (Java does not know of it). ``trace``: the context of the span that put it, as
+    W3C's ``traceparent``, if that was traced.
 
     On dead letters also: ``reason`` (``attempts``, ``corrupt``, ``died``), ``error`` (type and
     text), ``origin`` (the name it had), ``died_ms``, and ``raw``: the one item is the znode's whole
@@ -46,6 +47,7 @@ class Note:
     attempt: int = 0
     enqueued_ms: int | None = None
     not_before_ms: int | None = None
+    trace: str | None = None
     reason: str | None = None
     error: str | None = None
     origin: str | None = None
@@ -75,7 +77,7 @@ class Note:
 
 _KINDS: list[tuple[str, type]] = [
     *((name, int) for name in ("attempt", "enqueued_ms", "not_before_ms", "died_ms")),
-    *((name, str) for name in ("reason", "error", "origin")),
+    *((name, str) for name in ("reason", "error", "origin", "trace")),
     ("raw", bool),
 ]
 _DEFAULTS = asdict(Note())

@@ -1,14 +1,19 @@
-"""Traces of handlers of queues: messages carry their context in headers, items carry none."""
+"""Traces of handlers of queues: messages carry their context in headers, items in their notes."""
 
 from __future__ import annotations
 
+import pytest
+from consumption import LOCKING, PATH, Flaky, Seen, consuming
 from opentelemetry import trace
 from opentelemetry.trace import StatusCode
 from traces import Spans, linked
 from traces import spans as spans
 
 from leaderq.dyno import DynoQueue, Message, Worker
-from leaderq.queues import DistributedQueue
+from leaderq.errors import TooLarge
+from leaderq.queues import DistributedQueue, Retry
+from leaderq.queues.admin import DeadLetters
+from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
@@ -37,13 +42,40 @@ def test_a_message_is_linked_to_what_pushed_it(session: Session, spans: Spans) -
     assert second.status.status_code is StatusCode.ERROR
 
 
-def test_items_are_handled_within_a_span_that_is_linked_to_nothing(
+def put_traced(session: Session, value: bytes) -> None:
+    with (
+        DistributedQueue(session, PATH) as queue,
+        trace.get_tracer("test").start_as_current_span("request"),
+    ):
+        queue.put(value)
+        assert queue.flush_puts(30)
+
+
+@LOCKING
+def test_an_item_is_linked_to_what_put_it_also_when_it_comes_back_from_the_dead_letters(
+    session: Session, spans: Spans, lock: bool
+) -> None:
+    put_traced(session, b"bad")
+    (sent,), (request,) = spans(f"send {PATH}"), spans("request")
+    assert sent.parent.span_id == request.context.span_id
+    dead = DeadLetters(session, QueuePaths(PATH))
+    flaky = Flaky(2)
+    with consuming(session, flaky, lock=lock, retry=Retry(attempts=2, first_s=0.0)):
+        eventually(lambda: dead.names())
+        assert dead.requeue(dead.browse()).moved == 1
+        eventually(lambda: len(spans(f"process {PATH}")) == 3)
+    for span in spans(f"process {PATH}"):
+        assert linked(span) == [sent.context.span_id]
+        assert span.parent is None
+
+
+def test_an_item_that_leaves_no_room_for_its_context_is_put_without(
     session: Session, spans: Spans
 ) -> None:
-    seen: list[list[bytes]] = []
-    with DistributedQueue(session, "/q", consumer=lambda value: seen.append([value])) as queue:
-        queue.put(b"a")
-        queue.put(b"b")
-        eventually(lambda: len(spans("process /q")) == 2)
-    assert sorted(seen) == [[b"a"], [b"b"]]
-    assert not any(span.links or span.parent for span in spans())
+    size = 2_000_000
+    with pytest.raises(TooLarge) as refused:
+        put_traced(session, bytes(size))
+    put_traced(session, bytes(size - refused.value.size + refused.value.limit))
+    with consuming(session, Seen()):
+        eventually(lambda: bool(spans(f"process {PATH}")))
+    assert [span.links for span in spans(f"process {PATH}")] == [()]

@@ -264,6 +264,7 @@ def claim(*, is_locking: bool = True) -> Any:
         is_raw=False,
         failures=2,
         enqueued_ms=5,
+        note=Note(trace="00-1-2-01"),
         error=None,
     )
 
@@ -283,3 +284,4 @@ def test_a_failed_item_rests_for_all_consumers_and_not_for_its_own_only(
     assert found.note is not None
     assert (found.note.attempt, found.note.not_before_ms) == (3, rests_until_ms)
     assert found.note.enqueued_ms == 5
+    assert found.note.trace == "00-1-2-01"
