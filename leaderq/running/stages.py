@@ -238,5 +238,5 @@ class AbandonableUnit:
     def _leave(self) -> None:
         with self._lock:
             self._thread = None
-            if self._abandoned:  # perhaps raised and not delivered; CPython pays for every call
-                primitives.raise_in(primitives.get_ident(), None)
+            if self._abandoned:  # perhaps raised, and not arrived
+                primitives.take_raised(UnitAbandoned)

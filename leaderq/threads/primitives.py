@@ -43,11 +43,25 @@ if TYPE_CHECKING:
     from selectors import BaseSelector
 
 
-def raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Raise ``error`` in this thread, between two bytecodes; ``None`` takes it back."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread), ctypes.py_object(error) if error is not None else None
-    )
+def raise_in(thread: int, error: type[BaseException]) -> None:
+    """Raise ``error`` in this thread, between two bytecodes."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
+def take_raised(error: type[BaseException]) -> None:
+    """Let ``error``, if another thread has raised it in this one, not arrive any more.
+
+    It is raised once more, and taken: before Python 3.13 the interpreter looks for what is to be
+    raised at each call, in all threads, until something has arrived. To take it back by its API
+    would leave it looking for ever, which costs up to half the speed; and Python 3.11 with a
+    debugger, or anything else that traces, would stand still.
+    """
+    try:
+        raise_in(get_ident(), error)
+        while True:
+            pass  # it arrives here
+    except error:
+        return
 
 
 def frame_of(thread: int) -> FrameType | None:
@@ -89,5 +103,6 @@ __all__ = [
     "main_thread",
     "new_event_loop",
     "raise_in",
+    "take_raised",
     "wait_futures",
 ]

@@ -55,6 +55,7 @@ _THREADS: dict[str, Callable[..., Any]] = {
     "main_thread": simulated.main_thread,
     "get_ident": simulated.get_ident,
     "raise_in": simulated.raise_in,
+    "take_raised": simulated.take_raised,
     "frame_of": simulated.frame_of,
     "new_event_loop": _new_event_loop,
 }

@@ -646,8 +646,13 @@ def get_ident() -> int:
     return 0 if task is None else task.number
 
 
-def raise_in(ident: int, error: type[BaseException] | None) -> None:
-    """Raise ``error`` in the task of that number when it goes on; ``None`` takes it back."""
+def take_raised(_error: type[BaseException]) -> None:
+    """Let what another task has raised in the running one not arrive any more."""
+    running().pending = None
+
+
+def raise_in(ident: int, error: type[BaseException]) -> None:
+    """Raise ``error`` in the task of that number when it goes on."""
     for process in _the_world().processes:
         for task in process.tasks:
             if task.number == ident and not task.done:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -223,6 +225,29 @@ def test_except_exception_in_the_users_code_does_not_swallow_it():
     stopper.start()
     assert not unit.run(stubborn)
     stopper.join()
+
+
+ABANDONED_AND_TRACED = """
+import sys, threading
+from leaderq.running.stages import AbandonableUnit
+
+unit, running = AbandonableUnit(), threading.Event()
+
+def work():
+    running.set()
+    while True:
+        pass
+
+threading.Thread(target=lambda: (running.wait(), unit.abandon())).start()
+assert not unit.run(work)
+sys.settrace(lambda *_: None)
+(lambda: None)()
+"""
+
+
+def test_an_abandoned_unit_leaves_nothing_that_a_debugger_would_hang_in():
+    """Python 3.11 did, if an exception that was to be raised had been taken back."""
+    subprocess.run([sys.executable, "-c", ABANDONED_AND_TRACED], check=True, timeout=120)
 
 
 def test_no_unit_begins_after_the_abandonment():
