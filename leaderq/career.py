@@ -166,18 +166,24 @@ def perform(code: Callable[..., object], *given: Any, **_limits: Any) -> None:
 
 def check_career(kind: type[ILeaderCareer]) -> None:
     """Return if the class can lead; raise ``ConfigurationError`` with all that is wrong with it."""
-    if kind in _fit:
-        return
     require(*career_problems(kind))
-    _fit.add(kind)
 
 
 _fit: WeakSet[type] = WeakSet()
 """The classes that can lead."""
 
 
-def career_problems(kind: type[ILeaderCareer]) -> Iterator[str]:
-    """What is wrong with the class, a sentence each."""
+def career_problems(kind: type[ILeaderCareer]) -> Sequence[str]:
+    """What is wrong with the class, a sentence each; a class that was found fit stays so."""
+    if kind in _fit:
+        return ()
+    found = tuple(_problems(kind))
+    if not found:
+        _fit.add(kind)
+    return found
+
+
+def _problems(kind: type[ILeaderCareer]) -> Iterator[str]:
     for name in getattr(kind, "_called", LeaderCareer._called):
         if problem := _wrong_function(kind, name):
             yield problem

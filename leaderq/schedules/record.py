@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
@@ -131,8 +131,8 @@ def encode(record: ScheduleRecord) -> bytes:
 
 def brief(value: Any) -> dict[str, Any]:
     """The fields that differ from their defaults."""
-    defaults = {each.name: each.default for each in fields(value)}
-    return {name: one for name, one in asdict(value).items() if one != defaults[name]}
+    values = ((each, getattr(value, each.name)) for each in fields(value))
+    return {each.name: one for each, one in values if one != each.default}
 
 
 def decode(data: bytes, *, path: str) -> ScheduleRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -9,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from leaderq import LeaderCareer, Runner, ScheduledCareer, Term, Tick, schedule
+from leaderq import (
+    AsyncScheduledCareer,
+    AsyncTick,
+    LeaderCareer,
+    Runner,
+    ScheduledCareer,
+    Term,
+    Tick,
+    schedule,
+)
 from leaderq.base import clock
 from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.schedules.operating import ScheduleOperator
@@ -217,17 +227,75 @@ def test_work_that_raises_because_its_term_ends_is_run_again(stage, end):
     assert seconds(found) == [40, 40]
 
 
-def test_a_schedule_that_is_no_plain_method_is_refused_before_it_stands(stage):
-    class Late(ScheduledCareer):
-        @schedule(every_s=1)
-        async def tidy(self, tick: Tick) -> None:
-            """Never awaited."""
+class Late(ScheduledCareer):
+    @schedule(every_s=1)
+    async def tidy(self, tick: Tick) -> None:
+        """Never awaited."""
 
+
+class Plain(AsyncScheduledCareer):
+    @schedule(every_s=1)
+    def tidy(self, tick: AsyncTick) -> None:
+        """Would stop the loop."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [(Late, "tidy is .*a coroutine function"), (Plain, "give a function made with 'async def'")],
+)
+def test_a_schedule_of_the_wrong_kind_of_method_is_refused_before_it_stands(stage, kind, why):
     def stand(session: Any) -> None:
-        with pytest.raises(ConfigurationError, match=r"tidy is .*a coroutine function"):
-            Runner(Late(), session)
+        with pytest.raises(ConfigurationError, match=why):
+            Runner(kind(), session)
         stage.world.note("refused")
 
     stage.asks(stand)
     stage.until(2.0)
     assert any(" refused" in line for line in stage.world.lines())
+
+
+# -- coroutines ------------------------------------------------------------------------------------
+
+
+def test_ticks_of_an_async_career_run_on_its_loop_and_write_with_their_end(stage):
+    seen: list[tuple[AsyncTick, Any]] = []
+
+    class Tidying(AsyncScheduledCareer):
+        name = "life"
+
+        @schedule(every_s=1, catch_up="all")
+        async def tidy(self, tick: AsyncTick) -> None:
+            await asyncio.sleep(0.01)
+            tick.term.check()
+            seen.append((tick, asyncio.get_running_loop()))
+            if tick.is_requested:
+                await tick.write([Create("/written")])
+                raise RuntimeError("after the tick was done")
+
+    stage.lead(Tidying)
+    stage.until(5.0)
+    stage.asks(lambda session: ScheduleOperator(session, FOLDER).run_now("tidy"))
+    stage.until(12.0)
+    assert "/written" in stage.cluster.znodes()
+    outcomes = {one.key: one.outcome for one in stage.record().history if isinstance(one, TickRun)}
+    assert outcomes["run-now 1"] is TickOutcome.DONE
+    assert len({id(loop) for _, loop in seen}) == 1
+    times = [tick.at for tick, _ in seen if not tick.is_requested]
+    assert len(times) > 6 and times == sorted(set(times))
+
+
+def test_a_tick_that_is_cancelled_at_the_end_of_the_term_is_not_recorded_as_done(stage):
+    class Cut(AsyncScheduledCareer):
+        name = "life"
+        atomic = True
+
+        @schedule(every_s=1)
+        async def tidy(self, tick: AsyncTick) -> None:
+            await asyncio.sleep(3600)
+
+    worker = stage.lead(Cut)
+    stage.until(5.0)
+    worker.terminate()
+    stage.until(12.0)
+    assert not worker.process.alive
+    assert stage.record().running

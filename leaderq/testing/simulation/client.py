@@ -326,11 +326,12 @@ class SimulatedClient:
 
     def _next(self, timeout_s: float) -> Any:
         """The next message or wake-up within ``timeout_s``; else ``None``."""
-        if timeout_s <= 0 and self.inbox.empty():
+        inbox = self.inbox
+        if timeout_s <= 0 and not inbox.queue:
             return None
         self._is_waiting = True
         try:
-            return self.inbox.get(timeout=max(timeout_s, 0.0))
+            return inbox.get(True, timeout_s if timeout_s > 0.0 else 0.0)
         except queue.Empty:
             return None
         finally:

@@ -250,21 +250,21 @@ def _process(world: World, what: str, otherwise: Any) -> Any:
 
 def _clock(world: World) -> dict[str, Callable[..., Any]]:
     """Each clock is the process's on this real thread, and the real one on all others."""
-    here, ident = threading.get_ident(), threading.get_ident
+    here, ident, read_s = threading.get_ident(), threading.get_ident, world.clock_read
     real_now_s, real_awake_s, real_calendar_s = clock.now_s, clock.awake_s, clock.calendar_s
     real_sleep = clock.sleep
 
     def now_s() -> float:
-        return world.clock_read() if ident() == here else real_now_s()
+        return read_s() if ident() == here else real_now_s()
 
     def awake_s() -> float:
-        return world.clock_read() if ident() == here else real_awake_s()
+        return read_s() if ident() == here else real_awake_s()
 
     def calendar_s() -> float:
         if ident() != here:
             return real_calendar_s()
-        read_s, task = world.clock_read(), world.current
-        return read_s if task is None else task.process.calendar_s()
+        now_s, task = read_s(), world.current
+        return now_s if task is None else task.process.calendar_s()
 
     def now_ms() -> int:
         return int(calendar_s() * 1000)

@@ -500,18 +500,25 @@ class SimulatedQueue:
             if timeout is None:
                 while not waiting:
                     self._waited(self._getters, None)
-            else:
-                clock_s = running().process.clock_s
-                until_s = clock_s() + timeout
-                while not waiting:
-                    left_s = until_s - clock_s()
-                    if left_s <= 0:
-                        raise queue.Empty
-                    self._waited(self._getters, left_s)
+            elif not self.await_one(timeout):
+                raise queue.Empty
         found = waiting.popleft()
         while self._putters and not world.wake(self._putters.popleft()):
             pass
         return found
+
+    def await_one(self, timeout_s: float) -> bool:
+        """Wait until something is in it; returns whether there is, within ``timeout_s``."""
+        waiting, process = self.queue, running().process
+        clock_s = process.clock_s()
+        until_s = clock_s + timeout_s
+        while not waiting:
+            left_s = until_s - clock_s
+            if left_s <= 0:
+                return False
+            self._waited(self._getters, left_s)
+            clock_s = process.clock_s()
+        return True
 
     def get_nowait(self) -> Any:
         return self.get(block=False)
@@ -521,15 +528,17 @@ class SimulatedQueue:
         task = world.current or running()
         waiters.append(task)
         try:
-            return world.park(timeout_s)
+            woken = world.park(timeout_s)
         except BaseException:
-            # woken for an item that it will not take
-            if task not in waiters and waiters is self._getters and self.queue and waiters:
-                _the_world().wake(waiters.popleft())
-            raise
-        finally:
             if task in waiters:
                 waiters.remove(task)
+            # woken for an item that it will not take
+            elif waiters is self._getters and self.queue and waiters:
+                _the_world().wake(waiters.popleft())
+            raise
+        if not woken and task in waiters:
+            waiters.remove(task)
+        return woken
 
     def task_done(self) -> None:
         with self._finished:

@@ -21,7 +21,6 @@ import random
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
@@ -153,7 +152,8 @@ class Process:
         self.stalled = []
         late, self.late = self.late, []
         for task, wait in late:
-            self.world._waited(task, wait)
+            if task.wait == wait:
+                self.world._waited(task)
         for told in self.thaws:
             told()
 
@@ -229,7 +229,8 @@ class World:
         self.countdown = preempt
         self._numbers = itertools.count(1)
         self._ready: list[Task] = []
-        self._due: list[tuple[float, int, Callable[[], object]]] = []
+        self._due: list[tuple[float, int, Any, int]] = []
+        # what to do, with -1, or a task and the number of its wait, whose time is over then
         self._order = itertools.count()
         self._hub = getcurrent()
         self._go_on = self._hub.switch
@@ -311,9 +312,12 @@ class World:
             raise RuntimeError("only a task can wait; the scheduler itself was about to")
         task.parked, task.woken = True, False
         if timeout_s is not None:
+            process, now_s = task.process, self.now_s
             left_s = timeout_s if timeout_s > 0.0 else 0.0
-            task.until_s = task.process.clock_s() + left_s
-            self._look_again(task, task.wait, left_s)
+            clock_s = process.clock_at + (now_s - process.clock_at_s) * process._pace
+            task.until_s = clock_s + left_s
+            at_s = now_s + left_s / process.rate
+            heappush(self._due, (at_s, next(self._order), task, task.wait))
         self._go_on()
         if self.over:
             raise Killed
@@ -326,10 +330,8 @@ class World:
         assert error is not None
         raise error
 
-    def _waited(self, task: Task, wait: int) -> None:
+    def _waited(self, task: Task) -> None:
         """The wait of ``task`` is over by the world's clock, perhaps not by its process's."""
-        if not task.parked or task.wait != wait:
-            return
         process = task.process
         left_s = task.until_s - process.clock_s()
         if left_s <= 1e-9:
@@ -337,14 +339,10 @@ class World:
             task.wait += 1
             self._ready.append(task)
         elif process.frozen:  # with its clock
-            process.late.append((task, wait))
+            process.late.append((task, task.wait))
         else:
-            self._look_again(task, wait, left_s)
-
-    def _look_again(self, task: Task, wait: int, left_s: float) -> None:
-        at_s = self.now_s + left_s / task.process.rate
-        waited: Callable[[], object] = partial(self._waited, task, wait)
-        heappush(self._due, (at_s, next(self._order), waited))
+            at_s = self.now_s + left_s / process.rate
+            heappush(self._due, (at_s, next(self._order), task, task.wait))
 
     def pause_point(self) -> None:
         """Here another task may run, as between any two instructions in reality."""
@@ -389,7 +387,7 @@ class World:
 
     def arrive(self, at_s: float, action: Callable[[], object]) -> None:
         """Call ``action()`` on the scheduler at ``at_s``; it cannot be cancelled."""
-        heappush(self._due, (at_s, next(self._order), action))
+        heappush(self._due, (at_s, next(self._order), action, -1))
 
     def at(self, delay_s: float, action: Callable[[], object]) -> Timer:
         """Call ``action()`` on the scheduler, ``delay_s`` seconds from now; it must not wait."""
@@ -414,12 +412,15 @@ class World:
             if not due or due[0][0] > until_s:
                 self.now_s = max(self.now_s, until_s)
                 return False
-            at_s, _, action = heappop(due)
+            at_s, _, what, wait = heappop(due)
             if at_s > self.now_s:
                 self.now_s = at_s
                 self.steps += self._steps
                 self._steps = self._reads = 0
-            action()
+            if wait < 0:
+                what()
+            elif what.wait == wait:  # else it was woken before
+                self._waited(what)
 
     def _run_ready(self, ready: list[Task]) -> None:
         """Run the tasks that can go on, one after the other, until all wait."""

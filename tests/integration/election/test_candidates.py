@@ -8,12 +8,11 @@ import pytest
 
 from leaderq import Candidate, Deposed, Observer, connect
 from leaderq.election import Operator
-from leaderq.errors import AccessRefused, NoPermission
+from leaderq.errors import NoPermission
 from leaderq.term import Reason
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Security, SetData
-from leaderq.zookeeper.session import Session
 
 
 def test_the_first_candidate_leads_and_the_second_waits(electorate):
@@ -35,57 +34,6 @@ def test_a_zombies_write_is_refused_by_the_server_when_its_znode_is_gone(elector
         # around the local check
         term._fenced_write(term, (SetData(electorate.path("control"), b"zombie"),))
     assert electorate.session().get(electorate.path("control"))[0] != b"zombie"
-
-
-def test_two_candidates_under_one_id_are_told_of(electorate, caplog):
-    a, double = (electorate.candidate("a", timeout_s=6.0) for _ in range(2))
-    electorate.lead(a)
-    electorate.wait_in_line(double)
-    eventually(lambda: "give each its own --id career=c id=a znodes=" in caplog.text)
-
-
-# -- what a term is worth at its edges: refused logins, spoilt records, credentials
-
-REQUESTS = {
-    "enlisting": "create",
-    "surveying": "multi_read",
-    "claiming": "multi",
-    "leaving": "children",
-    "releasing the term": "multi",
-}
-
-
-@pytest.mark.parametrize("doing", REQUESTS)
-def test_a_refused_login_is_outlived(electorate, won, monkeypatch, doing):
-    a, b = electorate.candidate("a"), electorate.candidate("b")
-    term = electorate.lead(a)
-    refusals: list[bool] = []
-    ask = getattr(Session, REQUESTS[doing])
-
-    def refused(self, *arguments, **options):
-        if self is b.session and len(refusals) < 3:
-            refusals.append(True)
-            raise AccessRefused("ZooKeeper refused the credentials of this session")
-        return ask(self, *arguments, **options)
-
-    def refuse():
-        monkeypatch.setattr(Session, REQUESTS[doing], refused)
-
-    if doing == "enlisting":
-        refuse()
-    electorate.wait_in_line(b)
-    if doing == "leaving":
-        refuse()
-        assert b.withdraw(timeout_s=30 * patience())
-    elif doing in ("surveying", "claiming"):
-        refuse()
-    assert a.conclude(term, Reason.WITHDRAWN, timeout_s=30 * patience())
-    if doing != "leaving":
-        successor = won(b)
-        if doing == "releasing the term":
-            refuse()
-        assert b.conclude(successor, Reason.WITHDRAWN, timeout_s=30 * patience())
-    assert len(refusals) == 3
 
 
 def test_spoilt_wishes_keep_nobody_from_leading_and_the_next_wish_writes_them_again(

@@ -1,8 +1,9 @@
-"""Leadership in a ``with`` block and in a loop, in somebody's own program, on a real ZooKeeper."""
+"""Leadership in a ``with`` block in somebody's own program, on a real ZooKeeper. How bodies end,
+and tasks that lead: ``tests/simulation/test_runners.py``.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from contextlib import suppress
@@ -29,12 +30,6 @@ def seen(opened):
     return Operator(opened(), "c")
 
 
-def led_by_another(opened) -> str:
-    """Whether the next one leads at once: with a session of its own, far from its time-out."""
-    with opened(timeout_s=30.0).leadership("c", id="next", timeout_s=WAIT_S) as term:
-        return term.candidate
-
-
 def test_the_body_leads_and_operators_see_it(session, seen, caplog):
     with (
         caplog.at_level(logging.INFO, "leaderq.events"),
@@ -53,19 +48,6 @@ def test_the_body_leads_and_operators_see_it(session, seen, caplog):
     assert "term ended career=c id=a" in lines
 
 
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [(ValueError, "failed"), (KeyboardInterrupt, "withdrawn"), (SystemExit, "withdrawn")],
-)
-def test_whatever_the_body_raises_goes_on_and_the_term_is_given_back(
-    session, seen, opened, error, reason
-):
-    with pytest.raises(error), session.leadership("c", id="a", timeout_s=WAIT_S):
-        raise error
-    assert seen.view().reason == reason
-    assert led_by_another(opened) == "next"
-
-
 def test_a_fork_that_leaves_the_body_releases_nothing(session, seen):
     block = session.leadership("c", id="a", timeout_s=WAIT_S)
     with block as term:
@@ -77,44 +59,3 @@ def test_a_fork_that_leaves_the_body_releases_nothing(session, seen):
         os.waitpid(pid, 0)
         term.write([])
         assert seen.view().leader == "a"
-
-
-# ---- asyncio ------------------------------------------------------------------------------------
-
-
-def test_tasks_lead_one_after_the_other_and_the_loop_goes_on(session):
-    leading, order = set(), []
-
-    async def lead(name: str) -> None:
-        async with session.leadership("c", id=name, timeout_s=WAIT_S) as term:
-            leading.add(name)
-            assert len(leading) == 1
-            await asyncio.sleep(0.05)
-            term.check()
-            leading.discard(name)
-            order.append(name)
-
-    async def both() -> None:
-        await asyncio.wait_for(asyncio.gather(lead("a"), lead("b")), WAIT_S)
-
-    asyncio.run(both())
-    assert sorted(order) == ["a", "b"]
-
-
-def test_a_task_that_is_cancelled_as_it_wins_releases_the_term(session, seen):
-    async def lead() -> None:
-        async with session.leadership("c", id="a"):
-            pytest.fail("the body began")
-
-    async def cancelled() -> None:
-        task = asyncio.create_task(lead())
-        await asyncio.sleep(0)
-        while seen.view().stage != "execution":  # blocks the loop: the task cannot go on
-            pass
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancelled())
-    eventually(lambda: seen.view().leader is None)
-    assert seen.view().candidates == ()

@@ -378,8 +378,9 @@ class SimulatedConsumer(ConsumerBase):
     def _take_over_fetched(self) -> None:
         for leader in list(self._fetches):
             sent, asked = self._fetches[leader]
-            is_late = self._link.is_late(sent)
-            if not is_late and not self._link.is_answered(sent):
+            is_answered = self._link.is_answered(sent)
+            is_late = not is_answered and self._link.is_late(sent)
+            if not is_answered and not is_late:
                 continue
             del self._fetches[leader]
             if is_late or sent.error is not None:

@@ -1,0 +1,247 @@
+"""Runners and blocks in somebody's own program: how terms end by themselves, by errors and by
+cancellations, and several careers of one process. One of each on a real server:
+``tests/integration/running``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from leaderq import Candidate, LeaderCareer, Runner
+from leaderq.base import clock
+from leaderq.base.exits import ExitCode
+from leaderq.config import Settings
+from leaderq.election import Observer, enlistment
+from leaderq.errors import AccessRefused, CareerFailed, SessionClosed
+from leaderq.running.runner import supervise
+from leaderq.term import Reason, Term
+from leaderq.threads import primitives
+from leaderq.zookeeper import Session
+from simulation.scenarios import Guest, Scene, scene
+
+
+class Counting(LeaderCareer):
+    """Notes the stages that it comes to, and why its terms end."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.reasons: list[Reason | None] = []
+
+    def prepare(self) -> None:
+        self.calls.append("prepare")
+
+    def execute(self, term: Term) -> None:
+        if self.calls[-1] != "execute":
+            self.calls.append("execute")
+        term.wait(0.01)
+
+    def handOver(self, term: Term) -> None:  # noqa: N802
+        self.reasons.append(term.reason)
+
+    def retire(self) -> None:
+        self.calls.append("retire")
+
+
+class Ending(Counting):
+    """Ends its own terms."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.returned = 0
+        self._ends: list[Callable[[Term], object]] = [
+            lambda term: term.resign(stand_again_after_s=0.0),
+            lambda term: term.resign(),
+            lambda term: term.finish(),
+        ]
+
+    def execute(self, term: Term) -> None:
+        self._ends.pop(0)(term)
+        clock.sleep(0.05)  # for whoever might abandon this unit
+        self.returned += 1
+
+
+class Atomic(Ending):
+    atomic = True
+
+
+@pytest.mark.parametrize("kind", [Ending, Atomic])
+@scene(5)
+def test_a_career_ends_its_own_terms_and_its_own_process(s: Scene, kind: type[Ending]) -> None:
+    career = kind()
+    worker = s.cluster.worker("a", lambda: career, career="c", cool_off_s=0.1)
+    worker.start()
+    s.until(lambda: worker.is_gone)
+    assert worker.process.exit_code == ExitCode.OK
+    assert career.reasons == [Reason.RESIGNED, Reason.RESIGNED, Reason.FINISHED]
+    assert career.returned == 3, "a unit that resigned was not finished"
+    assert career.calls[-1] == "retire"
+    assert not [one for one in s.world.history if one[2] == "told" and "Cooling" in str(one)]
+
+
+def runners(session: Session, careers: list[Counting]) -> list[Runner]:
+    brief = {"id": "a", "inaugurate_budget_s": 0.2, "cool_off_s": 0.1}
+    return [
+        Runner(career, session, settings=Settings(career=f"c{number}", **brief))
+        for number, career in enumerate(careers)
+    ]
+
+
+def alive(guest: Guest) -> int:
+    return sum(not one.done for one in guest.process.tasks)
+
+
+@scene(5)
+def test_one_thread_looks_after_all_careers_of_a_process(s: Scene) -> None:
+    (a,) = s.guests("a")
+    careers, ended = [Counting() for _ in range(6)], list[Runner]()
+    overruns: Any = lambda term: term.wait(60)  # noqa: E731  (beside the others)
+    fails: Any = lambda: 1 / 0  # noqa: E731
+    careers[0].inaugurate, careers[1].retire = overruns, fails  # type: ignore[method-assign]
+    made = a.do(lambda: runners(a.session, careers))
+    before = alive(a)
+    together = a.begin(lambda: ended.extend(supervise(made)))
+    s.until(lambda: all("execute" in career.calls for career in careers[1:]))
+    s.until(lambda: Reason.BUDGET in careers[0].reasons)
+    assert alive(a) - before <= 2 * len(careers) + 2  # this one, and the pulse
+    a.do(made[1].stop)
+    s.until(lambda: ended == [made[1]])
+    assert isinstance(ended[0].failure, CareerFailed)
+    for runner in made:
+        a.do(runner.stop)
+    together.result()
+    assert set(ended) == set(made)
+    assert [runner.failure for runner in ended[1:]] == [None] * 5
+
+
+@scene(5)
+def test_a_runner_that_cannot_begin_ends_those_that_have_begun(s: Scene) -> None:
+    a, b = s.guests("ab")
+    well = Counting()
+    begun = a.do(lambda: runners(a.session, [well]))
+    a.do(b.session.close)
+    ill = a.do(lambda: runners(b.session, [Counting()]))
+    with pytest.raises(SessionClosed):
+        a.do(lambda: list(supervise([*begun, *ill])))
+    s.until(lambda: begun[0].look().ended and "retire" in well.calls)
+
+
+# -- blocks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(ValueError, "failed"), (KeyboardInterrupt, "withdrawn"), (SystemExit, "withdrawn")],
+)
+@scene(5)
+def test_whatever_the_body_raises_goes_on_and_the_term_is_given_back(
+    s: Scene, error: type[BaseException], reason: str
+) -> None:
+    a, b = s.guests("ab")
+
+    def lead() -> None:
+        with pytest.raises(error), a.session.leadership("c", id="a"):
+            raise error
+
+    a.do(lead)
+    assert b.do(lambda: Observer(b.session, "c").view().reason) == reason
+
+    def next_one() -> str:
+        with b.session.leadership("c", id="next", timeout_s=0.5) as term:
+            return term.candidate
+
+    assert b.do(next_one) == "next"
+
+
+@scene(5)
+def test_tasks_lead_one_after_the_other_and_one_that_is_cancelled_as_it_wins_releases_the_term(
+    s: Scene,
+) -> None:
+    (a,) = s.guests("a")
+    leading, order = set[str](), list[str]()
+
+    async def lead(name: str) -> None:
+        async with a.session.leadership("c", id=name) as term:
+            leading.add(name)
+            assert len(leading) == 1
+            await asyncio.sleep(0.05)
+            term.check()
+            leading.discard(name)
+            order.append(name)
+
+    async def both() -> None:
+        await asyncio.gather(lead("a"), lead("b"))
+        task = asyncio.create_task(lead("c"))
+        await asyncio.sleep(0)
+        view = Observer(a.session, "c").view
+        while view().stage != "execution":  # blocks the loop: the task cannot go on
+            clock.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    a.do(lambda: primitives.new_event_loop(None).run_until_complete(both()))
+    assert sorted(order) == ["a", "b"]
+    s.until(lambda: s.line() == {})
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+REQUESTS = {
+    "enlisting": "create",
+    "surveying": "multi_read",
+    "claiming": "multi",
+    "leaving": "children",
+    "releasing the term": "multi",
+}
+
+
+@pytest.mark.parametrize("doing", REQUESTS)
+@scene(5, timeout_s=20.0)
+def test_a_refused_login_is_outlived(s: Scene, doing: str) -> None:
+    a, b = s.actors("ab")
+    term = a.lead()
+    refusals: list[bool] = []
+    ask = getattr(b.session, REQUESTS[doing])
+
+    def refused(*given: Any, **more: Any) -> Any:
+        if len(refusals) < 3:
+            refusals.append(True)
+            raise AccessRefused("ZooKeeper refused the credentials of this session")
+        return ask(*given, **more)
+
+    refuse = partial(setattr, b.session, REQUESTS[doing], refused)
+    if doing == "enlisting":
+        refuse()
+        b.stand()
+    else:
+        b.wait_in_line()
+    if doing == "leaving":
+        refuse()
+        assert b.do(lambda: b.candidate.withdraw(timeout_s=30.0))
+    elif doing in ("surveying", "claiming"):
+        refuse()
+    assert a.conclude(term)
+    if doing != "leaving":
+        successor = b.await_term()
+        if doing == "releasing the term":
+            refuse()
+        assert b.do(lambda: b.candidate.conclude(successor, Reason.WITHDRAWN, timeout_s=30.0))
+    assert len(refusals) == 3
+
+
+@scene(5)
+def test_two_candidates_under_one_id_are_told_of(s: Scene) -> None:
+    (a,) = s.actors("a")
+    (b,) = s.guests("b")
+    a.lead()
+    with mock.patch.object(enlistment.log, "warning") as warned:
+        b.do(lambda: Candidate(b.session, "c", id="a").stand())
+        s.run(3 * s.timeout_s)
+    said = {call.args[0] % call.args[1:] for call in warned.mock_calls}
+    assert any("give each its own --id career=c id=a znodes=" in one for one in said), said
