@@ -45,11 +45,10 @@ from leaderq.errors import (
 )
 from leaderq.kafka.clients import transport
 from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
-from leaderq.kafka.clients.consumer import KafkaAway
+from leaderq.kafka.clients.consumer import KafkaAway, MessageInvalid
 from leaderq.kafka.clients.producer import (
     MAX_MESSAGE_BYTES,
     Message,
-    MessageInvalid,
     ProducerClient,
     ProducerFactory,
     ProducerSettings,

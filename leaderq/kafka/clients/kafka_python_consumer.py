@@ -30,7 +30,11 @@ from kafka.errors import NoOffsetForPartitionError
 
 from leaderq.base import clock
 from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.client_options import for_client
+from leaderq.kafka.clients.client_options import (
+    consumer_table,
+    for_client,
+    in_kafka_pythons_names,
+)
 from leaderq.kafka.clients.consumer import (
     CommitFuture,
     ConsumerBase,
@@ -56,6 +60,9 @@ from leaderq.threads import primitives
 # request time-out, because the broker answers nothing else on that connection.
 BUSY_FETCH_MS, QUIET_FETCH_MS, LONGEST_FETCH_MS = 10, 500, 2000
 _FETCH_MS_A_PARTITION = 0.25
+
+TOPICS_KNOWN_MS = 10_000
+"""How long a new partition may go unnoticed."""
 
 # How long one commit may look for a coordinator and repeat itself.
 _COMMIT_MS = 1000
@@ -88,24 +95,15 @@ def consumer_options(settings: ConsumerSettings) -> dict[str, Any]:
     address, wait_s = settings.address, settings.open_timeout_s
     return {
         **connection_options(address, settings.security, open_timeout_s=wait_s),
-        "client_id": settings.client_id,
+        **in_kafka_pythons_names(consumer_table(settings)),
         "metrics_enabled": False,  # costs time at every fetch, and nobody reads it
-        "group_id": settings.group,
-        "group_instance_id": settings.member if settings.membership else None,
-        "enable_auto_commit": False,
-        # Also makes OffsetFetch wait for a zombie's open transaction (B4).
-        "isolation_level": "read_committed",
         # Any other value would jump silently when the offset is gone; leaderq decides that.
         "auto_offset_reset": "none",
-        "allow_auto_create_topics": False,  # an unknown topic is an error here, not a wish
-        "session_timeout_ms": int(settings.session_timeout_s * 1000),
-        "heartbeat_interval_ms": min(3000, int(settings.session_timeout_s * 1000 / 3)),
-        "max_poll_interval_ms": int(settings.max_poll_interval_s * 1000),
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
         "fetch_max_wait_ms": BUSY_FETCH_MS,
         # 50 MB by default, besides the batches in hand and ahead
         "fetch_max_bytes": 16 << 20,
-        "metadata_max_age_ms": 10_000,  # how long a new partition may go unnoticed
+        "metadata_max_age_ms": TOPICS_KNOWN_MS,
         **for_client(KafkaConsumer, settings.options),
     }
 
@@ -174,7 +172,7 @@ class KafkaPythonConsumer(ConsumerBase):
                 client.topics()
             # Before the first metadata: else the first join is followed by another.
             self._ask_for_topics()
-            topics = self._topics
+            topics = self.topics
             missing = [topic for topic in topics if not client.partitions_for_topic(topic)]
             if pattern is not None and not topics:
                 raise pattern.unmatched(settings.address)
@@ -183,14 +181,15 @@ class KafkaPythonConsumer(ConsumerBase):
             self.refresh(settings.open_timeout_s)
 
     @property
-    def _topics(self) -> tuple[str, ...]:
+    def topics(self) -> tuple[str, ...]:
+        """The names of the topics that are known now."""
         topics = self._settings.topics
         if isinstance(topics, TopicPattern):
             return topics.among(private_api.known_topics(self._consumer))
         return topics
 
     def _ask_for_topics(self) -> None:
-        client, topics = self._consumer, self._topics
+        client, topics = self._consumer, self.topics
         if not self._settings.membership:
             private_api.learn_topics(client, topics)
         elif topics and set(topics) != client.subscription():
@@ -226,11 +225,11 @@ class KafkaPythonConsumer(ConsumerBase):
 
     def existing(self) -> frozenset[Partition]:
         known, consumer = private_api.known_partitions, self._consumer
-        topics = self._topics
+        topics = self.topics
         return frozenset(Partition(name, at) for name in topics for at in known(consumer, name))
 
     def topic_ids(self) -> dict[str, str]:
-        found = {topic: private_api.known_topic_id(self._consumer, topic) for topic in self._topics}
+        found = {topic: private_api.known_topic_id(self._consumer, topic) for topic in self.topics}
         return {topic: str(known) for topic, known in found.items() if known is not None}
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
@@ -317,3 +316,12 @@ class KafkaPythonConsumer(ConsumerBase):
     def _let_go(self, client: Any) -> None:
         if client is not None:
             client.close(autocommit=False, timeout_ms=1000)
+
+
+class TopicScout(KafkaPythonConsumer):
+    """Knows topics, partitions and ids, and where these begin and end, for a reader of another
+    library, or for one without a group. It keeps up by itself.
+    """
+
+    def refresh(self, timeout_s: float) -> None:
+        self.end_offsets(timeout_s)  # nothing of the group, for which that needs a right

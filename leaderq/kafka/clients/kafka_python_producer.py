@@ -27,7 +27,11 @@ from kafka import errors as native
 from leaderq.base import clock
 from leaderq.errors import KafkaError, LeaderqError, UnknownTopic
 from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.client_options import for_client
+from leaderq.kafka.clients.client_options import (
+    for_client,
+    in_kafka_pythons_names,
+    producer_table,
+)
 from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.clients.kafka_python_connection import (
     connected,
@@ -37,7 +41,6 @@ from leaderq.kafka.clients.kafka_python_connection import (
 )
 from leaderq.kafka.clients.producer import (
     Message,
-    MessageInvalid,
     ProducerBase,
     ProducerSettings,
     given_up,
@@ -50,8 +53,6 @@ _ROOM_BYTES = 1024  # room for the bytes that the protocol adds to the largest m
 _METADATA_S = 2.0
 _FOR_EVER_MS = 2**31 - 1
 _CLOSE_S = 1.0
-_NAMES = "InvalidRecordError", "CorruptRecordError", "InvalidTimestampError"
-_INVALID = tuple(getattr(native, name) for name in _NAMES)
 _place = lru_cache(maxsize=4096)(TopicPartition)
 
 
@@ -59,15 +60,11 @@ def producer_options(settings: ProducerSettings, timeout_s: float | None = None)
     wait_s = settings.wait_s(timeout_s)
     return {
         **connection_options(settings.address, settings.security, open_timeout_s=wait_s),
-        "transactional_id": settings.transactional_id,
-        "transaction_timeout_ms": int(settings.transaction_timeout_s * 1000),
-        "enable_idempotence": True,
+        **in_kafka_pythons_names(producer_table(settings)),
         # A message that the client gives up is one that we would send a second time.
         "delivery_timeout_ms": _FOR_EVER_MS,
-        "client_id": settings.client_id,
         "metrics_enabled": False,  # costs time at every message, and nobody reads it
         "acks": "all",
-        "retry_backoff_ms": 5,
         # Batches grow while the one before is on the wire, and a commit flushes.
         "linger_ms": 0,
         "batch_size": 262_144,  # 16 kB by default: one request for every 16 messages of 1 kB
@@ -260,6 +257,4 @@ class KafkaPythonProducer(ProducerBase):
         cause = None if self._client is None else private_api.transaction_error(self._client)
         if not isinstance(cause, native.KafkaError) or type(exc) is not native.KafkaError:
             cause = exc
-        if isinstance(cause, _INVALID):
-            return MessageInvalid(f"{doing} at Kafka {self._settings.address!r}: {cause}")
         return translated(cause, doing, self._settings.address)
