@@ -107,7 +107,7 @@ class KafkaSink:
         open_timeout_s: float = 10.0,
         **options: Any,
     ) -> None:
-        self._topic = topic
+        self._topic, self._largest = topic, max_message_bytes
         self._settings = ProducerSettings(
             address,
             client_id=client_id,
@@ -252,40 +252,30 @@ class KafkaSink:
 
         :raises KafkaError, ConfigurationError, TypeError: it is none.
         """
-        limit = self._settings.max_message_bytes
-        if type(record) is tuple and len(record) == 2 and self._topic:
-            key, value = record  # the usual one, at a quarter of the cost
-            if type(key) is type(value) is bytes and len(key) + len(value) <= limit:
-                return _NEW(Message, (self._topic, value, key, (), None, None))
-        return checked(self._any_message(record), limit)
-
-    def _any_message(self, record: Any) -> Message:
-        if type(record) is Message:
-            return record if record.topic else record._replace(topic=self._named())
-        if isinstance(record, tuple):
-            if len(record) == 2:
-                key, value = record
-                return Message(self._topic or self._named(), _raw(value), _raw(key))
-            if len(record) == 3:
-                return Message(self._named(), _raw(record[1]), _raw(record[0]), record[2])
-            if len(record) == len(Message._fields):
-                topic, value, key, *more = record
-                return Message(topic or self._named(), _raw(value), _raw(key), *more)
-        if isinstance(record, bytes | str):
-            return Message(self._named(), _raw(record))
-        raise ConfigurationError(
-            f"a {type(record).__name__} is not a Kafka record; send bytes, (key, value), "
-            "(key, value, headers) or a Message, or give BufferedProducer a process step that "
-            "makes one"
-        )
-
-    def _named(self) -> str:
-        if self._topic is None:
+        headers, partition, timestamp_ms = (), None, None
+        if isinstance(record, tuple) and len(record) == 2:
+            topic, (key, value) = self._topic, record
+        elif isinstance(record, tuple) and len(record) == 3:
+            topic, (key, value, headers) = self._topic, record
+        elif isinstance(record, tuple) and len(record) == len(Message._fields):
+            topic, value, key, headers, partition, timestamp_ms = record
+        elif isinstance(record, bytes | str):
+            topic, key, value = self._topic, None, record
+        else:
+            raise ConfigurationError(
+                f"a {type(record).__name__} is not a Kafka record; send bytes, (key, value), "
+                "(key, value, headers) or a Message, or give BufferedProducer a process step that "
+                "makes one"
+            )
+        if not (topic := topic or self._topic):
             raise ConfigurationError(
                 "a record names no topic, and this KafkaSink has none; give KafkaSink(address,"
                 " topic)"
             )
-        return self._topic
+        key = key.encode() if isinstance(key, str) else key
+        value = value.encode() if isinstance(value, str) else value
+        message = _NEW(Message, (topic, value, key, headers, partition, timestamp_ms))
+        return checked(message, self._largest)
 
     def _partition(self, message: Message, count: int, number: int) -> int:
         """Return the partition that a message names; all others of a batch without a key go to one
@@ -438,7 +428,3 @@ def _sender_of(client: str, options: Mapping[str, Any]) -> ProducerFactory:
         raise ConfigurationError(f"client={client!r}: give 'kafka-python' or 'confluent'") from None
     require(*option_problems(library, options, "the options of a KafkaSink"))
     return transport.producers_of(library)
-
-
-def _raw(part: Any) -> Any:
-    return part.encode() if isinstance(part, str) else part

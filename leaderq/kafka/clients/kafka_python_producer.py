@@ -102,8 +102,8 @@ class KafkaPythonProducer(ProducerBase):
     # ---- messages --------------------------------------------------------------------------------
 
     def partitions(self, topic: str) -> int:
-        if known := private_api.partition_count(self._client, topic):
-            return known
+        if known := private_api.cluster_of(self._client).partitions_for_topic(topic):
+            return len(known)
         asked_s = clock.now_s()
         try:
             return len(self._client.partitions_for(topic))
