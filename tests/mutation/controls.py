@@ -152,8 +152,8 @@ the first position is not waited for: committed before the first record is read
 = kafka/stores/zookeeper_offsets.py unit/kafka/test_offset_stores.py
 operations added during a commit are dropped: offsets and operations of a batch happen together,
   once
--del self._waiting[: len(operations)]
-+self._waiting.clear()
+-wanted.effects.clear()
++self._effects.clear()
 
 = kafka/topics.py unit/kafka/test_dead_letters.py
 letters past the end are read: the records to ends, when reading began
