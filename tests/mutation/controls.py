@@ -481,7 +481,7 @@ a transaction in a database is begun without a look at the newest term
 -            firsts
 +            firsts
 a batch whose COMMIT was not answered is stored twice
-@test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again
+@TestDatabaseOffsets::test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again
 -int(row[0]) > first:
 +int(row[0]) > first + 10**9:
 
