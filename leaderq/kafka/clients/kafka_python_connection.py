@@ -260,7 +260,7 @@ def failure_of(exc: BaseException) -> Failure:
     return FAILURES.get(code or type(exc).__name__, Failure.OTHER)
 
 
-def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError:
+def translated(exc: BaseException, doing: str, address: str) -> LeaderqError:
     at = f"{doing} at Kafka {address!r}: {type(exc).__name__}: {exc}"
     if isinstance(exc, native.LogTruncationError):
         return LogTruncated.at(at, (Partition(*where) for where in exc.divergent_offsets))
