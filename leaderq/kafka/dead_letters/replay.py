@@ -182,10 +182,10 @@ class ReplayCounts:
 class DeadLetterReplay:
     """One replay of the letters on ``topic``, for one ``with`` block; ``counts`` is up to date.
 
-    ``rate_per_s``: letters a second at most (0: no limit). With ``same_partition`` a record goes
-    back to the partition it was read from; else to that of its key, as Java's and Python's
-    producers choose it (without a key: where it was). ``to``: another topic, so that no other
-    reader of the first sees it again.
+    ``rate_per_s``: letters a second at most (0: no limit). ``to``: another topic, so that no other
+    reader of the first sees it again. A record goes back to the partition it was read from; in
+    another topic, or where that is gone, to the one of its key, as Java's and Python's producers
+    choose it.
     """
 
     address: str
@@ -195,7 +195,6 @@ class DeadLetterReplay:
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     timeout_s: float = 10.0
     selection: DeadLetterFilter = field(default_factory=DeadLetterFilter)
-    same_partition: bool = False
     from_start: bool = False
     rate_per_s: float = 100.0
     to: str | None = None
@@ -351,17 +350,12 @@ class DeadLetterReplay:
                 f"the letter {letter.place} is about a record of topic {topic!r}, which is not on"
                 f" {where} any more; create it, or leave its letters out with --origin"
             )
+        if self.to is None and number in existing:
+            return number
         key = letter.record.key
-        if key is not None and not self.same_partition:
-            return existing[partition_of(key, len(existing))]
-        if number not in existing:
-            if self.same_partition:
-                raise UnknownTopic(
-                    f"the letter {letter.place} is about a record of {letter.origin}, a partition"
-                    " that does not exist any more; leave out --same-partition"
-                )
-            return existing[number % len(existing)]
-        return number
+        return existing[
+            (number if key is None else partition_of(key, len(existing))) % len(existing)
+        ]
 
     def _send(self, batch: list[Message]) -> float:
         now = ((number, scan.now()) for number, scan in self._scans.items())
