@@ -163,7 +163,6 @@ def show(given: Given) -> None:
     click.Option(
         ["--to"], metavar="TOPIC", help="send all records to TOPIC, not to where they came from"
     ),
-    switch("--same-partition", help="send each record to the partition it was read from"),
     switch("--from-start", help="forget what was replayed before, and begin again"),
     switch("--dry-run", help="say what would be sent where, and change nothing"),
     switch("--yes", help="really send; needed unless it is a dry run"),
@@ -175,9 +174,9 @@ def replay(given: Given) -> None:
     of the letters.
 
     Key, value and headers are kept; headers leaderq-replayed-* are added. A record goes to the
-    partition that Java's and Python's producers choose for its key; if others wrote the topic
-    (librdkafka's), give --same-partition. The letters stay where they are, and those left out by
-    --error, --origin or --letter remain for a later replay.
+    partition it was read from; if that is gone, or with --to, to the one that Java's and Python's
+    producers choose for its key. The letters stay where they are, and those left out by --error,
+    --origin or --letter remain for a later replay.
 
     Every group that reads those topics gets the records again, also groups that have handled them.
     Where that is wrong, send them to a topic of their own with --to, and let the career read it.
@@ -212,7 +211,6 @@ def replay(given: Given) -> None:
         security=settings.kafka_security,
         timeout_s=settings.connect_timeout_s,
         selection=DeadLetterFilter(given.error, given.origin, given.letters),
-        same_partition=given.same_partition,
         from_start=given.from_start,
         rate_per_s=given.rate,
         to=given.to,

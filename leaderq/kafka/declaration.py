@@ -18,7 +18,7 @@ names the least that is needed; a store that does more is accepted:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import Enum
@@ -26,7 +26,7 @@ from functools import partial
 from inspect import getattr_static, signature
 from itertools import chain
 from types import FunctionType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from leaderq.base.arguments import plain_function, require
 from leaderq.config import Settings
@@ -157,13 +157,15 @@ def serializer_of(career: object, name: str) -> Any:
 
 def check(declared: Declaration, others: Iterable[str] = ()) -> None:
     """Raise a ConfigurationError with all problems and ``others``, if there are any."""
-    kinds = _problems_of_reading, _problems_of_batches, _problems_of_order, _problems_elsewhere
+    kinds = _problems_of_reading, _problems_of_values, _problems_of_order, _problems_of_producing
     require(*chain.from_iterable(find(declared) for find in kinds), *others)
 
 
-def _problems_of_reading(declared: Declaration) -> Iterator[str]:
-    where = declared.where
-    topics = declared.topics
+# Each is given a Declaration as Any: it was filled by a user, whose types nobody has checked.
+
+
+def _problems_of_reading(declared: Any) -> Iterator[str]:
+    where, topics = declared.where, declared.topics
     if not isinstance(topics, TopicPattern):
         if not topics or not all(topics):
             yield f"'topics' of {where} is empty; name the topics to read"
@@ -177,18 +179,22 @@ def _problems_of_reading(declared: Declaration) -> Iterator[str]:
             f"the career name {declared.name!r} cannot be a Kafka member name; use up to 249"
             " letters, digits, '.', '_' and '-'"
         )
-    client: object = declared.client
-    options: Any = declared.client_options
-    if not isinstance(client, ClientLibrary):
-        yield _unknown("client", client, where, ClientLibrary)
-    elif not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+    options = declared.client_options
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
         yield f"client_options of {where} is not a mapping of names to values"
-    else:
-        yield from option_problems(client, options, f"client_options of {where}")
+    elif isinstance(declared.client, ClientLibrary):
+        yield from option_problems(declared.client, options, f"client_options of {where}")
+    begin = declared.begin_at
+    if begin is not None and not isinstance(begin, datetime):
+        yield f"begin_at={begin!r} of {where} is not a datetime.datetime; give one, or leave it out"
 
 
-def _problems_of_batches(declared: Declaration) -> Iterator[str]:
+def _problems_of_values(declared: Any) -> Iterator[str]:
     where = declared.where
+    for name, kind in _CHOICES.items():
+        value = getattr(declared, name)
+        if name != "delivery" and not isinstance(value, kind):  # for that one see delivery_of
+            yield _unknown(name, value, where, kind)
     for row in TABLE:
         if row.section is not Section.DRAIN or row.name == "client":
             continue
@@ -196,37 +202,40 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
         if (value is not None or is_needed) and (problem := row.problem(value)):
             remedy = "" if is_needed else ", or leave it out (None)"
             yield f"{row.name}={value!r} of {where} {problem}{remedy}"
-    if not isinstance(batches := cast("object", declared.batches), BatchShape):
-        yield _unknown("batches", batches, where, BatchShape)
+    count = declared.concurrency
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MOST_AT_A_TIME:
+        yield f"concurrency={count!r} of {where} is not a number from 1 to {_MOST_AT_A_TIME}"
+    refused = _refused(lambda: delivery_of(declared.delivery, declared.offsets, where))
+    yield from (*refused, *_refused(lambda: policy(declared.on_error, where)))
 
 
-def _problems_of_order(declared: Declaration) -> Iterator[str]:
-    where = declared.where
-    if not isinstance(order := cast("object", declared.order), RecordOrder):
-        yield _unknown("order", order, where, RecordOrder)
-    elif order is not RecordOrder.PARTITION and not declared.may_be_side_by_side:
+def _refused(find: Callable[[], object]) -> Sequence[str]:
+    try:
+        find()
+    except ConfigurationError as exc:
+        return exc.problems
+    return ()
+
+
+def _problems_of_order(declared: Any) -> Iterator[str]:
+    where, order, workers = declared.where, declared.order, declared.workers
+    is_apart = isinstance(order, RecordOrder) and order is not RecordOrder.PARTITION
+    if is_apart and not declared.may_be_side_by_side:
         yield (
             f"order={order.value!r} of {where} contradicts its offsets or delivery: records behind"
             " one that is not done are handled before it, and what handle stores by itself, or what"
             " is committed before, cannot wait; use offsets='kafka', 'zookeeper' or 'transaction'"
             " without delivery, or leave order out"
         )
-    behind: object = declared.commit_behind
+    behind, is_first = declared.commit_behind, declared.delivery is DeliveryPromise.AT_MOST_ONCE
     if not isinstance(behind, bool):
         yield f"commit_behind={behind!r} of {where} is not True or False"
-    elif behind and (
-        getattr(declared.offsets, "word", "") != "kafka"
-        or declared.delivery is DeliveryPromise.AT_MOST_ONCE
-    ):
+    elif behind and (getattr(declared.offsets, "word", "") != "kafka" or is_first):
         yield (
             f"commit_behind of {where} contradicts its offsets or delivery: what is committed with"
             " results, or before them, cannot wait; use offsets='kafka' without delivery, or leave"
             " commit_behind out"
         )
-    count: object = declared.concurrency
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MOST_AT_A_TIME:
-        yield f"concurrency={count!r} of {where} is not a number from 1 to {_MOST_AT_A_TIME}"
-    workers: Any = declared.workers
     if declared.atomic and isinstance(workers, int) and workers > 1:
         yield (
             f"{where} is atomic and has workers={workers}; a unit on several threads cannot be"
@@ -234,33 +243,21 @@ def _problems_of_order(declared: Declaration) -> Iterator[str]:
         )
 
 
-def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
+def _problems_of_producing(declared: Any) -> Iterator[str]:
     where = declared.where
-    begin: object = declared.begin_at
-    if begin is not None and not isinstance(begin, datetime):
-        yield f"begin_at={begin!r} of {where} is not a datetime.datetime; give one, or leave it out"
     if not all(declared.produces):
         yield f"'produces' of {where} is {declared.produces!r}; name the topics that it writes to"
-    given = {name: getattr(declared, name) for name in _SERIALIZERS}
     produces = getattr(declared.offsets, "offers", "produce") == "produce"  # or it is no store
-    for name, each in given.items():
-        problem = plain_function(f"{name} of {where}", each, or_none=True)
-        if problem and each != "json":
+    for name in _SERIALIZERS:
+        given = getattr(declared, name)
+        problem = plain_function(f"{name} of {where}", given, or_none=True)
+        if problem and given != "json":
             yield f"{problem}, or 'json'"
-        if name in _WRITING and each is not None and not produces:
+        if name in _WRITING and given is not None and not produces:
             yield (
                 f"{name} of {where} is for produce(), which belongs to offsets='transaction'; leave"
                 f" {name} out, or serialise in handle"
             )
-    checks: tuple[Any, ...] = (
-        lambda: delivery_of(declared.delivery, declared.offsets, where),
-        lambda: policy(declared.on_error, where),
-    )
-    for one in checks:
-        try:
-            one()
-        except ConfigurationError as exc:
-            yield from exc.problems
 
 
 def delivery_of(delivery: object, store: object, where: str) -> DeliveryPromise:

@@ -45,11 +45,10 @@ from leaderq.errors import (
 )
 from leaderq.kafka.clients import transport
 from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
-from leaderq.kafka.clients.consumer import KafkaAway
+from leaderq.kafka.clients.consumer import KafkaAway, MessageInvalid
 from leaderq.kafka.clients.producer import (
     MAX_MESSAGE_BYTES,
     Message,
-    MessageInvalid,
     ProducerClient,
     ProducerFactory,
     ProducerSettings,
@@ -108,7 +107,7 @@ class KafkaSink:
         open_timeout_s: float = 10.0,
         **options: Any,
     ) -> None:
-        self._topic = topic
+        self._topic, self._largest = topic, max_message_bytes
         self._settings = ProducerSettings(
             address,
             client_id=client_id,
@@ -122,8 +121,8 @@ class KafkaSink:
         self._batches = itertools.count()
         self._kept: dict[int, list[_Kept]] = {}  # by the record's id; what the client still holds
         self._stuck: set[tuple[str, int]] = set()
-        self._suspects: dict[int, Any] = {}  # records that are sent alone
-        self._is_careful = False  # whether each message is asked about, after a failure
+        # How many records go together; fewer after a refusal, until the one at fault was alone.
+        self._most: int | None = None
 
     def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
         return self.hand_over(batch, timeout_s)()
@@ -131,12 +130,7 @@ class KafkaSink:
     def hand_over(self, batch: Sequence[Any], timeout_s: float) -> Callable[[], BatchOutcome]:
         deadline = clock.now_s() + timeout_s
         client = self._connected(timeout_s)
-        part = batch
-        if self._suspects:  # as many as may go together; a suspect goes alone
-            first = next(
-                (at for at, one in enumerate(batch) if id(one) in self._suspects), len(batch)
-            )
-            part = batch[: max(1, first)]
+        part = batch if self._most is None else batch[: self._most]
         sending = _Sending(part, getattr(batch, "waited", range(len(part))))
         self._hand_over(client, sending)
         return partial(self._heard, client, sending, deadline, len(batch))
@@ -147,13 +141,8 @@ class KafkaSink:
         if client is self._client:
             self._wait(client, sending, deadline)
         outcome = self._outcome(client, sending)
-        part = sending.records
-        for at, receipt in enumerate(sending.receipts if self._suspects else ()):
-            if receipt is not None and at not in outcome.again:
-                self._suspects.pop(id(part[at]), None)
-        if len(part) == count:
-            return outcome
-        return outcome._replace(again=[*outcome.again, *range(len(part), count)])
+        sent = len(sending.records)
+        return outcome._replace(again=[*outcome.again, *range(sent, count)])
 
     def close(self, timeout_s: float) -> None:
         self._drop()
@@ -228,9 +217,9 @@ class KafkaSink:
         messages: list[Message],
     ) -> None:
         """Give these to one partition, in runs. A record whose place somebody waits for is the last
-        of its run; after a failure each is a run, to find the one at fault."""
+        of its run; after a refusal each is a run, to find the one at fault."""
         last, ends = len(positions), [*range(1, len(positions) + 1)]
-        if not self._is_careful:
+        if self._most is None:
             waited = sending.waited
             ends = [at for at in ends if positions[at - 1] in waited] if waited else []
             ends += [last] if last and last not in ends[-1:] else []
@@ -253,40 +242,30 @@ class KafkaSink:
 
         :raises KafkaError, ConfigurationError, TypeError: it is none.
         """
-        limit = self._settings.max_message_bytes
-        if type(record) is tuple and len(record) == 2 and self._topic:
-            key, value = record  # the usual one, at a quarter of the cost
-            if type(key) is type(value) is bytes and len(key) + len(value) <= limit:
-                return _NEW(Message, (self._topic, value, key, (), None, None))
-        return checked(self._any_message(record), limit)
-
-    def _any_message(self, record: Any) -> Message:
-        if type(record) is Message:
-            return record if record.topic else record._replace(topic=self._named())
-        if isinstance(record, tuple):
-            if len(record) == 2:
-                key, value = record
-                return Message(self._topic or self._named(), _raw(value), _raw(key))
-            if len(record) == 3:
-                return Message(self._named(), _raw(record[1]), _raw(record[0]), record[2])
-            if len(record) == len(Message._fields):
-                topic, value, key, *more = record
-                return Message(topic or self._named(), _raw(value), _raw(key), *more)
-        if isinstance(record, bytes | str):
-            return Message(self._named(), _raw(record))
-        raise ConfigurationError(
-            f"a {type(record).__name__} is not a Kafka record; send bytes, (key, value), "
-            "(key, value, headers) or a Message, or give BufferedProducer a process step that "
-            "makes one"
-        )
-
-    def _named(self) -> str:
-        if self._topic is None:
+        headers, partition, timestamp_ms = (), None, None
+        if isinstance(record, tuple) and len(record) == 2:
+            topic, (key, value) = self._topic, record
+        elif isinstance(record, tuple) and len(record) == 3:
+            topic, (key, value, headers) = self._topic, record
+        elif isinstance(record, tuple) and len(record) == len(Message._fields):
+            topic, value, key, headers, partition, timestamp_ms = record
+        elif isinstance(record, bytes | str):
+            topic, key, value = self._topic, None, record
+        else:
+            raise ConfigurationError(
+                f"a {type(record).__name__} is not a Kafka record; send bytes, (key, value), "
+                "(key, value, headers) or a Message, or give BufferedProducer a process step that "
+                "makes one"
+            )
+        if not (topic := topic or self._topic):
             raise ConfigurationError(
                 "a record names no topic, and this KafkaSink has none; give KafkaSink(address,"
                 " topic)"
             )
-        return self._topic
+        key = key.encode() if isinstance(key, str) else key
+        value = value.encode() if isinstance(value, str) else value
+        message = _NEW(Message, (topic, value, key, headers, partition, timestamp_ms))
+        return checked(message, self._largest)
 
     def _partition(self, message: Message, count: int, number: int) -> int:
         """Return the partition that a message names; all others of a batch without a key go to one
@@ -324,17 +303,7 @@ class KafkaSink:
             client.wait(undone[-1], min(until_s, now + _LOOK_S))
 
     def _outcome(self, client: ProducerClient, sending: _Sending) -> BatchOutcome:
-        undone: list[int] = []
-        failed: dict[int, LeaderqError] = {}
-        heard = dict(zip(sending.receipts, sending.places, strict=True))
-        heard.pop(None, None)
-        errors = {one: client.failure(one, to[0]) for one, to in heard.items() if one.is_done}
-        if len(errors) < len(heard) or any(errors.values()):
-            for at, receipt in enumerate(sending.receipts):
-                if receipt is not None and receipt not in errors:
-                    undone.append(at)
-                elif receipt is not None and (error := errors[receipt]) is not None:
-                    failed[at] = error
+        undone, failed = self._unconfirmed(client, sending)
         again = sorted({*undone, *failed, *sending.left})
 
         def place_of(at: int) -> KafkaPlace | None:
@@ -345,7 +314,8 @@ class KafkaSink:
 
         is_current = client is self._client
         if not again:
-            self._is_careful = self._is_careful and not is_current
+            if self._most is not None and is_current:
+                self._most = 2 * self._most if self._most <= len(sending.records) else None
             return BatchOutcome(sending.refused, place_of=place_of)
         if not is_current:
             gone = SinkAway("the client that was given these was replaced, for those before them")
@@ -358,31 +328,35 @@ class KafkaSink:
             or (client.trouble() if undone or sending.left else None)
         )
         if isinstance(why, _VERDICTS):
-            self._hear_verdict(sending, again, why)
-            again = [at for at in again if at not in sending.refused]
+            # The broker refuses a message; the client fails all behind it, and those beside it,
+            # with the same error.
+            self._drop()
+            if len(again) == 1 and sending.receipts[again[0]] is not None:
+                sending.refused[again.pop()] = why
+            else:
+                self._most = 1
             return BatchOutcome(sending.refused, again, place_of=place_of)
         if why is not None and not isinstance(why, KafkaAway):
             self._drop()  # it may have lost its place in the sequence
-            self._is_careful = True
         else:
             self._keep(sending, undone)
         return BatchOutcome(
             sending.refused, again, self._told(why or sending.error, undone), place_of
         )
 
-    def _hear_verdict(self, sending: _Sending, again: list[int], why: LeaderqError) -> None:
-        """The broker refuses a message; the client fails all behind it, and those beside it, with
-        the same error. So the failed ones are sent one by one, in order, until the one at fault is
-        alone.
-        """
-        self._drop()
-        self._is_careful = True
-        suspects = [sending.records[at] for at in again if sending.receipts[at] is not None]
-        if len(again) == len(suspects) == 1:
-            self._suspects.pop(id(suspects[0]), None)
-            sending.refused[again[0]] = why
-        else:
-            self._suspects |= {id(one): one for one in suspects}
+    @staticmethod
+    def _unconfirmed(
+        client: ProducerClient, sending: _Sending
+    ) -> tuple[list[int], dict[int, LeaderqError]]:
+        """What is not acknowledged yet, and what has failed."""
+        heard = dict(zip(sending.receipts, sending.places, strict=True))
+        heard.pop(None, None)
+        errors = {one: client.failure(one, to[0]) for one, to in heard.items() if one.is_done}
+        if len(errors) == len(heard) and not any(errors.values()):
+            return [], {}
+        given = [(at, one) for at, one in enumerate(sending.receipts) if one is not None]
+        failed = {at: why for at, one in given if (why := errors.get(one)) is not None}
+        return [at for at, one in given if one not in errors], failed
 
     def _keep(self, sending: _Sending, undone: list[int]) -> None:
         """Remember these, and which partitions are behind."""
@@ -439,7 +413,3 @@ def _sender_of(client: str, options: Mapping[str, Any]) -> ProducerFactory:
         raise ConfigurationError(f"client={client!r}: give 'kafka-python' or 'confluent'") from None
     require(*option_problems(library, options, "the options of a KafkaSink"))
     return transport.producers_of(library)
-
-
-def _raw(part: Any) -> Any:
-    return part.encode() if isinstance(part, str) else part

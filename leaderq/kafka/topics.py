@@ -27,7 +27,7 @@ from leaderq.kafka.clients.kafka_python_connection import (
     errors_translated,
     quiet_client_logs,
 )
-from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
+from leaderq.kafka.clients.kafka_python_consumer import TopicScout
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.record import Offset, Partition, Record
@@ -173,7 +173,7 @@ def newest_records(address: str, topic: str, count: int, **access: Unpack[Access
     return found[-count:]
 
 
-class TopicReader(KafkaPythonConsumer):
+class TopicReader(TopicScout):
     """The records of ``topic``, for a ``with`` block: from any place to ``ends``, when it was
     entered. Joins no group, and reads what is stable.
     """
@@ -193,9 +193,6 @@ class TopicReader(KafkaPythonConsumer):
         self.topic = topic
         self.starts: dict[int, int] = {}
         self.ends: dict[int, int] = {}
-
-    def refresh(self, timeout_s: float) -> None:
-        """Does nothing: reading needs no right on the group."""
 
     def __enter__(self) -> Self:
         timeout_s = self._settings.open_timeout_s

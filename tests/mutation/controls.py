@@ -152,8 +152,8 @@ the first position is not waited for: committed before the first record is read
 = kafka/stores/zookeeper_offsets.py unit/kafka/test_offset_stores.py
 operations added during a commit are dropped: offsets and operations of a batch happen together,
   once
--del self._waiting[: len(operations)]
-+self._waiting.clear()
+-wanted.effects.clear()
++self._effects.clear()
 
 = kafka/topics.py unit/kafka/test_dead_letters.py
 letters past the end are read: the records to ends, when reading began
@@ -481,7 +481,7 @@ a transaction in a database is begun without a look at the newest term
 -            firsts
 +            firsts
 a batch whose COMMIT was not answered is stored twice
-@test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again
+@TestDatabaseOffsets::test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again
 -int(row[0]) > first:
 +int(row[0]) > first + 10**9:
 

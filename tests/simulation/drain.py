@@ -180,16 +180,16 @@ class _Witness:
         """How often the user's database does not answer."""
         self.handled: list[Handled] = []
         self.opened = ExitStack()
-        self.database = self._opened()
+        self.database = self.connection()
 
-    def _opened(self) -> sqlite3.Connection:
+    def connection(self) -> sqlite3.Connection:
         made = sqlite3.connect(_DATABASE, uri=True, timeout=0.0)
         self.opened.callback(made.close)
         return made
 
     def connected(self) -> sqlite3.Connection:
         """To the user's database; it rolls back what a process has left open when it dies."""
-        made = self._opened()
+        made = self.connection()
         task = self.world.current
         task.process.deaths.append(made.close)
         return made
@@ -329,7 +329,7 @@ def lead(life: DrainLife) -> LifeVerdict:
         _patience(world.faults()),
         _breaking(world, kafka),
     ):
-        DatabaseOffsets(witness.database, career="drain").create_table()
+        DatabaseOffsets(witness.connection, career="drain").create_table()
         witness.database.execute("CREATE TABLE effects (name)")
         ends = _filled(world, kafka)
         for number in range(2 + int(world.faults() * 2)):

@@ -18,8 +18,11 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from leaderq.base import clock
+from leaderq.config import KafkaSecurity
 from leaderq.config.kinds import InvalidValue, addresses
 from leaderq.errors import ConfigurationError
+from leaderq.kafka.clients.consumer import ConsumerSettings
+from leaderq.kafka.clients.producer import ProducerSettings
 
 Options = Mapping[str, Any]
 
@@ -34,69 +37,65 @@ class ClientLibrary(str, Enum):
 REFUSED: Mapping[str, str] = {
     "the settings say where Kafka is and how to be let in: kafka, kafka_protocol, kafka_mechanism,"
     " kafka_ca, ...": (
-        "bootstrap_servers security_protocol sasl_mechanism sasl_plain_* ssl_context"
-        " ssl_check_hostname ssl_cafile ssl_certfile ssl_keyfile ssl_password / bootstrap.servers"
-        " metadata.broker.list security.protocol sasl.mechanism* sasl.username sasl.password"
-        " ssl.ca.* ssl.certificate.* ssl.key.* ssl.keystore.* ssl.endpoint.*"
-        " enable.ssl.certificate.verification"
+        "bootstrap_servers metadata_broker_list security_protocol sasl_mechanism* sasl_plain_*"
+        " sasl_username sasl_password ssl_context ssl_check_hostname ssl_cafile ssl_certfile"
+        " ssl_keyfile ssl_password ssl_ca_* ssl_certificate_* ssl_key_* ssl_keystore_*"
+        " ssl_endpoint_* enable_ssl_certificate_verification"
     ),
-    "name the group with the career's group": "group_id / group.id",
+    "name the group with the career's group": "group_id",
     "the career's name is the member's, so that a new leader fences the former one": (
-        "group_instance_id / group.instance.id"
+        "group_instance_id"
     ),
     "a leader takes all partitions, and how it fences the former one depends on it": (
-        "partition_assignment_strategy"
-        " / partition.assignment.strategy group.protocol group.remote.assignor"
+        "partition_assignment_strategy group_protocol group_remote_assignor"
     ),
     "leaderq commits, and only what was handled": (
-        "enable_auto_commit auto_commit_interval_ms default_offset_commit_callback"
-        " / enable.auto.commit auto.commit.enable auto.commit.interval.ms enable.auto.offset.store"
-        " offset.store.* on_commit"
+        "enable_auto_commit auto_commit_* default_offset_commit_callback enable_auto_offset_store"
+        " offset_store_* on_commit"
     ),
-    "what a transaction has aborted must not be handled": "isolation_level / isolation.level",
+    "what a transaction has aborted must not be handled": "isolation_level",
     "nothing is skipped silently; the career's auto_offset_reset says where to begin": (
-        "auto_offset_reset / auto.offset.reset"
+        "auto_offset_reset"
     ),
-    "a record that was altered on the way must not be handled": "check_crcs / check.crcs",
-    "the career's max_records says how many": "max_poll_records /",
+    "a record that was altered on the way must not be handled": "check_crcs",
+    "the career's max_records says how many": "max_poll_records",
     "a slow handle loses no membership; handle_budget_s ends the term of one that hangs": (
-        "max_poll_interval_ms / max.poll.interval.ms"
+        "max_poll_interval_ms"
     ),
     "set key_deserializer and value_deserializer of the career; what cannot be decoded is then"
-    " judged by on_error": "key_deserializer value_deserializer /",
-    "a topic that is not there is an error, not a wish": (
-        "allow_auto_create_topics / allow.auto.create.topics"
-    ),
+    " judged by on_error": "key_deserializer value_deserializer",
+    "a topic that is not there is an error, not a wish": "allow_auto_create_topics",
     "leaderq changes it as records come, or depends on it": (
-        "fetch_max_wait_ms consumer_timeout_ms exclude_internal_topics"
-        " / enable.partition.eof topic.blacklist"
+        "fetch_max_wait_ms consumer_timeout_ms exclude_internal_topics enable_partition_eof"
+        " topic_blacklist"
     ),
-    "what counts as sent is stored by all replicas in sync": "acks / acks request.required.acks",
+    "what counts as sent is stored by all replicas in sync": "acks request_required_acks",
     "each message is stored once, and in order": (
-        "enable_idempotence retries max_in_flight_requests_per_connection / enable.idempotence"
-        " enable.gapless.guarantee retries message.send.max.retries max.in.flight*"
+        "enable_idempotence retries max_in_flight* enable_gapless_guarantee"
+        " message_send_max_retries"
     ),
     "a leader fences former ones by it, and the time-out belongs to that": (
-        "transactional_id transaction_timeout_ms / transactional.id transaction.timeout.ms"
+        "transactional_id transaction_timeout_ms"
     ),
     "a key must go to the same partition whatever the client": (
-        "partitioner / partitioner sticky.partitioning.*"
+        "partitioner sticky_partitioning_*"
     ),
-    "what is sent is bytes; encode it before": "key_serializer value_serializer /",
-    "set max_message_bytes": "max_request_size / message.max.bytes",
+    "what is sent is bytes; encode it before": "key_serializer value_serializer",
+    "set max_message_bytes": "max_request_size message_max_bytes",
     "leaderq bounds its waits by its own time-outs": (
-        "max_block_ms delivery_timeout_ms bootstrap_timeout_ms"
-        " / delivery.timeout.ms message.timeout.ms"
+        "max_block_ms delivery_timeout_ms bootstrap_timeout_ms message_timeout_ms"
     ),
     "leaderq makes the connections itself, as the client loses data and sockets otherwise": (
-        "kafka_client proxy_url socks5_proxy selector / test.mock.* plugin.library.paths"
+        "kafka_client proxy_url socks5_proxy selector test_mock_* plugin_library_paths"
     ),
     "leaderq learns of failures by it": (
-        "/ error_cb log.queue delivery.report.only.error dr_cb dr_msg_cb on_delivery"
-        " metadata.recovery.strategy default.topic.config"
+        "error_cb log_queue delivery_report_only_error dr_cb dr_msg_cb on_delivery"
+        " metadata_recovery_strategy default_topic_config"
     ),
 }
-"""The options that only leaderq may set, by reason: names in kafka-python / in librdkafka."""
+"""The options that only leaderq may set, by reason: under kafka-python's names, and librdkafka's
+with ``_`` for each dot.
+"""
 
 
 _CONSUMER = frozenset(KafkaConsumer.DEFAULT_CONFIG)
@@ -107,7 +106,7 @@ _SHARED = frozenset(KafkaAdminClient.DEFAULT_CONFIG) & _CONSUMER & _PRODUCER
 def option_problems(client: ClientLibrary, options: Options, what: str) -> Iterator[str]:
     """The problems of ``options``, one sentence each; ``what`` names them."""
     for name in options:
-        if (because := _refusal(client, name)) is not None:
+        if (because := _refusal(name)) is not None:
             yield f"{name!r} cannot be set in {what}: {because}"
         elif client is ClientLibrary.KAFKA_PYTHON and name not in _CONSUMER | _PRODUCER:
             near = difflib.get_close_matches(name.replace(".", "_"), _CONSUMER | _PRODUCER, n=1)
@@ -115,10 +114,10 @@ def option_problems(client: ClientLibrary, options: Options, what: str) -> Itera
             yield f"{name!r} in {what} is not an option of kafka-python; {remedy}"
 
 
-def _refusal(client: ClientLibrary, name: str) -> str | None:
+def _refusal(name: str) -> str | None:
+    plain = name.replace(".", "_")
     for because, names in REFUSED.items():
-        ours = names.split("/")[client is ClientLibrary.CONFLUENT].split()
-        if any(fnmatchcase(name, each) for each in ours):
+        if any(fnmatchcase(plain, each) for each in names.split()):
             return because
     return None
 
@@ -158,6 +157,52 @@ class CallbackTokens(AbstractTokenProvider):
 
     def extensions(self) -> Mapping[str, str]:
         return self._extensions
+
+
+# ---- what both libraries are told, under librdkafka's names --------------------------------------
+
+
+def connection_table(security: KafkaSecurity) -> Options:
+    return {
+        "security.protocol": security.protocol,
+        # 10 or 30 s between attempts by default: a leader would sleep through the broker's return.
+        "reconnect.backoff.ms": 20,
+        "reconnect.backoff.max.ms": 1000,
+        # Paces every wait for a coordinator, a leader or a marker; 100 ms by default.
+        "retry.backoff.ms": 20,
+    }
+
+
+def consumer_table(settings: ConsumerSettings) -> Options:
+    session_ms = int(settings.session_timeout_s * 1000)
+    member = {"group.instance.id": settings.member} if settings.membership else {}
+    return {
+        "client.id": settings.client_id,
+        "group.id": settings.group,
+        **member,
+        "enable.auto.commit": False,
+        # Also makes OffsetFetch wait for a zombie's open transaction (B4), and ListOffsets ask for
+        # the last stable offset.
+        "isolation.level": "read_committed",
+        "allow.auto.create.topics": False,  # an unknown topic is an error here, not a wish
+        "session.timeout.ms": session_ms,
+        "heartbeat.interval.ms": min(3000, session_ms // 3),
+        "max.poll.interval.ms": max(session_ms, int(settings.max_poll_interval_s * 1000)),
+    }
+
+
+def producer_table(settings: ProducerSettings) -> Options:
+    options = {"client.id": settings.client_id, "enable.idempotence": True}
+    if settings.transactional_id is None:
+        return options
+    timeout_ms = int(settings.transaction_timeout_s * 1000)
+    # A broker still writes the markers of a transaction when the next one begins (B6).
+    in_transactions = {"transaction.timeout.ms": timeout_ms, "retry.backoff.ms": 5}
+    return {**options, "transactional.id": settings.transactional_id, **in_transactions}
+
+
+def in_kafka_pythons_names(table: Options) -> dict[str, Any]:
+    return {name.replace(".", "_"): value for name, value in table.items()}
 
 
 _ADDRESS = addresses(9092)

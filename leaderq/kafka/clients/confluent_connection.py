@@ -16,40 +16,9 @@ from confluent_kafka import KafkaException
 
 from leaderq.config import KafkaSecurity
 from leaderq.errors import ConfigurationError, LeaderqError
-from leaderq.kafka.clients.client_options import bootstrap_servers
-from leaderq.kafka.clients.consumer import Failure
+from leaderq.kafka.clients.client_options import bootstrap_servers, connection_table
+from leaderq.kafka.clients.consumer import FAILURES, Failure
 
-_NAMES = {
-    Failure.FENCED: "FENCED_INSTANCE_ID PRODUCER_FENCED INVALID_PRODUCER_EPOCH _FENCED",
-    Failure.MEMBERSHIP: (
-        "ILLEGAL_GENERATION UNKNOWN_MEMBER_ID REBALANCE_IN_PROGRESS _ASSIGNMENT_LOST"
-    ),
-    Failure.INCOMPATIBLE: "INCONSISTENT_GROUP_PROTOCOL",
-    Failure.REFUSED: (
-        """_AUTHENTICATION SASL_AUTHENTICATION_FAILED UNSUPPORTED_SASL_MECHANISM
-        ILLEGAL_SASL_STATE TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED
-        CLUSTER_AUTHORIZATION_FAILED TRANSACTIONAL_ID_AUTHORIZATION_FAILED"""
-    ),
-    Failure.GONE: "OFFSET_OUT_OF_RANGE _AUTO_OFFSET_RESET _LOG_TRUNCATION",
-    Failure.UNKNOWN_TOPIC: (
-        """UNKNOWN_TOPIC_OR_PART UNKNOWN_TOPIC_ID TOPIC_EXCEPTION _UNKNOWN_TOPIC
-        _UNKNOWN_PARTITION"""
-    ),
-    Failure.TOO_LARGE: "MSG_SIZE_TOO_LARGE RECORD_LIST_TOO_LARGE",
-    # Errors that pass by themselves, though librdkafka does not always mark them as retriable;
-    # _DESTROY_BROKER: one broker of a cluster was forgotten, or has come back under its id; _NOENT:
-    # no partition asked about has a leader, or its topic was deleted a moment ago.
-    Failure.AWAY: (
-        """_TIMED_OUT _TIMED_OUT_QUEUE _MSG_TIMED_OUT _TRANSPORT _ALL_BROKERS_DOWN _RESOLVE
-        _WAIT_COORD _DESTROY_BROKER _NOENT _WAIT_CACHE _IN_PROGRESS _PREV_IN_PROGRESS _RETRY
-        _OUTDATED BROKER_NOT_AVAILABLE CONCURRENT_TRANSACTIONS COORDINATOR_LOAD_IN_PROGRESS
-        COORDINATOR_NOT_AVAILABLE KAFKA_STORAGE_ERROR LEADER_NOT_AVAILABLE NETWORK_EXCEPTION
-        NOT_COORDINATOR NOT_ENOUGH_REPLICAS NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        NOT_LEADER_FOR_PARTITION OFFSET_NOT_AVAILABLE REQUEST_TIMED_OUT UNSTABLE_OFFSET_COMMIT
-        FENCED_LEADER_EPOCH UNKNOWN_LEADER_EPOCH REPLICA_NOT_AVAILABLE"""
-    ),
-}
-FAILURES = {name: failure for failure, names in _NAMES.items() for name in names.split()}
 _TELLING = {"_SSL", "_RESOLVE", "_TRANSPORT"}
 _UNUSABLE = {"_INVALID_ARG", "_CONFLICT"}
 
@@ -67,11 +36,7 @@ class ConfluentConnection:
         security = self._security
         options: dict[str, Any] = {
             "bootstrap.servers": ",".join(bootstrap_servers(self._address)),
-            "security.protocol": security.protocol,
-            # 10 s between attempts by default: a leader would sleep through the broker's return.
-            "reconnect.backoff.ms": 20,
-            "reconnect.backoff.max.ms": 1000,
-            "retry.backoff.ms": 20,
+            **connection_table(security),
             "log_level": 0,
             # even a fatal error is then not written to stderr: it waits for a queue never set
             "log.queue": True,

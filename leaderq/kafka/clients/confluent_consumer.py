@@ -19,32 +19,27 @@ consumer contract, or was met in its source):
 * A position stays before the transaction markers at the end of a partition, until the news that its
   end was reached (``enable.partition.eof``) carries the offset behind them.
 * ``unsubscribe`` sends a LeaveGroup, ``close`` of a static member none: the former is never called.
-* What it knows of topics it keeps to itself. So an admin client asks, at most every 10 s.
-* Each partition that begins to be fetched lets the thread of its broker look over all of them, and
-  nothing else that goes to that broker overtakes these looks (B23). So where partitions begin and
-  end is asked of the admin client too, which has connections of its own.
+* What it knows of topics it keeps to itself, and each partition that begins to be fetched lets the
+  thread of its broker look over all of them, which nothing else that goes to that broker overtakes
+  (B23). So which partitions there are, and where they begin and end, is asked of a
+  :class:`~leaderq.kafka.clients.kafka_python_consumer.TopicScout`, with connections of its own.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from enum import Enum
 from functools import partial
 from typing import Any
 
-from confluent_kafka import (
-    Consumer,
-    IsolationLevel,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka import admin as untyped
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from leaderq.base import clock
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, OffsetOutOfRange, UnknownTopic
+from leaderq.kafka.clients.client_options import consumer_table
 from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.confluent_record import by_partition, has_errors
 from leaderq.kafka.clients.consumer import (
@@ -55,15 +50,13 @@ from leaderq.kafka.clients.consumer import (
     LogTruncated,
     MembershipLost,
     Offsets,
-    TopicPattern,
 )
-from leaderq.kafka.clients.kafka_python_consumer import require_same_log
+from leaderq.kafka.clients.kafka_python_consumer import TopicScout, require_same_log
 from leaderq.kafka.record import Offset, Partition, Record, after, epoch_of
-from leaderq.threads import SerialExecutor, SubmittedWork, primitives
+from leaderq.threads import SerialExecutor, SubmittedWork
 
 log = logging.getLogger(__name__)
 
-_SPECS: Any = untyped.OffsetSpec  # type: ignore[attr-defined]
 _LATEST = -1  # the protocol's code, in place of a time
 _STEP_S = 0.1
 _STASH = 100
@@ -72,10 +65,18 @@ _CLOSE_S = 1.0
 # how long a poll waits for more, if records come so fast that a batch is full in that time
 _FILL_S = 0.005
 _FAST_SHARE = 8
-ASK_EVERY_S = 10.0
-LEADERS_KNOWN_MS = 1000
 FETCHED_A_MS = 20
-_LOOK_S = 0.05
+
+
+class _Membership(Enum):
+    """``JOINING``: asked for, and nothing was assigned since. ``REVOKED``: partitions were taken
+    away, and none assigned since.
+    """
+
+    NONE = "none"
+    JOINING = "joining"
+    MEMBER = "member"
+    REVOKED = "revoked"
 
 
 class ConfluentConsumer(ConsumerBase):
@@ -84,10 +85,9 @@ class ConfluentConsumer(ConsumerBase):
     def __init__(self, settings: ConsumerSettings) -> None:
         super().__init__(settings)
         self._connection = ConfluentConnection(settings.address, settings.security)
-        self._topics: ConfluentTopics | None = None
+        self._scout = TopicScout(replace(settings, membership=False, options={}))
         self._commits = SerialExecutor(f"leaderq-confluent-commit-{settings.member}")
-        self._is_subscribed = False
-        self._joins_before = 0
+        self._membership = _Membership.NONE
         self._held: frozenset[Partition] = frozenset()
         self._next: dict[Partition, int] = {}
         self._ends: dict[Partition, int] = {}
@@ -95,16 +95,14 @@ class ConfluentConsumer(ConsumerBase):
         self._unproved: dict[Partition, int] = {}
         self._stash: list[Any] = []
         self._committing: SubmittedWork | None = None
-        self._is_reading = self._is_revoked = False
+        self._is_reading = False
         self._fenced: KafkaFenced | None = None
 
     # ---- connecting ------------------------------------------------------------------------------
 
     def _connect(self, until_s: float) -> None:
-        settings = self._settings
-        self._topics = ConfluentTopics(settings, self._connection)
-        self._topics.learn(settings.open_timeout_s)
-        options = consumer_options(settings, self._connection, len(self.existing()))
+        self._scout.open()
+        options = consumer_options(self._settings, self._connection, len(self.existing()))
         self._client = self._connection.made(Consumer, options)
         while True:  # a topic just made, or an election going on: what is not ready is asked again
             try:
@@ -118,31 +116,41 @@ class ConfluentConsumer(ConsumerBase):
         return self._connection.remedy()
 
     def refresh(self, timeout_s: float) -> None:
-        self._known.keep_known()
         super().refresh(timeout_s)
-        # The connections that fetch ask again what the admin client was just asked.
+        # The connections that fetch ask again what the scout was just asked.
         with suppress(UnknownTopic), self._errors_translated("asking for offsets"):
             self._consumer.offsets_for_times(
                 self._named(dict.fromkeys(self.existing(), _LATEST)), timeout_s
             )
 
+    def existing(self) -> frozenset[Partition]:
+        return self._scout.existing()
+
+    def topic_ids(self) -> dict[str, str]:
+        return self._scout.topic_ids()
+
+    def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
+        return self._scout.start_offsets(timeout_s)
+
+    def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
+        return self._scout.end_offsets(timeout_s)
+
     # ---- membership ------------------------------------------------------------------------------
 
     def _join(self, timeout_s: float) -> bool:
-        if not self._is_subscribed:
-            self._joins_before = self._joins
+        if self._membership is _Membership.NONE:
             self._subscribe()
-        self._serve_until(lambda: self._joins > self._joins_before, timeout_s)
-        return self._joins > self._joins_before
+        self._serve_until_joined(timeout_s)
+        return self._membership is _Membership.MEMBER
 
     def _subscribe(self) -> None:
         consumer = self._consumer
         self._allowed()
         with self._errors_translated("joining the group"):
             consumer.subscribe(
-                list(self._known.names), on_assign=self._on_assign, on_revoke=self._on_revoke
+                list(self._scout.topics), on_assign=self._on_assign, on_revoke=self._on_revoke
             )
-        self._is_subscribed = True
+        self._membership = _Membership.JOINING
 
     def _hold(self, partitions: frozenset[Partition]) -> None:
         with self._errors_translated("taking partitions"):
@@ -153,49 +161,39 @@ class ConfluentConsumer(ConsumerBase):
         self._now_held(consumer, frozenset(Partition(one.topic, one.partition) for one in assigned))
 
     def _on_revoke(self, consumer: Any, _revoked: list[Any]) -> None:
-        self._begin_again(frozenset())
-        self._is_revoked = True
+        self._begin_again(frozenset(), _Membership.REVOKED)
         consumer.unassign()  # only then does the client join again
 
     def _now_held(self, consumer: Any, partitions: frozenset[Partition]) -> None:
         """These are held now; nothing is read from them until their positions are set."""
         self._joins += 1
-        self._is_revoked = False
-        self._begin_again(partitions)
+        self._begin_again(partitions, _Membership.MEMBER)
         consumer.assign([])
 
-    def _begin_again(self, partitions: frozenset[Partition]) -> None:
-        self._held, self._resting = partitions, frozenset()
+    def _begin_again(self, partitions: frozenset[Partition], membership: _Membership) -> None:
+        self._held, self._membership, self._resting = partitions, membership, frozenset()
         self._stash, self._next, self._ends = [], {}, {}
         self._is_reading = False
 
     @property
     def is_joining(self) -> bool:
-        return self._is_revoked
-
-    def rejoin(self) -> None:
-        self._known.hurry()
-        super().rejoin()
+        return self._membership is _Membership.REVOKED
 
     def _ask_to_join(self) -> None:
-        if self._is_subscribed:
-            self._joins_before = self._joins
+        if self._membership is not _Membership.NONE:
             self._subscribe()  # to the same topics: joins again, without leaving
 
     def attend(self, timeout_s: float) -> None:
-        self._known.keep_known()
         if not self._settings.membership:
             return
-        if self._is_subscribed and (self._is_revoked or self._joins == self._joins_before):
-            self._serve_until(
-                lambda: not self._is_revoked and self._joins > self._joins_before, timeout_s
-            )
+        if self._membership in (_Membership.JOINING, _Membership.REVOKED):
+            self._serve_until_joined(timeout_s)
         else:
             self._serve(0.0)
 
-    def _serve_until(self, fact: Callable[[], bool], timeout_s: float) -> None:
+    def _serve_until_joined(self, timeout_s: float) -> None:
         end = clock.now_s() + timeout_s
-        while not fact() and clock.now_s() < end:
+        while self._membership is not _Membership.MEMBER and clock.now_s() < end:
             self._serve(max(0.0, min(_STEP_S, end - clock.now_s())))
 
     def _serve(self, wait_s: float) -> None:
@@ -208,19 +206,12 @@ class ConfluentConsumer(ConsumerBase):
     def assigned(self) -> frozenset[Partition]:
         return self._held
 
-    def existing(self) -> frozenset[Partition]:
-        return frozenset().union(*self._known.partitions.values())
-
-    def topic_ids(self) -> dict[str, str]:
-        return dict(self._known.ids)
-
     def group_metadata(self) -> Any:
         return self._consumer.consumer_group_metadata()
 
     # ---- reading ---------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
-        self._known.keep_known()
         if self._next and not self._is_reading:
             self._read(
                 self._next
@@ -358,14 +349,7 @@ class ConfluentConsumer(ConsumerBase):
         except UnknownTopic as exc:
             if self._pattern is None:
                 raise
-            self._known.hurry()  # deleted a moment ago, which shows soon
-            raise KafkaAway(str(exc)) from exc
-
-    def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        return self._known.offsets(_SPECS.earliest(), timeout_s)
-
-    def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        return self._known.offsets(_SPECS.latest(), timeout_s)
+            raise KafkaAway(str(exc)) from exc  # deleted a moment ago, which shows soon
 
     def log_ends(self) -> dict[Partition, int]:
         found = {}
@@ -422,144 +406,25 @@ class ConfluentConsumer(ConsumerBase):
         return found  # type: ignore[no-any-return]
 
     def _let_go(self, client: Any) -> None:
-        topics, self._topics = self._topics, None
-        if topics is not None:
-            topics.close()
+        self._scout.close()
         if client is not None:
             # behind the last commit, which uses the client
             ended = self._commits.submit(client.close)
             self._commits.close()
             ended.done(_CLOSE_S)
 
-    @property
-    def _known(self) -> ConfluentTopics:
-        if self._topics is None:
-            raise KafkaError("this consumer is not open")
-        return self._topics
-
-
-class ConfluentTopics:
-    """Names, partitions and ids of the topics, asked for on a thread of its own."""
-
-    def __init__(self, settings: ConsumerSettings, connection: ConfluentConnection) -> None:
-        # Unlike a consumer, it does not learn of new leaders by fetching.
-        often = {"metadata.max.age.ms": LEADERS_KNOWN_MS}
-        options = {**connection.options(), **settings.options, **often}
-        self._admin = connection.made(AdminClient, options)
-        self._address = settings.address
-        self._request_timeout_s = settings.request_timeout_s
-        self._pattern = settings.topics if isinstance(settings.topics, TopicPattern) else None
-        self.names = () if isinstance(settings.topics, TopicPattern) else settings.topics
-        self._connection = connection
-        self._executor = SerialExecutor("leaderq-confluent-topics")
-        self._asking: SubmittedWork | None = None
-        self._asked_at = 0.0
-        self.partitions: dict[str, frozenset[Partition]] = {}
-        self.ids: dict[str, str] = {}
-
-    def learn(self, timeout_s: float) -> None:
-        """Ask, and wait; raises ``UnknownTopic``, ``AccessRefused``, ``KafkaAway``."""
-        self._asked_at = clock.now_s()
-        self._ask(timeout_s, all_there=True)
-
-    def keep_known(self) -> None:
-        """Ask again from time to time, without waiting."""
-        try:
-            if self._asking is not None and not self._asking.done(0.0):
-                return
-        except Exception:
-            log.debug("topics not asked for, asked again later", exc_info=True)
-        self._asking = None
-        if clock.now_s() > self._asked_at + ASK_EVERY_S:
-            self._asked_at = clock.now_s()
-            self._asking = self._executor.submit(partial(self._ask, self._request_timeout_s))
-
-    def hurry(self) -> None:
-        self._asked_at = 0.0
-
-    def close(self) -> None:
-        self._executor.close()
-
-    def offsets(self, spec: Any, timeout_s: float) -> dict[Partition, int]:
-        """Where each known partition begins or ends; the end is its last stable record."""
-        doing, end_s = "asking for offsets", clock.now_s() + timeout_s
-        asked = list(frozenset().union(*self.partitions.values()))
-        answers = self._admin.list_offsets(
-            {TopicPartition(*where): spec for where in asked},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=timeout_s,
-        )
-        found: dict[Partition, int] = {}
-        for where, answer in zip(asked, answers.values(), strict=True):
-            try:
-                found[where] = self._result(answer, doing, end_s).offset
-            except UnknownTopic:
-                if self._pattern is None:
-                    raise
-                self.hurry()  # deleted a moment ago, which shows soon
-        if min(found.values(), default=0) < 0 or (asked and not found):
-            raise KafkaAway(f"{doing} at Kafka {self._address!r}: no answer about some partition")
-        return found
-
-    def _result(self, answer: primitives.Future[Any], doing: str, end_s: float) -> Any:
-        while not primitives.wait_futures((answer,), _LOOK_S).done:
-            # calls back with errors known at once, while the request would go on until its time is
-            # up
-            self._admin.poll(0.0)
-            if self._connection.refusal is not None:
-                raise self._connection.error(self._connection.refusal, "connecting")
-            if clock.now_s() > end_s:
-                raise KafkaAway(f"{doing} at Kafka {self._address!r}: no answer")
-        with self._connection.errors_translated(doing):
-            return answer.result()
-
-    def _ask(self, timeout_s: float, all_there: bool = False) -> None:
-        end_s, names = clock.now_s() + timeout_s, self.names
-        if self._pattern is not None:
-            with self._connection.errors_translated("asking for topics"):
-                names = self._pattern.among(self._admin.list_topics(timeout=timeout_s).topics)
-            if all_there and not names:
-                raise self._pattern.unmatched(self._address)
-        asked = (
-            self._admin.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
-            if names
-            else {}
-        )
-        found = {}
-        for topic, answer in asked.items():
-            try:
-                found[topic] = self._result(answer, f"asking for the topic {topic!r}", end_s)
-            except UnknownTopic:  # deleted, or not made yet
-                if all_there:
-                    raise
-        self.names = names
-        self.ids = {topic: str(each.topic_id) for topic, each in found.items()}
-        self.partitions = {
-            topic: frozenset(Partition(topic, partition.id) for partition in each.partitions)
-            for topic, each in found.items()
-        }
-
 
 def consumer_options(
     settings: ConsumerSettings, connection: ConfluentConnection, partitions: int = 0
 ) -> dict[str, Any]:
-    session_ms = int(settings.session_timeout_s * 1000)
-    options = {
+    return {
         **connection.options(),
-        "client.id": settings.client_id,
-        "group.id": settings.group,
+        **consumer_table(settings),
         "group.protocol": "classic",  # the newer one fences the newcomer instead of the old member
         "partition.assignment.strategy": "range",
-        "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # Also makes OffsetFetch ask for stable offsets only, and ListOffsets for the LSO.
-        "isolation.level": "read_committed",
         # Any other value would jump silently when the offset is gone; leaderq decides that.
         "auto.offset.reset": "error",
-        "allow.auto.create.topics": False,
-        "session.timeout.ms": session_ms,
-        "heartbeat.interval.ms": min(3000, session_ms // 3),
-        "max.poll.interval.ms": max(session_ms, int(settings.max_poll_interval_s * 1000)),
         "socket.timeout.ms": int(settings.request_timeout_s * 1000),
         "topic.metadata.refresh.interval.ms": 30_000,
         "enable.partition.eof": True,
@@ -572,7 +437,5 @@ def consumer_options(
         "queued.max.messages.kbytes": 16_384,
         # How long nothing is fetched when enough is there; at 1 s a fast reader has nothing to do.
         "fetch.queue.backoff.ms": 10,
+        **settings.options,
     }
-    if settings.membership:
-        options["group.instance.id"] = settings.member
-    return {**options, **settings.options}

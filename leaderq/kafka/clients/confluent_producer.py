@@ -29,6 +29,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from leaderq.base import clock
 from leaderq.errors import AccessRefused, LeaderqError, UnknownTopic
+from leaderq.kafka.clients.client_options import producer_table
 from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.consumer import (
     BatchLost,
@@ -39,7 +40,6 @@ from leaderq.kafka.clients.consumer import (
 )
 from leaderq.kafka.clients.producer import (
     Message,
-    MessageInvalid,
     ProducerBase,
     ProducerSettings,
     given_up,
@@ -56,12 +56,11 @@ _POLL_S = 0.1
 _COUNT_KEPT_S = 300.0
 _METADATA_S = 2.0
 _PURGED = {"_PURGE_QUEUE", "_PURGE_INFLIGHT"}
-_INVALID = {"INVALID_RECORD", "INVALID_MSG", "INVALID_TIMESTAMP", "_INVALID_DIFFERENT_RECORD"}
 _ROOM_BYTES = 1024  # room for the bytes that the protocol adds to the largest message
 
 
 def producer_options(settings: ProducerSettings, connection: ConfluentConnection) -> dict[str, Any]:
-    options: dict[str, Any] = {
+    one_by_one = {
         # If the client gave a message up, we would send it a second time.
         "message.timeout.ms": 0,
         "enable.gapless.guarantee": True,
@@ -69,18 +68,11 @@ def producer_options(settings: ProducerSettings, connection: ConfluentConnection
         "queue.buffering.max.messages": 10_000_000,
         "queue.buffering.max.kbytes": 2_147_483_647,
     }
-    if settings.transactional_id is not None:
-        options = {
-            "transactional.id": settings.transactional_id,
-            "transaction.timeout.ms": int(settings.transaction_timeout_s * 1000),
-            # a broker still writes the markers of a transaction when the next one begins
-            "retry.backoff.ms": 5,
-            "delivery.report.only.error": True,
-        }
+    is_transactional = settings.transactional_id is not None
     return {
         **connection.options(),
-        "client.id": settings.client_id,
-        "enable.idempotence": True,
+        **producer_table(settings),
+        **({"delivery.report.only.error": True} if is_transactional else one_by_one),
         "socket.timeout.ms": int(settings.request_timeout_s * 1000),
         "linger.ms": 5,  # a flush does not wait for it
         "message.max.bytes": settings.max_message_bytes + _ROOM_BYTES,
@@ -88,7 +80,6 @@ def producer_options(settings: ProducerSettings, connection: ConfluentConnection
         "topic.metadata.propagation.max.ms": int(_METADATA_S * 1000),
         # the same as Java's and kafka-python's: a key keeps its partition whatever the client
         "partitioner": "murmur2_random",
-        **options,
         **settings.options,
     }
 
@@ -199,7 +190,7 @@ class ConfluentProducer(ProducerBase):
 
     def _failure(self) -> LeaderqError:
         topic, failure = min(self._failed, key=_is_purged)
-        error = given_up(self._told(failure, f"producing to {topic!r}"))
+        error = given_up(self._connection.error(failure, f"producing to {topic!r}"))
         error.__cause__ = KafkaException(failure)
         return error
 
@@ -328,7 +319,7 @@ class ConfluentProducer(ProducerBase):
 
     def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
         error = receipt.error
-        return None if error is None else self._told(error, f"sending to {topic!r}")
+        return None if error is None else self._connection.error(error, f"sending to {topic!r}")
 
     def offset(self, receipt: Any) -> int:
         return int(receipt.stored.offset())
@@ -339,15 +330,6 @@ class ConfluentProducer(ProducerBase):
             return self._ended
         refusal = self._connection.refusal
         return None if refusal is None else self._connection.error(refusal, "sending")
-
-    # ---- errors ----------------------------------------------------------------------------------
-
-    def _told(self, error: Any, doing: str) -> LeaderqError:
-        """Our error for a message that failed."""
-        if error.name() in _INVALID:
-            where = f"{doing} at Kafka {self._settings.address!r}"
-            return MessageInvalid(f"{where}: {error.name()}: {error.str()}")
-        return self._connection.error(error, doing)
 
 
 class _Receipt:

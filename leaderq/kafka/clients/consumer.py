@@ -111,31 +111,89 @@ class LogTruncated(OffsetOutOfRange):
         return made
 
 
-class Failure(Enum):
-    """The meaning of a client's own error, for all libraries: our error, and advice to add."""
+class MessageInvalid(KafkaError):
+    """The broker refuses a message for itself, or for the batch that it is in."""
 
-    FENCED = KafkaFenced, "; a newer member or producer of the same name has taken over"
-    MEMBERSHIP = MembershipLost, ""
-    INCOMPATIBLE = GroupIncompatible, ""
-    REFUSED = AccessRefused, "; check user, password, mechanism and the broker's ACLs"
+
+class Failure(Enum):
+    """The meaning of a client's own error, for all libraries: our error, advice to add, and the
+    names of such errors: of Kafka's protocol, as either library spells them, and of librdkafka
+    (``_``) and kafka-python (classes) themselves.
+    """
+
+    FENCED = (
+        KafkaFenced,
+        "; a newer member or producer of the same name has taken over",
+        "FENCED_INSTANCE_ID PRODUCER_FENCED INVALID_PRODUCER_EPOCH _FENCED",
+    )
+    MEMBERSHIP = (
+        MembershipLost,
+        "",
+        "ILLEGAL_GENERATION UNKNOWN_MEMBER_ID REBALANCE_IN_PROGRESS _ASSIGNMENT_LOST"
+        " CommitFailedError",
+    )
+    INCOMPATIBLE = GroupIncompatible, "", "INCONSISTENT_GROUP_PROTOCOL"
+    REFUSED = (
+        AccessRefused,
+        "; check user, password, mechanism and the broker's ACLs",
+        "_AUTHENTICATION SASL_AUTHENTICATION_FAILED UNSUPPORTED_SASL_MECHANISM ILLEGAL_SASL_STATE"
+        " TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED CLUSTER_AUTHORIZATION_FAILED"
+        " TRANSACTIONAL_ID_AUTHORIZATION_FAILED DELEGATION_TOKEN_AUTHORIZATION_FAILED"
+        " AuthorizationError",
+    )
     GONE = (
         OffsetOutOfRange,
-        (
-            "; the records at the committed offset are gone: deleted, or cut off when a leader was"
-            " elected that did not have them. Nothing is skipped silently: set the group's offsets"
-            " (kafka-consumer-groups --reset-offsets) once you have decided where to go on"
-        ),
+        "; the records at the committed offset are gone: deleted, or cut off when a leader was"
+        " elected that did not have them. Nothing is skipped silently: set the group's offsets"
+        " (kafka-consumer-groups --reset-offsets) once you have decided where to go on",
+        "OFFSET_OUT_OF_RANGE _AUTO_OFFSET_RESET _LOG_TRUNCATION",
     )
-    CODEC = MissingPiece, "; pip install 'kafka-python[lz4,snappy,zstd]', or use client='confluent'"
-    UNKNOWN_TOPIC = UnknownTopic, "; is the topic's name written right?"
-    TOO_LARGE = MessageTooLarge, "; send less, or raise max.message.bytes of the topic"
-    AWAY = KafkaAway, ""
-    OTHER = KafkaError, ""
+    CODEC = (
+        MissingPiece,
+        "; pip install 'kafka-python[lz4,snappy,zstd]', or use client='confluent'",
+        "UnsupportedCodecError",
+    )
+    UNKNOWN_TOPIC = (
+        UnknownTopic,
+        "; is the topic's name written right?",
+        "UNKNOWN_TOPIC_OR_PART UNKNOWN_TOPIC_ID TOPIC_EXCEPTION INVALID_TOPIC _UNKNOWN_TOPIC"
+        " _UNKNOWN_PARTITION",
+    )
+    TOO_LARGE = (
+        MessageTooLarge,
+        "; send less, or raise max.message.bytes of the topic",
+        "MSG_SIZE_TOO_LARGE MESSAGE_SIZE_TOO_LARGE RECORD_LIST_TOO_LARGE",
+    )
+    INVALID = (
+        MessageInvalid,
+        "",
+        "INVALID_RECORD INVALID_MSG CORRUPT_MESSAGE INVALID_TIMESTAMP _INVALID_DIFFERENT_RECORD",
+    )
+    # What passes by itself, though librdkafka does not always mark it as retriable.
+    # _DESTROY_BROKER: one broker of a cluster was forgotten, or has come back under its id;
+    # _NOENT: no partition asked about has a leader, or its topic was deleted a moment ago.
+    AWAY = (
+        KafkaAway,
+        "",
+        "_TIMED_OUT _TIMED_OUT_QUEUE _MSG_TIMED_OUT _TRANSPORT _ALL_BROKERS_DOWN _RESOLVE"
+        " _WAIT_COORD _DESTROY_BROKER _NOENT _WAIT_CACHE _IN_PROGRESS _PREV_IN_PROGRESS _RETRY"
+        " _OUTDATED BROKER_NOT_AVAILABLE CONCURRENT_TRANSACTIONS COORDINATOR_LOAD_IN_PROGRESS"
+        " COORDINATOR_NOT_AVAILABLE KAFKA_STORAGE_ERROR LEADER_NOT_AVAILABLE NETWORK_EXCEPTION"
+        " NOT_COORDINATOR NOT_ENOUGH_REPLICAS NOT_ENOUGH_REPLICAS_AFTER_APPEND"
+        " NOT_LEADER_FOR_PARTITION OFFSET_NOT_AVAILABLE REQUEST_TIMED_OUT UNSTABLE_OFFSET_COMMIT"
+        " FENCED_LEADER_EPOCH UNKNOWN_LEADER_EPOCH REPLICA_NOT_AVAILABLE",
+    )
+    OTHER = KafkaError, "", ""
 
     def error(self, at: str) -> LeaderqError:
         kind: type[LeaderqError]
-        kind, remedy = self.value
+        kind, remedy, _names = self.value
         return kind(f"{at}{remedy}")
+
+
+FAILURES: Mapping[str, Failure] = {
+    name: failure for failure in Failure for name in failure.value[2].split()
+}
 
 
 @dataclass(frozen=True)

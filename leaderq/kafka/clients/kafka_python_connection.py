@@ -22,7 +22,7 @@ import errno
 import logging
 import socket as sockets  # a method below must be named socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, TypeVar
 
@@ -35,32 +35,15 @@ from kafka.net.selector import NetworkSelector
 from leaderq.config import KafkaSecurity
 from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.client_options import bootstrap_servers
-from leaderq.kafka.clients.consumer import Failure, LogTruncated, connecting
+from leaderq.kafka.clients.client_options import (
+    bootstrap_servers,
+    connection_table,
+    in_kafka_pythons_names,
+)
+from leaderq.kafka.clients.consumer import FAILURES, Failure, LogTruncated, connecting
 from leaderq.kafka.record import Partition
 
 DIRECT = "leaderq://direct"
-REFUSALS = (
-    native.AuthorizationError,
-    native.SaslAuthenticationFailedError,
-    native.UnsupportedSaslMechanismError,
-    native.IllegalSaslStateError,
-)
-_LOST = native.RebalanceInProgressError, native.IllegalGenerationError, native.UnknownMemberIdError
-_FAILURES: Mapping[Failure, tuple[type[Exception], ...]] = {
-    Failure.FENCED: (
-        native.FencedInstanceIdError,
-        native.ProducerFencedError,
-        native.InvalidProducerEpochError,
-    ),
-    Failure.MEMBERSHIP: (native.CommitFailedError, *_LOST),
-    Failure.INCOMPATIBLE: (native.InconsistentGroupProtocolError,),
-    Failure.REFUSED: REFUSALS,
-    Failure.GONE: (native.OffsetOutOfRangeError,),
-    Failure.CODEC: (native.UnsupportedCodecError,),
-    Failure.UNKNOWN_TOPIC: (native.InvalidTopicError,),
-    Failure.TOO_LARGE: (native.MessageSizeTooLargeError, native.RecordListTooLargeError),
-}
 _UNUSABLE = (TypeError, ValueError, AssertionError)
 
 
@@ -70,14 +53,9 @@ def connection_options(
     options: dict[str, Any] = {
         "bootstrap_servers": bootstrap_servers(address),
         "bootstrap_timeout_ms": int(open_timeout_s * 1000),
-        "security_protocol": security.protocol,
-        # 30 s between attempts by default: a leader would sleep through the broker's return.
-        "reconnect_backoff_ms": 20,
-        "reconnect_backoff_max_ms": 1000,
-        # Paces every wait for a coordinator, a leader or a marker; 100 ms by default.
-        "retry_backoff_ms": 20,
+        **in_kafka_pythons_names(connection_table(security)),
+        **security.client_options,
     }
-    options |= security.client_options
     if security.protocol.startswith("SASL_"):
         if security.mechanism == "OAUTHBEARER" and "sasl_oauth_token_provider" not in options:
             raise ConfigurationError(
@@ -202,8 +180,9 @@ class _Manager(KafkaConnectionManager):
     last_error: BaseException | None = None
 
     def get_connection(self, node_id: Any, *args: Any, **more: Any) -> Any:
-        if isinstance(self.last_error, REFUSALS) and not self.bootstrapped:
-            raise self.last_error
+        last = self.last_error
+        if last is not None and failure_of(last) is Failure.REFUSED and not self.bootstrapped:
+            raise last
         connection = super().get_connection(node_id, *args, **more)
         connection.init_future.add_errback(lambda error: setattr(self, "last_error", error))
         return connection
@@ -274,15 +253,18 @@ def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
     return context
 
 
-def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError:
+def failure_of(exc: BaseException) -> Failure:
+    if isinstance(exc, native.RetriableError):
+        return Failure.AWAY
+    code = exc.message if isinstance(exc, native.BrokerResponseError) else None
+    return FAILURES.get(code or type(exc).__name__, Failure.OTHER)
+
+
+def translated(exc: BaseException, doing: str, address: str) -> LeaderqError:
     at = f"{doing} at Kafka {address!r}: {type(exc).__name__}: {exc}"
     if isinstance(exc, native.LogTruncationError):
         return LogTruncated.at(at, (Partition(*where) for where in exc.divergent_offsets))
-    for failure, kinds in _FAILURES.items():
-        if isinstance(exc, kinds):
-            return failure.error(at)
-    is_away = exc.retriable or isinstance(exc, native.KafkaConnectionError)
-    return (Failure.AWAY if is_away else Failure.OTHER).error(at)
+    return failure_of(exc).error(at)
 
 
 @contextmanager

@@ -30,7 +30,11 @@ from kafka.errors import NoOffsetForPartitionError
 
 from leaderq.base import clock
 from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.client_options import for_client
+from leaderq.kafka.clients.client_options import (
+    consumer_table,
+    for_client,
+    in_kafka_pythons_names,
+)
 from leaderq.kafka.clients.consumer import (
     CommitFuture,
     ConsumerBase,
@@ -56,6 +60,9 @@ from leaderq.threads import primitives
 # request time-out, because the broker answers nothing else on that connection.
 BUSY_FETCH_MS, QUIET_FETCH_MS, LONGEST_FETCH_MS = 10, 500, 2000
 _FETCH_MS_A_PARTITION = 0.25
+
+TOPICS_KNOWN_MS = 10_000
+"""How long a new partition may go unnoticed."""
 
 # How long one commit may look for a coordinator and repeat itself.
 _COMMIT_MS = 1000
@@ -88,24 +95,15 @@ def consumer_options(settings: ConsumerSettings) -> dict[str, Any]:
     address, wait_s = settings.address, settings.open_timeout_s
     return {
         **connection_options(address, settings.security, open_timeout_s=wait_s),
-        "client_id": settings.client_id,
+        **in_kafka_pythons_names(consumer_table(settings)),
         "metrics_enabled": False,  # costs time at every fetch, and nobody reads it
-        "group_id": settings.group,
-        "group_instance_id": settings.member if settings.membership else None,
-        "enable_auto_commit": False,
-        # Also makes OffsetFetch wait for a zombie's open transaction (B4).
-        "isolation_level": "read_committed",
         # Any other value would jump silently when the offset is gone; leaderq decides that.
         "auto_offset_reset": "none",
-        "allow_auto_create_topics": False,  # an unknown topic is an error here, not a wish
-        "session_timeout_ms": int(settings.session_timeout_s * 1000),
-        "heartbeat_interval_ms": min(3000, int(settings.session_timeout_s * 1000 / 3)),
-        "max_poll_interval_ms": int(settings.max_poll_interval_s * 1000),
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
         "fetch_max_wait_ms": BUSY_FETCH_MS,
         # 50 MB by default, besides the batches in hand and ahead
         "fetch_max_bytes": 16 << 20,
-        "metadata_max_age_ms": 10_000,  # how long a new partition may go unnoticed
+        "metadata_max_age_ms": TOPICS_KNOWN_MS,
         **for_client(KafkaConsumer, settings.options),
     }
 
@@ -174,7 +172,7 @@ class KafkaPythonConsumer(ConsumerBase):
                 client.topics()
             # Before the first metadata: else the first join is followed by another.
             self._ask_for_topics()
-            topics = self._topics
+            topics = self.topics
             missing = [topic for topic in topics if not client.partitions_for_topic(topic)]
             if pattern is not None and not topics:
                 raise pattern.unmatched(settings.address)
@@ -183,24 +181,31 @@ class KafkaPythonConsumer(ConsumerBase):
             self.refresh(settings.open_timeout_s)
 
     @property
-    def _topics(self) -> tuple[str, ...]:
+    def topics(self) -> tuple[str, ...]:
+        """The names of the topics that are known now."""
         topics = self._settings.topics
         if isinstance(topics, TopicPattern):
-            return topics.among(private_api.known_topics(self._consumer))
+            return topics.among(private_api.cluster_of(self._consumer).topics())
         return topics
 
     def _ask_for_topics(self) -> None:
-        client, topics = self._consumer, self._topics
+        client, topics = self._consumer, self.topics
+        cluster = private_api.cluster_of(client)
         if not self._settings.membership:
-            private_api.learn_topics(client, topics)
+            cluster.set_topics(topics)  # kept up to date though nothing is assigned yet
         elif topics and set(topics) != client.subscription():
             client.subscribe(topics=list(topics))
         if self._pattern is not None:
-            private_api.follow_all_topics(client)
+            cluster.need_all_topic_metadata = True
 
     def _join(self, timeout_s: float) -> bool:
         self.attend(timeout_s)
-        return self._joins > 0 and not private_api.is_joining(self._consumer)
+        return self._joins > 0 and not self._needs_join()
+
+    def _needs_join(self) -> bool:
+        """Whether a join is under way, or to be begun by the next poll."""
+        coordinator = private_api.coordinator_of(self._consumer)
+        return bool(coordinator.rejoining or coordinator.need_rejoin())
 
     def _hold(self, partitions: frozenset[Partition]) -> None:
         with errors_translated("taking partitions", self._settings.address):
@@ -209,32 +214,36 @@ class KafkaPythonConsumer(ConsumerBase):
 
     @property
     def is_joining(self) -> bool:
-        return self._settings.membership and private_api.is_between_assignments(self._consumer)
+        rejoining: bool = private_api.coordinator_of(self._consumer).rejoining
+        return self._settings.membership and rejoining
 
     def _ask_to_join(self) -> None:
         self._ask_for_topics()
-        private_api.request_rejoin(self._consumer)
+        private_api.coordinator_of(self._consumer).request_rejoin()
 
     def attend(self, timeout_s: float) -> None:
         if not self._settings.membership:
             return
+        coordinator = private_api.coordinator_of(self._consumer)
         with errors_translated("attending the group", self._settings.address):
-            private_api.poll_group(self._consumer, timeout_s * 1000)
+            if coordinator.rejoining and not coordinator.need_rejoin():
+                coordinator.request_rejoin()  # a join that ended unseen is asked for again (B12)
+            coordinator.poll(timeout_ms=timeout_s * 1000)
 
     def assigned(self) -> frozenset[Partition]:
         return frozenset(Partition(*partition) for partition in self._consumer.assignment())
 
     def existing(self) -> frozenset[Partition]:
-        known, consumer = private_api.known_partitions, self._consumer
-        topics = self._topics
-        return frozenset(Partition(name, at) for name in topics for at in known(consumer, name))
+        known = private_api.cluster_of(self._consumer).partitions_for_topic
+        return frozenset(Partition(name, at) for name in self.topics for at in known(name) or ())
 
     def topic_ids(self) -> dict[str, str]:
-        found = {topic: private_api.known_topic_id(self._consumer, topic) for topic in self._topics}
+        cluster = private_api.cluster_of(self._consumer)
+        found = {topic: cluster.topic_id(topic) for topic in self.topics}
         return {topic: str(known) for topic, known in found.items() if known is not None}
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
-        if self._settings.membership and private_api.is_joining(self._consumer):
+        if self._settings.membership and self._needs_join():
             self.attend(_JOIN_S)
             return {}  # assigned again, perhaps; the caller sets positions first
         joins = self.joins
@@ -259,22 +268,25 @@ class KafkaPythonConsumer(ConsumerBase):
         private_api.resume_all(consumer)
         longer_ms = min(LONGEST_FETCH_MS, int(len(offsets) * _FETCH_MS_A_PARTITION))
         self._quiet_fetch_ms = max(QUIET_FETCH_MS, longer_ms)
+        states = private_api.partition_states(consumer)
         try:
-            to = {at: OffsetAndMetadata(to, "", epoch_of(to)) for at, to in offsets.items()}
-            private_api.seek(consumer, {TopicPartition(*at): each for at, each in to.items()})
+            for at, to in offsets.items():
+                states[TopicPartition(*at)].seek(OffsetAndMetadata(to, "", epoch_of(to)))
         except KeyError as exc:  # lost to a rebalance since: the next join sets positions again
             raise KafkaAway(f"partition {exc} is not held any more") from exc
         consumer.pause(*(TopicPartition(*partition) for partition in resting))
 
     def positions(self) -> dict[Partition, int]:
-        found = private_api.positions(self._consumer)
-        return {Partition(*at): Offset(to.offset, to.leader_epoch) for at, to in found.items()}
+        states = list(private_api.partition_states(self._consumer).items())
+        found = ((at, state.position) for at, state in states)
+        return {Partition(*at): Offset(to.offset, to.leader_epoch) for at, to in found if to}
 
     def committed(self, timeout_s: float, of: Collection[Partition] = ()) -> dict[Partition, int]:
         wanted = of or self.assigned() or self.existing()
         asked = [TopicPartition(*partition) for partition in wanted]
+        coordinator = private_api.coordinator_of(self._consumer)
         with errors_translated("reading committed offsets", self._settings.address):
-            stored = private_api.committed_offsets(self._consumer, asked, timeout_s * 1000)
+            stored = coordinator.fetch_committed_offsets(asked, timeout_ms=timeout_s * 1000)
         self.notes = frozenset(kept.metadata for kept in stored.values() if kept.metadata)
         return {
             Partition(*where): Offset(kept.offset, kept.leader_epoch)
@@ -317,3 +329,12 @@ class KafkaPythonConsumer(ConsumerBase):
     def _let_go(self, client: Any) -> None:
         if client is not None:
             client.close(autocommit=False, timeout_ms=1000)
+
+
+class TopicScout(KafkaPythonConsumer):
+    """Knows topics, partitions and ids, and where these begin and end, for a reader of another
+    library, or for one without a group. It keeps up by itself.
+    """
+
+    def refresh(self, timeout_s: float) -> None:
+        self.end_offsets(timeout_s)  # nothing of the group, for which that needs a right

@@ -25,9 +25,13 @@ from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka import errors as native
 
 from leaderq.base import clock
-from leaderq.errors import KafkaError, LeaderqError, UnknownTopic
+from leaderq.errors import LeaderqError, UnknownTopic
 from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.client_options import for_client
+from leaderq.kafka.clients.client_options import (
+    for_client,
+    in_kafka_pythons_names,
+    producer_table,
+)
 from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.clients.kafka_python_connection import (
     connected,
@@ -37,7 +41,6 @@ from leaderq.kafka.clients.kafka_python_connection import (
 )
 from leaderq.kafka.clients.producer import (
     Message,
-    MessageInvalid,
     ProducerBase,
     ProducerSettings,
     given_up,
@@ -49,9 +52,8 @@ log = logging.getLogger(__name__)
 _ROOM_BYTES = 1024  # room for the bytes that the protocol adds to the largest message
 _METADATA_S = 2.0
 _FOR_EVER_MS = 2**31 - 1
+_SEND_OFFSETS, _COMMIT, _ABORT = "send_offsets_to_transaction", "begin_commit", "begin_abort"
 _CLOSE_S = 1.0
-_NAMES = "InvalidRecordError", "CorruptRecordError", "InvalidTimestampError"
-_INVALID = tuple(getattr(native, name) for name in _NAMES)
 _place = lru_cache(maxsize=4096)(TopicPartition)
 
 
@@ -59,15 +61,11 @@ def producer_options(settings: ProducerSettings, timeout_s: float | None = None)
     wait_s = settings.wait_s(timeout_s)
     return {
         **connection_options(settings.address, settings.security, open_timeout_s=wait_s),
-        "transactional_id": settings.transactional_id,
-        "transaction_timeout_ms": int(settings.transaction_timeout_s * 1000),
-        "enable_idempotence": True,
+        **in_kafka_pythons_names(producer_table(settings)),
         # A message that the client gives up is one that we would send a second time.
         "delivery_timeout_ms": _FOR_EVER_MS,
-        "client_id": settings.client_id,
         "metrics_enabled": False,  # costs time at every message, and nobody reads it
         "acks": "all",
-        "retry_backoff_ms": 5,
         # Batches grow while the one before is on the wire, and a commit flushes.
         "linger_ms": 0,
         "batch_size": 262_144,  # 16 kB by default: one request for every 16 messages of 1 kB
@@ -87,9 +85,7 @@ class KafkaPythonProducer(ProducerBase):
     def __init__(self, settings: ProducerSettings) -> None:
         super().__init__(settings)
         self._failed: list[tuple[str, BaseException]] = []
-        self._fencing: Any = None
-        self._sending: Any = None
-        self._ending: Any = None
+        self._steps: dict[str, Any] = {}
         self._append: Any = None
         self._wake: Any = None
 
@@ -105,8 +101,8 @@ class KafkaPythonProducer(ProducerBase):
     # ---- messages --------------------------------------------------------------------------------
 
     def partitions(self, topic: str) -> int:
-        if known := private_api.partition_count(self._client, topic):
-            return known
+        if known := private_api.cluster_of(self._client).partitions_for_topic(topic):
+            return len(known)
         asked_s = clock.now_s()
         try:
             return len(self._client.partitions_for(topic))
@@ -135,7 +131,7 @@ class KafkaPythonProducer(ProducerBase):
 
     def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
         error = receipt.exception
-        return None if error is None else self._told(error, f"sending to {topic!r}")
+        return None if error is None else self._translated(error, f"sending to {topic!r}")
 
     def offset(self, receipt: Any) -> int:
         return int(receipt.value.offset)
@@ -146,13 +142,12 @@ class KafkaPythonProducer(ProducerBase):
     # ---- transactions ----------------------------------------------------------------------------
 
     def fence(self, timeout_s: float) -> bool:
-        with self._errors_translated("fencing in a producer"):
-            if self._fencing is None:
-                self._fencing = private_api.started(self._producer, "initialize_transactions")
-            return self._answered(self._fencing, timeout_s)
+        deadline = clock.now_s() + timeout_s
+        return self._is_taken("initialize_transactions", "fencing in a producer", deadline)
 
     def _begin(self) -> None:
-        self._sending = self._ending = None
+        for step in (_SEND_OFFSETS, _COMMIT, _ABORT):
+            self._steps.pop(step, None)
         with self._errors_translated("beginning a transaction"):
             private_api.forget_refused_offsets(self._producer)
             self._producer.begin_transaction()
@@ -193,46 +188,42 @@ class KafkaPythonProducer(ProducerBase):
         if self._failed:
             topic, exc = self._failed[0]
             # Its place in the sequence of messages is lost as well.
-            raise given_up(self._told(exc, f"producing to {topic!r}")) from exc
+            raise given_up(self._translated(exc, f"producing to {topic!r}")) from exc
 
     def _send_offsets(
         self, offsets: Offsets, group: Any, notes: Mapping[Partition, str], deadline: float
     ) -> None:
-        with self._errors_translated("sending offsets to a transaction"):
-            if self._sending is None:
-                if not isinstance(group, str) and not (
-                    group.member_id and group.generation_id >= 0
-                ):
-                    # The broker accepts these offsets from anybody, whoever holds the group.
-                    what = f"the consumer is not a member of group {group.group_id!r} at the moment"
-                    raise MembershipLost(what)
-                wanted = {
-                    TopicPartition(*where): OffsetAndMetadata(
-                        at, notes.get(where, self._settings.mark), epoch_of(at)
-                    )
-                    for where, at in offsets.items()
-                }
-                step = "send_offsets_to_transaction"
-                self._sending = private_api.started(self._producer, step, wanted, group)
-            self._require(self._sending, deadline)
+        is_named = isinstance(group, str)
+        if not is_named and not (group.member_id and group.generation_id >= 0):
+            # The broker accepts these offsets from anybody, whoever holds the group.
+            what = f"the consumer is not a member of group {group.group_id!r} at the moment"
+            raise MembershipLost(what)
+        wanted = {
+            TopicPartition(*where): OffsetAndMetadata(
+                at, notes.get(where, self._settings.mark), epoch_of(at)
+            )
+            for where, at in offsets.items()
+        }
+        doing = "sending offsets to a transaction"
+        self._take(_SEND_OFFSETS, doing, deadline, wanted, group)
 
     def _complete(self, deadline: float) -> None:
-        with self._errors_translated("committing a transaction"):
-            if self._ending is None:
-                self._ending = private_api.started(self._producer, "begin_commit")
-            self._require(self._ending, deadline)
+        self._take(_COMMIT, "committing a transaction", deadline)
 
     def _give_up(self, deadline: float) -> None:
-        with self._errors_translated("aborting a transaction"):
-            self._require(private_api.started(self._producer, "begin_abort"), deadline)
+        self._take(_ABORT, "aborting a transaction", deadline)
 
-    def _require(self, result: Any, deadline: float) -> None:
-        if not self._answered(result, deadline - clock.now_s()):
+    def _take(self, step: str, doing: str, deadline: float, *args: Any) -> None:
+        if not self._is_taken(step, doing, deadline, *args):
             raise KafkaAway(f"Kafka {self._settings.address!r} has not answered yet")
 
-    @staticmethod
-    def _answered(result: Any, timeout_s: float) -> bool:
-        return bool(result.wait(timeout_ms=max(0.0, timeout_s) * 1000))
+    def _is_taken(self, step: str, doing: str, deadline: float, *args: Any) -> bool:
+        """Whether this step was taken in time; it is asked for once, and then only waited for."""
+        wait_ms = max(0.0, deadline - clock.now_s()) * 1000
+        with self._errors_translated(doing):
+            if step not in self._steps:
+                self._steps[step] = private_api.started(self._producer, step, *args)
+            return bool(self._steps[step].wait(timeout_ms=wait_ms))
 
     def close(self) -> None:
         client, self._client = self._client, None
@@ -249,17 +240,9 @@ class KafkaPythonProducer(ProducerBase):
         except native.KafkaError as exc:
             raise self._translated(exc, doing) from exc
 
-    def _told(self, error: BaseException, doing: str) -> LeaderqError:
-        """Our error for a message that failed."""
-        if isinstance(error, native.KafkaError):
-            return self._translated(error, doing)
-        return KafkaError(f"{doing} at Kafka {self._settings.address!r}: {error}")
-
-    def _translated(self, exc: native.KafkaError, doing: str) -> LeaderqError:
+    def _translated(self, exc: BaseException, doing: str) -> LeaderqError:
         """Our error; the client's state may be the result of an earlier error, told instead."""
-        cause = None if self._client is None else private_api.transaction_error(self._client)
-        if not isinstance(cause, native.KafkaError) or type(exc) is not native.KafkaError:
-            cause = exc
-        if isinstance(cause, _INVALID):
-            return MessageInvalid(f"{doing} at Kafka {self._settings.address!r}: {cause}")
-        return translated(cause, doing, self._settings.address)
+        earlier = None if self._client is None else private_api.transaction_error(self._client)
+        if type(exc) is native.KafkaError and isinstance(earlier, native.KafkaError):
+            exc = earlier
+        return translated(exc, doing, self._settings.address)

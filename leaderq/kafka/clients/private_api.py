@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import kafka
-from kafka import OffsetAndMetadata
 from kafka import errors as native
 
 from leaderq.base import clock
@@ -42,61 +41,28 @@ def require_the_version_that_was_read() -> None:
 # ---- a consumer ----------------------------------------------------------------------------------
 
 
-def learn_topics(consumer: Any, topics: Sequence[str]) -> None:
-    """Keep the metadata of these up to date while nothing is assigned yet; ``assign`` needs it."""
-    consumer._cluster.set_topics(topics)
+def cluster_of(client: Any) -> Any:
+    """What a consumer or producer knows of topics, now: the public methods ask the broker for what
+    they do not know, some without a bound. Those of a consumer that follows all topics are known
+    only here, as the public way subscribes to what matches, and joins by itself.
+    """
+    return client._cluster if hasattr(client, "_cluster") else client._metadata
 
 
-def follow_all_topics(consumer: Any) -> None:
-    """Keep all topics known; the public way subscribes to what matches, and joins by itself."""
-    consumer._cluster.need_all_topic_metadata = True
+def coordinator_of(consumer: Any) -> Any:
+    """What carries out the group's protocol: it attends without reading, tells whether a join is
+    under way (``rejoining``) or needed, asks for one (a static member that took over would not
+    notice new partitions), and fetches all committed offsets in one request, with metadata.
+    """
+    return consumer._coordinator
 
 
-def known_topics(consumer: Any) -> frozenset[str]:
-    """The topics known now; the public method asks the broker."""
-    return frozenset(consumer._cluster.topics())
-
-
-def known_partitions(consumer: Any, topic: str) -> Iterable[int]:
-    """The partitions known now; for unknown ones the public method asks, without a bound."""
-    return consumer._cluster.partitions_for_topic(topic) or ()
-
-
-def known_topic_id(consumer: Any, topic: str) -> Any:
-    """The broker's id of the topic, or ``None``; no public method tells it."""
-    return consumer._cluster.topic_id(topic)
-
-
-def request_rejoin(consumer: Any) -> None:
-    """Ask for a new assignment: a static member that took over would not notice new partitions."""
-    consumer._coordinator.request_rejoin()
-
-
-def is_joining(consumer: Any) -> bool:
-    """Whether a join is under way, or to be begun by the next poll."""
-    coordinator = consumer._coordinator
-    return bool(coordinator.rejoining or coordinator.need_rejoin())
-
-
-def is_between_assignments(consumer: Any) -> bool:
-    """Whether a request to join was sent, and its answer not taken over."""
-    return bool(consumer._coordinator.rejoining)
-
-
-def poll_group(consumer: Any, timeout_ms: float) -> None:
-    """Attend without reading, joining if need be; a join that ended unseen is asked for again."""
-    coordinator = consumer._coordinator
-    if coordinator.rejoining and not coordinator.need_rejoin():
-        coordinator.request_rejoin()
-    coordinator.poll(timeout_ms=timeout_ms)
-
-
-def committed_offsets(
-    consumer: Any, partitions: Iterable[Any], timeout_ms: float
-) -> Mapping[Any, Any]:
-    """Of all partitions in one request, with metadata; the public ``committed`` asks for one."""
-    fetch: Callable[..., Mapping[Any, Any]] = consumer._coordinator.fetch_committed_offsets
-    return fetch(partitions, timeout_ms=timeout_ms)
+def partition_states(consumer: Any) -> Mapping[Any, Any]:
+    """Of each assigned partition: the public ``position``, one by one, takes 2 s for 1,000, and
+    ``seek`` copies the whole assignment each time, some 10 s for 10,000.
+    """
+    states: Mapping[Any, Any] = consumer._subscription.assignment
+    return states
 
 
 def run_bounded(
@@ -122,26 +88,11 @@ def run_bounded(
     return answer.value
 
 
-def positions(consumer: Any) -> dict[Any, OffsetAndMetadata]:
-    """All offsets to be read next; the public ``position``, one by one, takes 2 s for 1,000."""
-    states = list(consumer._subscription.assignment.items())
-    found = ((partition, state.position) for partition, state in states)
-    return {partition: position for partition, position in found if position is not None}
-
-
-def seek(consumer: Any, offsets: Mapping[Any, OffsetAndMetadata]) -> None:
-    """Read on from these; the public ``seek`` copies the whole assignment for each partition: some
-    10 s for 10,000. Raises :class:`KeyError` for one that is not assigned.
-    """
-    for partition, offset in offsets.items():
-        consumer._subscription.assignment[partition].seek(offset)
-
-
 def is_validating(consumer: Any, partitions: Iterable[Any]) -> bool:
     """Whether the broker has not confirmed yet that the log still has the positions."""
-    assignment, task = consumer._subscription.assignment, consumer._fetcher._validation_task
+    states, task = partition_states(consumer), consumer._fetcher._validation_task
     is_asking = task is not None and not task.is_done  # it finds an error after the positions
-    return is_asking or any(assignment[each].awaiting_validation for each in partitions)
+    return is_asking or any(states[each].awaiting_validation for each in partitions)
 
 
 def start_commit(consumer: Any, offsets: Mapping[Any, Any], timeout_ms: float) -> Any:
@@ -191,11 +142,6 @@ def forget_refused_offsets(producer: Any) -> None:
 
 def has_unacknowledged(producer: Any) -> bool:
     return bool(producer._accumulator.has_incomplete)
-
-
-def partition_count(producer: Any, topic: str) -> int:
-    """0 if the topic is not known; costs no request, as ``partitions_for`` may."""
-    return len(producer._metadata.partitions_for_topic(topic) or ())
 
 
 def metadata_came_after(producer: Any, at_s: float) -> bool:

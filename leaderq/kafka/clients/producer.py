@@ -25,7 +25,13 @@ from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
 from leaderq.base import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, MessageTooLarge, UnknownTopic
-from leaderq.kafka.clients.consumer import BatchLost, EffectRefused, KafkaAway, Offsets
+from leaderq.kafka.clients.consumer import (
+    BatchLost,
+    EffectRefused,
+    KafkaAway,
+    MessageInvalid,
+    Offsets,
+)
 from leaderq.kafka.record import Partition
 
 MAX_MESSAGE_BYTES = 1_000_000
@@ -304,10 +310,6 @@ class ProducerBase(ProducerClient):
     def _complete(self, deadline: float) -> None: ...
 
     def _give_up(self, deadline: float) -> None: ...
-
-
-class MessageInvalid(KafkaError):
-    """The broker refuses a message for itself, or for the batch that it is in."""
 
 
 REFUSED_MESSAGES = MessageTooLarge, MessageInvalid, UnknownTopic

@@ -7,7 +7,8 @@ So, for readers with ``read_committed``, as every leader is:
 * *killed at any moment* and started again: each letter is sent once. Kafka aborts the open
   transaction when the next replay begins, or after 20 s; until then readers of the topics wait;
 * *two replays at once*: the later one takes over; the earlier one ends with an error;
-* *Kafka is unreachable*: tried again for a minute, then an error.
+* *Kafka is unreachable*: tried again for a minute, then an error. A transaction that was open for
+  longer than 20 s meanwhile was dropped by Kafka, which is an error too.
 
 Key, value and headers are sent as they were before the death, with ``leaderq-replayed-from``
 (topic-partition@offset of the letter), ``-times`` (how often the record has died) and
@@ -181,10 +182,10 @@ class ReplayCounts:
 class DeadLetterReplay:
     """One replay of the letters on ``topic``, for one ``with`` block; ``counts`` is up to date.
 
-    ``rate_per_s``: letters a second at most (0: no limit). With ``same_partition`` a record goes
-    back to the partition it was read from; else to that of its key, as Java's and Python's
-    producers choose it (without a key: where it was). ``to``: another topic, so that no other
-    reader of the first sees it again.
+    ``rate_per_s``: letters a second at most (0: no limit). ``to``: another topic, so that no other
+    reader of the first sees it again. A record goes back to the partition it was read from; in
+    another topic, or where that is gone, to the one of its key, as Java's and Python's producers
+    choose it.
     """
 
     address: str
@@ -194,7 +195,6 @@ class DeadLetterReplay:
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     timeout_s: float = 10.0
     selection: DeadLetterFilter = field(default_factory=DeadLetterFilter)
-    same_partition: bool = False
     from_start: bool = False
     rate_per_s: float = 100.0
     to: str | None = None
@@ -218,6 +218,7 @@ class DeadLetterReplay:
         self._partitions: dict[str, frozenset[int]] = {}
         self._scans: dict[int, ReplayScan] = {}
         self._stored: dict[int, ReplayProgress] = {}
+        self._began_s = float("inf")  # when the last transaction began
 
     def __enter__(self) -> DeadLetterReplay:
         self._reader.__enter__()
@@ -245,10 +246,14 @@ class DeadLetterReplay:
             until_answered(self._require_fenced, _PATIENCE_S)
             self._send_all(wait)
         except KafkaFenced as exc:
+            if (open_s := clock.now_s() - self._began_s) > _TRANSACTION_S:
+                raise KafkaError(
+                    f"Kafka was away, and has dropped what was in hand for {open_s:.0f} s; none of"
+                    " it was sent. Run it again, unless another replay goes on from here"
+                ) from exc
             raise RequestRefused(
-                f"another replay of group {self._group!r} has begun, or Kafka was away for more"
-                f" than {_TRANSACTION_S:.0f} s; what this one had in hand was not sent. Run it"
-                " again if no other goes on from here"
+                f"another replay of group {self._group!r} has begun and goes on from here; what"
+                " this one had in hand was not sent"
             ) from exc
         except BatchLost as exc:
             raise KafkaError(
@@ -345,17 +350,12 @@ class DeadLetterReplay:
                 f"the letter {letter.place} is about a record of topic {topic!r}, which is not on"
                 f" {where} any more; create it, or leave its letters out with --origin"
             )
+        if self.to is None and number in existing:
+            return number
         key = letter.record.key
-        if key is not None and not self.same_partition:
-            return existing[partition_of(key, len(existing))]
-        if number not in existing:
-            if self.same_partition:
-                raise UnknownTopic(
-                    f"the letter {letter.place} is about a record of {letter.origin}, a partition"
-                    " that does not exist any more; leave out --same-partition"
-                )
-            return existing[number % len(existing)]
-        return number
+        return existing[
+            (number if key is None else partition_of(key, len(existing))) % len(existing)
+        ]
 
     def _send(self, batch: list[Message]) -> float:
         now = ((number, scan.now()) for number, scan in self._scans.items())
@@ -365,6 +365,7 @@ class DeadLetterReplay:
         places = {Partition(self._reader.topic, number): each for number, each in changed.items()}
         offsets = {where: each.upto for where, each in places.items()}
         notes = {where: self._noted(where, each) for where, each in places.items()}
+        self._began_s = clock.now_s()
         self._producer.begin()
         try:
             for message in batch:

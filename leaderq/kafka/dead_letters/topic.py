@@ -118,7 +118,8 @@ class DeadLetterReader(TopicReader):
         where = [TopicPartition(self.topic, number) for number in self.starts]
         wait_ms = self._settings.open_timeout_s * 1000
         with errors_translated("reading committed offsets", self._settings.address):
-            stored = private_api.committed_offsets(self._consumer, where, wait_ms)
+            coordinator = private_api.coordinator_of(self._consumer)
+            stored = coordinator.fetch_committed_offsets(where, timeout_ms=wait_ms)
         return {each.partition: (kept.offset, kept.metadata or "") for each, kept in stored.items()}
 
     def one(self, number: int, offset: int) -> Record:

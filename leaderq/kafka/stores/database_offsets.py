@@ -31,7 +31,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
 from leaderq.fencing import FencedRows, ParamStyle
@@ -66,8 +66,7 @@ class DatabaseOffsets:
     :meth:`transaction`, ``retire`` closes it.
 
     ``connect`` opens a connection: each thread has its own, and each :meth:`load` opens new ones,
-    as one may be broken. Or it is a connection, which only the thread that calls :meth:`load` may
-    use: with ``workers`` give a function. ``autocommit`` and ``isolation_level`` may be any.
+    as one may be broken. ``autocommit`` and ``isolation_level`` may be any.
     Workers take turns, because every transaction locks the career's term row: they gain nothing
     inside the ``with`` block, only outside it.
 
@@ -80,7 +79,7 @@ class DatabaseOffsets:
     """
 
     def __init__(
-        self, connect: Callable[[], Any] | Any, *, career: str, table: str = "leaderq_offsets"
+        self, connect: Callable[[], Any], *, career: str, table: str = "leaderq_offsets"
     ) -> None:
         self._database = Database(connect)
         self._career = career
@@ -105,7 +104,7 @@ class DatabaseOffsets:
         """
         term.check()
         self._turn = primitives.RLock()  # a worker of an earlier term may hang in its block
-        self._database.renew()
+        self._database.close()
         with self._explained(term), self._database.transaction() as cursor:
             self._put(term, _TERM_ROW, 0)
             found = self._execute(cursor, ALL_OFFSETS).fetchall()
@@ -189,60 +188,35 @@ class DatabaseCursor(Protocol):
 
 
 class Database:
-    """A connection for each thread, opened by ``connect`` when the thread first needs it; or one
-    that was given, for the thread that calls :meth:`renew`.
-    """
+    """A connection for each thread, opened by ``connect`` when the thread first needs it."""
 
-    def __init__(self, connect: Callable[[], Any] | Any) -> None:
+    def __init__(self, connect: Callable[[], Any]) -> None:
         # The driver's errors, still recognised after the connection was given up.
         self.error: tuple[type[Exception], ...] = ()
-        self._connect: Callable[[], Any] | None = None
+        self._connect = connect
         self._connections: dict[int, Any] = {}
-        self._given: Any = None
-        self._owner: int | None = None
-        # Not callable(): a connection of sqlite3 can be called, too.
-        if hasattr(connect, "cursor"):
-            self._given, self.error = connect, (cast("Any", connect).Error,)
-        elif callable(connect):
-            self._connect = connect
-        else:
+        # Not only callable(): a connection of sqlite3 can be called, too.
+        if hasattr(connect, "cursor") or not callable(connect):
             raise ConfigurationError(
-                f"{connect!r} is neither a database connection nor a function that opens one"
+                f"{connect!r} is not a function that opens a database connection; give one, such as"
+                " lambda: sqlite3.connect(path), so that each thread has a connection of its own"
             )
 
     @property
     def connection(self) -> Any:
         """The connection of the calling thread."""
         thread = primitives.get_ident()
-        if self._connect is None:
-            if self._owner not in (None, thread):
-                raise ConfigurationError(
-                    f"DatabaseOffsets was given the connection {self._given!r}, and a second thread"
-                    " uses it; give a function that opens a connection, so that each of the"
-                    " career's workers has its own, or set workers=1"
-                )
-            return self._given
-        if (found := self._connections.get(thread)) is None:
-            found = self._connections[thread] = self._opened(self._connect)
-        return found
-
-    def _opened(self, connect: Callable[[], Any]) -> Any:
-        connection = connect()
+        if (found := self._connections.get(thread)) is not None:
+            return found
+        connection = self._connect()
         if not hasattr(connection, "cursor"):
             raise ConfigurationError(
                 f"the function that opens the database returned {connection!r}; it must return a"
                 " DB-API connection"
             )
         self.error = (connection.Error,)
+        self._connections[thread] = connection
         return connection
-
-    def renew(self) -> None:
-        """Give up the connections that we opened; else end a transaction left open on it."""
-        self.close()
-        self._owner = primitives.get_ident()
-        given = self._given
-        if given is not None and (_begin(given) is None or is_in_transaction(given)):
-            _end(given, "ROLLBACK")
 
     def close(self) -> None:
         """Close the connections that we opened. Never raises for one that is broken, or that only

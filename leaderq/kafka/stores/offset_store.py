@@ -14,16 +14,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-from leaderq.errors import ConfigurationError
+from leaderq.errors import ConfigurationError, KafkaError
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.clients.producer import ProducerClient
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.administration import OffsetAdmin
+from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.term import Term
 from leaderq.zookeeper import Session
 
+T = TypeVar("T", bound="Uncommitted")
 LoadOffsets = Callable[[Term], Mapping[Any, int]]
 """From a term to where to read on, by ``Partition`` or ``(topic, number)``; absent: never read."""
 
@@ -179,6 +181,55 @@ class OffsetStore(ABC):
 
     def close(self) -> None:  # noqa: B027 - nothing, where nothing is held
         """The term is over: release everything. May be called twice. Never raises."""
+
+
+@dataclass(eq=False)
+class Uncommitted:
+    """Effects and offsets that belong together, until it is known that they are committed."""
+
+    effects: list[Any]
+    offsets: Offsets
+
+
+class KeepsEffects(OffsetStore):
+    """A store whose effects wait in memory until their batch is committed, and vanish if it is not.
+
+    Takes no lock, so adding may be interrupted anywhere; effects of one thread keep their order. No
+    thread may still handle the batch in hand when its effects are taken or undone.
+    """
+
+    undoes = True
+    keeps_calls_apart = True
+
+    def __init__(self) -> None:
+        self._effects: list[Any] = []
+        self._uncommitted: Any = None
+
+    def add(self, effects: Iterable[Any]) -> None:
+        added = tuple(effects)
+        take_effect(lambda: self._effects.extend(added))
+
+    def take_effects(self) -> list[Any]:
+        taken, self._effects = self._effects, []
+        return taken
+
+    def undo(self) -> None:
+        self._effects, self._uncommitted = [], None
+
+    def _to_commit(self, kind: type[T], offsets: Offsets) -> T:
+        """What to commit with ``offsets``: the same again until it has settled, or was undone."""
+        if self._uncommitted is None:
+            self._uncommitted = kind(self.take_effects(), dict(offsets))
+        elif self._uncommitted.offsets != offsets:
+            raise KafkaError(
+                f"offsets {self._uncommitted.offsets} are not committed yet, and {offsets} are to"
+                " be; undo() was left out"
+            )
+        return self._uncommitted  # type: ignore[no-any-return]
+
+    def _settled(self, uncommitted: Uncommitted) -> None:
+        if self._uncommitted is uncommitted:
+            self._uncommitted = None
 
 
 class DoneAtOnce:

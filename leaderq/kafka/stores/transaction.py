@@ -33,14 +33,13 @@ from leaderq.kafka.clients.consumer import (
     CommitFuture,
     EffectRefused,
     KafkaAway,
-    Offsets,
 )
 from leaderq.kafka.clients.producer import (
     REFUSED_MESSAGES,
     TRANSACTION_TIMEOUT_S,
-    Message,
     ProducerClient,
 )
+from leaderq.kafka.stores.offset_store import Uncommitted
 from leaderq.threads import SerialExecutor
 
 log = logging.getLogger(__name__)
@@ -114,11 +113,9 @@ def after(state: TransactionState, event: TransactionEvent) -> TransactionState:
 
 
 @dataclass(eq=False)
-class Transaction:
-    """Messages and offsets that belong together; open since ``began_s``."""
+class Transaction(Uncommitted):
+    """Messages (its effects) and offsets that belong together; open since ``began_s``."""
 
-    messages: list[Message]
-    offsets: Offsets
     state: TransactionState = TransactionState.UNSENT
     began_s: float = 0.0
 
@@ -219,7 +216,7 @@ class TransactionThread:
         self._step(TransactionEvent.BEGUN)
         try:
             producer.begin()
-            for message in transaction.messages:
+            for message in transaction.effects:
                 producer.produce(message)
         except KafkaFenced:
             self._discard()

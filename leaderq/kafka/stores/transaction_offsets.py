@@ -8,7 +8,7 @@ batch is. So a refused one can be repeated without handling the batch again: see
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,11 +20,10 @@ from leaderq.kafka.clients.consumer import (
     KafkaAway,
     Offsets,
 )
-from leaderq.kafka.clients.producer import Message, ProducerClient
+from leaderq.kafka.clients.producer import ProducerClient
 from leaderq.kafka.record import Partition
-from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.kafka.stores.kafka_offsets import GROUP_REMEDY
-from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore, StoreContext
+from leaderq.kafka.stores.offset_store import DeliveryPromise, KeepsEffects, StoreContext
 from leaderq.kafka.stores.transaction import (
     Transaction,
     TransactionEvent,
@@ -34,7 +33,7 @@ from leaderq.kafka.stores.transaction import (
 from leaderq.term import Term
 
 
-class TransactionOffsets(OffsetStore):
+class TransactionOffsets(KeepsEffects):
     """See :class:`~leaderq.kafka.stores.offset_store.OffsetStore`, and this module.
 
     *Guarantees:* a reader with ``read_committed`` sees what was produced for a record exactly once,
@@ -50,15 +49,12 @@ class TransactionOffsets(OffsetStore):
     promises = DeliveryPromise.EXACTLY_ONCE, DeliveryPromise.AT_LEAST_ONCE
     remedy = GROUP_REMEDY
     in_group = True
-    undoes = True
-    keeps_calls_apart = True
     offers = "produce"
 
     _make: Callable[[], ProducerClient]
 
     def __init__(self) -> None:
-        self._messages: list[Message] = []
-        self._uncommitted: Transaction | None = None
+        super().__init__()
         self._transacting: TransactionThread | None = None
         self._fencing: CommitFuture | None = None
         self._joined: ConsumerClient | None = None
@@ -67,22 +63,6 @@ class TransactionOffsets(OffsetStore):
     def attach(self, context: StoreContext) -> None:
         assert context.make_producer is not None
         self._make = context.make_producer
-
-    # ---- for the user's code, on any thread ------------------------------------------------------
-
-    def add(self, effects: Iterable[Message]) -> None:
-        """Send these when the batch in hand is committed, and only then.
-
-        Takes no lock, so it may be interrupted anywhere. Messages of one thread keep their order.
-        """
-        added = tuple(effects)
-        take_effect(lambda: self._messages.extend(added))
-
-    def take_effects(self) -> list[Message]:
-        taken, self._messages = self._messages, []
-        return taken
-
-    # ---- for the consumer thread -----------------------------------------------------------------
 
     def fence(
         self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
@@ -118,14 +98,7 @@ class TransactionOffsets(OffsetStore):
         return stored
 
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        uncommitted = self._uncommitted
-        if uncommitted is None:
-            uncommitted = self._uncommitted = Transaction(self.take_effects(), dict(offsets))
-        elif uncommitted.offsets != offsets:
-            raise KafkaError(
-                f"offsets {uncommitted.offsets} are not committed yet, and {offsets} are to be;"
-                " undo() was left out"
-            )
+        uncommitted = self._to_commit(Transaction, offsets)
         committing = self._commit(consumer, uncommitted)
         return _Committing(committing, partial(self._settled, uncommitted), BatchLost)
 
@@ -143,15 +116,6 @@ class TransactionOffsets(OffsetStore):
         if self._transacting is None:
             raise KafkaAway("no producer is fenced in")
         return self._transacting.committing(transaction, consumer.group_metadata())
-
-    def _settled(self, transaction: Transaction) -> None:
-        if self._uncommitted is transaction:
-            self._uncommitted = None
-
-    def undo(self) -> None:
-        """Forget the messages of the batch in hand; no thread may still handle it."""
-        self._messages = []
-        self._uncommitted = None
 
     def close(self) -> None:
         self._joined = self._fencing = None

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -42,10 +41,15 @@ from leaderq.kafka.clients.consumer import (
 )
 from leaderq.kafka.record import Offset, Partition, epoch_of
 from leaderq.kafka.stores.administration import OffsetAdmin
-from leaderq.kafka.stores.handle_call import take_effect
-from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore, StoreAway, StoreContext
+from leaderq.kafka.stores.offset_store import (
+    DeliveryPromise,
+    KeepsEffects,
+    StoreAway,
+    StoreContext,
+    Uncommitted,
+)
 from leaderq.term import Term
-from leaderq.threads import SerialExecutor, primitives
+from leaderq.threads import SerialExecutor
 from leaderq.zookeeper import Check, Create, Operation, Session, SetData
 
 REFUSED_OPERATIONS = NodeExists, NoNode, BadVersion, NotEmpty, TooLarge
@@ -83,7 +87,7 @@ class TopicOffsets:
             ) from exc
 
 
-class ZooKeeperOffsets(OffsetStore):
+class ZooKeeperOffsets(KeepsEffects):
     """Offsets in ZooKeeper, below the career's znode: these and the operations added for their
     batch happen together, once, and only by the newest leader: the term fences all others.
     """
@@ -98,39 +102,19 @@ class ZooKeeperOffsets(OffsetStore):
         "set the offsets (leaderq offsets set), or put back the znodes that hold them, below"
         " 'offsets' of the career, from a backup"
     )
-    undoes = True
-    keeps_calls_apart = True
     offers = "write_with_offsets"
 
     _session: Session
 
     def __init__(self) -> None:
+        super().__init__()
         self._known: dict[str, TopicOffsets] = {}
-        self._waiting: list[Operation] = []
-        self._lock = primitives.Lock()
         self._numbers = itertools.count(1)
         self._background = SerialExecutor("leaderq-offsets")
 
     def attach(self, context: StoreContext) -> None:
         assert context.session is not None
         self._session, self._path = context.session, context.folder
-
-    def add(self, effects: Iterable[Operation]) -> None:
-        added = tuple(effects)
-
-        def add() -> None:
-            with self._lock:
-                self._waiting.extend(added)
-
-        take_effect(add)
-
-    def take_effects(self) -> list[Operation]:
-        with self._lock:
-            taken, self._waiting = self._waiting, []
-        return taken
-
-    def undo(self) -> None:
-        self.take_effects()
 
     def look_up(self, admin: OffsetAdmin) -> dict[Partition, int]:
         found = {topic: self._read(topic) for topic in admin.topics}
@@ -178,13 +162,13 @@ class ZooKeeperOffsets(OffsetStore):
         }
 
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        write = partial(self._write, term, dict(offsets), with_operations=True)
-        return self._background.submit(write)
+        wanted = self._to_commit(Uncommitted, offsets)
+        return self._background.submit(partial(self._write, term, wanted))
 
     def commit_positions(
         self, consumer: ConsumerClient, term: Term, offsets: Offsets
     ) -> CommitFuture:
-        return self._background.submit(partial(self._write, term, dict(offsets)))
+        return self._background.submit(partial(self._write, term, Uncommitted([], dict(offsets))))
 
     def close(self) -> None:
         """Drop waiting operations; a write under way is refused by the fence, or done."""
@@ -201,37 +185,32 @@ class ZooKeeperOffsets(OffsetStore):
             return None
         return TopicOffsets.decoded(data, self._node(topic))
 
-    def _write(
-        self, term: Term, offsets: dict[Partition, int], *, with_operations: bool = False
-    ) -> None:
-        # Taken now: an earlier commit of the same batch may have carried them out meanwhile.
-        with self._lock:
-            operations = tuple(self._waiting) if with_operations else ()
-        new = self._changed(term, offsets)
+    def _write(self, term: Term, wanted: Uncommitted) -> None:
+        new = self._changed(term, wanted.offsets)
         while True:
             try:
                 puts = [
                     (SetData if topic in self._known else Create)(self._node(topic), kept.encoded())
                     for topic, kept in new.items()
                 ]
-                term.write([*puts, *operations])
+                term.write([*puts, *wanted.effects])
                 break
             except ConnectionLost:
                 if self._happened(term, new):
                     break
             except REFUSED_OPERATIONS as exc:
                 topic = None if exc.index is None else next(islice(new, exc.index, None), None)
-                if topic is None and operations:
+                if topic is None and wanted.effects:
                     raise EffectRefused(exc) from exc
                 if topic is None or not isinstance(exc, NoNode):
                     raise
                 self._known.pop(topic, None)  # deleted by somebody: it is made again
                 self._session.ensure_path(self._path)
         self._known.update(new)
-        with self._lock:
-            del self._waiting[: len(operations)]
+        wanted.effects.clear()  # if it is asked for again, because nobody had waited
+        self._settled(wanted)
 
-    def _changed(self, term: Term, offsets: dict[Partition, int]) -> dict[str, TopicOffsets]:
+    def _changed(self, term: Term, offsets: Offsets) -> dict[str, TopicOffsets]:
         write = f"{term.number}-{next(self._numbers)}"
         new: dict[str, TopicOffsets] = {}
         for (topic, number), offset in offsets.items():

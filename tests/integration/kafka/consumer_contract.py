@@ -335,6 +335,7 @@ class ConsumerContract:
             timeout_s=60,
             message="it is joining",
         )
+        assert not consumer.join(allowed, 0.0)
         assert consumer.joins == joins
         eventually(
             lambda: (consumer.attend(0.2), not consumer.is_joining)[1],

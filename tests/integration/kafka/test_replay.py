@@ -102,6 +102,7 @@ def test_each_letter_goes_back_as_it_was_saying_which_letter_it_was(dead):
     assert sorted((row.key, row.value) for row in rows) == sorted(
         (b"k%d" % n, b"v%d" % n) for n in range(COUNT)
     )
+    assert all(row.partition == int(row.value[1:]) % 2 for row in rows)
     said = dict(rows[0].headers)
     assert set(said) == {
         "trace",

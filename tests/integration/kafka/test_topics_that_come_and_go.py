@@ -24,7 +24,7 @@ every_client = pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(term_consumer, "INSPECT_S", 0.3)
     monkeypatch.setattr(term_consumer, "CONFIRM_S", 0.1)
-    monkeypatch.setattr("leaderq.kafka.clients.confluent_consumer.ASK_EVERY_S", 0.3)
+    monkeypatch.setattr("leaderq.kafka.clients.kafka_python_consumer.TOPICS_KNOWN_MS", 300)
 
 
 @pytest.mark.parametrize(

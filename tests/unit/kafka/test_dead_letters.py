@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.errors import CorruptRecord
+from leaderq.base import clock
+from leaderq.errors import CorruptRecord, KafkaError, KafkaFenced, RequestRefused
 from leaderq.kafka.dead_letters.format import (
     MAX_TEXT_BYTES,
     PREFIX,
@@ -21,7 +22,13 @@ from leaderq.kafka.dead_letters.format import (
     read_dead_letter,
     shortened,
 )
-from leaderq.kafka.dead_letters.replay import MAX_NOTE, ReplayProgress, ReplayScan, progress_noted
+from leaderq.kafka.dead_letters.replay import (
+    MAX_NOTE,
+    DeadLetterReplay,
+    ReplayProgress,
+    ReplayScan,
+    progress_noted,
+)
 from leaderq.kafka.dead_letters.topic import DeadLetterReader
 from leaderq.kafka.record import Partition, Record
 
@@ -259,6 +266,51 @@ def test_letters_that_came_after_reading_began_are_not_read() -> None:
     one = reader({A: [row(A, 2), row(A, 3)]}, {A: [row(A, 4), row(A, 5), row(A, 6)]})
     assert offsets(one.read()) == [2, 3, 4]
     assert one.paused == [A]
+
+
+class Overtaken:
+    """A producer whose commit is refused for its epoch, so many seconds after it began."""
+
+    def __init__(self, after_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.after_s, self.now_s = after_s, 1000.0
+        monkeypatch.setattr(clock, "now_s", lambda: self.now_s)
+
+    def commit(self, *_: Any) -> None:
+        self.now_s += self.after_s
+        raise KafkaFenced("INVALID_PRODUCER_EPOCH")
+
+    def fence(self, _timeout_s: float) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+@pytest.mark.parametrize(
+    ("after_s", "error", "told"),
+    [
+        (3.0, RequestRefused, "another replay of group 'c-dead-replay' has begun"),
+        (25.0, KafkaError, "Kafka was away, and has dropped what was in hand for 25 s"),
+    ],
+)
+def test_a_replay_tells_another_one_that_has_begun_from_kafka_away_for_too_long(
+    after_s: float, error: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay = DeadLetterReplay("nowhere:1", "dead", "c", rate_per_s=0.0)
+    one = new_dead_letter(record(), KeyError(), 1, 1, "c", 1)
+    found = Record("dead", 0, 0, 0, *one[:3])
+    replay._reader = SimpleNamespace(  # type: ignore[assignment]
+        topic="dead",
+        starts={0: 0},
+        ends={0: 1},
+        noted=dict,
+        read=lambda _: [found],
+        partitions_of=lambda _: frozenset({0, 1}),
+    )
+    replay._producer = Overtaken(after_s, monkeypatch)  # type: ignore[assignment]
+    with pytest.raises(error, match=told):
+        replay.run(lambda _: None)
+    assert replay.counts.sent == 0
 
 
 # -- what a replay remembers of a partition, and that it fits beside a committed offset

@@ -288,29 +288,28 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
         self.write(store, records(7, 8), term)
         assert results() == [0, 1, 2, 3, 7]
 
-    def test_a_given_connection_is_left_open_and_rolled_back_and_is_for_one_thread_alone(
-        self, connect: Any, results: Callable[[], list[int]]
+    def test_a_transaction_that_ends_inside_its_block_is_refused(
+        self, a_store: AStore, results: Callable[[], list[int]], connect: Any
     ) -> None:
+        opened: list[Any] = []
+        store = DatabaseOffsets(lambda: opened.append(connect()) or opened[-1], career="c")
+        term = open_term(1)
+        store.create_table()
+        store.load(term)
+        told = "inside the 'with' block"
+        with (
+            pytest.raises(ConfigurationError, match=told),
+            store.transaction(records(1, 2), term),
+        ):
+            opened[-1].commit()
+        store.close()
+        assert results() == []
+
+    def test_a_connection_in_place_of_a_function_is_refused(self, connect: Any) -> None:
         with closing(connect()) as connection:
-            store, term = DatabaseOffsets(connection, career="c"), open_term(1)
-            store.create_table()
-            connection.execute("INSERT INTO results VALUES (99)")
-            store.load(term)
-            self.write(store, records(0, 1), term)
-            told = "inside the 'with' block"
-            with (
-                pytest.raises(ConfigurationError, match=told),
-                store.transaction(records(1, 2), term),
-            ):
-                connection.commit()
-            with (
-                ThreadPoolExecutor(1) as pool,
-                pytest.raises(ConfigurationError, match="give a function that opens a connection"),
-            ):
-                pool.submit(self.write, store, records(1, 3), term).result(30)
-            store.close()
-            assert results() == [0]
-            assert store.load(open_term(2)) == {Partition("t", 0): 1}
+            for wrong in (connection, "a.sqlite3"):
+                with pytest.raises(ConfigurationError, match="give one, such as lambda"):
+                    DatabaseOffsets(wrong, career="c")
 
     def test_a_worker_that_hangs_in_its_block_neither_stops_the_next_term_nor_commits_in_it(
         self, a_store: AStore, results: Callable[[], list[int]]

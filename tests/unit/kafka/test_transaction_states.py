@@ -11,8 +11,14 @@ import pytest
 
 from leaderq.base import clock
 from leaderq.errors import KafkaError, KafkaFenced, MessageTooLarge, UnknownTopic
-from leaderq.kafka.clients.consumer import BatchLost, EffectRefused, KafkaAway, MembershipLost
-from leaderq.kafka.clients.producer import TRANSACTION_TIMEOUT_S, Message, MessageInvalid
+from leaderq.kafka.clients.consumer import (
+    BatchLost,
+    EffectRefused,
+    KafkaAway,
+    MembershipLost,
+    MessageInvalid,
+)
+from leaderq.kafka.clients.producer import TRANSACTION_TIMEOUT_S, Message
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores import opened
 from leaderq.kafka.stores import transaction as module

@@ -102,8 +102,8 @@ def test_what_is_produced_stands_only_if_its_batch_is_committed():
     assert [message.value for message in driven.produced] == [b"7", b"8"]
 
 
-def test_offsets_in_a_database_say_where_to_read_on():
-    database = sqlite3.connect(":memory:")
+def test_offsets_in_a_database_say_where_to_read_on(tmp_path):
+    database = sqlite3.connect(tmp_path / "sums.sqlite3")
 
     class Storing(KafkaLeaderCareer):
         topics = "clicks"
@@ -112,7 +112,9 @@ def test_offsets_in_a_database_say_where_to_read_on():
 
         def prepare(self) -> None:
             super().prepare()
-            self.store = DatabaseOffsets(database, career="storing")
+            self.store = DatabaseOffsets(
+                lambda: sqlite3.connect(tmp_path / "sums.sqlite3"), career="storing"
+            )
             self.store.create_table()
             database.execute("CREATE TABLE IF NOT EXISTS sums (value)")
 
