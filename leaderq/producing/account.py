@@ -136,8 +136,6 @@ class Snapshot:
     """Whether the journal takes requests: neither full nor refused by its disk."""
     lost: Mapping[str, int]
     """How many requests were lost, by reason."""
-    untold: int
-    """News that listeners were not told, because there were too many."""
 
 
 class BufferState(Enum):
@@ -177,48 +175,33 @@ class Watermarks:
     high: float = 1.0
     low: float = 0.5
 
-    def is_high(self, items: int, size: int) -> bool:
-        return items >= self.high * self.max_items or size >= self.high * self.max_bytes
+    def share(self, items: int, size: int) -> float:
+        """Which share of the memory these take."""
+        return max(items / self.max_items, size / self.max_bytes)
 
     @property
-    def full(self) -> tuple[float, float]:
-        """The high mark, in items and in bytes."""
-        return self.high * self.max_items, self.high * self.max_bytes
-
-    @property
-    def near(self) -> tuple[float, float]:
-        """Three quarters of the high mark, in items and in bytes."""
-        near = 0.75 * self.high
-        return near * self.max_items, near * self.max_bytes
-
-    def is_low(self, items: int, size: int) -> bool:
-        return items <= self.low * self.max_items and size <= self.low * self.max_bytes
+    def near(self) -> float:
+        """The share from which on memory is written down in advance."""
+        return 0.75 * self.high
 
     def fits(self, items: int, size: int, more: int) -> bool:
         """Whether one more request of ``more`` bytes stays within the bounds; a lone one always
         does."""
         return items == 0 or (items < self.max_items and size + more <= self.max_bytes)
 
-
-def next_level(
-    level: BufferState,
-    marks: Watermarks,
-    items: int,
-    size: int,
-    *,
-    has_journal: bool,
-    is_read_up: bool,
-) -> BufferState:
-    """The state that these levels of the memory lead to; ``is_read_up``: nothing is in the journal
-    only. Whether the journal takes anything is for the buffer to know.
-    """
-    is_high = marks.is_high(items, size)
-    if not has_journal:
-        return BufferState.BLOCKED if is_high else BufferState.DIRECT
-    if level is BufferState.DIRECT and not is_read_up:
-        level = BufferState.DRAINING
-    if level is BufferState.SPILLING and marks.is_low(items, size):
-        level = BufferState.DRAINING
-    if level is BufferState.DRAINING and is_read_up:
-        level = BufferState.DIRECT
-    return BufferState.SPILLING if is_high else level
+    def next_level(
+        self, level: BufferState, share: float, *, has_journal: bool, is_read_up: bool
+    ) -> BufferState:
+        """The state that this share of the memory leads to; ``is_read_up``: nothing is in the
+        journal only. Whether the journal takes anything is for the buffer to know.
+        """
+        if not has_journal:
+            return BufferState.BLOCKED if share >= self.high else BufferState.DIRECT
+        if share >= self.high:
+            return BufferState.SPILLING
+        is_draining = level is BufferState.DRAINING or (
+            share <= self.low if level is BufferState.SPILLING else not is_read_up
+        )
+        if not is_draining:
+            return level
+        return BufferState.DIRECT if is_read_up else BufferState.DRAINING

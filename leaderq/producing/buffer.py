@@ -1,15 +1,14 @@
-"""Everything that the threads of a buffered producer share: memory, positions in the journal, and
-what was lost, under one lock that only this module takes.
+"""Everything that the threads of a buffered producer share, under one lock that only this module
+takes: the sequence of requests (:mod:`~leaderq.producing.sequence`), its state, and the waits.
 
-It adds the lock, the state and the waits to the sequence of requests
-(:mod:`~leaderq.producing.sequence`). Who is interrupted between two statements, by Ctrl-C say,
-leaves the buffer *dirty*: the next one that takes the lock works everything out again.
+Who is interrupted between two statements, by Ctrl-C say, leaves the buffer *dirty*: the next one
+that takes the lock works everything out again.
 
 Who is authoritative: the sink about what is confirmed; the journal about what survives the process.
-Callers put requests in (:mod:`~leaderq.producing.admission`), workers and the sender take them from
-memory, the journal's reader moves them from the journal into memory, and whoever learns the end of
-one tells it to :meth:`RequestBuffer.settle`. No file is written under the lock, and no listener
-told. The journal's gate may be taken under it, never the other way round.
+Callers put requests in (:class:`Admission`), workers and the sender take them from memory, the
+journal's reader moves them from the journal into memory, and whoever learns the end of one tells it
+to :meth:`RequestBuffer.settle`. No file is written under the lock, and no listener told. The
+journal's gate may be taken under it, never the other way round.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from leaderq.base import clock
@@ -32,11 +31,11 @@ from leaderq.errors import (
     RequestTooLarge,
     WouldDeadlock,
 )
-from leaderq.producing.account import BufferState, LossReason, Settlement, next_level
+from leaderq.producing.account import BufferState, LossReason, Settlement
 from leaderq.producing.listeners import OnDurable
-from leaderq.producing.memory import BufferedRequest, RequestStep
-from leaderq.producing.options import ProducerOptions
-from leaderq.producing.sequence import LineEnd, RequestSequence, is_stored
+from leaderq.producing.options import Block, FullPolicy, ProducerOptions, WhenFull
+from leaderq.producing.request import BufferedRequest, RequestStep
+from leaderq.producing.sequence import LineEnd, RequestSequence
 from leaderq.producing.spill import Piece, Spill
 from leaderq.threads import Waker, primitives
 
@@ -45,11 +44,16 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 Gone = tuple[BufferedRequest, LossReason, "BaseException | None"]
+_DIRECT, _SPILLING, _DRAINING = BufferState.DIRECT, BufferState.SPILLING, BufferState.DRAINING
 _READ_ITEMS = 1000
-_LOOK_S = 0.02
+_READ_LOOK_S = 0.02
 _TAKEN_ALONG = 4  # a quarter of the memory is left for three quarters to be written
 _HELD_S = 0.005
 _MOVING_S = 0.05
+_ROOM_LOOK_S = 0.05
+_GIVEN_S = 0.02
+_CROWDED_S = 1.0
+_CROWDED_LOOK_S = 0.01
 
 
 class ReadOrder(NamedTuple):
@@ -103,10 +107,11 @@ class RequestBuffer(RequestSequence):
 
     def __init__(self, options: ProducerOptions, spill: Spill | None) -> None:
         super().__init__(options, spill)
-        self._marks = options.marks
-        self._near_items, self._near_bytes = self._marks.near if spill else self._marks.full
-        self._open_items = self._open_bytes = 0.0
-        """Below these, one more request needs no decision."""
+        self._marks = marks = options.marks
+        self._near = marks.high if spill is None else marks.near
+        is_quick = spill is None or not spill.is_write_ahead
+        self._quick_items = marks.max_items * marks.high if is_quick else 0.0
+        self._quick_bytes = marks.max_bytes * marks.high
         # Reentrant only so that a call which interrupts its own thread can be refused.
         self._lock = primitives.RLock()
         self._is_dirty = False
@@ -121,24 +126,19 @@ class RequestBuffer(RequestSequence):
         self.is_closing = False
         self.is_stopped = False
         """Whether all threads are to end."""
-        self._level = self._said = BufferState.DIRECT
+        self._level = self._said = _DRAINING if self._recovered else _DIRECT
         self._is_refused = False  # whether the journal took nothing when it was asked last
         self._moved_s = -math.inf  # when the sink confirmed something for the last time
         self.spilled = 0
         """How many times memory has come to the high mark."""
         self._is_in_journal: Callable[[], bool] = bool
         if spill is not None:
-            spill.journal.when_room = self.wake_first
+            spill.journal.when_room = self._wake_first
             self._is_in_journal = spill.journal.is_entered
-        if self._recovered:
-            self._level = self._said = BufferState.DRAINING
-        self._become(self._level)
-
-    # -- the lock ----------------------------------------------------------------------------------
 
     def _rebuild(self, step: RequestStep | None = None, lane: int | None = None) -> None:
         self.rebuild(step, lane)
-        self.judge()
+        self._judge()
         for waker in (self._to_send, *self._to_process):
             waker.wake()
 
@@ -172,19 +172,18 @@ class RequestBuffer(RequestSequence):
     @_locked
     def _next_batch(self) -> tuple[list[BufferedRequest], float | None]:
         """The next batch, or how long to wait for it; ``None``: until it is there."""
-        memory, options = self.memory, self._options
-        ready = memory.ready
+        ready, options = self.ready, self._options
         if not ready:
             self._wanted = 1
             return [], None
-        is_enough = len(ready) >= options.batch_items or memory.ready_bytes >= options.batch_bytes
+        is_enough = len(ready) >= options.batch_items or self.ready_bytes >= options.batch_bytes
         left_s = options.linger_s - (clock.now_s() - ready[0].since_s)
         # Once memory is full nothing more will gather, and somebody may be waiting for room.
-        is_full = self.is_closing or self._level is not BufferState.DIRECT
+        is_full = self.is_closing or self._level is not _DIRECT
         self._wanted = 0 if is_enough or left_s <= 0 or is_full else options.batch_items
         if self._wanted:
             return [], left_s
-        return memory.take_ready(options.batch_items, options.batch_bytes), None
+        return self.take_ready(options.batch_items, options.batch_bytes), None
 
     def take_for_processing(self, worker: int, limit: int) -> list[BufferedRequest]:
         """Return the next requests for a worker, in order. ``[]``: stop."""
@@ -196,7 +195,7 @@ class RequestBuffer(RequestSequence):
 
     @_locked
     def _next_to_process(self, worker: int, limit: int) -> list[BufferedRequest]:
-        line = self.memory.to_process[worker]
+        line = self.to_process[worker]
         taken = [line.popleft() for _ in range(min(limit, len(line)))]
         for one in taken:
             one.step = RequestStep.PROCESSING
@@ -205,25 +204,24 @@ class RequestBuffer(RequestSequence):
     @_locked
     def processed(self, requests: Iterable[BufferedRequest]) -> None:
         for one in requests:
-            if one.seq in self.memory.unsettled and one.step is RequestStep.PROCESSING:
+            if one.seq in self.unsettled and one.step is RequestStep.PROCESSING:
                 one.step = RequestStep.READY
-                self.memory.line_up(one)
+                self.line_up(one)
         self._wake_sender()
 
     @_locked
     def settle(self, confirmed: Sequence[BufferedRequest], gone: Iterable[Gone] = ()) -> None:
-        """The former are acknowledged by the sink, the latter lost; settled ones are
-        passed over.
+        """The former are acknowledged by the sink, the latter lost; settled ones are passed
+        over.
         """
-        unsettled = self.memory.unsettled
-        self._settling = [one for one in confirmed if one.seq in unsettled]
+        self._settling = [one for one in confirmed if one.seq in self.unsettled]
         if self._settling:
             self._moved_s = clock.now_s()
         self._finish()
         for one, reason, error in gone:
-            if one.seq in unsettled:
+            if one.seq in self.unsettled:
                 self.give_up(one, reason, error)
-        self.judge()
+        self._judge()
 
     def next_order(self) -> ReadOrder | None:
         """Return the next range to read, as soon as there is one. ``None``: stop."""
@@ -237,38 +235,26 @@ class RequestBuffer(RequestSequence):
     @_locked
     def _order(self) -> tuple[ReadOrder | None, float | None]:
         """What to read, or how long to wait for it."""
-        spill, marks, memory = self.spill, self._marks, self.memory
+        spill, marks = self.spill, self._marks
         if spill is None:
             return None, None
         if self._is_refused and spill.has_room(0):
             self._is_refused = False
-            self.judge()
+            self._judge()
         journal = spill.journal
         last_id = journal.stored_id if journal.trouble is None else self._last_id
         if not self._may_read or last_id <= self._read_to:
-            return None, None if self.is_read_up and not self._is_refused else _LOOK_S
-        items = max(1, int(marks.high * marks.max_items) - len(memory))
-        size = max(1, int(marks.high * marks.max_bytes) - memory.bytes)
+            return None, None if self.is_read_up and not self._is_refused else _READ_LOOK_S
+        items = max(1, int(marks.high * marks.max_items) - len(self.unsettled))
+        size = max(1, int(marks.high * marks.max_bytes) - self.bytes)
         return ReadOrder(self._read_to, last_id, min(items, _READ_ITEMS), size), None
 
     @_locked
     def fill(self, piece: Piece) -> None:
         """Take requests that were read into memory, and move the position behind them."""
-        before = len(self._undecodable)
-        self._undecodable.update(piece.undecodable)
-        self._note_passed(LossReason.UNDECODABLE, len(self._undecodable) - before)
-        self._note_passed(LossReason.CORRUPT, self.corrupt - self._corrupt_told)
-        self._corrupt_told = self.corrupt
-        for one in piece.requests:
-            number = one.journal_id
-            if number is None or number <= self._read_to:
-                continue  # somebody was interrupted who had read it before
-            one.waiter = self._waiters.get(number)
-            self.memory.push(one)
+        for one in self.take_in(piece):
             self._wake_for(one)
-            self._waiters.pop(number, None)
-        self._read_to = max(self._read_to, piece.up_to)
-        self.judge()
+        self._judge()
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -294,13 +280,11 @@ class RequestBuffer(RequestSequence):
     @_locked
     def give_up_unwritten(self) -> None:
         """At the end: drop the requests that the journal does not have, and will not get."""
-        spill = self.spill
-        stored_id = -1 if spill is None else spill.journal.stored_id
-        left = [one for one in self.memory if not is_stored(one, stored_id)]
-        reason, error = LossReason.CLOSED, None
+        spill, reason, error = self.spill, LossReason.CLOSED, None
+        left = [one for one in self.unsettled.values() if not self.is_stored(one)]
         if spill is not None:
             reason, error = LossReason.JOURNAL, spill.last_error
-            for one in spill.unwritten(max(self._read_to, stored_id)):
+            for one in spill.unwritten(max(self._read_to, spill.journal.stored_id)):
                 one.waiter = self._waiters.pop(one.journal_id or 0, None)
                 left.append(one)
         for one in left:
@@ -315,12 +299,13 @@ class RequestBuffer(RequestSequence):
         the account stands still."""
         self._final = self.unread, self.corrupt
         waiters: list[tuple[int | None, primitives.Future[Any]]] = [*self._waiters.items()]
-        return waiters + [(one.journal_id, one.waiter) for one in self.memory if one.waiter]
+        here = self.unsettled.values()
+        return waiters + [(one.journal_id, one.waiter) for one in here if one.waiter]
 
     @_locked
     def line_end(self) -> LineEnd:
         """Where the sequence of requests ends now."""
-        return LineEnd(self.memory.pushed, self._last_id)
+        return LineEnd(self.pushed, self._last_id)
 
     def wait_settled(self, timeout_s: float | None, end: LineEnd | None = None) -> bool:
         """Wait until everything up to ``end`` (``None``: all) is settled; return whether that came
@@ -328,7 +313,7 @@ class RequestBuffer(RequestSequence):
         deadline, waker = Deadline(timeout_s), Waker()
         self._awaiting_end.append(waker)
         try:
-            while not self._is_settled(end):
+            while not self.look(lambda buffer: buffer._is_passed(end)):
                 if self.is_stopped or deadline.is_over:
                     return False
                 waker.wait(deadline.remaining_s)
@@ -337,61 +322,64 @@ class RequestBuffer(RequestSequence):
             self._awaiting_end.remove(waker)
 
     @_locked
-    def _is_settled(self, end: LineEnd | None) -> bool:
-        return not self.pending if end is None else self._is_passed(end)
-
-    @_locked
     def settlement(self, end: LineEnd | None = None) -> Settlement:
         """Return what became of the requests up to ``end`` (``None``: all) and of lost ones."""
-        return self.settled(end)
-
-    # -- the way in --------------------------------------------------------------------------------
-
-    def take_at_once(self, one: BufferedRequest) -> bool:
-        """Take a request into memory if nothing is to be decided about it, else return ``False``:
-        an :class:`~leaderq.producing.admission.Admission` decides.
-
-        In one piece, because nearly all requests come this way. As with all that is locked, whoever
-        is interrupted in here leaves the buffer dirty.
-        """
-        lock, memory = self._lock, self.memory
-        if lock._is_owned():  # type: ignore[attr-defined]
-            return False
-        with lock:
-            items, size = len(memory.unsettled) + 1, memory.bytes + one.size
-            is_open = items < self._open_items and size < self._open_bytes
-            if not is_open or self._is_dirty or self.awaiting_room or self.is_closing:
-                return False
-            is_near = items >= self._near_items or size >= self._near_bytes
-            if is_near and not self.is_moving:
-                return False
-            self._is_dirty = True
-            memory.push(one)
-            if self._wanted or memory.to_process:
-                self._wake_for(one)
-            self._is_dirty = False
-        return True
-
-    @_locked
-    def leave_line(self, wake: Callable[[], object]) -> None:
-        """One who waited for room does so no more; it may be there for those behind."""
-        with suppress(ValueError):
-            self.awaiting_room.remove(wake)
-            self.wake_first()
+        return self._settlement(end)
 
     @_locked
     def refuse(self, why: str) -> None:
         self.refused[why] += 1
 
-    # -- under the lock ----------------------------------------------------------------------------
+    # -- the way in --------------------------------------------------------------------------------
+
+    def take_at_once(self, one: BufferedRequest) -> bool:
+        """Take a request into memory if nothing is to be decided about it, else return ``False``:
+        an :class:`Admission` decides.
+
+        In one piece, because nearly all requests come this way. As with all that is locked, whoever
+        is interrupted in here leaves the buffer dirty; so does who interrupts its own thread.
+        """
+        with self._lock:
+            items, size = len(self.unsettled) + 1, self.bytes + one.size
+            if (
+                self._is_dirty
+                or items >= self._quick_items
+                or size >= self._quick_bytes
+                or self._level is not _DIRECT
+                or self.awaiting_room
+                or self.is_closing
+                or (self.spill is not None and self._is_nearly_full(items, size))
+            ):
+                return False
+            self._is_dirty = True
+            if self.to_process:
+                self.push(one)
+                self._wake_for(one)
+            else:  # as push, without its calls
+                one.seq = seq = self.pushed + 1
+                if one.data is not None:
+                    one.data = None
+                self.unsettled[seq] = one  # it is here, by this statement
+                self.pushed = seq
+                self.bytes = size
+                self.ready.append(one)
+                self.ready_bytes += one.size
+                if self._wanted:
+                    self._wake_sender()
+            self._is_dirty = False
+        return True
 
     @property
-    def is_moving(self) -> bool:
+    def _is_moving(self) -> bool:
         """Whether the sink has confirmed something within a twentieth of a second. Then it may soon
         have room, which costs less than the way over the disk."""
         return clock.now_s() < self._moved_s + _MOVING_S
 
-    def place(
+    def _is_nearly_full(self, items: int, size: int) -> bool:
+        """Whether memory is to be written down in advance."""
+        return self._marks.share(items, size) >= self._near and not self._is_moving
+
+    def _place(
         self, one: BufferedRequest, on_durable: OnDurable | None, *, may_spill: bool = True
     ) -> bool:
         """Put it where the state says; return ``False`` if there is no room, or only if spilling
@@ -399,54 +387,38 @@ class RequestBuffer(RequestSequence):
 
         :raises JournalSlow: at this moment too much waits for the disk.
         """
-        memory, spill, marks = self.memory, self.spill, self._marks
+        spill, items, size = self.spill, len(self.unsettled), self.bytes
         if self.is_closing:
             raise ProducerClosed("this producer is closed, and takes nothing more")
-        items, size = len(memory.unsettled), memory.bytes
-        is_near = items + 1 >= self._near_items or size + one.size >= self._near_bytes
-        fits = not is_near or marks.fits(items, size, one.size)
-        is_high = is_near and marks.is_high(items + 1, size + one.size)
-        if (spill is None and not fits) or (is_high and self._spares(may_spill)):
-            return False
-        if spill is not None and (not fits or not self._is_direct):
-            return self._place_in_journal(one, on_durable)
-        if (
-            spill is not None
-            and spill.is_write_ahead
-            and not (self._write_down() and self._join(one, on_durable))
-        ):
-            return False
-        memory.push(one)
+        fits = self._marks.fits(items, size, one.size)
+        share = self._marks.share(items + 1, size + one.size)
+        if spill is None:
+            if not fits:
+                return False
+        else:
+            is_direct = self._level is _DIRECT and self.is_read_up
+            if is_direct and share >= self._marks.high and not may_spill:
+                return False
+            if not (fits and is_direct):
+                return self._place_in_journal(one, on_durable)
+            if spill.is_write_ahead and not (self._write_down() and self._join(one, on_durable)):
+                return False
+        self.push(one)
         self._wake_for(one)
         if one.journal_id is not None:
             self._read_to, self._written = one.journal_id, one.seq
-        if is_high:
-            self.judge()
-        elif is_near and not self.is_moving:
+        if share >= self._marks.high:
+            self._judge()
+        elif share >= self._near and not self._is_moving:
             # Each new request takes some of the oldest along, so that nobody has to wait for all of
             # them when spilling begins.
             with suppress(JournalSlow):
                 self._write_down(_TAKEN_ALONG)
         return True
 
-    @property
-    def _is_direct(self) -> bool:
-        """Whether memory is the end of the sequence."""
-        return self._level is BufferState.DIRECT and self._last_id <= self._read_to
-
-    def _spares(self, may_spill: bool) -> bool:
-        """Whether spilling would begin, and may not."""
-        return not may_spill and self.spill is not None and self._is_direct
-
     def _place_in_journal(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
-        if self._level is BufferState.DIRECT:
-            self._become(BufferState.SPILLING)
-        if one.waiter is not None and len(self._waiters) >= self._options.max_waiters:
-            self.refused["too many futures"] += 1
-            raise BufferFull(
-                f"{len(self._waiters)} futures wait for requests in the journal, the most that "
-                "are kept (max_waiters)"
-            )
+        if self._level is _DIRECT:
+            self._become(_SPILLING)
         if not self._write_down() or not self._join(one, on_durable):
             return False
         if one.waiter is not None and one.journal_id is not None:
@@ -465,11 +437,8 @@ class RequestBuffer(RequestSequence):
         one.journal_id, number = self._last_id + 1, None
         try:
             number = spill.append(one, on_durable)
-        except RequestTooLarge:
-            self.refused["too large"] += 1
-            one.journal_id = None
-            raise
-        except JournalSlow:
+        except (RequestTooLarge, JournalSlow) as exc:
+            self.refused["too large"] += isinstance(exc, RequestTooLarge)
             one.journal_id = None
             raise
         one.journal_id = number
@@ -489,15 +458,15 @@ class RequestBuffer(RequestSequence):
 
         :raises JournalSlow: this must continue later.
         """
-        memory, spill = self.memory, self.spill
-        if spill is None or self._written >= memory.pushed:
+        spill = self.spill
+        if spill is None or self._written >= self.pushed:
             return True
-        oldest = memory.oldest
-        self._written = memory.pushed if oldest is None else max(self._written, oldest.seq - 1)
+        oldest = self.oldest
+        self._written = self.pushed if oldest is None else max(self._written, oldest.seq - 1)
         until_s, count = clock.now_s() + _HELD_S, 0
-        while self._written < memory.pushed:
+        while self._written < self.pushed:
             seq = self._written + 1
-            one = memory.unsettled.get(seq)
+            one = self.unsettled.get(seq)
             if one is not None and one.journal_id is None and not one.is_unwritable:
                 if count == most:
                     return True
@@ -514,8 +483,7 @@ class RequestBuffer(RequestSequence):
         if one.data is None:
             one.is_unwritable = True
             text = "request changed after it was sent, kept in memory only key=%r error=%s"
-            error = spill.last_error
-            self.news.put(lambda: log.warning(text, one.key, error))
+            self.news.put(partial(log.warning, text, one.key, spill.last_error))
             return True
         try:
             if not self._join(one, None):
@@ -525,26 +493,21 @@ class RequestBuffer(RequestSequence):
             return True
         finally:
             one.data = None
-        if one.journal_id is not None:
-            self._read_to = one.journal_id
+        self._read_to = one.journal_id or self._read_to
         return True
 
-    def judge(self) -> None:
+    # -- the state, and who is woken for it --------------------------------------------------------
+
+    def _judge(self) -> None:
         """Let the state follow the levels, and wake those who wait for that."""
-        memory, has_journal, is_read_up = self.memory, self.spill is not None, self.is_read_up
-        items, size = len(memory), memory.bytes
+        share = self._marks.share(len(self.unsettled), self.bytes)
         self._become(
-            next_level(
-                self._level,
-                self._marks,
-                items,
-                size,
-                has_journal=has_journal,
-                is_read_up=is_read_up,
+            self._marks.next_level(
+                self._level, share, has_journal=self.spill is not None, is_read_up=self.is_read_up
             )
         )
         self._wake_reader()
-        self.wake_first()
+        self._wake_first()
         for waker in tuple(self._awaiting_end):
             waker.wake()
 
@@ -552,17 +515,12 @@ class RequestBuffer(RequestSequence):
     def state(self) -> BufferState:
         """Where a new request goes."""
         spill = self.spill
-        if spill is None or not self._is_refused:
-            return self._level
-        is_direct = self._level is BufferState.DIRECT and not spill.is_write_ahead
-        return self._level if is_direct else BufferState.BLOCKED
+        is_as_levels_say = self._level is _DIRECT and not (spill and spill.is_write_ahead)
+        return BufferState.BLOCKED if self._is_refused and not is_as_levels_say else self._level
 
     def _become(self, level: BufferState) -> None:
         before, self._level = self._level, level
-        self._open_items = self._open_bytes = 0.0
-        if level is BufferState.DIRECT and not (self.spill and self.spill.is_write_ahead):
-            self._open_items, self._open_bytes = self._marks.full
-        if level is BufferState.SPILLING and before is not level:
+        if level is _SPILLING and before is not level:
             self.spilled += 1
             with suppress(JournalSlow):  # the next one that uses the journal continues it
                 self._write_down()
@@ -574,10 +532,10 @@ class RequestBuffer(RequestSequence):
             return
         self._said = after
         if (listener := self._options.state_listener) is not None:
-            self.news.put(lambda: listener(before, after))
+            self.news.put(partial(listener, before, after))
         self._to_send.wake()
 
-    def note_full(self, error: JournalSlow) -> None:
+    def _note_full(self, error: JournalSlow) -> None:
         """The disk was too slow for too long: the policy for a full buffer decides."""
         if self.spill is not None:
             self.spill.last_error = error
@@ -586,15 +544,12 @@ class RequestBuffer(RequestSequence):
 
     def _wake_for(self, one: BufferedRequest) -> None:
         if self._to_process:
-            self._to_process[self.memory.lane(one)].wake()
-        else:
+            self._to_process[self.lane(one)].wake()
+        elif self._wanted:
             self._wake_sender()
 
     def _wake_sender(self) -> None:
-        memory = self.memory
-        is_enough = len(memory.ready) >= self._wanted or (
-            memory.ready_bytes >= self._options.batch_bytes
-        )
+        is_enough = len(self.ready) >= self._wanted or self.ready_bytes >= self._options.batch_bytes
         if self._wanted and is_enough:
             self._to_send.wake()
             self._wanted = 0  # not before: if Ctrl-C comes between the two, the next call wakes it
@@ -602,15 +557,113 @@ class RequestBuffer(RequestSequence):
     @property
     def _may_read(self) -> bool:
         """Whether memory has room for requests that are only in the journal."""
-        if self.is_read_up or not (self._level is BufferState.DRAINING or self._is_refused):
+        if self.is_read_up or not (self._level is _DRAINING or self._is_refused):
             return False
-        return not self._marks.is_high(len(self.memory), self.memory.bytes)
+        return self._marks.share(len(self.unsettled), self.bytes) < self._marks.high
 
     def _wake_reader(self) -> None:
         if self.spill is not None and self._may_read:
             self._to_read.wake()
 
-    def wake_first(self) -> None:
+    def _wake_first(self) -> None:
         """Also without the lock: on the journal's thread, which must not wait for it."""
         with suppress(IndexError):
             self.awaiting_room[0]()
+
+
+class Admission:
+    """One request on its way in, for any thread or task that sends: waiting for room, first come,
+    first served, and what a full buffer does to it.
+
+    :meth:`attempt` is called again, after the seconds it returns or a call of ``wake``, until it
+    returns ``None``; :meth:`leave` in any case at the end.
+    """
+
+    def __init__(
+        self,
+        buffer: RequestBuffer,
+        request: BufferedRequest,
+        when_full: FullPolicy,
+        timeout_s: float | None,
+        on_durable: OnDurable | None,
+        wake: Callable[[], object],
+    ) -> None:
+        self._buffer, self._request, self._on_durable = buffer, request, on_durable
+        self._policy, self._wake = when_full, wake
+        self._is_in_line = False
+        self.is_placed = False
+        """Once decided: ``False`` if the policy has dropped it, and its listeners know."""
+        now, most_s = clock.now_s(), math.inf if timeout_s is None else timeout_s
+        self._give_up_s = now + most_s
+        self._spill_s = now + min(most_s, _GIVEN_S) if buffer._is_moving else now
+        """When spilling may begin for it: a sink that takes some may have room in a moment."""
+        self._disk_s = math.inf
+        """Until when it waits for a disk that is behind, once it is."""
+
+    def attempt(self) -> float | None:
+        """Try once; return ``None`` if it is decided, else how long to wait at most.
+
+        :raises BufferFull: no room, and the policy is to wait no longer, or not at all.
+        :raises ProducerClosed: closed, also meanwhile.
+        :raises WouldDeadlock: it interrupts its own thread in here.
+        """
+        return self._buffer.look(self._attempted)
+
+    def leave(self) -> None:
+        """It waits for room no more, which may be there for those behind."""
+        if self._is_in_line:
+            self._buffer.look(self._leave)
+
+    def _leave(self, buffer: RequestBuffer) -> None:
+        with suppress(ValueError):
+            buffer.awaiting_room.remove(self._wake)
+            buffer._wake_first()
+
+    def _attempted(self, buffer: RequestBuffer) -> float | None:
+        line, now, may_wait = buffer.awaiting_room, clock.now_s(), isinstance(self._policy, Block)
+        if may_wait and line and line[0] is not self._wake and not buffer.is_closing:
+            return self._wait_in_line(now, math.inf)
+        may_spill = now >= self._spill_s
+        try:
+            self.is_placed = buffer._place(self._request, self._on_durable, may_spill=may_spill)
+        except JournalSlow as exc:
+            self._disk_s = min(self._disk_s, now + _CROWDED_S)
+            if now < min(self._disk_s, self._give_up_s if may_wait else math.inf):
+                return _CROWDED_LOOK_S
+            buffer._note_full(exc)
+        if self.is_placed:
+            return None
+        if not may_spill and buffer.spill is not None:
+            return self._wait_in_line(now, self._spill_s - now)
+        if may_wait:
+            # Looked at again now and then: room in a journal comes when a segment is deleted.
+            return self._wait_in_line(now, _ROOM_LOOK_S)
+        self._drop_one(buffer)
+        return None
+
+    def _drop_one(self, buffer: RequestBuffer) -> None:
+        """Nobody waits: refuse it, drop it, or drop the oldest until it fits."""
+        if self._policy is WhenFull.RAISE:
+            raise self._full()
+        while self._policy is WhenFull.DROP_OLDEST and not self.is_placed and buffer.drop_oldest():
+            self.is_placed = buffer._place(self._request, self._on_durable)
+        if not self.is_placed:
+            buffer.give_up(self._request, LossReason.NEWEST, None)
+
+    def _wait_in_line(self, now: float, look_s: float) -> float:
+        if now >= self._give_up_s:
+            raise self._full()
+        if not self._is_in_line:
+            self._is_in_line = True
+            self._buffer.awaiting_room.append(self._wake)
+        return min(look_s, self._give_up_s - now)
+
+    def _full(self) -> BufferFull:
+        buffer = self._buffer
+        buffer.refused["no room"] += 1
+        text = f"no room: {len(buffer.unsettled)} requests of {buffer.bytes} bytes in memory"
+        if (spill := buffer.spill) is None or spill.has_room(0):
+            return BufferFull(f"{text}; the sink is too slow, or unreachable")
+        return BufferFull(
+            f"{text}, {buffer.unread} more in the journal, which takes nothing: {spill.last_error}"
+        )

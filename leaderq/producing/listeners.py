@@ -2,8 +2,8 @@
 whichever thread has news; never under the lock of the buffer.
 
 A listener that is slow, fails, or itself uses the producer stops nobody: while one is told, other
-threads leave their news and go on. News beyond a bound are counted as untold. Nothing here waits
-for a lock, so a finalizer or a signal handler may leave news too.
+threads leave their news and go on. News beyond a bound are not told. Nothing here waits for a lock,
+so a finalizer or a signal handler may leave news too.
 """
 
 from __future__ import annotations
@@ -48,11 +48,9 @@ class LossLog:
         self._next_s: dict[LossReason, float] = {}
         self._is_due = False
 
-    def note(self, lost: Lost, count: int = 1) -> None:
-        """Have so many lost requests logged, once."""
-        if lost.reason is LossReason.SKIPPED:
-            return
-        self._lost[lost.reason] = self._lost.get(lost.reason, (0, lost))[0] + count, lost
+    def note(self, lost: Lost) -> None:
+        """Have a lost request logged, once."""
+        self._lost[lost.reason] = self._lost.get(lost.reason, (0, lost))[0] + 1, lost
         if not self._is_due and clock.now_s() >= self._next_s.get(lost.reason, 0.0):
             self._is_due = True
             self._news.put(self._write, is_owed=True)

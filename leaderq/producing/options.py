@@ -69,7 +69,6 @@ class ProducerOptions:
     batch_bytes: int
     linger_s: float
     when_full: FullPolicy
-    max_waiters: int
     ttl_s: float | None
     retry: Retry
     sink_timeout_s: float
@@ -91,7 +90,7 @@ class ProducerOptions:
 
         :raises ConfigurationError: with every problem found.
         """
-        counts = ("max_items", "max_bytes", "workers", "batch_items", "batch_bytes", "max_waiters")
+        counts = ("max_items", "max_bytes", "workers", "batch_items", "batch_bytes")
         functions = ("process", "key", "dropped_listener", "state_listener")
         given = vars(self)
         ttl_s, low, high = self.ttl_s, self.low, self.high

@@ -55,13 +55,12 @@ from leaderq.errors import (
 )
 from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.producing.account import BufferState, LossReason, Lost, Settlement, Snapshot
-from leaderq.producing.admission import Admission
-from leaderq.producing.buffer import RequestBuffer
+from leaderq.producing.buffer import Admission, RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec, is_sure
 from leaderq.producing.journal import EVERY_ITEM, Journal, Policy
 from leaderq.producing.listeners import OnDurable, resolve
-from leaderq.producing.memory import BufferedRequest, measured, require_hash
 from leaderq.producing.options import Block, FullPolicy, ProducerOptions
+from leaderq.producing.request import BufferedRequest, measured, require_hash
 from leaderq.producing.sending import ProcessWorker, Shutdown, SinkSender, journal_reader
 from leaderq.producing.sinks import Sink, require_sink
 from leaderq.producing.spill import Spill
@@ -117,7 +116,6 @@ class BufferedProducer(Generic[T]):
     * ``codec``: requests as bytes for the journal (default:
       :class:`~leaderq.producing.codec.PlainCodec`);
     * ``when_full``: :class:`Block` or :class:`WhenFull` (with a journal not ``DROP_OLDEST``);
-      ``max_waiters``: futures kept for requests that are in the journal only;
     * ``ttl_s``: requests are dropped if their turn comes after so many seconds;
     * ``retry``, ``sink_timeout_s``: how the sink is tried again, and how long it may take;
     * ``dropped_listener`` is called with each :class:`~leaderq.producing.Lost` request,
@@ -151,7 +149,6 @@ class BufferedProducer(Generic[T]):
         persistence: Policy | None = None,
         codec: Codec = PLAIN,
         when_full: FullPolicy = Block(60.0),  # noqa: B008 - frozen
-        max_waiters: int = 100_000,
         ttl_s: float | None = None,
         retry: Retry = FOR_EVER,
         sink_timeout_s: float = 10.0,
@@ -360,12 +357,12 @@ class BufferedProducer(Generic[T]):
 
     def _seen(self, buffer: RequestBuffer) -> Snapshot:
         sender, spill = self._sender, self._spill
-        oldest, balance = buffer.memory.oldest, buffer.balance()
+        oldest, balance = buffer.oldest, buffer.balance()
         return Snapshot(
             state=buffer.state,
             balance=balance,
-            memory_items=len(buffer.memory),
-            memory_bytes=buffer.memory.bytes,
+            memory_items=len(buffer.unsettled),
+            memory_bytes=buffer.bytes,
             journal_only=buffer.unread,
             journal_bytes=0 if spill is None else spill.journal.bytes_used,
             oldest_age_s=0.0 if oldest is None else max(0.0, clock.now_s() - oldest.since_s),
@@ -376,7 +373,6 @@ class BufferedProducer(Generic[T]):
             journal_error=None if spill is None else _text(spill.trouble),
             journal_takes=spill is None or buffer.is_closing or spill.has_room(0),
             lost={**balance.dropped, **balance.failed},
-            untold=buffer.news.untold,
         )
 
     @property

@@ -1,12 +1,23 @@
 """The threads of a producer: the sender, the workers of the process step, the journal's reader, and
 the one that ends them.
 
-The sender sends requests of one key in order, over retries too. While all goes well, a sink that
-can be handed a batch (:class:`~leaderq.producing.sinks.SinkAhead`) gets the next one before it is
-heard of the last; else, and from a failure on, there is one batch at a time. Without a ``key``
-there is one line: what is to be given again comes before the next batch. With one, requests to be
-given again hold back only their own keys, until half of the memory's items are held back; then all
-wait. On each failure:
+The sender sends requests of one key in order, over retries too. What it gives the sink next depends
+on what is left of what it gave before:
+
+==================================  ================================================================
+left                                given next
+==================================  ================================================================
+nothing                             the next batch; to a sink that can be handed it
+                                    (:class:`~leaderq.producing.sinks.SinkAhead`), before the last
+                                    is heard of
+without a ``key``, or of a batch    exactly what is left, in order, and nothing else
+that the sink is busy with
+with a ``key``, after an error      those held back, or fresh ones of other keys: by turns, if
+                                    neither were taken. When half of the memory's items are held
+                                    back, all wait
+==================================  ================================================================
+
+On each failure:
 
 * ``SinkAway``: the batch is given again after a pause (back-off with jitter);
 * ``SinkBusy``: the sink itself goes on with the batch, or with those it names. A batch is given
@@ -41,8 +52,8 @@ from leaderq.errors import (
 from leaderq.producing.account import LossReason
 from leaderq.producing.buffer import Gone, RequestBuffer
 from leaderq.producing.listeners import resolve
-from leaderq.producing.memory import BufferedRequest, RequestStep
 from leaderq.producing.options import ProducerOptions
+from leaderq.producing.request import BufferedRequest, RequestStep
 from leaderq.producing.sinks import BatchOutcome, HandOver, Sink, SinkBatch, checked
 from leaderq.producing.spill import Spill
 from leaderq.threads import Backoff, Service, primitives
@@ -63,9 +74,11 @@ half a minute each to flush and to close the journal."""
 
 
 class _Sent(NamedTuple):
-    """A batch that was given to the sink, and what returns its outcome."""
+    """A batch that was given to the sink, the positions of those whose places somebody waits for,
+    and what returns the outcome."""
 
     batch: list[BufferedRequest]
+    waited: list[int]
     answer: Callable[[], BatchOutcome]
 
 
@@ -78,12 +91,13 @@ class SinkSender:
         self._said: str | None = None
         self._quiet_until_s: dict[str, float] = {}
         self._rest_until_s = 0.0
-        self._held: dict[Hashable, deque[BufferedRequest]] = {}
+        self._under_way: _Sent | None = None
+        self._again: list[BufferedRequest] = []  # what is given next, and nothing else
+        self._held: dict[Hashable, deque[BufferedRequest]] = {}  # held back, key by key
         self._kept: set[BufferedRequest] = set()  # which the sink has, and has not confirmed
         self._takes_some = True  # whether the last attempt confirmed anything
         self._is_retry = self._is_turn_of_fresh = False
         self._hand_over: HandOver | None = getattr(sink, "hand_over", None)
-        self._under_way: _Sent | None = None
         self.batches = 0
         self.retries = 0
         self.last_error: BaseException | None = None
@@ -92,23 +106,22 @@ class SinkSender:
         )
 
     def _send_next(self, _: Service) -> bool:
+        is_again = bool(self._again)
         fresh = self._given(self._next_batch())
-        self.batches += fresh is not None
-        sent = [one for one in (self._under_way, fresh) if one is not None]
-        self._under_way = None
-        while sent:
-            left, is_ill = list[BufferedRequest](), False
-            for one in sent:
-                if one is fresh and not left and self._goes_ahead:
-                    self._under_way = one
-                else:
-                    more, is_one_ill = self._heard(one)
-                    left, is_ill = left + more, is_ill or is_one_ill
-            if is_ill and self._options.key is not None:
-                self._put_back(left)
-                left = []
-            again = self._given(left)
-            sent = [] if again is None else [again]
+        self.batches += fresh is not None and not is_again
+        sent, self._under_way = (self._under_way, fresh), None
+        left, is_ill = list[BufferedRequest](), False
+        for one in sent:
+            may_wait = one is fresh and not left and not is_again and self._goes_ahead
+            if one is not None and may_wait:
+                self._under_way = one
+            elif one is not None:
+                more, is_one_ill = self._heard(one)
+                left, is_ill = left + more, is_ill or is_one_ill
+        if is_ill and self._options.key is not None:
+            self._hold_back(left)
+        else:
+            self._again = left
         return not self._buffer.is_stopped
 
     @property
@@ -117,14 +130,24 @@ class SinkSender:
         return self._hand_over is not None and self.last_error is None and not self._held
 
     def _begin_again(self) -> None:
-        self._held, self._kept, self._is_retry, self._under_way = {}, set(), False, None
+        self._again, self._held, self._kept = [], {}, set()
+        self._is_retry, self._under_way = False, None
         self._buffer.begin_again(RequestStep.SENDING)
+
+    # -- what is given next ------------------------------------------------------------------------
 
     def _next_batch(self) -> list[BufferedRequest]:
         """Return the requests whose turn it is; none may be behind one that is held back."""
         self._is_retry = False
         if not self._held:
-            return self._buffer.take_batch(None if self._under_way is None else 0.0)
+            batch, self._again = self._again, []
+            batch = batch or self._buffer.take_batch(None if self._under_way is None else 0.0)
+            if batch:
+                self.service.pause(self._rest_until_s - clock.now_s())
+            return batch
+        if self._again:
+            batch, self._again = self._again, []
+            return batch
         if self._takes_some and clock.now_s() < self._rest_until_s:
             return self._fresh(self._rest_until_s)
         self.service.pause(self._rest_until_s - clock.now_s())
@@ -165,22 +188,37 @@ class SinkSender:
                 self._held[key] = line  # behind the others at the next turn
         return batch
 
+    def _hold_back(self, left: list[BufferedRequest]) -> None:
+        for one in reversed(left):
+            self._held.setdefault(one.key, deque()).appendleft(one)
+
     def _given(self, batch: list[BufferedRequest]) -> _Sent | None:
         """Give the batch to the sink, less what has expired; ``None``: there is nothing to give."""
-        if batch and not (self._held or self._is_retry):  # else it was waited for already
-            self.service.pause(self._rest_until_s - clock.now_s())
         batch = self._unexpired(batch)
         if not batch or self._buffer.is_stopped:
             return None
         records = SinkBatch([one.output for one in batch])
-        records.waited = [at for at, one in enumerate(batch) if one.waiter is not None]
+        records.waited = waited = [at for at, one in enumerate(batch) if one.waiter is not None]
         timeout_s = self._options.sink_timeout_s
         if self._hand_over is None:
-            return _Sent(batch, partial(self._sink.send, records, timeout_s))
+            return _Sent(batch, waited, partial(self._sink.send, records, timeout_s))
         try:
-            return _Sent(batch, self._hand_over(records, timeout_s))
+            return _Sent(batch, waited, self._hand_over(records, timeout_s))
         except BaseException as exc:  # noqa: BLE001 - raised where the outcome is asked for
-            return _Sent(batch, partial(_raise, exc))
+            return _Sent(batch, waited, partial(_raise, exc))
+
+    def _unexpired(self, batch: list[BufferedRequest]) -> list[BufferedRequest]:
+        mortal = [one for one in batch if one.deadline is not None]
+        if not mortal:
+            return batch
+        now = clock.now_s()
+        expired = {one for one in mortal if one.is_expired(now) and one not in self._kept}
+        self._buffer.settle(
+            (), [(one, LossReason.EXPIRED, None) for one in mortal if one in expired]
+        )
+        return [one for one in batch if one not in expired]
+
+    # -- what became of it -------------------------------------------------------------------------
 
     def _heard(self, sent: _Sent) -> tuple[list[BufferedRequest], bool]:
         """Settle a batch when its outcome is there; return those that are still to be sent, and
@@ -192,30 +230,44 @@ class SinkSender:
             self._kept.update(batch)
             self._note(exc)
             return batch, False
-        again, refused = set(outcome.again), outcome.refused
-        taken = batch
+        again, refused, error = set(outcome.again), outcome.refused, outcome.error
+        taken, waited = batch, sent.waited
         if again or refused:
-            taken = [one for at, one in enumerate(batch) if at not in again and at not in refused]
-        gone: list[Gone] = [(batch[at], LossReason.REFUSED, error) for at, error in refused.items()]
-        left = [batch[at] for at in sorted(again)]
-        for at in [at for at, one in enumerate(batch) if one.waiter is not None]:
-            if outcome.place_of is not None and at not in again and at not in refused:
+            left_out = {*again, *refused}
+            taken = [one for at, one in enumerate(batch) if at not in left_out]
+            waited = [at for at in waited if at not in left_out]
+        if outcome.place_of is not None:
+            for at in waited:
                 batch[at].stored_at = self._place(outcome.place_of, at)
-        if outcome.error is None:
+        left = [batch[at] for at in sorted(again)]
+        if error is None:
             self._well()
-        self._buffer.settle(taken, gone)
+        self._buffer.settle(taken, [(batch[at], LossReason.REFUSED, refused[at]) for at in refused])
         if self._kept:
             self._kept.difference_update(batch)
-        if outcome.error is None:
+        if error is None:
             return left, False
         if not self._is_retry:  # perhaps only those held back fail
             self._takes_some = bool(taken)
-        self._ill(outcome.error)
-        if isinstance(outcome.error, SinkBusy):
-            self._kept.update(left)
-        else:
-            left = self._persevering(left, outcome.error)
+        self._ill(error)
+        if not isinstance(error, SinkBusy):
+            return self._persevering(left, error), True
+        self._kept.update(left)
         return left, True
+
+    def _persevering(
+        self, left: list[BufferedRequest], error: BaseException
+    ) -> list[BufferedRequest]:
+        most = self._options.retry.attempts
+        if most is None:
+            return left
+        for one in left:
+            one.attempts += 1
+        gone: list[Gone] = [
+            (one, LossReason.ATTEMPTS, error) for one in left if one.attempts >= most
+        ]
+        self._buffer.settle((), gone)
+        return [one for one in left if one.attempts < most]
 
     def _outcome(self, sent: _Sent) -> BatchOutcome:
         count = len(sent.batch)
@@ -238,34 +290,6 @@ class SinkSender:
         except Exception:
             log.exception("sink cannot tell a place producer=%s", self._options.name)
             return None
-
-    def _put_back(self, left: list[BufferedRequest]) -> None:
-        for one in reversed(left):
-            self._held.setdefault(one.key, deque()).appendleft(one)
-
-    def _persevering(
-        self, left: list[BufferedRequest], error: BaseException
-    ) -> list[BufferedRequest]:
-        most = self._options.retry.attempts
-        if most is None:
-            return left
-        for one in left:
-            one.attempts += 1
-        gone: list[Gone] = [
-            (one, LossReason.ATTEMPTS, error) for one in left if one.attempts >= most
-        ]
-        self._buffer.settle((), gone)
-        return [one for one in left if one.attempts < most]
-
-    def _unexpired(self, batch: list[BufferedRequest]) -> list[BufferedRequest]:
-        now, mortal = clock.now_s(), [one for one in batch if one.deadline is not None]
-        expired = {one for one in mortal if one.is_expired(now) and one not in self._kept}
-        if not expired:
-            return batch
-        self._buffer.settle(
-            (), [(one, LossReason.EXPIRED, None) for one in mortal if one in expired]
-        )
-        return [one for one in batch if one not in expired]
 
     def _well(self) -> None:
         if self._said is not None:

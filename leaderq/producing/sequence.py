@@ -1,20 +1,22 @@
-"""One sequence of requests, and positions in it; guarded by the buffer's lock.
+"""One sequence of requests, and positions in it. Pure but for the journal that it asks: whoever
+uses it holds the buffer's lock.
 
 Memory holds the front part of the sequence, the journal the rest: whatever the journal was given
-and memory was not, which is what lies behind the position ``_read_to``. Reading the journal moves
-that position, and so does writing memory into it. So the account is arithmetic: nothing is counted
-twice, and nothing can disagree.
+and memory was not, which is what lies behind the position ``read_to``. Reading the journal moves
+that position, and so does writing memory into it, which ``written`` tells: up to which number
+memory is in the journal too. So the account is arithmetic: nothing is counted twice, and nothing
+can disagree.
 
-A request is accepted by one statement: memory's dictionary gets it, or the journal's line does. It
-is settled when that dictionary loses it. What takes more than one statement (a batch confirmed, a
+A request is accepted by one statement: ``unsettled`` gets it, or the journal's line does. It is
+settled when ``unsettled`` loses it. What takes more than one statement (a batch confirmed, a
 request given up) is noted first, so that whoever comes after an interrupt can finish it; everything
-else is worked out again from the dictionary and the journal (:meth:`RequestSequence.rebuild`).
+else is worked out again from ``unsettled`` and the journal (:meth:`RequestSequence.rebuild`).
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,35 +24,47 @@ from typing import Any, NamedTuple
 from leaderq.errors import RequestGivenUp, with_cause
 from leaderq.producing.account import Balance, LossReason, Lost, Settlement
 from leaderq.producing.listeners import LossLog, news_of, resolve
-from leaderq.producing.memory import BufferedRequest, RequestMemory, RequestStep
 from leaderq.producing.options import ProducerOptions
-from leaderq.producing.spill import Spill
+from leaderq.producing.request import BufferedRequest, RequestStep
+from leaderq.producing.spill import Piece, Spill
 from leaderq.threads import primitives
 
 _LOSSES = 20
+_TO_PROCESS, _READY, _SENDING = RequestStep.TO_PROCESS, RequestStep.READY, RequestStep.SENDING
 
 
 class LineEnd(NamedTuple):
-    """A place in the sequence of requests: the last that came to memory, and the last id."""
+    """A place in the sequence: the number of the last that came to memory, and the last id."""
 
     seq: int
     id: int
 
+    def covers(self, one: BufferedRequest) -> bool:
+        """Whether it was accepted before."""
+        return one.seq <= self.seq or (one.journal_id is not None and one.journal_id <= self.id)
+
 
 class RequestSequence:
-    """See the module."""
+    """See the module. Requests are numbered (``seq``) as they come to memory, from 1."""
 
     def __init__(self, options: ProducerOptions, spill: Spill | None) -> None:
         self._options, self.spill = options, spill
         self.news = news_of(options.name)
         """Calls of listeners, to be made without the lock."""
-        self._resolved: deque[tuple[primitives.Future[Any], Any, BaseException | None]] = deque()
         self.loss_log = LossLog(options.name, self.news)
+        self.refused: Counter[str] = Counter()
+        self.unsettled: dict[int, BufferedRequest] = {}
+        """The requests in memory, in the order of their numbers."""
+        self.pushed = self.bytes = self.ready_bytes = 0
+        self._first = 1
+        self.ready: deque[BufferedRequest] = deque()
+        """Those of them that wait for the sink."""
+        self.to_process: list[deque[BufferedRequest]] = [deque() for _ in range(options.lanes)]
+        """And those that wait for a worker, worker by worker."""
+        self._resolved: deque[tuple[primitives.Future[Any], Any, BaseException | None]] = deque()
         self._losses: deque[Lost] = deque(maxlen=_LOSSES)
-        self.memory = RequestMemory(options.lanes)
         self._gone: Counter[LossReason] = Counter()  # requests that were in memory
         self._passed: Counter[LossReason] = Counter()  # requests that never came there
-        self.refused: Counter[str] = Counter()
         # What is under way, so that it can be finished by whoever comes after an interrupt.
         self._settling: Sequence[BufferedRequest] = ()
         self._leaving: tuple[BufferedRequest, LossReason, BaseException | None, int] | None = None
@@ -63,6 +77,96 @@ class RequestSequence:
             self._recovered = spill.recovered
             self._last_id = spill.journal.next_id - 1
             self._read_to = 0 if self._recovered else self._last_id
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def push(self, one: BufferedRequest) -> None:
+        """Take one into memory, at the end."""
+        one.data = None  # memory would hold everything twice
+        one.seq = seq = self.pushed + 1
+        one.step = _TO_PROCESS if self.to_process else _READY
+        self.unsettled[seq] = one  # it is here, by this statement
+        self.pushed = seq
+        self.bytes += one.size
+        self.line_up(one)
+
+    def line_up(self, one: BufferedRequest) -> None:
+        """Let it wait for what its step says."""
+        if one.step is _READY:
+            self.ready.append(one)
+            self.ready_bytes += one.size
+        elif one.step is _TO_PROCESS:
+            self.to_process[self.lane(one)].append(one)
+
+    def lane(self, one: BufferedRequest) -> int:
+        """The number of the worker that it waits for."""
+        return 0 if len(self.to_process) == 1 else hash(one.key) % len(self.to_process)
+
+    def take_ready(self, most: int, most_bytes: int) -> list[BufferedRequest]:
+        """Return those that have waited longest for the sink; in hand from now on."""
+        ready, size = self.ready, self.ready_bytes
+        if len(ready) <= most and size <= most_bytes:
+            taken = list(ready)
+            ready.clear()
+        else:
+            taken, size = [], 0
+            while ready and len(taken) < most:
+                if taken and size + ready[0].size > most_bytes:
+                    break
+                size += ready[0].size
+                taken.append(ready.popleft())
+        for one in taken:
+            one.step = _SENDING
+        self.ready_bytes -= size
+        return taken
+
+    def _settle(self, some: Iterable[BufferedRequest]) -> None:
+        """These are pending no more; nothing happens for those that were not."""
+        pop, size = self.unsettled.pop, 0
+        for one in some:
+            if pop(one.seq, None) is not None:
+                size += one.size
+        self.bytes -= size
+
+    @property
+    def oldest(self) -> BufferedRequest | None:
+        """The oldest in memory."""
+        # A dictionary looks for its first behind all that were deleted, again each time.
+        while self._first <= self.pushed:
+            if (one := self.unsettled.get(self._first)) is not None:
+                return one
+            self._first += 1
+        return None
+
+    def drop_oldest(self) -> bool:
+        """Give up the oldest that nobody has in hand; return whether there is one."""
+        waiting = [line for line in (self.ready, *self.to_process) if line]
+        if not waiting:
+            return False
+        line = min(waiting, key=lambda one: one[0].seq)
+        one = line.popleft()
+        self.ready_bytes -= one.size if line is self.ready else 0
+        self.give_up(one, LossReason.OLDEST, None)
+        return True
+
+    def take_in(self, piece: Piece) -> list[BufferedRequest]:
+        """Take what was read into memory, and move the position behind it; return the requests."""
+        before = len(self._undecodable)
+        self._undecodable.update(piece.undecodable)
+        self._note_passed(LossReason.UNDECODABLE, len(self._undecodable) - before)
+        self._note_passed(LossReason.CORRUPT, self.corrupt - self._corrupt_told)
+        self._corrupt_told = self.corrupt
+        # Somebody may have been interrupted who had read some of it before.
+        requests = [one for one in piece.requests if (one.journal_id or 0) > self._read_to]
+        for one in requests:
+            number = one.journal_id or 0
+            one.waiter = self._waiters.get(number)
+            self.push(one)
+            self._waiters.pop(number, None)
+        self._read_to = max(self._read_to, piece.up_to)
+        return requests
+
+    # -- the account -------------------------------------------------------------------------------
 
     @property
     def is_read_up(self) -> bool:
@@ -87,86 +191,91 @@ class RequestSequence:
 
     @property
     def pending(self) -> int:
-        return len(self.memory) + self.unread
-
-    def _passed_over(self) -> Counter[LossReason]:
-        """How many requests were lost that never came to memory."""
-        undecodable = sum(one <= self._read_to for one in self._undecodable)
-        passed = Counter({LossReason.CORRUPT: self.corrupt, LossReason.UNDECODABLE: undecodable})
-        return passed + self._passed
+        return len(self.unsettled) + self.unread
 
     def balance(self) -> Balance:
-        passed, unread, pushed = self._passed_over(), self.unread, self.memory.pushed
-        gone = passed + self._gone
+        undecodable = sum(one <= self._read_to for one in self._undecodable)
+        passed = self._passed + Counter(
+            {LossReason.CORRUPT: self.corrupt, LossReason.UNDECODABLE: undecodable}
+        )
+        unread, here, gone = self.unread, len(self.unsettled), passed + self._gone
         return Balance(
-            accepted=pushed + unread + passed.total() - self._recovered,
+            accepted=self.pushed + unread + passed.total() - self._recovered,
             recovered=self._recovered,
-            confirmed=pushed - len(self.memory) - self._gone.total(),
-            pending=len(self.memory) + unread,
+            confirmed=self.pushed - here - self._gone.total(),
+            pending=here + unread,
             dropped={one.value: count for one, count in gone.items() if not one.is_failure},
             failed={one.value: count for one, count in gone.items() if one.is_failure},
             refused=dict(self.refused),
         )
 
-    def _is_passed(self, end: LineEnd) -> bool:
-        """Whether everything up to there is settled."""
-        if self.spill is not None and self._read_to < end.id:
+    def _is_passed(self, end: LineEnd | None) -> bool:
+        """Whether everything up to there (``None``: all) is settled."""
+        if end is None or (self.spill is not None and self._read_to < end.id):
             return not self.pending
-        oldest = self.memory.oldest
-        return oldest is None or not is_within(oldest, end)
+        oldest = self.oldest
+        return oldest is None or not end.covers(oldest)
 
-    def settled(self, end: LineEnd | None) -> Settlement:
+    def is_stored(self, one: BufferedRequest) -> bool:
+        """Whether the journal has it on disk."""
+        if self.spill is None or one.journal_id is None:
+            return False
+        return self._final is not None or one.journal_id <= self.spill.journal.stored_id
+
+    def _settlement(self, end: LineEnd | None) -> Settlement:
         """What became of the requests up to ``end`` (``None``: all) and of lost ones."""
-        spill, stored, coming, stored_id = self.spill, self.unread, 0, -1
+        spill, stored, coming = self.spill, self.unread, 0
         if spill is not None and self._final is None:
             stored, coming = spill.journal.depth_behind(self._read_to)
-            stored_id = spill.journal.stored_id
-        elif spill is not None:
-            stored_id = spill.journal.next_id
-        some = [one for one in self.memory if end is None or is_within(one, end)]
-        journaled = sum(is_stored(one, stored_id) for one in some)
-        if end is not None:
-            coming = min(coming, max(0, end.id - max(stored_id, self._read_to)))
+        some = [one for one in self.unsettled.values() if end is None or end.covers(one)]
+        journaled = sum(map(self.is_stored, some))
+        if end is not None and spill is not None:
+            begin = max(spill.journal.stored_id, self._read_to)
+            coming = min(coming, max(0, end.id - begin))
             stored = min(stored, max(0, end.id - self._read_to))
         balance, error = self.balance(), None
         if spill is not None:
             if not balance.pending:
                 spill.unforced = None
             error = spill.unforced if journaled + stored else None
-        skipped = LossReason.SKIPPED.value
         lost = {**balance.dropped, **balance.failed}
-        return Settlement(
-            balance.confirmed,
-            journaled + stored,
-            len(some) - journaled + coming,
-            {reason: count for reason, count in lost.items() if reason != skipped},
-            tuple(self._losses),
-            error,
-        )
+        lost.pop(LossReason.SKIPPED.value, None)
+        unstored = len(some) - journaled + coming
+        losses = tuple(self._losses)
+        return Settlement(balance.confirmed, journaled + stored, unstored, lost, losses, error)
+
+    # -- what becomes of them ----------------------------------------------------------------------
 
     def rebuild(self, step: RequestStep | None = None, lane: int | None = None) -> None:
-        """Finish what is under way, and work out everything else again."""
-        if self._leaving is not None:
-            self._leave()
-        if self._settling:
-            self._finish()
-        memory = self.memory
-        memory.rebuild(step, lane)
-        self._written = memory.pushed
+        """Finish what is under way, and work out everything else again from who is here. Those in
+        ``step`` (of one ``lane``) wait for that once more: whoever had them in hand was
+        interrupted.
+        """
+        self._leave()
+        self._finish()
+        here = self.unsettled.values()
+        self.pushed = self._written = max(self.pushed, next(reversed(self.unsettled), 0))
+        self.bytes, self.ready_bytes = sum(one.size for one in here), 0
+        for line in (self.ready, *self.to_process):
+            line.clear()
         if self.spill is not None:
             self._last_id = self.spill.journal.next_id - 1
-            for one in memory:
-                if one.journal_id is not None and one.journal_id > self._last_id:
-                    one.journal_id = None  # its writer was interrupted before
-                if one.journal_id is not None:
-                    self._read_to = max(self._read_to, one.journal_id)
-                elif not one.is_unwritable:
-                    self._written = min(self._written, one.seq - 1)
+        for one in here:
+            if one.step is step and (lane is None or self.lane(one) == lane):
+                one.step = _READY if step is _SENDING else _TO_PROCESS
+            self.line_up(one)
+            if one.journal_id is not None and one.journal_id > self._last_id:
+                one.journal_id = None  # its writer was interrupted before
+            if one.journal_id is not None:
+                self._read_to = max(self._read_to, one.journal_id)
+            elif not one.is_unwritable:
+                self._written = min(self._written, one.seq - 1)
 
     def _finish(self) -> None:
-        """These are confirmed; done twice, it is as if once."""
-        done = self._settling
-        self.memory.settle(done)
+        """Those that settle are confirmed; done twice, it is as if once."""
+        if not (done := self._settling):
+            return
+        self._settle(done)
         if self.spill is not None:
             self.spill.ack([one.journal_id for one in done if one.journal_id is not None])
         self._resolved += [(one.waiter, one.stored_at, None) for one in done if one.waiter]
@@ -186,28 +295,27 @@ class RequestSequence:
             return
         one, reason, error, count = self._leaving
         (self._gone if one.seq else self._passed)[reason] = count
-        self.memory.settle((one,))
+        self._settle((one,))
         if one.journal_id is not None and self.spill is not None:
             self.spill.ack([one.journal_id])
         lost = Lost(one.request, one.key, reason, error)
-        self.loss_log.note(lost)
-        if reason is not LossReason.SKIPPED:
-            self._losses.append(lost)
-        if (listener := self._options.dropped_listener) is not None:
-            self.news.put(lambda: listener(lost))
-        if (waiter := one.waiter) is not None:
-            self._resolved.append((waiter, None, with_cause(RequestGivenUp(reason.value), error)))
+        self._tell_lost(lost)
+        if one.waiter is not None:
+            given_up = with_cause(RequestGivenUp(reason.value), error)
+            self._resolved.append((one.waiter, None, given_up))
         self._leaving = None
 
     def _note_passed(self, reason: LossReason, count: int) -> None:
         """So many that cannot be read were passed over."""
-        lost, listener = Lost(None, None, reason), self._options.dropped_listener
-        if count:
-            self.loss_log.note(lost, count)
         for _ in range(count):
+            self._tell_lost(Lost(None, None, reason))
+
+    def _tell_lost(self, lost: Lost) -> None:
+        if lost.reason is not LossReason.SKIPPED:
+            self.loss_log.note(lost)
             self._losses.append(lost)
-            if listener is not None:
-                self.news.put(partial(listener, lost))
+        if (listener := self._options.dropped_listener) is not None:
+            self.news.put(partial(listener, lost))
 
     def _tell(self) -> None:
         """Without the lock: resolve futures. Interrupted, the next call goes on."""
@@ -216,13 +324,3 @@ class RequestSequence:
                 one = self._resolved[0]
                 resolve(*one)
                 self._resolved.remove(one)
-
-
-def is_stored(one: BufferedRequest, stored_id: int) -> bool:
-    """Whether the journal has it on disk."""
-    return one.journal_id is not None and one.journal_id <= stored_id
-
-
-def is_within(one: BufferedRequest, end: LineEnd) -> bool:
-    """Whether it was accepted before ``end``."""
-    return one.seq <= end.seq or (one.journal_id is not None and one.journal_id <= end.id)

@@ -29,8 +29,8 @@ from leaderq.producing.codec import Codec, codec_name
 from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, JournalRecord, Policy
 from leaderq.producing.journal.journal import WAIT_S
 from leaderq.producing.listeners import OnDurable
-from leaderq.producing.memory import BufferedRequest, require_hash
 from leaderq.producing.options import KeyOf
+from leaderq.producing.request import BufferedRequest, require_hash
 
 log = logging.getLogger(__name__)
 

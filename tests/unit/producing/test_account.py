@@ -14,7 +14,6 @@ from leaderq.producing.account import (
     LossReason,
     Settlement,
     Watermarks,
-    next_level,
 )
 
 FAILURES = {LossReason.PROCESS, LossReason.REFUSED, LossReason.ATTEMPTS}
@@ -65,9 +64,9 @@ MARKS = Watermarks(200, 2000, high=0.5, low=0.25)
 def test_levels_are_shares_of_items_or_of_bytes(
     items: int, size: int, is_low: bool, is_near: bool, is_high: bool
 ) -> None:
-    near_items, near_bytes = MARKS.near
-    assert (MARKS.is_low(items, size), MARKS.is_high(items, size)) == (is_low, is_high)
-    assert (items >= near_items or size >= near_bytes) is is_near
+    share = MARKS.share(items, size)
+    found = (share <= MARKS.low, share >= MARKS.near, share >= MARKS.high)
+    assert found == (is_low, is_near, is_high)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +86,7 @@ def test_one_more_fits_within_the_bounds_and_a_lone_one_always(
 
 
 D, S, R, B = (BufferState.DIRECT, BufferState.SPILLING, BufferState.DRAINING, BufferState.BLOCKED)
-LOW, BETWEEN, HIGH = (10, 0), (60, 0), (100, 0)
+LOW, BETWEEN, HIGH = 0.1, 0.3, 0.5
 
 
 @pytest.mark.parametrize(
@@ -109,21 +108,21 @@ LOW, BETWEEN, HIGH = (10, 0), (60, 0), (100, 0)
     ],
 )
 def test_levels_lead_to_a_state_which_does_not_flutter_between_the_marks(
-    state: BufferState, level: tuple[int, int], is_read_up: bool, after: BufferState
+    state: BufferState, level: float, is_read_up: bool, after: BufferState
 ) -> None:
-    assert next_level(state, MARKS, *level, has_journal=True, is_read_up=is_read_up) is after
-    without = next_level(state, MARKS, *level, has_journal=False, is_read_up=True)
+    assert MARKS.next_level(state, level, has_journal=True, is_read_up=is_read_up) is after
+    without = MARKS.next_level(state, level, has_journal=False, is_read_up=True)
     assert without is (B if level is HIGH else D)
 
 
-levels = st.tuples(st.integers(0, 220), st.integers(0, 2400))
+levels = st.floats(0, 1.2)
 
 
 @given(st.sampled_from([D, S, R]), levels, st.booleans())
 def test_a_state_stays_as_it_is_while_the_levels_do_and_nothing_passes_the_journal(
-    state: BufferState, at: tuple[int, int], is_read_up: bool
+    state: BufferState, at: float, is_read_up: bool
 ) -> None:
-    once = next_level(state, MARKS, *at, has_journal=True, is_read_up=is_read_up)
-    again = next_level(once, MARKS, *at, has_journal=True, is_read_up=is_read_up)
+    once = MARKS.next_level(state, at, has_journal=True, is_read_up=is_read_up)
+    again = MARKS.next_level(once, at, has_journal=True, is_read_up=is_read_up)
     assert again is once
     assert is_read_up or once is not D

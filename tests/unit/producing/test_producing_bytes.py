@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from leaderq.errors import ConfigurationError, CorruptRecord
 from leaderq.producing import PLAIN
 from leaderq.producing.codec import PlainCodec, is_sure
-from leaderq.producing.memory import measured
+from leaderq.producing.request import measured
 
 simple = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()

@@ -34,24 +34,7 @@ from leaderq.producing import (
 )
 from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.inspection import entries
-from leaderq.producing.options import FullPolicy
 from leaderq.testing import eventually
-
-
-@pytest.mark.parametrize("when_full", [WhenFull.RAISE, Block(0.0)])
-def test_of_requests_in_the_journal_so_many_futures_are_kept_and_no_more(
-    producer: Make, sink: ScriptedSink, tmp_path: Path, when_full: FullPolicy
-) -> None:
-    sink.now(is_away)
-    one = producer(journal=tmp_path, max_items=1, max_waiters=2, when_full=when_full)
-    kept = [one.submit(number) for number in range(3)]
-    with pytest.raises(BufferFull):
-        one.submit("more")
-    one.send("without a future")
-    sink.now(takes)
-    assert one.flush(30)
-    assert all(future.done() for future in kept)
-    assert sink.confirmed == [0, 1, 2, "without a future"]
 
 
 def test_a_sink_that_has_just_taken_some_gets_a_moment_before_memory_is_spilled(

@@ -1,0 +1,83 @@
+"""One request on its way through a producer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable
+from enum import Enum
+from typing import Any
+
+from leaderq.base.arguments import require_finished
+from leaderq.errors import ConfigurationError
+from leaderq.threads import primitives
+
+
+class RequestStep(Enum):
+    """What a request in memory waits for."""
+
+    TO_PROCESS = "a worker"
+    PROCESSING = "its process step"
+    READY = "the sink"
+    SENDING = "the sink's answer"
+
+
+class BufferedRequest:
+    """One object for a request in all its steps. Times are of ``clock.now_s``.
+
+    Most requests need only what is given at first, so the rest are defaults of the class.
+    """
+
+    data: bytes | None = None
+    """The request as bytes, on its way to the journal only, and only if that was needed before."""
+    journal_id: int | None = None
+    """Its id in the journal, if it was accepted there."""
+    is_unwritable: bool = False
+    """Whether it cannot be in the journal: it is too large, or has no bytes any more."""
+    waiter: primitives.Future[Any] | None = None
+    stored_at: object = None
+    """The place where the sink has stored it, if it told."""
+    seq: int = 0
+    step: RequestStep = RequestStep.READY
+    attempts: int = 0
+
+    def __init__(
+        self, request: Any, key: Hashable, size: int, since_s: float, deadline: float | None = None
+    ) -> None:
+        self.request, self.key, self.size = request, key, size
+        self.since_s, self.deadline = since_s, deadline
+        self.output = request
+        """The record for the sink: the request, until the process step has replaced it."""
+
+    def is_expired(self, now: float) -> bool:
+        return self.deadline is not None and now >= self.deadline
+
+
+def measured(request: Any) -> int:
+    """Return roughly how many bytes a request takes: of ``bytes`` and ``str`` and the parts of a
+    container; for other objects only what Python says of the object itself.
+    """
+    if type(request) is tuple or isinstance(request, (tuple, list)):
+        size = 8 * len(request)
+        for part in request:  # the usual request is a pair of bytes
+            size += len(part) if type(part) is bytes else measured(part)
+        return size
+    if isinstance(request, (bytes, bytearray, str)):
+        return len(request)
+    if isinstance(request, dict):
+        return sum(measured(key) + measured(value) for key, value in request.items())
+    return sys.getsizeof(request)
+
+
+def require_hash(key: Hashable) -> None:
+    """Return if ``key`` can be told from others, before its request is counted anywhere.
+
+    :raises ConfigurationError: it has no hash, or is a coroutine or the like.
+    """
+    require_finished(key, "key")
+    try:
+        hash(key)
+    except TypeError as exc:
+        raise ConfigurationError(
+            f"key returned a {type(key).__name__} for a request, which has no hash; return a str, "
+            "bytes, number or a tuple of these"
+        ) from exc
