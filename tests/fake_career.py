@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from terms import open_term as open_term
@@ -15,9 +16,9 @@ from leaderq.kafka.dead_letters.format import NewDeadLetter, read_dead_letter
 from leaderq.kafka.declaration import delivery_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.context import HandlingContext
-from leaderq.kafka.handling.key_order import handler_for
 from leaderq.kafka.handling.on_error import PoisonRecord, policy
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
+from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.kafka.stores.offset_store import DeliveryPromise
 from leaderq.term import OpenTerm
 
@@ -94,12 +95,17 @@ class FakeCareer:
                 left = self.fails.get(place, 0)
                 if left:
                     self.fails[place] = left - 1
+                elif self.undoes:
+                    take_effect(partial(self.add, place))
                 else:
-                    (self._pending if self.undoes else self.effects).append(place)
+                    self.effects.append(place)
             if left and self.names:
                 raise PoisonRecord(record) from Bad(_short(record))
             if left:
                 raise Bad(_short(record))
+
+    def add(self, place: RecordPlace) -> None:
+        self._pending.append(place)
 
     def commit(self, term: OpenTerm, ends: Mapping[Partition, int]) -> None:
         self.before_commit()
@@ -177,7 +183,7 @@ def a_handler(
     career: FakeCareer, on_error: object = "raise", *, delivery: str = "at_least_once", **more: Any
 ) -> BatchHandler:
     store = "zookeeper" if career.undoes else "kafka"
-    return handler_for(
+    return BatchHandler(
         HandlingContext(
             career="billing",
             handle=career.handle,

@@ -28,6 +28,7 @@ from leaderq.kafka import (
     StoreAway,
     StoreContext,
     require_handle_call,
+    take_effect,
 )
 from leaderq.kafka.record import Offset, epoch_of
 from leaderq.term import Term
@@ -86,7 +87,8 @@ class RedisOffsets(OffsetStore):
     def count(self, key: str, field: str, by: int = 1) -> None:
         """Add ``by`` to a field of a hash, together with the offsets of the batch in hand."""
         require_handle_call("count()")
-        self._counts.append((key, field, str(int(by))))
+        added = key, field, str(int(by))
+        take_effect(lambda: self._counts.append(added))
 
     def take_effects(self) -> list[Any]:
         taken, self._counts = self._counts, []

@@ -28,7 +28,7 @@ from leaderq.kafka.handling.on_error import (
 )
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
-from leaderq.kafka.stores.handle_call import require_handle_call
+from leaderq.kafka.stores.handle_call import require_handle_call, take_effect
 from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
 from leaderq.kafka.stores.offset_store import (
     DeliveryPromise,
@@ -65,4 +65,5 @@ __all__ = [
     "require_handle_call",
     "retry",
     "skip",
+    "take_effect",
 ]

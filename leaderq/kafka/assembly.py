@@ -40,6 +40,7 @@ from leaderq.kafka.groups import (
 )
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.burials import BurialRequests
+from leaderq.kafka.handling.calls import HandleCalls
 from leaderq.kafka.handling.context import (
     DrainFigures,
     HandlingContext,
@@ -47,10 +48,9 @@ from leaderq.kafka.handling.context import (
     is_side_by_side,
 )
 from leaderq.kafka.handling.crash_marks import CrashMarks
-from leaderq.kafka.handling.key_order import handler_for
 from leaderq.kafka.handling.on_error import policy
-from leaderq.kafka.handling.parts import CoroutineWorkers, HandleCalls
 from leaderq.kafka.handling.rate_limit import RateLimiter
+from leaderq.kafka.handling.workers import CoroutineWorkers
 from leaderq.kafka.record import Record
 from leaderq.kafka.serialization import decoder, encoder
 from leaderq.kafka.stores import opened
@@ -341,7 +341,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
         on_held_up=held_up,
         figures=figures,
     )
-    handler = handler_for(context)
+    handler = BatchHandler(context)
     return Assembly(declared, store, consumer, handler, dead_letters, environment.calls)
 
 
@@ -359,7 +359,6 @@ def handling_context(
         decode=decoder(key, value),
         undo=store.undo,
         undoes=store.undoes,
-        handle_stores=store.handle_stores,
         commits_first=declared.commits_first,
         batches=declared.batches,
         workers=declared.workers,

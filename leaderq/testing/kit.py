@@ -41,7 +41,7 @@ from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.dead_letters.format import DeadLetter, NewDeadLetter, read_dead_letter
 from leaderq.kafka.declaration import Declaration
-from leaderq.kafka.handling.key_order import handler_for
+from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
 from leaderq.kafka.stores import opened
 from leaderq.kafka.stores.offset_store import StoreContext
@@ -405,7 +405,7 @@ def _assembly(
         send_dead_letter=letters.send,
         on_skipped=lambda record, _error, _attempts: driven.skipped.append(record),
     )
-    return Assembly(declared, store, consumer, handler_for(handling), letters, calls)
+    return Assembly(declared, store, consumer, BatchHandler(handling), letters, calls)
 
 
 def _handling(

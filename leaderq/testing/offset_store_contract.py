@@ -30,7 +30,7 @@ from leaderq.errors import ConfigurationError, Deposed, KafkaFenced
 from leaderq.kafka import DeliveryPromise, OffsetStore, Partition, StoreContext
 from leaderq.kafka.record import Offset, epoch_of
 from leaderq.kafka.stores import STORES
-from leaderq.kafka.stores.handle_call import HandleCall
+from leaderq.kafka.stores.handle_call import HandleCall, effects_kept
 from leaderq.term import Term
 from leaderq.testing.kit import FakeTerm
 
@@ -241,6 +241,17 @@ class OffsetStoreContract:
             raise AssertionError("an effect was accepted outside a call of handle")
         leader.commit({A: 5})
         assert self.standing() == []
+
+    def test_effects_of_a_call_that_failed_are_told_apart(self) -> None:
+        if not self.has_effects:
+            return
+        leader = self.leader()
+        leader.begin()
+        with effects_kept():  # as of a call that fails, beside one that returns
+            self.add_in_handle(leader.store, "failed")
+        self.add_in_handle(leader.store, "a")
+        leader.commit({A: 5})
+        assert self.standing() == ["a"]
 
     def test_a_unit_test_can_take_the_effects_of_a_batch(self) -> None:
         if not self.has_effects:

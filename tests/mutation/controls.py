@@ -452,18 +452,18 @@ a healthy request overtakes one of its key that is held back
 -            if one.key in self._held:
 +            if False:
 
-= kafka/handling/batch_handler.py unit/kafka/test_hold_ups.py
+= kafka/handling/chains.py unit/kafka/test_hold_ups.py
 a record that waits for its retry is committed past
 @test_the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again
--for where, end in ends if where not in self._abandoned}
-+for where, end in ends}
+-        self.ends.pop(partition, None)
++        pass
 records are handled that stand behind one that waits for its retry
 @test_the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again
--(left := each.without(where)) is not None)
-+(left := each) is not None)
+-rest = piece.without(partition)
++rest = piece.without(partition) if piece.attempts else piece
 a record is tried for ever, a rest between two attempts
 @test_attempts_are_counted_over_all_batches
--self._batch.noted.items()
+-batch.noted.items()
 +()
 
 = kafka/stores/database_offsets.py unit/kafka/test_offset_stores.py

@@ -10,9 +10,9 @@ from leaderq.election.tenure import Tenure
 from leaderq.fencing import sql
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.term_consumer import TermConsumer
+from leaderq.kafka.handling import chains
+from leaderq.kafka.handling.chains import InHand
 from leaderq.kafka.handling.context import RecordOrder
-from leaderq.kafka.handling.key_order import DonePrefix, Window
-from leaderq.kafka.record import after
 from leaderq.kafka.stores import database_offsets, transaction_offsets
 from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
@@ -43,20 +43,17 @@ def _not_committed(real: Any, self: Any, consumer: Any, term: Any, offsets: Any)
     return real(self, consumer, term, offsets if next(count) % 3 else {})
 
 
-def _over_gaps(self: DonePrefix) -> Any:
-    found = []
-    for where, rows in self._left.items():
-        for row in list(rows):
-            if (place := (*where, row.offset)) in self._done:
-                rows.remove(row)
-                found.append((row, self._done.pop(place)))
-                self._through[where] = max(self._through.get(where, 0), after(row))
-    return found
+def _over_gaps(self: InHand, *, alone: bool) -> Any:
+    for lane in self._lanes.values():
+        in_order = sorted(lane, key=lambda piece: not piece.is_done)
+        lane.clear()
+        lane.extend(in_order)
+    return [piece for lane in self._lanes.values() for piece in lane if piece.is_done]
 
 
-@around(Window, "__init__")
-def _shuffled(real: Any, self: Window, _order: Any) -> None:
-    real(self, RecordOrder.NONE)
+@around(chains, "by_records")
+def _shuffled(real: Any, records: Any, _order: Any) -> Any:
+    return real(records, RecordOrder.NONE)
 
 
 def _given_at_once(effect: Any) -> None:
@@ -102,7 +99,7 @@ _LINES_OF_DATABASES = together(_any_term, patched(database_offsets, "ONE_OFFSET"
 DRAIN_CONTROLS = (
     _of(
         "a key that is done commits the others",
-        patched(DonePrefix, "grown", _over_gaps),
+        patched(InHand, "finished", _over_gaps),
         5,
         life=_BY_KEY,
     ),

@@ -1,106 +1,146 @@
-"""How one batch is handled: the order of work and committing, and what becomes of records that
-fail.
+"""How one batch is handled: chains are followed until each has come to its end or to a failure,
+what is done is committed, failures are judged, and so on until nothing is left.
 
-All of it runs on the career thread, except the user's code with ``workers``. A *part* is what one
-call of ``handle`` receives. Its *prefix* precedes the culprit, its *rest* follows it.
+Whoever follows a chain hands over its next piece (:mod:`leaderq.kafka.handling.chains`): the career
+thread, one chain after the other until a piece fails; ``workers`` threads; or coroutines on the
+career's event loop. All else happens on the career thread, or, while coroutines follow, on one that
+stands in for it.
 
 **What is done is committed** at the end of the batch, and before any wait (so that no transaction
-stays open), any decision on a record, and stopping. With *at most once* a part is committed before
-it is handed over, and never again.
+stays open), any judgement, and stopping. What a call wants stored is kept with its piece, and given
+to the store in the order of the log, when it is committed. With *at most once* a piece is committed
+before it is handed over, and never again.
 
 On each failure:
 
-* **handle raises** :class:`~leaderq.kafka.handling.on_error.PoisonRecord`: the prefix is committed
-  (where effects are undone, ``undoes``, it is done again first), the culprit is judged, the rest is
-  handed over. A value that cannot be decoded is such a culprit.
-* **handle raises anything else**: the part is tried again as ``retry`` says; then, unless the
-  policy ends in ``"raise"``, one record at a time, until one fails as often by itself: the culprit.
-  The part's failures do not count as attempts of a record, because an outage that outlasts them
-  would set a whole batch aside. Dead letters tell all attempts.
-* **a retry waits** for 0.5 s or longer: only the culprit's partition waits, and its part comes back
-  with the records that it begins with. All wait if the culprit is unknown among
-  several partitions, with *at most once*, with a rate limit, and while records are marked.
-* **an outage**, or too many records in a row fail alike: the part is tried again after a back-off,
-  without end and without counting attempts (:class:`~leaderq.kafka.handling.on_error.HoldUps`).
-* **the decision is to raise**: what is done is committed (nothing, where effects are undone), then
-  the user's error is raised. Failures not judged yet are logged.
+* **handle raises** :class:`~leaderq.kafka.handling.on_error.PoisonRecord`: what precedes the
+  culprit is done (handled again, where effects of a failed call are undone, ``undoes``), the
+  culprit is judged, the rest is handed over. A value that cannot be decoded is such a culprit.
+* **handle raises anything else**: the piece is judged as a whole, then one record at a time. Its
+  failures do not count as attempts of a record, because an outage that outlasts them would set a
+  whole batch aside. Dead letters tell all attempts.
+* **the judgement** is the table of :func:`judgement`.
+* **a retry waits** for 0.5 s or longer: only the culprit's partition waits, and its piece comes
+  back with the records that it begins with. All wait if the culprit is unknown among several
+  partitions, side by side, with *at most once*, with a rate limit, and while records are marked.
 * **an operator lets a record pass** (``leaderq dead bury``) that is about to hold the work up, or
   to fail the term: it is passed over, and set aside if there is a topic for that.
 * **skip, dead letter**: logged, told to the hook and set aside before the offset passes over the
   record, so a crash in between does it again.
-* **the commit refuses an effect** (``EffectRefused``): all that was to be committed is undone and
-  done again in smaller parts, each committed by itself, until one record is left: the culprit.
+* **the commit refuses an effect** (``EffectRefused``): pieces are committed one by one. One that is
+  refused is handled again in halves, until one record is left. That cannot be handled with another
+  result: it is passed over or raises.
 * **a dead letter or a commit fails otherwise, or the error is not about records**: it is raised as
-  it is.
-* **the term ends or pauses**: noticed between parts and after a back-off. The rest is not begun,
-  and :meth:`BatchHandler.work` returns ``False``. Attempts count from 1 again in the next term.
+  it is, and nothing more is begun.
+* **the term ends or pauses**: no piece is begun, except a record in front of one that has. The rest
+  is left, and :meth:`BatchHandler.work` returns ``False``. Attempts count from 1 again in the next
+  term.
 * **AlreadyStored**: the records that are stored are done, the others are handed over again.
-* **at most once**: a part with an unknown culprit is passed over as a whole; only ``retry`` repeats
-  it. What was committed is handled even when the term is ending, but not when it is over.
-* **the process dies**: see :mod:`leaderq.kafka.handling.crash_marks`.
+* **at most once**: a piece with an unknown culprit is passed over as a whole; only ``retry``
+  repeats it. What was committed is handled even when the term is ending, but not when it is over.
+* **the process dies**: see :mod:`leaderq.kafka.handling.crash_marks`. Where records may have killed
+  processes, the career thread follows chains of partitions, whatever the order.
 
-With workers, the records of a partition are one part. When all parts have ended, what is done is
-committed once, and failures are judged partition by partition; with ``undoes`` the batch is done
-again, partition by partition.
+**Record by record the batch slides.** What is done is committed meanwhile, and then there is room
+for more records. So one that is slow holds up its own chain, and the others only when
+``max_records`` are in hand, which is also the most that a crash repeats. After a failure, and after
+5 s, nothing more is taken in, because ticks of schedules wait for the unit. No record is handled
+again because of another one, except after a crash.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import chain, starmap
+from enum import Enum
 
+from leaderq.async_term import AsyncTerm
 from leaderq.base import clock
-from leaderq.errors import Deposed, FromOutside, KafkaFenced, told
+from leaderq.errors import Deposed, FromOutside, KafkaFenced, UnitAbandoned, told
 from leaderq.kafka.clients.consumer import BatchLost, EffectRefused
+from leaderq.kafka.handling import chains
 from leaderq.kafka.handling.burials import RecordBuried
+from leaderq.kafka.handling.calls import CallFailure, attempt, attempt_awaited
+from leaderq.kafka.handling.chains import BatchPiece, Chain, ChainShape, InHand, PieceMode
 from leaderq.kafka.handling.context import HandlingContext, span
 from leaderq.kafka.handling.on_error import (
-    Decision,
     Ending,
     HoldUp,
     HoldUps,
+    OnError,
     ProcessDied,
     RetryAfter,
 )
-from leaderq.kafka.handling.parts import (
-    BatchPart,
-    PartFailure,
-    PartitionWorkers,
-    PartMode,
-    attempt,
-    by_partition,
-    ends_of,
-)
-from leaderq.kafka.record import Batch, Partition, Record
+from leaderq.kafka.handling.workers import SLICE_S, Start, ThreadWorkers
+from leaderq.kafka.record import Batch, Partition
+from leaderq.kafka.stores.handle_call import Effect, effects_kept
 from leaderq.term import Term
+from leaderq.threads import Waker
 
 REST_FROM_S = 0.5
 """Records read ahead are thrown away, which is worth it for so long a rest."""
+SLIDES_FOR_S = 5.0
+
+
+class Further(Enum):
+    """What becomes of a piece that neither waits for its own retry nor has come to its end."""
+
+    HOLD_UP = "hold up"
+    ISOLATE = "isolate"
+
+
+def judgement(
+    on_error: OnError,
+    failure: CallFailure,
+    attempts: int,
+    records: int,
+    *,
+    commits_first: bool,
+    too_many: bool,
+) -> RetryAfter | Ending | Further:
+    """What becomes of so many ``records`` that have failed together, so many times. The first of
+    these rows that fits decides:
+
+    ==============================================  ==========================================
+    an outage                                       all wait, and nothing counts (``HOLD_UP``)
+    attempts are left                               ``RetryAfter``
+    the policy ends in ``"raise"``                  ``RAISE``
+    several records, and not *at most once*         one by one (``ISOLATE``)
+    too many in a row have failed alike             as an outage
+    else                                            ``SKIP``, ``DEAD_LETTER``
+    ==============================================  ==========================================
+    """
+    if failure.is_outage:
+        return Further.HOLD_UP
+    # At most once: nothing that is committed is tried again, unless ``retry`` says so.
+    decision = on_error.decision(attempts, None if commits_first else failure.error)
+    if isinstance(decision, RetryAfter) or not decision.passes_over:
+        return decision
+    if records > 1:
+        return decision if commits_first else Further.ISOLATE
+    may_repeat = not commits_first or on_error.retries > 0
+    return Further.HOLD_UP if too_many and may_repeat else decision
 
 
 class BatchHandler:
     """Handles batches for one career, through all its terms. For the career thread.
 
-    *Guarantees:* the records of a partition are handed over in order, and none before those ahead
-    of it were done or passed over; except with *at most once*, an offset is committed only when all
+    *Guarantees:* the records of a chain are handed over in order, and none before those ahead of it
+    were done or passed over; except with *at most once*, an offset is committed only when all
     before it were. *Not guaranteed:* that ``handle`` is called once for each.
     """
 
-    def __init__(self, context: HandlingContext, work: type[BatchWork] | None = None) -> None:
+    def __init__(self, context: HandlingContext) -> None:
         # Without a limit of deaths, or where nothing is repeated, marks are of no use.
         if context.on_error.deaths is None or context.commits_first:
             context = replace(context, marks=None)
         self.context = context
-        self._work = work or BatchWork
         self.hold_ups = HoldUps(context.on_error)
         self.trusted = ""
         """The term in which a batch was handled without the death of the process."""
-        self.workers: PartitionWorkers | None = None
+        self.threads: ThreadWorkers | None = None
         if context.workers > 1:
-            self.workers = PartitionWorkers(context.workers, f"leaderq-{context.career}-worker")
+            self.threads = ThreadWorkers(context.workers, f"leaderq-{context.career}-worker")
 
     def work(self, batch: Batch, term: Term) -> bool:
         """Handle and commit ``batch``; returns ``False`` if the term is ending or paused, and part
@@ -108,459 +148,460 @@ class BatchHandler:
 
         Raises the user's error where the policy says so, and errors not about records.
         """
-        return self._work(self, batch, term).run()
+        return BatchWork(self, batch, term).run()
 
     def close(self) -> None:
-        if self.workers is not None:
-            self.workers.close()
+        if self.threads is not None:
+            self.threads.close()
 
 
 class BatchWork:
-    """The work on one batch; used once."""
+    """The work on one batch, and on what is taken in meanwhile; used once."""
 
     def __init__(self, handler: BatchHandler, batch: Batch, term: Term) -> None:
         context = self._context = handler.context
-        self._hold_ups = handler.hold_ups
-        self._workers = handler.workers
-        self._abandoned: set[Partition] = set()
-        self._batch = batch
-        self._term = term
-        self._line: deque[BatchPart] = deque()
-        self._uncommitted: list[BatchPart] = []
+        self._handler, self._hold_ups = handler, handler.hold_ups
+        self._batch, self._term = batch, term
+        self._careful = context.careful(batch.records)
+        self._shape = ChainShape.of(context, self._careful)
+        self._hand = InHand()
+        self._hand.extend(batch)
         self._committed: dict[Partition, int] = {}
-        self._began = False
         # With "at most once" nothing waits to be committed, so nothing can be undone.
         self._undoes = context.undoes and not context.commits_first
+        self._began = self._is_stopped = False
+        self._begun: dict[Partition, int] = {}
+        self._outcomes: list[tuple[BatchPiece, CallFailure]] = []
+        self._waker = Waker()
+        self._started = self._told = 0
+        self._returns: list[None] = []
+        is_alone = self._shape is ChainShape.RECORDS
+        slides = is_alone and context.more is not None and context.rate_limit is None
+        self._slides_until_s = clock.now_s() + SLIDES_FOR_S if slides else 0.0
+        # A record that kills is found by deaths at one offset: none is committed in front of it.
+        is_suspect = context.marks is not None and term.unclean and handler.trusted != term.id
+        self.commits_meanwhile = slides and not is_suspect
+        self._due = 0  # so many are done when the next commit is due
 
     def run(self) -> bool:
         """Run until all is committed, or the term ends or pauses; returns whether all is done."""
-        for wait_s, parts in self._rounds():
-            if not self._has_waited(wait_s) or not self._work_off():
-                return False
-            if self._context.rate_limit is not None:
-                self._context.rate_limit.handed_out()
-            is_plain = len(parts) > 1 and all(part.mode is PartMode.TOGETHER for part in parts)
-            if self._workers is not None and is_plain:
-                self._try(parts)
-            else:
-                self._line.extend(parts)
-            if not self._work_off():
-                return False
-        while not self._commit_done(all_done=True):
-            if not self._work_off():
-                return False
-        self._context.figures.batches += 1
-        return True
-
-    def _work_off(self) -> bool:
-        """Do all parts in the line; returns ``False`` if the term ends or pauses before that."""
-        while self._line:
-            part = self._line.popleft()
-            if part.failure is not None:
-                self._decide(part, part.failure)
-            elif self._is_to_stop() and not self._must_be_handled(part):
-                self._warn_of_undecided(self._pending())
+        context, limit = self._context, self._context.rate_limit
+        rounds = [(0.0, None)] if limit is None else limit.parts(self._batch.merged())
+        for wait_s, records in rounds:
+            if wait_s > 0:
                 self._commit_done()
-                return False
-            else:
-                self._step(part)
+                self._term.wait(wait_s)
+                self._began = True
+            if self._is_to_stop():
+                return self._left()
+            if limit is not None:
+                limit.handed_out()
+            self._add(self._batch if records is None else chains.grouped(records))
+            if not self._work_off():
+                return self._left()
+        while not self._commit_done(is_last=True):
+            if self._is_to_stop() or not self._work_off():
+                return self._left()
+        self._handler.trusted = self._term.id
+        context.figures.batches += 1
         return True
 
-    def _rounds(self) -> Iterator[tuple[float, Sequence[BatchPart]]]:
-        context, batch = self._context, self._batch
-        if context.rate_limit is not None:
-            is_split = context.is_by_partition or context.marks is not None
-            for wait_s, records in context.rate_limit.parts(batch.merged()):
-                split = by_partition(records) if is_split else {}
-                yield wait_s, self._parts(split, {}, partial(list, records))
-            return
-        again = self._rested()
-        if not again:
-            yield 0.0, self._parts(batch.records, batch.ends, batch.merged)
-            return
-        yield 0.0, again
-        counts = {part.records[0].topic_partition: len(part.records) for part in again}
-        left = {
-            where: rows[counts.get(where, 0) :]
-            for where, rows in batch.records.items()
-            if where not in self._abandoned and len(rows) > counts.get(where, 0)
-        }
-        yield 0.0, self._parts(left, {}, Batch(records=left, ends={}).merged)
-
-    def _rested(self) -> list[BatchPart]:
-        """The parts, with their attempts, that the batch begins with; others, whose offset somebody
-        has moved, are forgotten.
-        """
-        found = []
-        for where, part in self._batch.noted.items():
-            rows = self._batch.records[where]
-            if rows[0].offset == part.records[0].offset:
-                found.append(replace(part, records=rows[: len(part.records)], ends=None))
-        return found
-
-    def _parts(
-        self,
-        records: Mapping[Partition, Sequence[Record]],
-        ends: Mapping[Partition, int],
-        merged: Callable[[], Sequence[Record]],
-    ) -> list[BatchPart]:
-        careful = self._context.careful(records)
-        if not careful and not self._context.is_by_partition:
-            together = merged()
-            return [BatchPart(together, ends=ends or None)] if together else []
-        parts = []
-        for where in sorted(where for where, rows in records.items() if rows):
-            known = {where: ends[where]} if where in ends else None
-            mode = PartMode.CAREFUL if where in careful else PartMode.TOGETHER
-            parts.append(BatchPart(records[where], known, mode))
-        return parts
-
-    def _has_waited(self, wait_s: float) -> bool:
-        if wait_s > 0:
-            self._commit_done()
-            self._term.wait(wait_s)
-            self._began = True
-        if self._is_to_stop():
-            self._commit_done()
-            return False
-        return True
-
-    def _step(self, part: BatchPart) -> None:
-        part = self._first_of(part)
-        if self._mark(part):
-            self._try([part])
-
-    def _try(self, parts: Sequence[BatchPart]) -> None:
-        """Attempt these; what is left to do of them, and again because of them, is next in line."""
-        self._commit_first(parts)
-        self._began = True
-        outcomes = self._attempted(parts)
-        self._pass_on((parts[at], failure) for at, failure in outcomes.items() if failure)
-        done: list[BatchPart] = []
-        left: list[BatchPart] = []
-        failed: list[tuple[BatchPart, PartFailure]] = []
-        count = 0
-        for at, part in enumerate(parts):
-            failure = outcomes.get(at)
-            ready, rest = part.done_after(failure) if at in outcomes else (None, part)
-            if ready is not None:
-                done.append(ready)
-                count += len(ready.records)
-            elif failure is not None:
-                count += failure.done
-                failed.append((part, self._classified(failure)))
-            if rest is not None:
-                left.append(rest)
-        if count:
-            self._handled(count)
-        self._uncommitted += done
-        if failed:
-            again = self._undone(failed)
-            left = [*again, *chain.from_iterable(starmap(self._cut, failed)), *left]
-        self._line.extendleft(reversed(left))
-        # before failures are judged
-        if done and (failed or any(part.is_committed_at_once for part in done)):
-            self._commit_now(done)
-
-    def _pass_on(self, failed: Iterable[tuple[BatchPart, PartFailure]]) -> None:
-        """Raise the first error that is not about records, if there is one; others are logged."""
-        failures = sorted(failed, key=lambda each: not each[1].is_raised)
-        if not failures or not failures[0][1].is_raised:
-            return
-        for part, failure in failures:
-            if not failure.is_raised:
-                self._warn_of_undecided([(part, failure)])
-            elif not isinstance(failure.error, (Deposed, KafkaFenced, BatchLost, FromOutside)):
-                what = "records failed, but none is to blame"
-                self._context.warn(what, part.records, failure.error)
-        raise failures[0][1].error
-
-    def _attempted(self, parts: Sequence[BatchPart]) -> Mapping[int, PartFailure | None]:
-        """How attempts at these have ended, by index, as far as they were begun: at one on this
-        thread, at several side by side.
-        """
-        context, term = self._context, self._term
-        decode, handle = context.decode, context.handle
-        if self._workers is None or len(parts) == 1:
-            return {0: attempt(decode, handle, parts[0].records, term)}
-        tasks = [partial(attempt, decode, handle, part.records, term) for part in parts]
-        # With "at most once" what is committed must be begun.
-        return self._workers.run(tasks, lambda: context.commits_first or self._may_begin())
-
-    def _handled(self, records: int) -> None:
-        self._context.figures.records += records
-        if not self._undoes:
-            self._effects_stand()
-
-    def _effects_stand(self) -> None:
-        """Records were handled, and that cannot be undone any more."""
-        if self._hold_ups.is_held_up:
-            self._context.on_held_up(None)
-        self._hold_ups.note_handled()
-
-    def _classified(self, failure: PartFailure) -> PartFailure:
-        """The same failure, marked as an outage if the work can be held up for it."""
-        on_error = self._context.on_error
-        may_be_held_up = on_error.holds_up and self._may_try_again()
-        return replace(failure, is_outage=may_be_held_up and on_error.is_outage(failure.error))
-
-    def _may_try_again(self) -> bool:
-        return not self._context.commits_first or self._context.on_error.retries > 0
-
-    def _first_of(self, part: BatchPart) -> BatchPart:
-        """The part to try now; of one handed over one by one, the rest goes back to the front."""
-        if part.mode is PartMode.TOGETHER:
-            return part
-        is_unmarked = part.mode is PartMode.CAREFUL and not part.marked
-        if is_unmarked and not self._context.careful((part.records[0].topic_partition,)):
-            return part.together()
-        first, others = part.head()
-        if others is not None:
-            self._line.appendleft(others)
-        return first
-
-    def _mark(self, part: BatchPart) -> bool:
-        """Mark the attempt if need be; ``False``: the part is not to be tried now, or never."""
-        marks, limit = self._context.marks, self._context.on_error.deaths
-        if part.mode is not PartMode.CAREFUL or part.marked or marks is None:
-            return True
-        if not self._is_committed_before(part):
-            return False
-        died = marks.before(self._term, part.records[0])
-        part.marked = True
-        if limit is None or died < limit:
-            return True
-        self._leave(part, ProcessDied(died), died)
+    def _left(self) -> bool:
+        self._warn_of_undecided((each, each.failure) for each in self._hand.undecided)
+        self._commit_done()
         return False
 
-    def _leave(self, part: BatchPart, error: BaseException, attempts: int) -> None:
-        """Skip or dead-letter it, and commit that."""
-        for record in part.records:
-            self._context.pass_over(self._term, record, error, attempts)
-        part.passed_over = True
-        self._uncommitted.append(part)
-        self._commit_now((part,))
-
-    def _commit_now(self, parts: Sequence[BatchPart]) -> None:
-        """These are done or passed over: commit them, so that they are not handled again."""
-        marks = self._context.marks
-        if self._commit_done() and marks is not None:
-            for part in parts:
-                if part.marked:
-                    marks.after(self._term, part.records[0])
-
-    def _undone(self, failed: Sequence[tuple[BatchPart, PartFailure]]) -> list[BatchPart]:
-        """Undo the effects of the failed attempts, and all not committed with them; returns the
-        parts to do again.
-
-        Raises if the first failure is to be raised: doing the rest first would gain nothing.
-        """
-        if not self._undoes or not any(failure.touched for _part, failure in failed):
-            return []
-        if self._context.handle_stores:
-            self._commit_done()  # what returned before is not undone
-        self._context.undo()
-        again, self._uncommitted = [part.again() for part in self._uncommitted], []
-        part, failure = failed[0]
-        decision = self._context.on_error.decision(part.failed_with(failure), failure.error)
-        if decision is Ending.RAISE and not failure.is_outage:
-            self._warn_of_undecided([*failed[1:], *self._pending()])
-            self._warn_of_raising(part, failure)
-            raise failure.error
-        return again
-
-    def _cut(self, part: BatchPart, failure: PartFailure) -> list[BatchPart]:
-        """The parts to do now, in order, in place of a part that failed."""
-        before, culprit, rest = part.cut(failure)
-        if before is not None and failure.touched and not self._undoes:
-            self._uncommitted.append(before)
-            before = None
-        return [each for each in (before, culprit, rest) if each is not None]
-
-    def _decide(self, part: BatchPart, failure: PartFailure) -> None:
-        decision = self._decision(part, failure)
-        if self._is_to_bury(part, failure, decision):
-            return
-        if decision is Ending.RAISE:
-            self._raise(part, failure)
-        if not self._is_committed_before(part):
-            return
-        if isinstance(decision, HoldUp):
-            self._hold_up(part, failure, decision)
-        elif isinstance(decision, RetryAfter):
-            self._retry(part, failure, decision.after_s)
-        elif len(part.records) > 1 and not self._context.commits_first:
-            what = "records failed together, trying one by one"
-            self._context.warn(what, part.records, failure.error, {"attempt": part.attempts})
-            self._line.appendleft(part.isolated())
+    def _add(self, batch: Batch) -> None:
+        if self._shape is ChainShape.RECORDS:
+            found = chains.by_records(batch.merged(), self._context.order)
+        elif self._shape is ChainShape.PARTITIONS:
+            found = chains.by_partitions(batch, self._careful)
         else:
-            for record in part.records:
-                self._hold_ups.note_passed_over(record, failure.error)
-            self._leave(part, failure.error, part.attempts)
-            # The culprit is known: the records isolated behind it go on together.
-            if self._line and part.mode is self._line[0].mode is PartMode.ISOLATED:
-                self._line.appendleft(self._line.popleft().together())
+            found = chains.whole(batch)
+        self._hand.add(found)
+        self._due = self._hand.done + max(1, self._hand.uncommitted // 4)
 
-    def _is_to_bury(
-        self, part: BatchPart, failure: PartFailure, decision: Decision | HoldUp
-    ) -> bool:
-        """Whether an operator wants a record of the part to pass; then that is in the line."""
-        asked = self._asked_to_pass(part, decision)
-        if asked is None:
-            return False
-        index, who = asked
-        if len(part.records) > 1:
-            before, culprit, rest = part.cut(replace(failure, index=index))
-            # Its own effects are undone, or there were none: all before it is to be handled.
-            self._line.extendleft(one for one in (rest, culprit, before) if one is not None)
-            return True
-        if self._is_committed_before(part):
-            self._leave(part, RecordBuried(who, failure.error), part.attempts)
-            self._buried(part.records[0])
+    def _work_off(self) -> bool:
+        """Follow all chains to their ends; returns ``False`` if the term ends or pauses before."""
+        while not self._hand.is_empty:
+            if self._is_to_stop():
+                return False
+            try:
+                self._follow_all()
+            except UnitAbandoned:
+                if self._context.coroutines is not None and self._is_trusted():
+                    self._commit_done()  # coroutines were cancelled
+                raise
+            self._judge()
         return True
 
-    def _asked_to_pass(
-        self, part: BatchPart, decision: Decision | HoldUp
-    ) -> tuple[int, str] | None:
-        burials = self._context.burials
-        if burials is None or (isinstance(decision, Ending) and decision.passes_over):
-            return None
-        return burials.among(part.records)
+    # ---- following chains ------------------------------------------------------------------------
 
-    def _buried(self, record: Record) -> None:
-        if self._context.burials is not None:
-            self._context.burials.done(self._term, record)
-        if self._hold_ups.is_held_up:
-            self._context.on_held_up(None)
-            self._hold_ups.note_handled()
-
-    def _decision(self, part: BatchPart, failure: PartFailure) -> Decision | HoldUp:
-        if failure.is_outage:
-            return self._hold_ups.decision(clock.now_s())
-        on_error, record = self._context.on_error, part.records[0]
-        # At most once: nothing that is committed is tried again, unless ``retry`` says so.
-        dies_of = None if self._context.commits_first else failure.error
-        decision = on_error.decision(part.failed, dies_of)
-        passes_over = isinstance(decision, Ending) and decision.passes_over
-        if not (passes_over and len(part.records) == 1 and self._may_try_again()):
-            return decision
-        if not self._hold_ups.are_too_many(record, failure.error):
-            return decision
-        # Is the fault in the records, or in something they need?
-        what = "record not passed over, too many in a row failed alike"
-        most = on_error.most_in_a_row
-        self._context.warn(what, part.records, failure.error, {"most_in_a_row": most})
-        return self._hold_ups.decision(clock.now_s())
-
-    def _hold_up(self, part: BatchPart, failure: PartFailure, decision: HoldUp) -> None:
-        self._tell_hold_up(part, failure, decision)
-        part.failure = None
-        self._line.appendleft(part)
-        if not self._term.wait(decision.after_s) and self._context.commits_first:
-            raise failure.error  # committed already, so it would be tried until the term is over
-
-    def _tell_hold_up(self, part: BatchPart, failure: PartFailure, decision: HoldUp) -> None:
-        times = {"held_up_s": f"{decision.since_s:.1f}", "again_in_s": f"{decision.after_s:.1f}"}
-        what = "records held up, none is passed over"
-        more = self._context.how_to_pass(part.records)
-        self._context.warn(what, part.records, failure.error, times | more)
-        self._context.on_held_up(f"{span(part.records)}: {told(failure.error)}")
-
-    def _tell_retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
-        values = {"attempt": part.attempts, "again_in_s": f"{after_s:.1f}"}
-        self._context.warn("records failed, trying again", part.records, failure.error, values)
-
-    def _retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
-        self._tell_retry(part, failure, after_s)
-        part.failure = None
-        if self._may_rest(part, after_s):
-            where = part.records[0].topic_partition
-            self._abandoned.add(where)
-            others = (left for each in self._line if (left := each.without(where)) is not None)
-            self._line = deque(others)
-            return
-        self._line.appendleft(part)
-        if after_s > 0:
-            self._term.wait(after_s)
-
-    def _may_rest(self, part: BatchPart, after_s: float) -> bool:
-        """Whether the part's partition can rest for so long, while the others go on."""
-        context, where = self._context, part.records[0].topic_partition
-        if context.rest is None or after_s < REST_FROM_S or part.marked:
-            return False
-        if context.commits_first or context.rate_limit is not None:
-            return False
-        return part.without(where) is None and context.rest(where, after_s, part)
-
-    def _raise(self, part: BatchPart, failure: PartFailure) -> None:
-        self._warn_of_undecided(self._pending())
-        self._warn_of_raising(part, failure)
+    def _follow_all(self) -> None:
+        """Follow each to its end or its first failure, and cut what failed; commit what is done."""
+        context, threads, hand = self._context, self._handler.threads, self._hand
+        self._outcomes, self._started, self._returns = [], 0, []
+        self._began = True
+        hand.restart()
+        try:
+            if self._careful or (context.coroutines is None and threads is None):
+                self._follow_here()
+            elif self._shape is ChainShape.RECORDS and context.coroutines is not None:
+                context.coroutines.run(self, self._follow_awaited, self._term)
+            elif threads is not None and (hand.ready > 1 or self.commits_meanwhile):
+                self._commit_first(hand.fronts)
+                threads.run(self, self._follow)
+            else:
+                self._follow_here()
+        finally:  # also where coroutines were cancelled: what is done is done
+            self._tell_handled()
+        self._raise_others()
+        for piece, failure in self._outcomes:
+            if not hand.is_stored(piece, failure):
+                hand.cut(piece, self._classified(failure), undoes=self._undoes)
+        if hand.is_empty:
+            return  # the last commit is due
         try:
             self._commit_done()
         except BaseException:
-            what = "records failed, what was done before them was not committed"
-            self._context.warn(what, part.records, failure.error, trace=True)
+            self._warn_of_undecided((each, each.failure) for each in hand.undecided)
             raise
+
+    def _follow_here(self) -> None:
+        """One chain after the other, until a piece fails."""
+        while not self._outcomes and (chain := self._hand.begin(self._admits)) is not None:
+            piece = self._front(chain)
+            self._commit_first((piece,))
+            if self._marked(piece):
+                self._call(piece)
+            if piece.marked and piece.is_done:
+                self._commit_done()
+
+    def _follow(self) -> None:
+        """On a worker's thread."""
+        while (chain := self._hand.begin(self._admits)) is not None:
+            self._call(self._hand.split(chain))
+
+    def _call(self, piece: BatchPiece) -> None:
+        context = self._context
+        with effects_kept() as effects:
+            failure = attempt(context.decode, context.handle, piece.records, self._term)
+        self._note(piece, failure, effects)
+
+    async def _follow_awaited(self, term: AsyncTerm) -> None:
+        """On the event loop."""
+        decode, coroutines = self._context.decode, self._context.coroutines
+        assert coroutines is not None
+        while (chain := self._hand.begin(self._admits)) is not None:
+            piece = chain.pieces[0]
+            with effects_kept() as effects:
+                failure = await attempt_awaited(decode, coroutines.handle, piece.records, term)
+            self._note(piece, failure, effects)
+
+    def _note(
+        self, piece: BatchPiece, failure: CallFailure | None, effects: Sequence[Effect]
+    ) -> None:
+        if failure is None:
+            self._hand.advance(piece, effects)
+        else:
+            self._outcomes.append((piece, failure))
+            self._is_stopped = self._is_stopped or failure.is_raised
+        if self._is_due():
+            self._waker.wake()
+
+    def _admits(self, piece: BatchPiece) -> bool:
+        """Whether the piece is to be handed over now."""
+        record = piece.records[0]
+        is_open = self._may_begin()
+        if self._shape is not ChainShape.RECORDS:
+            return is_open or self._must_be_handled(piece)
+        where = record.topic_partition
+        begun = self._begun.get(where, -1)
+        if is_open:
+            self._begun[where] = max(begun, record.offset)
+        return is_open or (record.offset < begun and not self._is_stopped and self._is_trusted())
+
+    def _may_begin(self) -> bool:
+        return not (self._is_stopped or self._term.ending.is_set() or self._term.paused)
+
+    def _is_trusted(self) -> bool:
+        """Also when the term is to end."""
+        return not self._term.paused and self._term.remaining_s() > 0
+
+    def _must_be_handled(self, piece: BatchPiece) -> bool:
+        """With "at most once": whether it is committed, so that nobody else will handle it."""
+        if not self._context.commits_first or self._is_stopped:
+            return False
+        self._term.check()
+        ends = self._hand.ends_of((piece,)).items()
+        return all(end <= self._committed.get(where, -1) for where, end in ends)
+
+    def _is_to_stop(self) -> bool:
+        if not self._began or self._may_begin():
+            return False
+        return not any(map(self._must_be_handled, self._hand.fronts))
+
+    # ---- several at a time: see ``SharedWork`` ---------------------------------------------------
+
+    def supply(self, start: Start) -> None:
+        """Until all have ended: commit what is done, and take in what there is room for. Nobody
+        else touches the store meanwhile.
+        """
+        self._top_up(start)
+        while self._busy and not self._is_stopped:
+            if self._is_due():
+                self._commit_done()
+            elif not self._may_take_in():
+                self._waker.wait(SLICE_S)
+            elif self._took_in():
+                self._top_up(start)
+
+    @property
+    def _busy(self) -> int:
+        return self._started - len(self._returns)
+
+    def _top_up(self, start: Start) -> None:
+        self._started += start(self._hand.ready, self._busy)
+
+    def _is_due(self) -> bool:
+        return self.commits_meanwhile and self._hand.done >= self._due
+
+    def _may_take_in(self) -> bool:
+        is_open = not self._outcomes and self._may_begin()
+        return is_open and clock.now_s() < self._slides_until_s
+
+    def _took_in(self) -> bool:
+        more = self._context.more
+        assert more is not None
+        is_enough = lambda: self._is_due() or not self._busy or self._is_stopped  # noqa: E731
+        batch = more(self._term, SLICE_S, is_enough)
+        if batch is None:
+            return False
+        if self._context.careful(batch.records):
+            self._slides_until_s = 0.0  # it is handed out again, and handled otherwise
+            return False
+        self._hand.extend(batch)
+        self._hand.add(chains.by_records(batch.merged(), self._context.order))
+        return True
+
+    def has_ended(self) -> None:
+        self._returns.append(None)
+        self._waker.wake()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._waker.wake()
+
+    # ---- records that may kill the process -------------------------------------------------------
+
+    def _front(self, chain: Chain) -> BatchPiece:
+        """The next piece of the chain, as it is to be handed over now."""
+        piece = chain.pieces[0]
+        is_unmarked = piece.mode is PieceMode.CAREFUL and not piece.marked
+        if is_unmarked and not self._context.careful((piece.records[0].topic_partition,)):
+            piece.together()
+        return self._hand.split(chain)
+
+    def _marked(self, piece: BatchPiece) -> bool:
+        """Mark the attempt if need be; ``False``: the piece is not to be tried any more."""
+        marks, limit = self._context.marks, self._context.on_error.deaths
+        if piece.mode is not PieceMode.CAREFUL or piece.marked or marks is None:
+            return True
+        self._commit_done()
+        died = marks.before(self._term, piece.records[0])
+        piece.marked = True
+        if limit is None or died < limit:
+            return True
+        self._pass_over(piece, ProcessDied(died), died)
+        return False
+
+    # ---- failures --------------------------------------------------------------------------------
+
+    def _raise_others(self) -> None:
+        """Raise the first error that is not about records, if there is one; others are logged."""
+        failed = sorted(self._outcomes, key=lambda each: not each[1].is_raised)
+        if not failed or not failed[0][1].is_raised:
+            return
+        for piece, failure in failed:
+            if not failure.is_raised:
+                self._warn_of_undecided([(piece, failure)])
+            elif not isinstance(failure.error, (Deposed, KafkaFenced, BatchLost, FromOutside)):
+                what = "records failed, but none is to blame"
+                self._context.warn(what, piece.records, failure.error)
+        raise failed[0][1].error
+
+    def _classified(self, failure: CallFailure) -> CallFailure:
+        """The same failure, marked as an outage if the work can be held up for it."""
+        on_error = self._context.on_error
+        may_repeat = not self._context.commits_first or on_error.retries > 0
+        may_repeat = may_repeat and on_error.holds_up
+        return replace(failure, is_outage=may_repeat and on_error.is_outage(failure.error))
+
+    def _judge(self) -> None:
+        """Decide about all failures that chains have come to; then wait, if need be."""
+        waits: list[float] = []
+        held_up: CallFailure | None = None
+        failed = [(piece, piece.failure) for piece in self._hand.fronts if piece.failure]
+        for piece, failure in sorted(failed, key=lambda each: each[1].is_outage):
+            piece.failure = None
+            if held_up is not None:
+                continue  # one hold-up for all, and none is passed over meanwhile
+            decision = self._decision(piece, failure)
+            if self._is_to_bury(piece, failure, decision):
+                continue
+            if isinstance(decision, HoldUp):
+                held_up = failure
+                self._tell_hold_up(piece, failure, decision)
+                waits.append(decision.after_s)
+            elif isinstance(decision, RetryAfter):
+                waits += self._retry(piece, failure, decision.after_s)
+            elif decision is Further.ISOLATE:
+                what = "records failed together, trying one by one"
+                self._context.warn(what, piece.records, failure.error, {"attempt": piece.attempts})
+                piece.mode, piece.before, piece.failed = PieceMode.ISOLATED, piece.attempts, 0
+            elif decision is Ending.RAISE:
+                self._raise(piece, failure)
+            else:
+                for record in piece.records:
+                    self._hold_ups.note_passed_over(record, failure.error)
+                self._pass_over(piece, failure.error, piece.attempts)
+        if waits and not self._term.wait(max(waits)) and held_up and self._context.commits_first:
+            raise held_up.error  # committed already, so it would be tried until the term is over
+
+    def _decision(
+        self, piece: BatchPiece, failure: CallFailure
+    ) -> RetryAfter | HoldUp | Ending | Further:
+        context, record = self._context, piece.records[0]
+        found = judgement(
+            context.on_error,
+            failure,
+            piece.failed,
+            len(piece.records),
+            commits_first=context.commits_first,
+            too_many=self._hold_ups.are_too_many(record, failure.error),
+        )
+        if found is not Further.HOLD_UP:
+            return found
+        if not failure.is_outage:  # Is the fault in the records, or in something they need?
+            what = "record not passed over, too many in a row failed alike"
+            most = context.on_error.most_in_a_row
+            context.warn(what, piece.records, failure.error, {"most_in_a_row": most})
+        return self._hold_ups.decision(clock.now_s())
+
+    def _retry(self, piece: BatchPiece, failure: CallFailure, after_s: float) -> list[float]:
+        """How long all wait for it; not at all, where its partition rests."""
+        values = {"attempt": piece.attempts, "again_in_s": f"{after_s:.1f}"}
+        self._context.warn("records failed, trying again", piece.records, failure.error, values)
+        context, where = self._context, piece.records[0].topic_partition
+        may_rest = after_s >= REST_FROM_S and self._shape is not ChainShape.RECORDS
+        may_rest = may_rest and not piece.marked and not context.commits_first
+        if not may_rest or context.rest is None or context.rate_limit is not None:
+            return [after_s]
+        if piece.without(where) is not None or not context.rest(where, after_s, piece):
+            return [after_s]
+        self._hand.drop(where)
+        return []
+
+    def _is_to_bury(self, piece: BatchPiece, failure: CallFailure, decision: object) -> bool:
+        """Whether an operator wants a record of the piece to pass; then it does, or is cut out."""
+        burials = self._context.burials
+        if burials is None or (isinstance(decision, Ending) and decision.passes_over):
+            return False
+        if (asked := burials.among(piece.records)) is None:
+            return False
+        index, who = asked
+        if len(piece.records) > 1:
+            # Its own effects are undone, or there were none: all before it is to be handled.
+            self._hand.cut(piece, replace(failure, index=index, touched=False), undoes=True)
+            return True
+        self._pass_over(piece, RecordBuried(who, failure.error), piece.attempts)
+        burials.done(self._term, piece.records[0])
+        self._held_up_no_more()
+        return True
+
+    def _pass_over(self, piece: BatchPiece, error: BaseException, attempts: int) -> None:
+        """Skip or dead-letter it, and commit that."""
+        letter = self._letter(piece, error, attempts)
+        self._hand.advance(piece, letter)
+        pieces = piece.chain.pieces
+        if piece.mode is PieceMode.ISOLATED and pieces and pieces[0].mode is PieceMode.ISOLATED:
+            pieces[0].together()  # the culprit is known
+        self._commit_done()
+
+    def _letter(self, piece: BatchPiece, error: BaseException, attempts: int) -> Sequence[Effect]:
+        """Skip or dead-letter it; returns what is to be stored with its offset."""
+        piece.passed_over = True
+        with effects_kept() as letter:
+            for record in piece.records:
+                self._context.pass_over(self._term, record, error, attempts)
+        return letter
+
+    def _raise(self, piece: BatchPiece, failure: CallFailure) -> None:
+        self._warn_of_undecided((each, each.failure) for each in self._hand.undecided)
+        self._warn_of_raising(piece, failure)
         raise failure.error
 
-    def _warn_of_raising(self, part: BatchPart, failure: PartFailure) -> None:
-        at = failure.index
-        blamed = part.records if at is None or len(part.records) == 1 else part.records[at : at + 1]
-        more = self._context.how_to_pass(blamed)
-        self._context.warn("records failed, raising the error", blamed, failure.error, more)
+    # ---- committing ------------------------------------------------------------------------------
 
-    def _warn_of_undecided(self, failed: Iterable[tuple[BatchPart, PartFailure]]) -> None:
-        for part, failure in failed:
-            what = "records failed too, nothing more is done about them in this batch"
-            self._context.warn(what, part.records, failure.error)
-
-    def _pending(self) -> list[tuple[BatchPart, PartFailure]]:
-        return [(part, part.failure) for part in self._line if part.failure is not None]
-
-    def _commit_first(self, parts: Iterable[BatchPart]) -> None:
+    def _commit_first(self, pieces: Iterable[BatchPiece]) -> None:
         if self._context.commits_first:
-            self._commit(self._ends(parts))
+            self._commit(self._hand.ends_of(pieces))
 
-    def _commit_done(self, all_done: bool = False) -> bool:
-        """Commit what is done; ``False``: its effects are refused, and it is to be done again,
-        before all else in the line.
-        """
-        done, self._uncommitted = self._uncommitted, []
-        try:
-            if all_done:
-                ends = self._batch.ends.items()
-                left = {where: end for where, end in ends if where not in self._abandoned}
-                self._commit(left, is_last=True)
-            elif done and not self._context.commits_first:
-                self._commit(self._ends(done))
-        except EffectRefused as exc:
-            self._context.undo()
-            self._line.extendleft(reversed(self._again(done, exc.error)))
-            return False
-        if self._undoes and not all(part.passed_over for part in done):
+    def _commit_done(self, *, is_last: bool = False) -> bool:
+        """Commit what is done; ``False``: some of it is refused, and to be handled again."""
+        self._tell_handled()
+        hand, alone = self._hand, False
+        while pieces := hand.finished(alone=alone):
+            covers = is_last and len(pieces) == hand.uncommitted
+            try:
+                self._store(pieces, hand.ends if covers else hand.ends_of(pieces), is_last=covers)
+            except EffectRefused as exc:
+                self._context.undo()
+                if len(pieces) > 1:
+                    alone = True
+                else:
+                    self._solve(pieces[0], exc.error)
+                continue
+            hand.settle(pieces)
+            self._unmark(pieces)
+        self._due = hand.done + max(1, hand.uncommitted // 4)
+        if is_last and not hand.uncommitted:
+            self._commit(hand.ends, is_last=True)
+        return not (is_last and hand.uncommitted)
+
+    def _store(
+        self, pieces: Sequence[BatchPiece], ends: Mapping[Partition, int], *, is_last: bool
+    ) -> None:
+        for piece in pieces:
+            for effect in piece.effects:
+                effect()
+        self._commit(ends, is_last=is_last)
+        if self._undoes and not all(piece.passed_over for piece in pieces):
             self._effects_stand()
-        return True
 
-    def _again(self, refused: Sequence[BatchPart], error: Exception) -> list[BatchPart]:
-        if not refused or any(part.passed_over for part in refused):
+    def _solve(self, piece: BatchPiece, error: Exception) -> None:
+        """The effects of this piece are refused: find the record, and store a letter instead of its
+        effects, or, after a hold-up, once more the same.
+        """
+        if piece.passed_over:
             raise error  # no record that was handled is to blame
-        if len(refused) > 1:
-            return [part.again() for part in refused]
-        if len(refused[0].records) > 1:
-            what = "effects refused, looking for the record"
-            self._context.warn(what, refused[0].records, error)
-        return refused[0].after_refusal(error)
-
-    def _is_committed_before(self, part: BatchPart) -> bool:
-        """Commit what is done; ``False``: that is to be done again first, and then ``part``."""
-        self._line.appendleft(part)
-        if not self._commit_done():
-            return False
-        self._line.popleft()
-        return True
-
-    def _ends(self, parts: Iterable[BatchPart]) -> Mapping[Partition, int]:
-        return dict(chain.from_iterable(ends_of(part, self._batch).items() for part in parts))
+        if len(piece.records) > 1:
+            self._context.warn("effects refused, looking for the record", piece.records, error)
+            self._hand.halve(piece)
+            return
+        failure = CallFailure(error)
+        piece.failed = self._context.on_error.retries + 1
+        decision = self._decision(piece, failure)
+        if isinstance(decision, HoldUp):
+            self._tell_hold_up(piece, failure, decision)
+            if not self._term.wait(decision.after_s) or not self._may_begin():
+                piece.failure = failure
+        elif isinstance(decision, Ending) and decision.passes_over:
+            self._hold_ups.note_passed_over(piece.records[0], error)
+            piece.effects = self._letter(piece, error, piece.attempts)
+        else:
+            self._warn_of_raising(piece, failure)
+            raise error
 
     def _commit(self, ends: Mapping[Partition, int], *, is_last: bool = False) -> None:
         context = self._context
@@ -577,16 +618,43 @@ class BatchWork:
             )
             self._committed.update(new)
 
-    def _is_to_stop(self) -> bool:
-        return self._began and not self._may_begin()
+    def _unmark(self, pieces: Iterable[BatchPiece]) -> None:
+        marks = self._context.marks
+        for piece in pieces:
+            if piece.marked and marks is not None:
+                marks.after(self._term, piece.records[0])
 
-    def _may_begin(self) -> bool:
-        return not self._term.ending.is_set() and not self._term.paused
+    # ---- what is said ----------------------------------------------------------------------------
 
-    def _must_be_handled(self, part: BatchPart) -> bool:
-        """With "at most once": whether it is committed, so that nobody else will handle it."""
-        if not self._context.commits_first:
-            return False
-        self._term.check()
-        ends = ends_of(part, self._batch).items()
-        return all(end <= self._committed.get(where, -1) for where, end in ends)
+    def _tell_handled(self) -> None:
+        count, self._told = self._hand.done - self._told, self._hand.done
+        self._context.figures.records += count
+        if count and not self._undoes:
+            self._effects_stand()
+
+    def _effects_stand(self) -> None:
+        """Records were handled, and that cannot be undone any more."""
+        self._held_up_no_more()
+        self._hold_ups.note_handled()
+
+    def _held_up_no_more(self) -> None:
+        if self._hold_ups.is_held_up:
+            self._context.on_held_up(None)
+            self._hold_ups.note_handled()
+
+    def _tell_hold_up(self, piece: BatchPiece, failure: CallFailure, decision: HoldUp) -> None:
+        times = {"held_up_s": f"{decision.since_s:.1f}", "again_in_s": f"{decision.after_s:.1f}"}
+        what = "records held up, none is passed over"
+        more = self._context.how_to_pass(piece.records)
+        self._context.warn(what, piece.records, failure.error, times | more)
+        self._context.on_held_up(f"{span(piece.records)}: {told(failure.error)}")
+
+    def _warn_of_raising(self, piece: BatchPiece, failure: CallFailure) -> None:
+        more = self._context.how_to_pass(piece.records)
+        self._context.warn("records failed, raising the error", piece.records, failure.error, more)
+
+    def _warn_of_undecided(self, failed: Iterable[tuple[BatchPiece, CallFailure | None]]) -> None:
+        for piece, failure in failed:
+            if failure is not None:
+                what = "records failed too, nothing more is done about them in this batch"
+                self._context.warn(what, piece.records, failure.error)

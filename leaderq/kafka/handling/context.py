@@ -15,8 +15,8 @@ from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
 from leaderq.kafka.handling.burials import BurialRequests, RecordBuried
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import Ending, OnError
-from leaderq.kafka.handling.parts import CoroutineWorkers
 from leaderq.kafka.handling.rate_limit import RateLimiter
+from leaderq.kafka.handling.workers import CoroutineWorkers
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.term import Term
 
@@ -91,10 +91,9 @@ class HandlingContext:
     ``commit(term, ends)`` waits until these offsets are committed; ``commit_behind``, if given,
     need not, and is used for the last ends of a batch. ``more(term, wait_s, is_enough)`` returns
     records beside those in hand, which are one batch with them from then on, or ``None`` if there
-    are none, or no room, until ``wait_s`` or ``is_enough()``. ``undo()`` drops the effects
-    that belong to offsets not committed yet. ``undoes``: effects through the store vanish when
-    their records are not committed; ``handle_stores``: not those of calls of ``handle`` that
-    returned. ``commits_first``: *at most once*. ``send_dead_letter(term,
+    are none, or no room, until ``wait_s`` or ``is_enough()``. ``undo()`` drops
+    effects that the store was given and has refused. ``undoes``: effects of a call of ``handle``
+    that failed vanish. ``commits_first``: *at most once*. ``send_dead_letter(term,
     topic, letter)``: durable on return, or part of the next ``commit``. ``rest(partition, for_s,
     note)``: hands out no more of it for so long, then again from the committed offset, with the
     note; ``False`` if it is the only one. ``coroutines``: who handles records side by side on the
@@ -116,7 +115,6 @@ class HandlingContext:
     decode: Callable[[Record], Record] | None = None
     rest: Callable[[Partition, float, object], bool] | None = None
     undoes: bool = False
-    handle_stores: bool = False
     commits_first: bool = False
     batches: BatchShape = BatchShape.MERGED
     workers: int = 1

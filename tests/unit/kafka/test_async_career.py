@@ -21,6 +21,7 @@ from leaderq.kafka import (
     require_handle_call,
     retry,
     skip,
+    take_effect,
 )
 from leaderq.testing import drive, records
 from leaderq.zookeeper import SetData
@@ -211,7 +212,7 @@ class Noting(OffsetStore):
 
     def note(self, number: int) -> None:
         require_handle_call("note()")
-        self.noted.append(number)
+        take_effect(lambda: self.noted.append(number))
 
     def take_effects(self) -> list[int]:
         taken, self.noted = self.noted, []

@@ -31,12 +31,12 @@ from leaderq.errors import AlreadyStored, Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.on_error import PoisonRecord, ProcessDied, dead_letter, retry, skip
-from leaderq.kafka.handling.parts import PartitionWorkers, _Tasks
+from leaderq.kafka.handling.workers import ThreadWorkers
 from leaderq.kafka.record import Batch, Partition, Record
+from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.running import UnitAbandoned
 from leaderq.running.stages import AbandonableUnit
 from leaderq.term import Reason
-from leaderq.testing import eventually
 
 ALWAYS = 1000
 BY_PARTITION = "partition"
@@ -61,25 +61,24 @@ CASES: dict[str, Case] = {
     ),
     "with a named culprit only it is tried again, then the rest": (
         {"fails": {(A, 1): 2}, "names": True}, retry(2, backoff_s=0), {}, {"A": [0, 1, 2, 3]},
-        ["handle A0 A1 A2 A3", "commit A=1", "handle A1", "handle A1", "commit A=2",
+        ["handle A0 A1 A2 A3", "commit A=1", "handle A1", "handle A1",
          "handle A2 A3", "commit A=4"],
     ),
     "an unknown culprit is looked for one by one, and what follows goes together again": (
         {"fails": {(A, 1): ALWAYS}}, LETTERS, {}, {"A": [0, 1, 2, 3]},
-        ["handle A0 A1 A2 A3", "handle A0 A1 A2 A3", "handle A0", "commit A=1",
-         "handle A1", "handle A1", "dead letter A1 on billing-dead after 4: A1",
+        ["handle A0 A1 A2 A3", "handle A0 A1 A2 A3", "handle A0",
+         "handle A1", "commit A=1", "handle A1", "dead letter A1 on billing-dead after 4: A1",
          "commit A=2", "handle A2 A3", "commit A=4"],
     ),
     "a record that only fails in company of an outage is not set aside": (
         {"fails": {(A, 0): 3}}, LETTERS, {}, {"A": [0, 1]},
-        ["handle A0 A1", "handle A0 A1", "handle A0", "handle A0", "commit A=1",
-         "handle A1", "commit A=2"],
+        ["handle A0 A1", "handle A0 A1", "handle A0", "handle A0", "handle A1", "commit A=2"],
     ),
-    "a failure undoes the parts before it that are uncommitted, and they are done again": (
+    "what is done keeps its effects when something behind it fails": (
         {"fails": {(A, 2): 1}, "undoes": True}, retry(1, backoff_s=0), {"parts_of": 2},
         {"A": [0, 1, 2]},
-        ["handed out", "handle A0 A1", "handed out", "handle A2", "undo",
-         "handle A0 A1", "commit A=2", "handle A2", "commit A=3"],
+        ["handed out", "handle A0 A1", "handed out", "handle A2", "commit A=2",
+         "handle A2", "commit A=3"],
     ),
     "a careful partition is handled one by one, each record marked before": (
         {}, skip(), {"careful": {A: 2}}, {"A": [0, 1, 2, 3], "B": [5]},
@@ -94,27 +93,20 @@ CASES: dict[str, Case] = {
         {"fails": {(B, 6): 2}, "names": True}, retry(2, backoff_s=0), {"workers": 3},
         {"A": [0, 1], "B": [5, 6, 7]},
         ["handle A0 A1", "handle B5 B6 B7", "commit A=2 B=6", "handle B6", "handle B6",
-         "commit B=7", "handle B7", "commit B=8"],
+         "handle B7", "commit B=8"],
     ),
-    "with workers, where effects are undone, all is done again, one partition after the other": (
-        {"fails": {(B, 6): ALWAYS}, "undoes": True}, dead_letter(), {"workers": 3},
+    "what precedes a culprit is handled again where a call that failed has no effect": (
+        {"fails": {(B, 6): ALWAYS}, "undoes": True, "names": True}, dead_letter(), {"workers": 3},
         {"A": [0, 1], "B": [5, 6]},
-        ["handle A0 A1", "handle B5 B6", "undo", "handle A0 A1", "commit A=2",
-         "handle B5", "commit B=6", "handle B6", "undo",
-         "dead letter B6 on billing-dead after 2: B6", "commit B=7"],
-    ),
-    "with workers, where handle stores, what has returned is not handed over again": (
-        {"fails": {(B, 6): ALWAYS}, "undoes": True}, dead_letter(),
-        {"workers": 3, "handle_stores": True}, {"A": [0, 1], "B": [5, 6]},
-        ["handle A0 A1", "handle B5 B6", "commit A=2", "undo", "handle B5", "commit B=6",
-         "handle B6", "undo", "dead letter B6 on billing-dead after 2: B6", "commit B=7"],
+        ["handle A0 A1", "handle B5 B6", "commit A=2", "handle B5", "commit B=6",
+         "dead letter B6 on billing-dead after 1: B6", "commit B=7"],
     ),
     "a record whose effect the commit refuses is found by halves, and judged": (
         {"refused": frozenset({(A, 1)}), "undoes": True}, dead_letter(), {}, {"A": [0, 1, 2, 3]},
-        ["handle A0 A1 A2 A3", "refuse A=4", "undo", "handle A0 A1", "refuse A=2", "undo",
-         "handle A0", "commit A=1", "handle A1", "refuse A=2", "undo",
-         "dead letter A1 on billing-dead after 1: refused", "commit A=2",
-         "handle A2 A3", "commit A=4"],
+        ["handle A0 A1 A2 A3", "refuse A=4", "undo", "handle A0 A1", "handle A2 A3",
+         "refuse A=4", "undo", "refuse A=2", "undo", "handle A0", "handle A1", "refuse A=4", "undo",
+         "commit A=1", "refuse A=2", "undo",
+         "dead letter A1 on billing-dead after 1: refused", "commit A=2", "commit A=4"],
     ),
     "a marked record whose effect is refused is unmarked once it is passed over": (
         {"refused": frozenset({(A, 0)}), "undoes": True}, skip(), {"careful": {A: 1}},
@@ -202,7 +194,7 @@ def test_a_letter_that_is_refused_is_no_records_fault() -> None:
     career = FakeCareer(fails={(A, 0): ALWAYS}, undoes=True)
 
     def send(*_: object) -> None:
-        career._pending.append((A, 0))
+        take_effect(partial(career.add, (A, 0)))
 
     career.refused = frozenset({(A, 0)})
     career.send_dead_letter = send  # type: ignore[method-assign]
@@ -421,10 +413,6 @@ def test_such_an_error_is_raised_where_none_is_passed_over_and_not_repeated_at_m
 WAIT_S = 30.0
 
 
-def yes() -> bool:
-    return True
-
-
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_last_ends_of_a_batch_are_committed_behind_however_many_work_on_it(
     workers: int,
@@ -443,49 +431,57 @@ def test_the_last_ends_of_a_batch_are_committed_behind_however_many_work_on_it(
 # -- the threads
 
 
-def test_tasks_run_at_the_same_time_on_threads_that_end_when_closed_and_are_made_again() -> None:
-    workers = PartitionWorkers(3, "test")
+class Following:
+    """Work that so many follow; it tells when its supplier waits."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.ended = count, 0
+        self.waits, self.is_stopped = threading.Event(), threading.Event()
+
+    def supply(self, start: Any) -> None:
+        self.started = start(self.count, 0)
+        self.waits.set()
+
+    def has_ended(self) -> None:
+        self.ended += 1
+
+    def stop(self) -> None:
+        self.is_stopped.set()
+
+
+def test_threads_follow_at_the_same_time_end_when_closed_and_are_made_again() -> None:
+    workers = ThreadWorkers(3, "test")
     barrier = threading.Barrier(3)
     named = lambda: [each for each in threading.enumerate() if each.name.startswith("test-")]  # noqa: E731
     for _ in range(2):
-        outcomes = workers.run([partial(barrier.wait, WAIT_S)] * 9, yes)
-        assert sorted(outcomes) == list(range(9))
+        work = Following(9)
+        workers.run(work, lambda: barrier.wait(WAIT_S) and None)
+        assert (work.started, work.ended) == (3, 3)
         assert len(named()) == 3
         workers.close()
         workers.close()
         assert named() == []
 
 
-def test_a_thread_interrupted_in_its_wait_begins_no_task_and_leaves_when_begun_ones_are_done() -> (
-    None
-):
-    workers = PartitionWorkers(1, "test")
-    unit = AbandonableUnit()
-    began, may_end = threading.Event(), threading.Event()
+def test_a_thread_interrupted_in_its_wait_stops_the_work_and_leaves_when_all_have_ended() -> None:
+    workers, unit, work = ThreadWorkers(1, "test"), AbandonableUnit(), Following(1)
+    may_end = threading.Event()
     ran: list[str] = []
 
-    def first() -> None:
-        began.set()
+    def follow() -> None:
         assert may_end.wait(WAIT_S)
-        ran.append("first")
+        ran.append("followed")
 
-    work = _Tasks([first, lambda: ran.append("second")], yes)
-
-    def waits() -> None:
-        assert not unit.run(lambda: workers.run_shared(work, work.follow))
-
-    waiting = threading.Thread(target=waits)
+    waiting = threading.Thread(target=lambda: unit.run(lambda: workers.run(work, follow)))
     waiting.start()
-    assert began.wait(WAIT_S)
+    assert work.waits.wait(WAIT_S)
     unit.abandon()
-    # The worker is busy with the first task: the second waits until the waiting thread is struck.
-    eventually(lambda: not work._todo, timeout_s=WAIT_S)
+    assert work.is_stopped.wait(WAIT_S)
     assert waiting.is_alive()
     may_end.set()
     waiting.join(WAIT_S)
     assert not waiting.is_alive()
-    assert ran == ["first"]
-    assert workers.run([lambda: 5], yes) == {0: 5}
+    assert ran == ["followed"]
     workers.close()
 
 

@@ -18,8 +18,9 @@ from test_declaration import dressed
 from leaderq.errors import ConfigurationError, Deposed, KafkaError, Reason
 from leaderq.kafka import KafkaLeaderCareer, dead_letter, retry, skip
 from leaderq.kafka.clients.consumer import BatchLost
+from leaderq.kafka.handling.batch_handler import BatchWork
+from leaderq.kafka.handling.chains import InHand, by_records
 from leaderq.kafka.handling.context import RecordOrder
-from leaderq.kafka.handling.key_order import DonePrefix, SideBySideWork, Window
 from leaderq.kafka.handling.on_error import OnError
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
 from leaderq.term import OpenTerm
@@ -81,62 +82,73 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- pure ------------------------------------------------------------------------------------------
 
 
-def taken(window: Window) -> Iterator[list[Any]]:
+def in_hand(order: RecordOrder, *added: Sequence[Record]) -> InHand:
+    hand = InHand()
+    for rows in added:
+        hand.add(by_records(rows, order))
+    return hand
+
+
+def begun(hand: InHand) -> Iterator[list[Any]]:
     """What would be handled, chain by chain."""
-    while chain := window.begin(lambda: True, lambda: True):
-        yield [where(record) for record in chain.records]
+    while chain := hand.begin(lambda _piece: True):
+        yield [where(piece.records[0]) for piece in chain.pieces]
 
 
 def test_a_chain_has_the_records_of_one_key_of_one_partition_and_the_longest_comes_first() -> None:
-    window = Window(RecordOrder.KEY)
-    window.add([*keyed(A, "abca-"), *keyed(B, "aa-a")])
-    found = list(taken(window))
+    found = list(begun(in_hand(RecordOrder.KEY, [*keyed(A, "abca-"), *keyed(B, "aa-a")])))
     assert found[0] == [(B, 0), (B, 1), (B, 3)]
     assert found[1] == [(A, 0), (A, 3)]
     assert sorted(found[2:]) == [[(A, 1)], [(A, 2)], [(A, 4)], [(B, 2)]]
 
 
 def test_what_comes_later_joins_its_chain_and_waits_for_what_came_before() -> None:
-    window = Window(RecordOrder.KEY)
-    window.add(keyed(A, "ab"))
-    first = window.begin(lambda: True, lambda: True)
-    window.add(keyed(A, "acccc", first=2))
-    assert first is not None and [record.offset for record in first.records] == [0, 2]
-    window.advance(first)  # offset 2 has come with the second ones
-    assert [each[0] for each in taken(window)] == [(A, 1), (A, 3), (A, 2)]
+    hand = in_hand(RecordOrder.KEY, keyed(A, "ab"))
+    first = hand.begin(lambda _piece: True)
+    hand.add(by_records(keyed(A, "acccc", first=2), RecordOrder.KEY))
+    assert first is not None
+    assert [piece.records[0].offset for piece in first.pieces] == [0, 2]
+    hand.advance(first.pieces[0])  # offset 2 has come with the second ones
+    assert [each[0] for each in begun(hand)] == [(A, 1), (A, 3), (A, 2)]
 
 
-def test_where_no_record_may_begin_only_those_in_front_of_a_begun_one_do() -> None:
-    window = Window(RecordOrder.NONE)
-    window.add(keyed(A, "----"))
-    order = [window.begin(lambda: True, lambda: True) for _ in range(3)]
-    assert [chain.records[0].offset for chain in order if chain] == [0, 1, 2]
-    window.restart()  # none of them was done
-    again = iter(lambda: window.begin(lambda: False, lambda: True), None)
-    assert [chain.records[0].offset for chain in again] == [0, 1]
-    window.restart()
-    assert window.begin(lambda: False, lambda: False) is None
+def test_when_the_term_is_to_end_only_records_in_front_of_a_begun_one_are_handled() -> None:
+    career, term, last = Calls(), open_term(7), threading.Event()
+
+    def handle(rows: Sequence[Record]) -> None:
+        offset = rows[0].offset
+        if offset == 2:
+            term.wind_up(Reason.STEP_DOWN)
+            last.set()
+        assert last.wait(30)
+
+    career.before_handle = handle
+    with by_key(career, order=RecordOrder.NONE) as handler:
+        assert not handler.work(batch(A="------"), term)
+    assert sorted(career.effects) == [(A, 0), (A, 1), (A, 2)]
+    assert career.committed == {A: 3}
 
 
 def test_a_partition_may_be_committed_as_far_as_nothing_is_undone() -> None:
-    rows = {A: keyed(A, "abcd", first=5), B: keyed(B, "a")}
-    prefix = DonePrefix()
-    prefix.extend(Batch(rows, {A: 12, B: 1}))
-    done = rows[A]
-    for record in done[1:3]:
-        prefix.add(record, [print])
-    assert (prefix.grown(), prefix.ends()) == ([], {})
-    prefix.add(done[0])
-    assert prefix.grown() == [(done[0], ()), (done[1], [print]), (done[2], [print])]
-    assert prefix.ends() == {A: 8}
-    prefix.add(done[3])
-    assert prefix.grown() == [(done[3], ())]
-    assert prefix.ends() == {A: 12}
-    more = keyed(A, "a", first=12)
-    prefix.extend(batch_of({A: more}))
-    assert (prefix.grown(), prefix.ends(), len(prefix)) == ([], {A: 9}, 2)
-    prefix.add(more[0])
-    assert (prefix.grown(), prefix.ends(), len(prefix)) == ([(more[0], ())], {A: 13}, 1)
+    rows, hand = {A: keyed(A, "abcd", first=5), B: keyed(B, "a")}, InHand()
+    for found in (Batch(rows, {A: 12, B: 1}), batch_of({A: keyed(A, "a", first=12)})):
+        hand.extend(found)
+        hand.add(by_records(found.merged(), RecordOrder.NONE))
+    pieces = {where(found.pieces[0].records[0]): found.pieces[0] for found in taken(hand)}
+    seen: list[Any] = []
+    for offset in (6, 7, 5, 8, 12):
+        hand.advance(pieces[A, offset])
+        done = hand.finished(alone=False)
+        seen.append((len(done), hand.ends_of(done)))
+        assert hand.finished(alone=True) == done[:1]
+        hand.settle(done)
+    assert seen == [(0, {}), (0, {}), (3, {A: 8}), (1, {A: 9}), (1, {A: 13})]
+    assert hand.uncommitted == 1
+
+
+def taken(hand: InHand) -> Iterator[Any]:
+    while chain := hand.begin(lambda _piece: True):
+        yield chain
 
 
 # -- what holds for every batch --------------------------------------------------------------------
@@ -323,19 +335,19 @@ def test_after_an_unclean_end_nothing_is_committed_before_the_first_batch_is_don
     marks: Any = FakeMarks(career, {})
     with by_key(career, skip(), more=lambda *_: None, marks=marks) as handler:
         unclean, clean = open_term(7, unclean=True), open_term(8)
-        first = SideBySideWork(handler, found, unclean)
-        assert not first._commits_meanwhile
-        assert SideBySideWork(handler, found, clean)._commits_meanwhile
+        first = BatchWork(handler, found, unclean)
+        assert not first.commits_meanwhile
+        assert BatchWork(handler, found, clean).commits_meanwhile
         assert first.run()
         assert career.log[-1] == "commit A=3" and len(career.log) == 4
-        assert SideBySideWork(handler, found, unclean)._commits_meanwhile
+        assert BatchWork(handler, found, unclean).commits_meanwhile
 
 
 def test_when_the_batch_is_lost_what_is_in_hand_is_finished_and_nothing_is_begun(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    career, stopped, stop = Calls(), threading.Event(), SideBySideWork.stop
-    monkeypatch.setattr(SideBySideWork, "stop", lambda self: [stop(self), stopped.set()])
+    career, stopped, stop = Calls(), threading.Event(), BatchWork.stop
+    monkeypatch.setattr(BatchWork, "stop", lambda self: [stop(self), stopped.set()])
 
     def more(*_: Any) -> Batch | None:
         raise BatchLost("moved")

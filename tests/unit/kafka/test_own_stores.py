@@ -22,6 +22,7 @@ from leaderq.kafka import (
     StoreAway,
     StoreContext,
     require_handle_call,
+    take_effect,
 )
 from leaderq.kafka.consuming.term_consumer import Outage
 from leaderq.kafka.record import Partition
@@ -62,7 +63,7 @@ class MemoryOffsets(OffsetStore):
 
     def count(self, name: str) -> None:
         require_handle_call("count()")
-        self.waiting.append(name)
+        take_effect(lambda: self.waiting.append(name))
 
     def take_effects(self) -> list[Any]:
         taken, self.waiting = self.waiting, []
@@ -135,6 +136,11 @@ def _positions_with_effects(self: Any, consumer: Any, term: Any, offsets: Any) -
     return DoneAtOnce()
 
 
+def _at_once(self: Any, name: str) -> None:
+    require_handle_call("count()")
+    self.waiting.append(name)
+
+
 BROKEN: dict[str, dict[str, Any]] = {
     "compares no terms": {"refuse": _nothing},
     "keeps nothing": {"commit": _done},
@@ -143,6 +149,7 @@ BROKEN: dict[str, dict[str, Any]] = {
     "undoes nothing": {"undo": _nothing},
     "does effects with positions": {"commit_positions": _positions_with_effects},
     "takes effects anywhere": {"count": lambda self, name: self.waiting.append(name)},
+    "keeps calls together": {"count": _at_once},
     "promises what it cannot do": {"undoes": False},
     "has no word": {"word": "kafka"},
 }

@@ -1,0 +1,173 @@
+"""One call of the user's ``handle``, on a thread or awaited, and how it has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from leaderq.async_term import AsyncTerm
+from leaderq.base import clock
+from leaderq.base.arguments import require_finished
+from leaderq.kafka.handling.on_error import PoisonRecord, not_about_records
+from leaderq.kafka.record import Record
+from leaderq.kafka.stores.handle_call import HandleCall
+from leaderq.observability import tracing
+from leaderq.term import Term
+
+
+@dataclass(frozen=True)
+class CallFailure:
+    """A call that failed. ``index``: the culprit's place, if known; ``touched``: the user's handle
+    ran, so all before it is done; ``is_outage``: nothing counts against the records;
+    ``is_raised``: the error is not about records, and ends the work.
+    """
+
+    error: BaseException
+    index: int | None = None
+    touched: bool = True
+    is_outage: bool = False
+    is_raised: bool = False
+
+
+Decode = Callable[[Record], Record]
+Handle = Callable[[Sequence[Record], Term], None]
+HandleAwaited = Callable[[Sequence[Record], AsyncTerm], Coroutine[Any, Any, object]]
+
+
+def attempt(
+    decode: Decode | None, handle: Handle, records: Sequence[Record], term: Term
+) -> CallFailure | None:
+    """Decode all, then handle; returns ``None`` when that went well, else the failure, whatever
+    was raised.
+    """
+    handed = _decoded(decode, records)
+    if isinstance(handed, CallFailure):
+        return handed
+    return _judged(records, _caught(partial(_handle, handle, handed, term)))
+
+
+async def attempt_awaited(
+    decode: Decode | None, handle: HandleAwaited, records: Sequence[Record], term: AsyncTerm
+) -> CallFailure | None:
+    """As :func:`attempt`, in a task of its own: what the handler does to its task, or sets in its
+    context, is not the next one's. Raises CancelledError if it is cancelled because the term ends.
+    """
+    from asyncio import CancelledError, create_task
+
+    handed = _decoded(decode, records)
+    if isinstance(handed, CallFailure):
+        return handed
+    error: BaseException | None = None
+    try:
+        require_finished(await create_task(handle(handed, term)), "handle")
+    except CancelledError as exc:
+        if term.is_ending:
+            raise
+        error = exc  # of its own making
+    except GeneratorExit:  # this coroutine is thrown away
+        raise
+    except BaseException as exc:  # noqa: BLE001
+        error = exc
+    return _judged(records, error)
+
+
+def _decoded(decode: Decode | None, records: Sequence[Record]) -> Sequence[Record] | CallFailure:
+    if decode is None:
+        # A copy where it is a list: the user may empty what was handed over, and then raise.
+        return list(records) if isinstance(records, list) else records
+    decoded: list[Record] = []
+    error = _caught(partial(_decode, decode, records, decoded))
+    if error is not None:
+        return _failure(error, len(decoded), touched=False)
+    return decoded
+
+
+def _judged(records: Sequence[Record], error: BaseException | None) -> CallFailure | None:
+    if error is None:
+        return None
+    index = place_in(records, error.record) if isinstance(error, PoisonRecord) else None
+    return _failure(error, index, touched=True)
+
+
+def _caught(user_code: Callable[[], object]) -> BaseException | None:
+    """The error raised, of any kind: one record may call for ``sys.exit`` whoever handles it."""
+    try:
+        user_code()
+    except BaseException as exc:  # noqa: BLE001
+        return exc
+    return None
+
+
+def _decode(decode: Decode, records: Sequence[Record], decoded: list[Record]) -> None:
+    for record in records:
+        found = decode(record)
+        require_finished(found.key, "key_deserializer")
+        require_finished(found.value, "value_deserializer")
+        decoded.append(found)
+
+
+def _handle(handle: Handle, records: Sequence[Record], term: Term) -> None:
+    returned: object = handle(records, term)  # type: ignore[func-returns-value]
+    require_finished(returned, "handle")
+
+
+def _failure(error: BaseException, index: int | None, *, touched: bool) -> CallFailure:
+    """With the user's own error, or with the one in it that is not about records."""
+    own = error
+    if isinstance(error, PoisonRecord) and error.__cause__ is not None:
+        own = error.__cause__
+    other = not_about_records(own)
+    return CallFailure(other or own, index, touched, is_raised=other is not None)
+
+
+class HandleCalls:
+    """Calls ``handle``, on any thread, and knows which calls have not returned: one may hang.
+    ``awaited``: the same for the event loop of a career of coroutines.
+    """
+
+    def __init__(self, handle: Handle, handle_awaited: HandleAwaited | None = None) -> None:
+        self._handle = handle
+        self._handle_awaited = handle_awaited
+        self.reads: tuple[str, object] = "", ()  # the group and the topics, for traces
+        self._running: dict[object, tuple[float, Sequence[Record]]] = {}
+
+    def __call__(self, records: Sequence[Record], term: Term) -> None:
+        with self._noted(records), tracing.of_records(records, term, *self.reads):
+            return self._handle(records, term)
+
+    async def awaited(self, records: Sequence[Record], term: AsyncTerm) -> object:
+        assert self._handle_awaited is not None
+        with self._noted(records), tracing.of_records(records, term, *self.reads):
+            return await self._handle_awaited(records, term)
+
+    @contextmanager
+    def _noted(self, records: Sequence[Record]) -> Iterator[None]:
+        call = HandleCall()
+        self._running[call] = clock.now_s(), records
+        try:
+            with call:
+                yield
+        finally:
+            self._running.pop(call, None)
+
+    def overdue(self, budget_s: float) -> list[str]:
+        """Calls that have taken longer than ``budget_s`` seconds, each as a sentence."""
+        now, running = clock.now_s(), list(self._running.values())
+        what = "handle has been called for %.1f s with %d record(s) from %s"
+        return [
+            what % (now - began_s, len(records), records[0].place)
+            for began_s, records in running
+            if now - began_s > budget_s
+        ]
+
+
+def place_in(records: Sequence[Record], culprit: Record) -> int | None:
+    """The index of ``culprit``, decoded or raw, among these; ``None`` if it is not there."""
+    wanted = (culprit.topic, culprit.partition, culprit.offset)
+    for index, record in enumerate(records):
+        if record.offset == wanted[2] and (record.topic, record.partition, record.offset) == wanted:
+            return index
+    return None
