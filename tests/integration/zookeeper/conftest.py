@@ -25,11 +25,11 @@ Server {
 
 @pytest.fixture
 def opened() -> Iterator[Connect]:
-    """``connect``, with everything it opened closed after the test."""
+    """``connect``, with everything it opened closed after the test. A busy machine may be slow."""
     made: list[Session] = []
 
     def open_one(address: str, **options: Any) -> Session:
-        session = connect(address, **options)
+        session = connect(address, **{"connect_timeout_s": 60.0, **options})
         made.append(session)
         return session
 
