@@ -8,26 +8,22 @@ its history.
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
 
+from leaderq.testing.simulation.installing import lives_in_a_row
 from simulation.kinds import KINDS
 
 _CHUNK = 50
 
 
 def _led(kind: str, seeds: range) -> list[tuple[int, str]]:
-    gc.freeze()
-    failed = []
-    for seed in seeds:
-        problems = KINDS[kind](seed).problems
-        if problems:
-            failed.append((seed, problems[0]))
-    return failed
+    with lives_in_a_row():
+        led = [(seed, KINDS[kind](seed).problems) for seed in seeds]
+    return [(seed, problems[0]) for seed, problems in led if problems]
 
 
 def _show(kind: str, seed: int) -> int:

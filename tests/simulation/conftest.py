@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from leaderq.testing.simulation.chronicle import LifeVerdict
+from leaderq.testing.simulation.installing import lives_in_a_row
 
 SHARE = float(os.environ.get("LEADERQ_LIVES", "1"))
 """Stretches the number of lives that the tests lead."""
@@ -29,10 +29,9 @@ def in_chunks(kind: str, lives: int, *, more: int = 0, at_once: int) -> Iterator
 
 @pytest.fixture(autouse=True)
 def lives_share_what_stands() -> Iterator[None]:
-    """What was imported is not looked through again at each collection of garbage."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
+    """Nothing is looked through again and again for garbage."""
+    with lives_in_a_row():
+        yield
 
 
 @pytest.fixture

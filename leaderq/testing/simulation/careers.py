@@ -26,7 +26,7 @@ from leaderq.testing.simulation.acting import heard_by
 from leaderq.testing.simulation.chronicle import Chronicle, failures
 from leaderq.testing.simulation.cluster import SimulatedCluster
 from leaderq.testing.simulation.faults import Faults
-from leaderq.testing.simulation.installing import installed
+from leaderq.testing.simulation.installing import installed, lives_in_a_row
 from leaderq.testing.simulation.kafka.faults import DrainFaults
 from leaderq.testing.simulation.kafka.installing import (
     KafkaLines,
@@ -113,10 +113,12 @@ def simulate(
         between("timeout_s", timeout_s, 0.2, 600.0),
     )
     lives = terms = acts = 0
-    for seed in range(seeds) if isinstance(seeds, int) else seeds:
-        life = _UserLife(seed, career, candidates, records, partitions, faults, seconds, timeout_s)
-        terms += _lead(life)
-        lives, acts = lives + 1, acts + len(life.acts)
+    options = (career, candidates, records, partitions, faults, seconds, timeout_s)
+    with lives_in_a_row():
+        for seed in range(seeds) if isinstance(seeds, int) else seeds:
+            life = _UserLife(seed, *options)
+            terms += _lead(life)
+            lives, acts = lives + 1, acts + len(life.acts)
     return SimulationReport(lives, terms, acts)
 
 

@@ -185,6 +185,22 @@ def _complaints_noted(world: World) -> Iterator[None]:
 
 
 @contextmanager
+def lives_in_a_row() -> Iterator[None]:
+    """Within the block Python's collector of garbage looks neither through what stands already nor,
+    after each life, through all that the life has made: a tenth of its time.
+    """
+    was_on = gc.isenabled()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_on:
+            gc.enable()
+
+
+@contextmanager
 def _garbage_collected_between_lives() -> Iterator[None]:
     """When garbage is collected depends on what ran before; in a life it must not matter."""
     global _lives

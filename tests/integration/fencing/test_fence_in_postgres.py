@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 from postgres import Database
 
-from leaderq.errors import ConfigurationError, Deposed, Reason
+from leaderq.errors import ConfigurationError, Deposed
 from leaderq.fencing import FencedRows, FencingToken, SqlFence
 from leaderq.testing import check_fencing
-from leaderq.testing.fencing import WriteOrder
 
 FENCE = SqlFence("bills")
 NINE, TEN = FencingToken("c", 9), FencingToken("c", 10)
 QUICK: Any = {"threads": 2, "writes": 5, "blocked_after_s": 0.2}
-UNHURRIED = {**QUICK, "blocked_after_s": 1.0}
 LEVELS = ["read committed", "repeatable read", "serializable"]
 
 
@@ -56,18 +54,6 @@ def held_late(connection: Any, name: str, term: FencingToken, value: str) -> Non
     a_fence(connection, name, term, value)
 
 
-def compared_without_a_lock(connection: Any, name: str, term: FencingToken, value: str) -> None:
-    """What a user would write: it looks, and then it writes."""
-    row = connection.execute("SELECT term FROM register WHERE name = %s", (name,)).fetchone()
-    if row is not None and row[0] > term.number:
-        raise Deposed(term=term.number, reason=Reason.FENCED)
-    connection.execute(
-        "INSERT INTO register VALUES (%s, %s, %s) ON CONFLICT (name) DO UPDATE SET value = %s,"
-        " term = %s",
-        (name, value, term.number, value, term.number),
-    )
-
-
 def stores(connect: Callable[..., Any], level: str, how: Callable[..., None]) -> tuple[Any, Any]:
     @contextmanager
     def write(name: str, term: FencingToken, value: str) -> Iterator[None]:
@@ -95,11 +81,6 @@ def stores(connect: Callable[..., Any], level: str, how: Callable[..., None]) ->
 def test_an_older_term_is_refused_or_blocked_in_every_order(connect, level, how):
     report = check_fencing(*stores(connect, level, how), **QUICK)
     assert report.holds, report
-
-
-def test_a_comparison_without_a_lock_is_found_out(connect):
-    report = check_fencing(*stores(connect, LEVELS[0], compared_without_a_lock), **UNHURRIED)
-    assert {WriteOrder.FIRST_NEWER, WriteOrder.NEWER_OPEN} <= set(report.problems), report
 
 
 def test_a_transaction_that_began_first_and_comes_late_is_refused_and_failures_are_passed_on(

@@ -41,17 +41,6 @@ def put(session: Session, places: QueuePaths) -> Put:
     return make
 
 
-def test_the_depth_is_that_of_what_lies_there_and_nothing_is_no_queue(session, places, put):
-    keeper = QueueAdmin(session, places)
-    assert keeper.depth() == 0
-    session.delete(places.item(put(b"a", b"b", b"c")[0]))
-    seen = keeper.overview()
-    assert seen is not None
-    assert (keeper.depth(), seen.depth, seen.next_sequence) == (2, 2, 3)
-    nowhere = QueueAdmin(session, QueuePaths(f"{places.path}/nowhere"))
-    assert (nowhere.depth(), nowhere.overview()) == (0, None)
-
-
 def test_browsing_shows_items_in_their_order_with_what_is_known_and_takes_nothing(
     session, places, put
 ):
