@@ -25,8 +25,7 @@ from leaderq.errors import ConfigurationError, NoNode, RequestRefused
 if TYPE_CHECKING:
     from leaderq.kafka.declaration import Declaration
     from leaderq.kafka.record import Partition
-    from leaderq.kafka.stores.administration import OffsetAdmin
-    from leaderq.kafka.stores.offset_store import OffsetStore
+    from leaderq.kafka.stores.offset_store import OffsetAdmin, OffsetStore
 
 _TARGET = click.Argument(["target"], metavar="MODULE:CLASS")
 _YES = switch("--yes", help="really set them; without it, they are only shown")
@@ -55,10 +54,9 @@ def _opened(given: Given) -> Iterator[_Career]:
     from leaderq.kafka.assembly import access_for, topics_of
     from leaderq.kafka.career import KafkaCareer
     from leaderq.kafka.declaration import check, declaration_of
-    from leaderq.kafka.groups import Deployment
+    from leaderq.kafka.groups import Deployment, GroupOffsets
     from leaderq.kafka.stores import opened
-    from leaderq.kafka.stores.administration import GroupOffsets, OffsetAdmin
-    from leaderq.kafka.stores.offset_store import StoreContext
+    from leaderq.kafka.stores.offset_store import OffsetAdmin, StoreContext
 
     quiet()
     kind = find_career(given.target, current_folder())

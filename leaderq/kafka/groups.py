@@ -1,4 +1,6 @@
-"""A consumer group as its broker describes it: who is in it, and by which rule they share."""
+"""A consumer group as its broker describes it: who is in it, by which rule they share, and where
+they read on, which ``leaderq offsets`` sets.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
+from kafka import errors as native
 from kafka.admin import MemberToRemove
 
-from leaderq.errors import ZooKeeperError
-from leaderq.kafka.topics import Access, opened
+from leaderq.base import clock
+from leaderq.errors import KafkaError, RequestRefused, ZooKeeperError
+from leaderq.kafka.clients.consumer import Offsets
+from leaderq.kafka.record import Partition, epoch_of
+from leaderq.kafka.topics import Access, opened, stored_offsets
 from leaderq.zookeeper import Session
 
 if TYPE_CHECKING:
@@ -23,6 +29,8 @@ ASSIGNOR = "range"
 """The rule by which a career's members share partitions with others of their group."""
 _NAMED = 5
 _MARKED = " of leaderq "
+_TRIES_S = 10.0
+_AGAIN_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -146,3 +154,64 @@ def remove_static_members(
     gone = [MemberToRemove(group_instance_id=name) for name in names]
     with opened(KafkaAdminClient, address, "removing members", **access) as admin:
         admin.remove_group_members(group, gone)
+
+
+@dataclass(frozen=True)
+class GroupOffsets:
+    """The offsets of ``group``, in which the career's member is called ``member``; noted beside
+    them: ``note``.
+    """
+
+    address: str
+    group: str
+    member: str
+    access: Access
+    note: str
+
+    def stored(self) -> dict[Partition, int]:
+        found = stored_offsets(self.address, self.group, **self.access)
+        return {where: at for where, (at, _note) in found.items()}
+
+    def put(self, offsets: Offsets) -> None:
+        """Set them. The career's own member is removed from the group first, which fences it: a
+        broker takes offsets from outside only while nobody is in the group. A paused leader joins
+        again by itself, and reads on where the offsets are then.
+
+        :raises RequestRefused: others are in the group, or the member is always there again.
+        """
+        until_s = clock.now_s() + _TRIES_S
+        while True:
+            view = describe_group(self.address, self.group, **self.access)
+            if others := view.others(self.member):
+                named = ", ".join(map(str, others[:5]))
+                raise RequestRefused(
+                    f"group {self.group!r} is used by {named}; stop these before its offsets are"
+                    " set"
+                )
+            if view.members:
+                remove_static_members(self.address, self.group, [self.member], **self.access)
+            refused = self._try(offsets)
+            if refused is None:
+                return
+            if clock.now_s() > until_s:
+                raise RequestRefused(f"the offsets of group {self.group!r} are not set: {refused}")
+            clock.sleep(_AGAIN_S)
+
+    def _try(self, offsets: Offsets) -> str | None:
+        """Why they are not set; ``None``: they are."""
+        wanted = {
+            TopicPartition(*where): OffsetAndMetadata(at, self.note, epoch_of(at))
+            for where, at in offsets.items()
+        }
+        with opened(KafkaAdminClient, self.address, "setting offsets", **self.access) as admin:
+            answers = admin.alter_group_offsets(self.group, wanted)
+        failed = {error for error in answers.values() if error is not native.NoError}
+        passing = {
+            native.UnknownMemberIdError,
+            native.RebalanceInProgressError,
+            native.IllegalGenerationError,
+        }
+        if failed - passing:
+            names = ", ".join(sorted(each.__name__ for each in failed))
+            raise KafkaError(f"setting the offsets of group {self.group!r}: {names}")
+        return ", ".join(sorted(each.__name__ for each in failed)) or None

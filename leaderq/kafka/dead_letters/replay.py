@@ -16,16 +16,15 @@ Key, value and headers are sent as they were before the death, with ``leaderq-re
 one, retention could delete it before it is read. The letter stays on its topic.
 
 Records that are not letters of leaderq are passed over, and counted. The note of a partition is an
-offset, which never passes a letter that a filter left out, and, in the *metadata* of the commit,
-the letters behind it that were replayed out of turn: ``also replayed: 103-105,109``. So each is
-replayed once, whatever the filters and their order. An offset reset with Kafka's tools has no
-metadata, and means: from here on.
+offset, and, in the *metadata* of the commit, the letters before it that a filter left out: ``left
+out: 103-105,109``. So each is replayed once, whatever the filters and their order. An offset reset
+with Kafka's tools has no metadata, and means: from here on.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import groupby
@@ -52,7 +51,7 @@ log = logging.getLogger(__name__)
 MAX_NOTE = 4000
 """Characters; a broker takes 4096 (``offset.metadata.max.bytes``)."""
 
-_NOTED = "also replayed: "
+_NOTED = "left out: "
 _MAX_SPAN = 1 << 24
 _BATCH = 500
 _BATCH_BYTES = 8_000_000
@@ -61,36 +60,47 @@ _TRANSACTION_S = 20.0
 _PATIENCE_S = 60.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class ReplayProgress:
-    """All letters before ``upto``, and those at ``beyond``, none of which is before it."""
+    """What was replayed of a partition: all letters before ``next``, except those ``left``."""
 
-    upto: int
-    beyond: frozenset[int] = frozenset()
+    next: int
+    left: set[int] = field(default_factory=set)
 
     def __contains__(self, offset: int) -> bool:
-        return offset < self.upto or offset in self.beyond
+        return offset < self.next and offset not in self.left
+
+    @property
+    def first(self) -> int:
+        """Where the first letter is that may have to be replayed."""
+        return min(self.left, default=self.next)
+
+    def passed(self, offset: int, *, is_left: bool = False) -> None:
+        """The letter at ``offset`` is replayed, or needs no replay, or is left for another time."""
+        (self.left.add if is_left else self.left.discard)(offset)
+        self.next = max(self.next, offset + 1)
+
+    def copy(self) -> ReplayProgress:
+        return ReplayProgress(self.next, set(self.left))
 
     def note(self) -> str | None:
-        if not self.beyond:
-            return ""
-        note = _NOTED + ",".join(_ranges(self.beyond))
+        """The metadata; ``None`` if it is too long for a broker."""
+        note = _NOTED + ",".join(_ranges(self.left)) if self.left else ""
         return note if len(note) <= MAX_NOTE else None
 
 
-def progress_noted(upto: int, note: str) -> ReplayProgress:
+def progress_noted(next_: int, note: str) -> ReplayProgress:
     """Parse a committed offset and its metadata (if ours), or raise CorruptRecord."""
     if not note.startswith(_NOTED):
-        return ReplayProgress(upto)
+        return ReplayProgress(next_)
     try:
-        beyond = frozenset(_from_ranges(note.removeprefix(_NOTED)))
+        return ReplayProgress(next_, set(_from_ranges(note.removeprefix(_NOTED))))
     except ValueError as exc:
         raise CorruptRecord(
-            f"the metadata beside the committed offset {upto} is {note[:60]!r}, which leaderq did"
+            f"the metadata beside the committed offset {next_} is {note[:60]!r}, which leaderq did"
             f" not write ({exc}); replay --from-start, or set the group's offset with"
             " kafka-consumer-groups --reset-offsets"
         ) from exc
-    return ReplayProgress(upto, beyond)
 
 
 def _ranges(offsets: Iterable[int]) -> Iterator[str]:
@@ -106,34 +116,6 @@ def _from_ranges(text: str) -> Iterator[int]:
         if ends[1] - ends[0] > _MAX_SPAN:
             raise ValueError(f"{part!r} is too wide")
         yield from range(ends[0], ends[1] + 1)
-
-
-class ReplayScan:
-    """One way through a partition, and the :class:`ReplayProgress` that results."""
-
-    def __init__(self, before: ReplayProgress) -> None:
-        self._done = set(before.beyond)
-        self.next = before.upto
-        self._left: int | None = None
-
-    def passed(self, offset: int) -> None:
-        """The letter at ``offset`` is replayed, or needs no replay."""
-        self.next = offset + 1
-        if self._left is not None:
-            self._done.add(offset)
-
-    def left(self, offset: int) -> None:
-        """The letter at ``offset`` is left for another time."""
-        self._left = offset if self._left is None else self._left
-        self.next = offset + 1
-
-    def ended(self, end: int) -> None:
-        self.next = max(self.next, end)
-
-    def now(self) -> ReplayProgress:
-        """The progress if the replay ends here."""
-        upto = self.next if self._left is None else self._left
-        return ReplayProgress(upto, frozenset(offset for offset in self._done if offset >= upto))
 
 
 def replay_group(career: str) -> str:
@@ -216,8 +198,9 @@ class DeadLetterReplay:
         )
         self._producer = KafkaPythonProducer(settings)
         self._partitions: dict[str, frozenset[int]] = {}
-        self._scans: dict[int, ReplayScan] = {}
+        self._progress: dict[int, ReplayProgress] = {}
         self._stored: dict[int, ReplayProgress] = {}
+        self._at: dict[int, int] = {}  # the next letter to look at
         self._began_s = float("inf")  # when the last transaction began
 
     def __enter__(self) -> DeadLetterReplay:
@@ -286,46 +269,46 @@ class DeadLetterReplay:
             batch, size = [], 0
 
     def _chosen(self) -> Iterator[tuple[DeadLetter, Message]]:
-        """The letters to send, with the message made of each. The scans stand at the last one
-        returned; others are marked.
+        """The letters to send, with the message made of each. The progress is that after the last
+        one returned.
         """
-        begun = {number: ReplayProgress(start) for number, start in self._reader.starts.items()}
-        if not self.from_start:  # otherwise the first transaction would set all partitions back
-            begun = replay_progress(self._reader)
-            self._stored = dict(begun)
-        self._scans = {number: ReplayScan(known) for number, known in begun.items()}
-        self._count_unseen()
-        for record in self._reader.read({number: known.upto for number, known in begun.items()}):
-            letter = self._letter(record, begun[record.partition])
-            self._count_unseen()
+        if self.from_start:
+            starts = self._reader.starts.items()
+            self._progress = {number: ReplayProgress(start) for number, start in starts}
+        else:  # otherwise the first transaction sets all partitions back
+            self._progress = replay_progress(self._reader)
+            self._stored = {number: known.copy() for number, known in self._progress.items()}
+        self._look_at({number: known.first for number, known in self._progress.items()})
+        for record in self._reader.read(dict(self._at)):
+            letter = self._letter(record, self._progress[record.partition])
+            self._look_at({record.partition: record.offset + 1})
             if letter is not None:
                 yield letter, self._message(letter)
-        for number, scan in self._scans.items():
-            scan.ended(self._reader.ends[number])
-        self._count_unseen()
+        for number, end in self._reader.ends.items():
+            self._progress[number].next = max(self._progress[number].next, end)
+        self._look_at(self._reader.ends)
 
-    def _count_unseen(self) -> None:
+    def _look_at(self, places: Mapping[int, int]) -> None:
+        self._at.update(places)
         starts, ends = self._reader.starts, self._reader.ends
-        seen = {number: max(scan.next, starts[number]) for number, scan in self._scans.items()}
-        self.counts.unseen = sum(max(0, ends[number] - at) for number, at in seen.items())
+        left = (max(0, ends[number] - max(at, starts[number])) for number, at in self._at.items())
+        self.counts.unseen = sum(left)
 
-    def _letter(self, record: Record, begun: ReplayProgress) -> DeadLetter | None:
-        scan = self._scans[record.partition]
-        if record.offset in begun:
-            scan.passed(record.offset)
+    def _letter(self, record: Record, progress: ReplayProgress) -> DeadLetter | None:
+        if record.offset in progress:
             return None
         try:
             letter = read_dead_letter(record)
         except CorruptRecord as exc:
             log.warning("%s", exc)
             self.counts.foreign += 1
-            scan.passed(record.offset)
+            progress.passed(record.offset)
             return None
-        if letter not in self.selection:
+        is_left = letter not in self.selection
+        progress.passed(record.offset, is_left=is_left)
+        if is_left:
             self.counts.left += 1
-            scan.left(record.offset)
             return None
-        scan.passed(record.offset)
         self.counts.held += 1
         return letter
 
@@ -358,12 +341,12 @@ class DeadLetterReplay:
         ]
 
     def _send(self, batch: list[Message]) -> float:
-        now = ((number, scan.now()) for number, scan in self._scans.items())
-        changed = {number: each for number, each in now if each != self._stored.get(number)}
+        now = {number: known.copy() for number, known in self._progress.items()}
+        changed = {number: each for number, each in now.items() if each != self._stored.get(number)}
         if not changed:
             return 0.0
         places = {Partition(self._reader.topic, number): each for number, each in changed.items()}
-        offsets = {where: each.upto for where, each in places.items()}
+        offsets = {where: each.next for where, each in places.items()}
         notes = {where: self._noted(where, each) for where, each in places.items()}
         self._began_s = clock.now_s()
         self._producer.begin()
@@ -389,7 +372,6 @@ class DeadLetterReplay:
         if (note := done.note()) is not None:
             return note
         raise RequestRefused(
-            f"too many letters of partition {where.number} were replayed out of turn to be"
-            f" remembered, {len(done.beyond)} of them behind offset {done.upto}, which was left"
-            " out; replay that one first, or all with fewer filters"
+            f"too many letters of partition {where.number} were left out to be remembered,"
+            f" {len(done.left)} of them; replay them first, or all with fewer filters"
         )

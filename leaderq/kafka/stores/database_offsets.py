@@ -21,9 +21,9 @@ looks at the row again) and in SQLite from 3.24 (one writer).
   what is stored as handled (:mod:`leaderq.kafka.handling.batch_handler`).
 * Workers are threads: each has a connection, so that none commits or rolls back another's work.
 
-PEP 249: the first statement begins a transaction. ``sqlite3`` begins one only before some
-statements; a connection in *autocommit* begins none. There ``BEGIN``, ``COMMIT`` and ``ROLLBACK``
-are sent as statements; in SQLite ``BEGIN IMMEDIATE``, which waits for the write lock at once.
+Transactions are begun and ended by statements (in SQLite ``BEGIN IMMEDIATE``, which waits for the
+write lock at once). So that no driver begins one by itself, each connection that was opened is put
+into *autocommit*.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class DatabaseOffsets:
     :meth:`transaction`, ``retire`` closes it.
 
     ``connect`` opens a connection: each thread has its own, and each :meth:`load` opens new ones,
-    as one may be broken. ``autocommit`` and ``isolation_level`` may be any.
+    as one may be broken. Its ``autocommit`` and ``isolation_level`` may be any: they are set here.
     Workers take turns, because every transaction locks the career's term row: they gain nothing
     inside the ``with`` block, only outside it.
 
@@ -215,6 +215,11 @@ class Database:
                 " DB-API connection"
             )
         self.error = (connection.Error,)
+        connection.commit()  # what the function has begun
+        if hasattr(connection, "autocommit"):
+            connection.autocommit = True
+        else:  # sqlite3 before Python 3.12
+            connection.isolation_level = None
         self._connections[thread] = connection
         return connection
 
@@ -230,18 +235,16 @@ class Database:
     def transaction(self) -> Iterator[DatabaseCursor]:
         """Begin, yield a cursor of the thread's connection, and commit; roll back on any error."""
         connection = self.connection
-        begin = _begin(connection)
-        if begin is not None and is_in_transaction(connection):
+        if is_in_transaction(connection):
             raise ConfigurationError(
                 "a transaction is open on the database connection already; commit or roll it back"
                 " before this one is begun"
             )
         try:
             with closing(connection.cursor()) as cursor:
-                if begin is not None:
-                    cursor.execute(begin)
+                cursor.execute("BEGIN IMMEDIATE" if is_sqlite(connection) else "BEGIN")
                 yield cursor
-                _end(connection, "COMMIT", cursor)
+                cursor.execute("COMMIT")
         except BaseException:
             self._abandon(connection)
             raise
@@ -255,35 +258,15 @@ class Database:
 
     def _abandon(self, connection: Any) -> None:
         try:
-            if _begin(connection) is None or is_in_transaction(connection) is not False:
-                _end(connection, "ROLLBACK")
+            if is_in_transaction(connection) is not False:
+                # A cursor of its own: the user's may hold rows, or be closed.
+                with closing(connection.cursor()) as own:
+                    own.execute("ROLLBACK")
         except Exception as exc:  # noqa: BLE001  (the first error is the one to raise; the server rolls a lost session back itself)
             what = "database transaction not rolled back, its connection is given up error=%r"
             log.warning(what, exc)
             if self._connections.pop(primitives.get_ident(), None) is not None:
                 _close(connection)
-
-
-def _begin(connection: Any) -> str | None:
-    """The statement that begins a transaction; ``None``: any first statement does."""
-    autocommit = getattr(connection, "autocommit", None)
-    if is_sqlite(connection):
-        return None if autocommit is False else "BEGIN IMMEDIATE"
-    return "BEGIN" if autocommit is True else None
-
-
-def _end(connection: Any, how: str, cursor: DatabaseCursor | None = None) -> None:
-    if _begin(connection) is None:
-        if how == "COMMIT":
-            connection.commit()
-        else:
-            connection.rollback()
-    elif cursor is not None:
-        cursor.execute(how)
-    else:
-        # A cursor of its own: the user's may hold rows, or be closed.
-        with closing(connection.cursor()) as own:
-            own.execute(how)
 
 
 def _close(connection: Any) -> None:

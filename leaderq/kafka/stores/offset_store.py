@@ -19,8 +19,8 @@ from typing import Any, ClassVar, TypeVar
 from leaderq.errors import ConfigurationError, KafkaError
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.clients.producer import ProducerClient
+from leaderq.kafka.groups import GroupOffsets
 from leaderq.kafka.record import Partition
-from leaderq.kafka.stores.administration import OffsetAdmin
 from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.term import Term
 from leaderq.zookeeper import Session
@@ -51,6 +51,20 @@ class StoreContext:
     session: Session | None = None
     load_offsets: LoadOffsets | None = None
     make_producer: Callable[[], ProducerClient] | None = None
+
+
+@dataclass(frozen=True)
+class OffsetAdmin:
+    """Where the offsets of one career are. ``term`` is the znode of the newest term, and
+    ``term_version`` its version (``None``: it is not there): it changes when somebody begins to
+    lead. ``is_led``: somebody leads, who has paused.
+    """
+
+    group: GroupOffsets
+    topics: tuple[str, ...]
+    term: str
+    term_version: int | None
+    is_led: bool
 
 
 class StoreAway(KafkaAway):

@@ -40,10 +40,10 @@ from leaderq.kafka.clients.consumer import (
     Offsets,
 )
 from leaderq.kafka.record import Offset, Partition, epoch_of
-from leaderq.kafka.stores.administration import OffsetAdmin
 from leaderq.kafka.stores.offset_store import (
     DeliveryPromise,
     KeepsEffects,
+    OffsetAdmin,
     StoreAway,
     StoreContext,
     Uncommitted,

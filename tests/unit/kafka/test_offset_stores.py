@@ -289,21 +289,30 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
         assert results() == [0, 1, 2, 3, 7]
 
     def test_a_transaction_that_ends_inside_its_block_is_refused(
-        self, a_store: AStore, results: Callable[[], list[int]], connect: Any
+        self, a_store: AStore, options: dict[str, Any]
     ) -> None:
-        opened: list[Any] = []
-        store = DatabaseOffsets(lambda: opened.append(connect()) or opened[-1], career="c")
-        term = open_term(1)
-        store.create_table()
+        store, term = a_store(**options), open_term(1)
         store.load(term)
-        told = "inside the 'with' block"
         with (
-            pytest.raises(ConfigurationError, match=told),
-            store.transaction(records(1, 2), term),
+            pytest.raises(ConfigurationError, match="inside the 'with' block"),
+            store.transaction(records(1, 2), term) as cursor,
         ):
-            opened[-1].commit()
+            cursor.execute("COMMIT")
+        assert store.load(term) == {}
+
+    def test_what_the_function_that_connects_has_begun_is_committed(
+        self, connect: Any, results: Callable[[], list[int]], options: dict[str, Any]
+    ) -> None:
+        def connected() -> Any:
+            made = connect(**options)
+            made.execute("INSERT INTO results VALUES (99)")
+            return made
+
+        store, term = DatabaseOffsets(connected, career="c"), open_term(1)
+        store.create_table()
+        self.write(store, records(0, 1), term)
         store.close()
-        assert results() == []
+        assert results() == [99, 0]
 
     def test_a_connection_in_place_of_a_function_is_refused(self, connect: Any) -> None:
         with closing(connect()) as connection:
