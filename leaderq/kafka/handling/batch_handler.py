@@ -73,7 +73,7 @@ from leaderq.kafka.handling.on_error import (
 )
 from leaderq.kafka.handling.workers import SLICE_S, Start, ThreadWorkers
 from leaderq.kafka.record import Batch, Partition
-from leaderq.kafka.stores.handle_call import Effect, effects_kept
+from leaderq.kafka.stores.handle_call import Effect, EffectsKept
 from leaderq.term import Term
 from leaderq.threads import Waker
 
@@ -286,7 +286,7 @@ class BatchWork:
 
     def _call(self, piece: BatchPiece) -> None:
         context = self._context
-        with effects_kept() as effects:
+        with EffectsKept() as effects:
             failure = attempt(context.decode, context.handle, piece.records, self._term)
         self._note(piece, failure, effects)
 
@@ -296,7 +296,7 @@ class BatchWork:
         assert coroutines is not None
         while (chain := self._hand.begin(self._admits)) is not None:
             piece = chain.pieces[0]
-            with effects_kept() as effects:
+            with EffectsKept() as effects:
                 failure = await attempt_awaited(decode, coroutines.handle, piece.records, term)
             self._note(piece, failure, effects)
 
@@ -533,7 +533,7 @@ class BatchWork:
     def _letter(self, piece: BatchPiece, error: BaseException, attempts: int) -> Sequence[Effect]:
         """Skip or dead-letter it; returns what is to be stored with its offset."""
         piece.passed_over = True
-        with effects_kept() as letter:
+        with EffectsKept() as letter:
             for record in piece.records:
                 self._context.pass_over(self._term, record, error, attempts)
         return letter
