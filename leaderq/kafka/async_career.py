@@ -35,8 +35,7 @@ class AsyncKafkaLeaderCareer(KafkaCareer, AsyncLeaderCareer):  # type: ignore[mi
       there are partitions in the batch), ``"key"`` (those of one key, in one partition), or
       ``"none"``. With ``order = "partition"`` a :meth:`handle` of your own is given whole batches,
       and what it does side by side is its own affair. Records go one after the other with *at most
-      once*, with a store that ``handle`` writes to (``"external"``, a database), and with one of
-      your own that undoes effects and does not keep those of each call apart.
+      once*, and with a store that ``handle`` writes to (``"external"``, a database).
 
     With ``offsets = "zookeeper"`` and ``"transaction"`` what a call writes or produces is kept with
     its record, and stored in the order of the log.

@@ -86,11 +86,10 @@ class Declaration:
     @property
     def may_be_side_by_side(self) -> bool:
         """Whether several records may be handled at a time, and be committed as their order says:
-        nothing is committed before them, and the store tells their effects apart.
+        nothing is committed before them, and their effects wait for that.
         """
-        undoes = getattr(self.offsets, "undoes", False)
-        keeps = not undoes or getattr(self.offsets, "keeps_calls_apart", False)
-        return keeps and self.delivery is not DeliveryPromise.AT_MOST_ONCE
+        waits = not getattr(self.offsets, "handle_stores", False)
+        return waits and self.delivery is not DeliveryPromise.AT_MOST_ONCE
 
     @property
     def commits_first(self) -> bool:

@@ -30,7 +30,7 @@ from leaderq.errors import ConfigurationError, Deposed, KafkaFenced
 from leaderq.kafka import DeliveryPromise, OffsetStore, Partition, StoreContext
 from leaderq.kafka.record import Offset, epoch_of
 from leaderq.kafka.stores import STORES
-from leaderq.kafka.stores.handle_call import HandleCall, effects_kept
+from leaderq.kafka.stores.handle_call import EffectsKept, HandleCall
 from leaderq.term import Term
 from leaderq.testing.kit import FakeTerm
 
@@ -247,7 +247,7 @@ class OffsetStoreContract:
             return
         leader = self.leader()
         leader.begin()
-        with effects_kept():  # as of a call that fails, beside one that returns
+        with EffectsKept():  # as of a call that fails, beside one that returns
             self.add_in_handle(leader.store, "failed")
         self.add_in_handle(leader.store, "a")
         leader.commit({A: 5})

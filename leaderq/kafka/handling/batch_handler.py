@@ -73,7 +73,7 @@ from leaderq.kafka.handling.on_error import (
 )
 from leaderq.kafka.handling.workers import SLICE_S, Start, ThreadWorkers
 from leaderq.kafka.record import Batch, Partition
-from leaderq.kafka.stores.handle_call import Effect, effects_kept
+from leaderq.kafka.stores.handle_call import Effect, EffectsKept
 from leaderq.term import Term
 from leaderq.threads import Waker
 
@@ -219,7 +219,7 @@ class BatchWork:
         else:
             found = chains.whole(batch)
         self._hand.add(found)
-        self._due = self._hand.done + max(1, self._hand.uncommitted // 4)
+        self._due = max(1, self._hand.uncommitted // 4)
 
     def _work_off(self) -> bool:
         """Follow all chains to their ends; returns ``False`` if the term ends or pauses before."""
@@ -232,7 +232,8 @@ class BatchWork:
                 if self._context.coroutines is not None and self._is_trusted():
                     self._commit_done()  # coroutines were cancelled
                 raise
-            self._judge()
+            if not self._hand.is_empty:
+                self._judge()
         return True
 
     # ---- following chains ------------------------------------------------------------------------
@@ -255,7 +256,8 @@ class BatchWork:
                 self._follow_here()
         finally:  # also where coroutines were cancelled: what is done is done
             self._tell_handled()
-        self._raise_others()
+        if self._outcomes:
+            self._raise_others()
         for piece, failure in self._outcomes:
             if not hand.is_stored(piece, failure):
                 hand.cut(piece, self._classified(failure), undoes=self._undoes)
@@ -284,7 +286,7 @@ class BatchWork:
 
     def _call(self, piece: BatchPiece) -> None:
         context = self._context
-        with effects_kept() as effects:
+        with EffectsKept() as effects:
             failure = attempt(context.decode, context.handle, piece.records, self._term)
         self._note(piece, failure, effects)
 
@@ -294,7 +296,7 @@ class BatchWork:
         assert coroutines is not None
         while (chain := self._hand.begin(self._admits)) is not None:
             piece = chain.pieces[0]
-            with effects_kept() as effects:
+            with EffectsKept() as effects:
                 failure = await attempt_awaited(decode, coroutines.handle, piece.records, term)
             self._note(piece, failure, effects)
 
@@ -311,10 +313,10 @@ class BatchWork:
 
     def _admits(self, piece: BatchPiece) -> bool:
         """Whether the piece is to be handed over now."""
-        record = piece.records[0]
         is_open = self._may_begin()
         if self._shape is not ChainShape.RECORDS:
             return is_open or self._must_be_handled(piece)
+        record = piece.records[0]
         where = record.topic_partition
         begun = self._begun.get(where, -1)
         if is_open:
@@ -531,7 +533,7 @@ class BatchWork:
     def _letter(self, piece: BatchPiece, error: BaseException, attempts: int) -> Sequence[Effect]:
         """Skip or dead-letter it; returns what is to be stored with its offset."""
         piece.passed_over = True
-        with effects_kept() as letter:
+        with EffectsKept() as letter:
             for record in piece.records:
                 self._context.pass_over(self._term, record, error, attempts)
         return letter
@@ -550,13 +552,14 @@ class BatchWork:
     def _commit_done(self, *, is_last: bool = False) -> bool:
         """Commit what is done; ``False``: some of it is refused, and to be handled again."""
         self._tell_handled()
-        hand, alone = self._hand, False
+        hand, alone, covers = self._hand, False, False
         while pieces := hand.finished(alone=alone):
             covers = is_last and len(pieces) == hand.uncommitted
             try:
                 self._store(pieces, hand.ends if covers else hand.ends_of(pieces), is_last=covers)
             except EffectRefused as exc:
                 self._context.undo()
+                covers = False
                 if len(pieces) > 1:
                     alone = True
                 else:
@@ -564,10 +567,14 @@ class BatchWork:
                 continue
             hand.settle(pieces)
             self._unmark(pieces)
-        self._due = hand.done + max(1, hand.uncommitted // 4)
-        if is_last and not hand.uncommitted:
-            self._commit(hand.ends, is_last=True)
-        return not (is_last and hand.uncommitted)
+        if self.commits_meanwhile:
+            self._due = hand.done + max(1, hand.uncommitted // 4)
+        if not is_last or covers:
+            return True
+        if hand.uncommitted:
+            return False
+        self._commit(hand.ends, is_last=True)
+        return True
 
     def _store(
         self, pieces: Sequence[BatchPiece], ends: Mapping[Partition, int], *, is_last: bool

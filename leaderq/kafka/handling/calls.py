@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from leaderq.async_term import AsyncTerm
@@ -46,7 +45,12 @@ def attempt(
     handed = _decoded(decode, records)
     if isinstance(handed, CallFailure):
         return handed
-    return _judged(records, _caught(partial(_handle, handle, handed, term)))
+    try:
+        returned: object = handle(handed, term)  # type: ignore[func-returns-value]
+        require_finished(returned, "handle")
+    except BaseException as exc:  # noqa: BLE001  (one record may call for sys.exit)
+        return _judged(records, exc)
+    return None
 
 
 async def attempt_awaited(
@@ -60,18 +64,17 @@ async def attempt_awaited(
     handed = _decoded(decode, records)
     if isinstance(handed, CallFailure):
         return handed
-    error: BaseException | None = None
     try:
         require_finished(await create_task(handle(handed, term)), "handle")
     except CancelledError as exc:
         if term.is_ending:
             raise
-        error = exc  # of its own making
+        return _judged(records, exc)  # of its own making
     except GeneratorExit:  # this coroutine is thrown away
         raise
     except BaseException as exc:  # noqa: BLE001
-        error = exc
-    return _judged(records, error)
+        return _judged(records, exc)
+    return None
 
 
 def _decoded(decode: Decode | None, records: Sequence[Record]) -> Sequence[Record] | CallFailure:
@@ -79,39 +82,20 @@ def _decoded(decode: Decode | None, records: Sequence[Record]) -> Sequence[Recor
         # A copy where it is a list: the user may empty what was handed over, and then raise.
         return list(records) if isinstance(records, list) else records
     decoded: list[Record] = []
-    error = _caught(partial(_decode, decode, records, decoded))
-    if error is not None:
-        return _failure(error, len(decoded), touched=False)
+    try:
+        for record in records:
+            found = decode(record)
+            require_finished(found.key, "key_deserializer")
+            require_finished(found.value, "value_deserializer")
+            decoded.append(found)
+    except BaseException as exc:  # noqa: BLE001
+        return _failure(exc, len(decoded), touched=False)
     return decoded
 
 
-def _judged(records: Sequence[Record], error: BaseException | None) -> CallFailure | None:
-    if error is None:
-        return None
+def _judged(records: Sequence[Record], error: BaseException) -> CallFailure:
     index = place_in(records, error.record) if isinstance(error, PoisonRecord) else None
     return _failure(error, index, touched=True)
-
-
-def _caught(user_code: Callable[[], object]) -> BaseException | None:
-    """The error raised, of any kind: one record may call for ``sys.exit`` whoever handles it."""
-    try:
-        user_code()
-    except BaseException as exc:  # noqa: BLE001
-        return exc
-    return None
-
-
-def _decode(decode: Decode, records: Sequence[Record], decoded: list[Record]) -> None:
-    for record in records:
-        found = decode(record)
-        require_finished(found.key, "key_deserializer")
-        require_finished(found.value, "value_deserializer")
-        decoded.append(found)
-
-
-def _handle(handle: Handle, records: Sequence[Record], term: Term) -> None:
-    returned: object = handle(records, term)  # type: ignore[func-returns-value]
-    require_finished(returned, "handle")
 
 
 def _failure(error: BaseException, index: int | None, *, touched: bool) -> CallFailure:

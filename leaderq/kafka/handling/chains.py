@@ -21,11 +21,11 @@ A piece that failed is *cut* around its culprit, in its chain and in its lane.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from heapq import heapify, heappop, heappush
-from itertools import count, takewhile
+from itertools import count
 from operator import attrgetter
 
 from leaderq.errors import AlreadyStored
@@ -127,8 +127,7 @@ Found = Iterable[tuple[Partition | None, object, Sequence[BatchPiece]]]
 
 def whole(batch: Batch) -> Found:
     """As ``MERGED``; those that were noted come first, each by itself."""
-    noted = _noted(batch)
-    merged, ends = batch.merged(), dict(batch.ends) or None
+    merged, ends, noted = batch.merged(), batch.ends or None, _noted(batch)
     if noted:
         count = {where: len(piece.records) for where, piece in noted.items()}
         left = {where: rows[count.get(where, 0) :] for where, rows in batch.records.items()}
@@ -365,10 +364,15 @@ class InHand:
 
     def finished(self, *, alone: bool) -> list[BatchPiece]:
         """What may be committed, lane by lane; ``alone``: the first of that."""
-        is_done = lambda piece: piece.is_done and piece.failure is None  # noqa: E731
-        done = (takewhile(is_done, lane) for lane in self._lanes.values())
-        found: Iterator[BatchPiece] = (piece for pieces in done for piece in pieces)
-        return [*found] if not alone else [*filter(None, [next(found, None)])]
+        found = []
+        for lane in self._lanes.values():
+            for piece in lane:
+                if not piece.is_done or piece.failure is not None:
+                    break
+                found.append(piece)
+                if alone:
+                    return found
+        return found
 
     def settle(self, pieces: Iterable[BatchPiece]) -> None:
         """These were committed; they are the first of their lanes."""

@@ -8,8 +8,8 @@ threads. Anywhere else it would be committed with the offsets of another batch, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar, Token
 
 from leaderq.errors import ConfigurationError
@@ -41,18 +41,21 @@ _current: ContextVar[HandleCall | None] = ContextVar("leaderq_handle_call", defa
 _kept: ContextVar[list[Effect] | None] = ContextVar("leaderq_kept_effects", default=None)
 
 
-@contextmanager
-def effects_kept() -> Iterator[list[Effect]]:
+class EffectsKept:
     """Within the block, effects of calls of ``handle`` are kept in the list, and not given to the
-    store: what is handled side by side is stored in the order of the batch.
+    store: they go there with the offsets of their records, in the order of the log.
     """
-    kept: list[Effect] = []
-    token = _kept.set(kept)
-    try:
-        yield kept
-    finally:
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> list[Effect]:
+        kept: list[Effect] = []
+        self._token = _kept.set(kept)
+        return kept
+
+    def __exit__(self, *_: object) -> None:
         with suppress(ValueError):  # likewise
-            _kept.reset(token)
+            _kept.reset(self._token)
 
 
 def take_effect(effect: Effect) -> None:

@@ -85,13 +85,13 @@ class OffsetStore(ABC):
     What is done with it:
         ``in_group``: the consumer must be a member of the group (else it only takes the
         partitions). A member that only reads is not told that a newer one has fenced it, so it
-        commits its positions again from time to time. ``undoes``: effects that go through the store
-        vanish when their batch is not committed, so a batch that failed is done again from its
-        beginning. ``handle_stores``: what ``handle`` returned from is stored, with its effects;
-        only a call that failed is undone. ``keeps_calls_apart``: its methods for ``handle`` use
-        ``take_effect``, so calls may be under way side by side; a store that ``undoes`` needs it
-        for that. ``offers``: the method of careers whose effects :meth:`add` takes, ``"produce"``
-        or ``"write_with_offsets"``; dead letters go the way of the former.
+        commits its positions again from time to time. ``undoes``: a call of ``handle`` that
+        failed has no effect through the store, so all of it is done again. Effects that wait for
+        their offsets go through ``take_effect``, which keeps those of each call apart.
+        ``handle_stores``: what ``handle`` returned from is stored, with its effects, so records
+        are handled in the order of the log. ``offers``: the method of careers whose effects
+        :meth:`add` takes, ``"produce"`` or ``"write_with_offsets"``; dead letters go the way of the
+        former.
 
     Errors: those of :mod:`leaderq.kafka.clients.consumer`, :class:`StoreAway` (try again);
     ``KafkaFenced`` or ``Deposed`` where a newer leader exists. Any other ends the term.
@@ -104,7 +104,6 @@ class OffsetStore(ABC):
     in_group: ClassVar[bool] = False
     undoes: ClassVar[bool] = False
     handle_stores: ClassVar[bool] = False
-    keeps_calls_apart: ClassVar[bool] = False
     offers: ClassVar[str] = ""
     used_by: str | None = None  # the career that has it open
 
@@ -213,7 +212,6 @@ class KeepsEffects(OffsetStore):
     """
 
     undoes = True
-    keeps_calls_apart = True
 
     def __init__(self) -> None:
         self._effects: list[Any] = []

@@ -237,6 +237,22 @@ def test_a_named_culprit_is_skipped_and_told(caplog: pytest.LogCaptureFixture) -
     assert "record skipped career=billing records=t-0@1 attempts=1 error=Bad: A1" in caplog.text
 
 
+def test_what_the_records_failed_together_is_told_of_the_culprit_only() -> None:
+    career = FakeCareer(fails={(A, 1): ALWAYS, (A, 2): ALWAYS}, names=True)
+    nameless = iter([Bad("together")])
+
+    def fail(_handed: object) -> None:
+        for error in nameless:
+            raise error
+
+    career.before_handle = fail
+    assert a_handler(career, LETTERS).work(a_batch(A=[0, 1, 2]), open_term(7))
+    assert [line for line in career.log if line.startswith("dead")] == [
+        "dead letter A1 on billing-dead after 3: A1",
+        "dead letter A2 on billing-dead after 2: A2",
+    ]
+
+
 def test_if_a_letter_cannot_be_set_aside_nothing_is_committed_past_its_record() -> None:
     career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
 

@@ -82,6 +82,13 @@ def test_an_outage_is_waited_for_and_no_record_is_passed_over(
     assert career.committed == {A: 3}
 
 
+def test_an_outage_counts_no_attempt() -> None:
+    career = FakeCareer(fails={(A, 1): 1}, names=True)
+    career.before_handle = Outage(ConnectionRefusedError("no"), 3, names=True)
+    assert a_handler(career, retry(1, 0.0, then=skip())).work(a_batch(A=[0, 1]), open_term(7))
+    assert career.effects == [(A, 1)]  # A0 was said to be done
+
+
 @pytest.mark.parametrize("undoes", [False, True])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_precedes_the_record_in_hand_is_committed_meanwhile(
