@@ -53,6 +53,7 @@ from leaderq.errors import (
     WouldDeadlock,
     told,
 )
+from leaderq.observability import tracing
 from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.producing.account import BufferState, LossReason, Lost, Settlement, Snapshot
 from leaderq.producing.buffer import Admission, RequestBuffer
@@ -170,6 +171,7 @@ class BufferedProducer(Generic[T]):
         require(*(plain_function(f"the codec's {m}", getattr(codec, m, None)) for m in methods))
         self._codec = codec
         self._is_foreign = False  # whether this process is a fork of that which made it
+        self._with_context = getattr(sink, "with_context", None) if process is None else None
         self._spill = None if journal is None else Spill(journal, persistence, codec, key)
         self._buffer = RequestBuffer(options, self._spill)
         self._sender = SinkSender(self._buffer, sink, options)
@@ -314,6 +316,8 @@ class BufferedProducer(Generic[T]):
         one = BufferedRequest(request, key, size, now, None if ttl_s is None else now + ttl_s)
         if data is not None:
             one.data = data
+        if self._with_context is not None and tracing.is_within_span():
+            one.output = self._with_context(request)
         return one
 
     def _admission(
