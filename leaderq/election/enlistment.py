@@ -14,7 +14,6 @@ servers were emptied, or restored): the number goes on from the highest one that
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -41,7 +40,7 @@ from leaderq.election.layout import (
     position_of,
     terms_before,
 )
-from leaderq.election.software import Software, newer_in, reading
+from leaderq.election.software import ProcessNote, Software, newer_in, reading
 from leaderq.errors import (
     BadVersion,
     ConnectionLost,
@@ -441,11 +440,10 @@ class Enlistment:
             if reply.exception() is None or isinstance(reply.exception(), NodeExists):
                 self._introduced = owner  # another candidate of this process may have written it
 
-        where = {"host": host.name(), "pid": host.pid(), **self._software.as_told()}
-        place = json.dumps(where).encode()
+        note = ProcessNote(host.name(), host.pid(), self._software).encode()
         # sent first, and so carried out first
         self._session.create_async(self._layout.processes, b"")
-        reply = self._session.create_async(self._layout.process(owner), place, ephemeral=True)
+        reply = self._session.create_async(self._layout.process(owner), note, ephemeral=True)
         reply.add_done_callback(said)
 
     def _compare_classes(self) -> None:

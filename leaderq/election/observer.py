@@ -10,13 +10,13 @@ empty, and the next wish writes it again.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from leaderq.base import clock
@@ -34,7 +34,7 @@ from leaderq.election.layout import (
     terms_before,
     unknown_in,
 )
-from leaderq.election.software import Software, software_of_process
+from leaderq.election.software import ProcessNote, Software
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -143,10 +143,8 @@ class CandidateNode:
     session: int = 0
 
 
-Places = Mapping[int, tuple[str | None, int | None]]
-"""Host and pid of the processes of sessions."""
-Programs = Mapping[int, Software]
-"""What the processes of sessions run."""
+Notes = Mapping[int, ProcessNote]
+"""What the processes of sessions say of themselves."""
 
 
 def view_of(
@@ -155,17 +153,12 @@ def view_of(
     wishes: Wishes,
     standing: Sequence[CandidateNode],
     *,
-    places: Places | None = None,
-    programs: Programs | None = None,
+    notes: Notes = MappingProxyType({}),
     now: float = 0.0,
 ) -> View:
     """The view that follows from these readings at ``now`` (pure); ``standing``: in line."""
     leads = record.ended is None and any(one.name == record.id for one in standing)
-    places = places or {}
-    programs = programs or {}
-    of_leader = Member(
-        str(record.candidate), record.host, record.pid, None, *_said_by(record).fields
-    )
+    of_leader = _member(str(record.candidate), _said_by(record))
     return View(
         career=career,
         leader=record.candidate if leads else None,
@@ -182,12 +175,7 @@ def view_of(
         members=tuple(
             of_leader
             if leads and one.name == record.id
-            else Member(
-                one.candidate,
-                *places.get(one.session, (None, None)),
-                None,
-                *programs.get(one.session, Software()).fields,
-            )
+            else _member(one.candidate, notes.get(one.session, ProcessNote()))
             for one in standing
         ),
         cooling_off=_cooling_off(record, {one.candidate for one in standing}, now),
@@ -205,9 +193,8 @@ def _cooling_off(record: TermRecord, standing: set[str], now: float) -> tuple[Me
     for each in (record, *terms_before(record)):
         if each.candidate is None or each.candidate in found:
             continue  # its earlier terms do not count any more
-        found[each.candidate] = Member(
-            each.candidate, each.host, each.pid, each.stands_again, *_said_by(each).fields
-        )
+        said = _said_by(each)
+        found[each.candidate] = _member(each.candidate, said, stands_again=each.stands_again)
     waiting = [
         one
         for one in found.values()
@@ -216,9 +203,14 @@ def _cooling_off(record: TermRecord, standing: set[str], now: float) -> tuple[Me
     return tuple(sorted(waiting, key=lambda one: one.stands_again or 0.0))
 
 
-def _said_by(record: TermRecord) -> Software:
-    """What the leader of that term ran."""
-    return Software(record.version, record.leaderq, record.career_class)
+def _said_by(record: TermRecord) -> ProcessNote:
+    """Where the leader of that term ran, and what."""
+    software = Software(record.version, record.leaderq, record.career_class)
+    return ProcessNote(record.host, record.pid, software)
+
+
+def _member(candidate: str, said: ProcessNote, *, stands_again: float | None = None) -> Member:
+    return Member(candidate, said.host, said.pid, stands_again, **asdict(said.software))
 
 
 class Observer:
@@ -232,13 +224,9 @@ class Observer:
 
     def view(self) -> View:
         """The career as it stands; one that nobody ever stood for has term 0 and no candidates."""
-        record, wishes, standing, places, programs = self._look()
-        return view_of(
-            *(self._career, record, wishes, standing),
-            places=places,
-            programs=programs,
-            now=clock.calendar_s(),
-        )
+        record, wishes, standing, notes = self._look()
+        now = clock.calendar_s()
+        return view_of(self._career, record, wishes, standing, notes=notes, now=now)
 
     def wait_until(self, fact: Callable[[View], bool], *, timeout_s: float) -> View:
         """The first view for which ``fact`` holds, or the last one seen within ``timeout_s``. Looks
@@ -284,7 +272,7 @@ class Observer:
                 found[layout.career] = _view_or_why_not(layout, read, now)
         return found
 
-    def _look(self) -> tuple[TermRecord, Wishes, list[CandidateNode], Places, Programs]:
+    def _look(self) -> tuple[TermRecord, Wishes, list[CandidateNode], Notes]:
         (read,) = _looks(self._session, [self._layout])
         record = decode(TermRecord, read.term, path=self._layout.term)
         return record, self._decoder.decoded(read.control) or Wishes(), *read[2:]
@@ -296,8 +284,7 @@ class _Look(NamedTuple):
     term: bytes
     control: bytes
     standing: list[CandidateNode]
-    places: Places
-    programs: Programs
+    notes: Notes
 
 
 def _looks(session: Session, layouts: Sequence[Layout]) -> list[_Look]:
@@ -324,15 +311,13 @@ def _looks(session: Session, layouts: Sequence[Layout]) -> list[_Look]:
             for name, each in zip(line, islice(answers, len(line)), strict=True)
             if each is not None
         ]
-        said = {
-            int(name, 16): each[0]
+        notes = {
+            int(name, 16): ProcessNote.decode(each[0])
             for name, each in zip(names, islice(answers, len(names)), strict=True)
             if each is not None
         }
-        places = {session: _place(data) for session, data in said.items()}
-        programs = {session: software_of_process(data) for session, data in said.items()}
         term, control = _data(told[4 * at]), _data(told[4 * at + 1])
-        looks.append(_Look(term, control, standing, places, programs))
+        looks.append(_Look(term, control, standing, notes))
     return looks
 
 
@@ -344,12 +329,7 @@ def _view_or_why_not(layout: Layout, read: _Look, now: float) -> View | CorruptR
     wishes = Wishes()
     with suppress(CorruptRecord):  # its leader has logged that
         wishes = decode(Wishes, read.control, path=layout.control)
-    return view_of(
-        *(layout.career, record, wishes, read.standing),
-        places=read.places,
-        programs=read.programs,
-        now=now,
-    )
+    return view_of(layout.career, record, wishes, read.standing, notes=read.notes, now=now)
 
 
 def _there(read: Any) -> Any:
@@ -365,14 +345,6 @@ def _data(read: Any) -> bytes:
     there = _there(read)
     data: bytes = b"" if there is None else there[0]
     return data
-
-
-def _place(data: bytes) -> tuple[str | None, int | None]:
-    try:
-        said = json.loads(data)
-        return str(said["host"]), int(said["pid"])
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None, None  # it is for people, and stops nobody
 
 
 class Operator(Observer):
@@ -481,10 +453,10 @@ class Operator(Observer):
         :raises RequestRefused: a candidate stands or cools off, or a process that stood is alive.
         """
         for _ in range(_FORGET_TRIES):
-            record, wishes, standing, places, _ = self._look()
+            record, wishes, standing, notes = self._look()
             view = view_of(self._career, record, wishes, standing, now=clock.calendar_s())
             who = [f"candidate {one.candidate!r}" for one in (*view.members, *view.cooling_off)]
-            who += [f"process {pid} on {host}" for host, pid in places.values()]
+            who += [f"process {one.pid} on {one.host}" for one in notes.values()]
             if who:
                 raise RequestRefused(
                     f"{self._career!r} is in use by {', '.join(who)}; stop them first"

@@ -1,9 +1,10 @@
-"""What a candidate runs, and whether that is newer than what another runs (pure).
+"""What a candidate runs, where, and whether that is newer than what another runs (pure).
 
-A candidate says it in ``processes/<session>``, a leader in the ``term`` record. Whatever stands
-there was written by others: what is not a short line of text counts as unknown, and so does a
-version that PEP 440 does not know. What is unknown is never newer, nor older, than anything.
-So *newer* is a strict partial order: candidates cannot give way to each other in a circle.
+A candidate says it in ``processes/<session>`` (:class:`ProcessNote`, read and written only here),
+a leader in the ``term`` record. Whatever stands there was written by others: what is not a short
+line of text counts as unknown, and so does a version that PEP 440 does not know. What is unknown is
+never newer, nor older, than anything. So *newer* is a strict partial order: candidates cannot give
+way to each other in a circle.
 """
 
 from __future__ import annotations
@@ -54,34 +55,41 @@ class Software:
         """What two candidates of one deploy have in common."""
         return self.version, self.leaderq
 
-    def as_told(self) -> dict[str, str]:
-        """What is known, for a znode."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
 
-    @property
-    def fields(self) -> tuple[str | None, str | None, str | None]:
-        """All of it."""
-        return self.version, self.leaderq, self.career_class
+@dataclass(frozen=True, slots=True)
+class ProcessNote:
+    """What a process says of itself, for all its candidates; ``None``: not known. A field more is a
+    field here, a line of :meth:`decode`, and a field of ``observer.Member``.
+    """
 
+    host: str | None = None
+    pid: int | None = None
+    software: Software = Software()
 
-def software_in(found: object) -> Software:
-    """What an object in a znode says; what cannot be used is unknown."""
-    if not isinstance(found, Mapping):
-        return Software()
-    kind = found.get("career_class")
-    return Software(
-        usable_version(found.get("version")),
-        usable_version(found.get("leaderq")),
-        class_shown(kind) if isinstance(kind, str) else None,
-    )
+    def encode(self) -> bytes:
+        """The data of its znode."""
+        said = {"host": self.host, "pid": self.pid, **asdict(self.software)}
+        return json.dumps({name: one for name, one in said.items() if one is not None}).encode()
 
-
-def software_of_process(data: bytes) -> Software:
-    """What the znode of a process says."""
-    try:
-        return software_in(json.loads(data))
-    except (ValueError, RecursionError):
-        return Software()
+    @classmethod
+    def decode(cls, data: bytes) -> ProcessNote:
+        """What such data say; what cannot be used is unknown. It raises nothing."""
+        try:
+            said = json.loads(data)
+        except (ValueError, RecursionError):
+            return cls()
+        if not isinstance(said, Mapping):
+            return cls()
+        host, pid, kind = said.get("host"), said.get("pid"), said.get("career_class")
+        return cls(
+            host if isinstance(host, str) else None,
+            pid if isinstance(pid, int) else None,
+            Software(
+                usable_version(said.get("version")),
+                usable_version(said.get("leaderq")),
+                class_shown(kind) if isinstance(kind, str) else None,
+            ),
+        )
 
 
 def usable_version(value: object) -> str | None:
@@ -165,7 +173,7 @@ def reading(layout: Layout, names: Sequence[str]) -> Reading:
     sessions = sorted(set(owners.values()))
     said = yield [GetData(layout.process(session)) for session in sessions]
     told = {
-        session: software_of_process(each[0])
+        session: ProcessNote.decode(each[0]).software
         for session, each in zip(sessions, said, strict=True)
         if isinstance(each, tuple)
     }

@@ -55,6 +55,7 @@ from leaderq.kafka.clients.producer import (
     checked,
     partition_of,
 )
+from leaderq.observability import tracing
 from leaderq.producing.sinks import BatchOutcome
 
 _LAG_S = 1.0
@@ -146,6 +147,17 @@ class KafkaSink:
 
     def close(self, timeout_s: float) -> None:
         self._drop()
+
+    def with_context(self, record: Any) -> Any:
+        """Return the record as a message whose headers carry the context of a span of its own, a
+        child of the current one; as it is if :meth:`send` would refuse it, or that message.
+        """
+        try:
+            message = self._message(record)
+            headers = tracing.sent_record(message.topic, message.headers)
+            return checked(message._replace(headers=headers), self._largest)
+        except (KafkaError, ConfigurationError, TypeError):
+            return record
 
     def _connected(self, timeout_s: float) -> ProducerClient:
         if self._client is None:

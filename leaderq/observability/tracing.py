@@ -11,9 +11,11 @@ configured OpenTelemetry's SDK; without an SDK they go nowhere.
   each sender: records of many senders are handled together, so none of them is the parent. Links
   take a hundredth of the time at most (:class:`LinkTime`): a call for which none was left has
   none, and says so.
-* What a handler sends (``produce``, a Dyno message, an item of a queue) is a child, ``send
-  DESTINATION``, whose context travels in the headers, or in the item's note, in W3C's format.
-  Headers that carry a context already are left alone.
+* What a handler sends (``produce``, a Dyno message, an item of a queue, a request of a buffered
+  producer into a ``KafkaSink``) is a child, ``send DESTINATION``, whose context travels in the
+  headers, or in the item's note, in W3C's format. Headers that carry a context already are left
+  alone. A buffered producer carries it in memory: what it reads again from its journal has none,
+  and neither has what a ``process`` step makes.
 
 Names are those of the messaging conventions, which are still called a development.
 """
@@ -270,6 +272,13 @@ def sent_item(queue: str) -> str | None:
     if (tracer := _tracer) is None:
         return None
     return tracer.sent("leaderq_queue", queue, ()).get(_TRACEPARENT)
+
+
+def is_within_span() -> bool:
+    """Whether tracing is on, and a span is current."""
+    if (tracer := _tracer) is None:
+        return False
+    return bool(tracer.trace.get_current_span().get_span_context().is_valid)
 
 
 def carried_by(error: BaseException) -> Mapping[str, str]:

@@ -53,6 +53,7 @@ from leaderq.errors import (
     WouldDeadlock,
     told,
 )
+from leaderq.observability import tracing
 from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.producing.account import BufferState, LossReason, Lost, Settlement, Snapshot
 from leaderq.producing.buffer import Admission, RequestBuffer
@@ -172,6 +173,7 @@ class BufferedProducer(Generic[T]):
         self._is_foreign = False  # whether this process is a fork of that which made it
         self._is_plain = not (process or key or persistence) and ttl_s is None
         """Whether nothing need be known of a request but its order."""
+        self._with_context = getattr(sink, "with_context", None) if process is None else None
         self._spill = None if journal is None else Spill(journal, persistence, codec, key)
         self._buffer = RequestBuffer(options, self._spill)
         self._sender = SinkSender(self._buffer, sink, options)
@@ -228,6 +230,7 @@ class BufferedProducer(Generic[T]):
             and ttl_s is None
             and on_durable is None
             and timeout_s is AS_SET
+            and (self._with_context is None or not tracing.is_within_span())
             and (spill is None or is_sure(self._codec, request))
             and self._buffer.take_at_once(request, measured(request))
         ):
@@ -322,6 +325,8 @@ class BufferedProducer(Generic[T]):
         if ttl_s is not None or options.ttl_s is not None:
             one.deadline = one.since_s + (options.ttl_s if ttl_s is None else ttl_s)  # type: ignore[operator]
         one.data = data
+        if self._with_context is not None and tracing.is_within_span():
+            one.output = self._with_context(request)
         return one
 
     def _admission(

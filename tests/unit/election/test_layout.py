@@ -30,7 +30,7 @@ from leaderq.election.layout import (
     unknown_in,
 )
 from leaderq.election.observer import CandidateNode, Member, view_of
-from leaderq.election.software import Software
+from leaderq.election.software import ProcessNote, Software
 from leaderq.errors import CorruptRecord
 
 A, B = "0b0fd1c6-0000-4000-8000-000000000001", "0b0fd1c6-0000-4000-8000-000000000002"
@@ -219,14 +219,17 @@ def test_a_later_term_of_a_candidate_ends_what_an_earlier_one_said_of_it():
 
 def test_members_have_the_places_that_their_sessions_say():
     latch = CandidateNode("_c_z-latch-0000000003", "java", 9)
-    view = view_of("c", RECORD, Wishes(), [A_STANDS, B_STANDS, latch], places={2: ("h2", 8)})
+    view = view_of(
+        "c", RECORD, Wishes(), [A_STANDS, B_STANDS, latch], notes={2: ProcessNote("h2", 8)}
+    )
     assert view.members == (Member("a", "h", 7), Member("b", "h2", 8), Member("java"))
 
 
 def test_members_tell_what_they_run_and_the_record_what_its_leader_ran():
     record = replace(RECORD, version="2", leaderq="0.1", career_class="m:C")
-    programs = {1: Software("9"), 2: Software("1", "0.2", "m:D")}
-    view = view_of("c", record, Wishes(), [A_STANDS, B_STANDS], programs=programs)
+    ran = {1: Software("9"), 2: Software("1", "0.2", "m:D")}
+    notes = {session: ProcessNote(software=one) for session, one in ran.items()}
+    view = view_of("c", record, Wishes(), [A_STANDS, B_STANDS], notes=notes)
     leader, other = view.members
     assert (leader.version, leader.leaderq, leader.career_class) == ("2", "0.1", "m:C")
     assert (other.version, other.leaderq, other.career_class) == ("1", "0.2", "m:D")

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from leaderq.election.layout import TermRecord
 from leaderq.election.software import (
+    ProcessNote,
     Software,
     has_failed,
     is_newer,
     newer_in,
     order_of,
-    software_of_process,
 )
 
 ASCENDING = [
@@ -117,15 +117,29 @@ def test_the_next_newer_one_leads_where_the_first_has_failed():
 @pytest.mark.parametrize(
     ("said", "known"),
     [
-        ({"host": "h", "pid": 1}, Software()),
-        ({"version": "2", "leaderq": "1", "career_class": "a:B"}, Software("2", "1", "a:B")),
-        ({"version": 2, "leaderq": ["1"], "career_class": {}}, Software()),
-        ({"version": "9" * 10_000, "leaderq": "1\n2"}, Software()),
-        ({"career_class": "m" * 500}, Software(None, None, "…" + "m" * 119)),
-        ([], Software()),
-        (None, Software()),
+        ({"host": "h", "pid": 1}, ProcessNote("h", 1)),
+        ({"host": {}, "pid": "1", "version": "2"}, ProcessNote(software=Software("2"))),
+        (
+            {"version": "2", "leaderq": "1", "career_class": "a:B"},
+            ProcessNote(software=Software("2", "1", "a:B")),
+        ),
+        ({"version": 2, "leaderq": ["1"], "career_class": {}}, ProcessNote()),
+        ({"version": "9" * 10_000, "leaderq": "1\n2"}, ProcessNote()),
+        (
+            {"career_class": "m" * 500},
+            ProcessNote(software=Software(None, None, "…" + "m" * 119)),
+        ),
+        ([], ProcessNote()),
+        (None, ProcessNote()),
     ],
 )
 def test_what_a_process_says_cannot_hurt(said, known):
-    assert software_of_process(json.dumps(said).encode()) == known
-    assert software_of_process(b"{") == software_of_process(b"[" * 100_000) == Software()
+    assert ProcessNote.decode(json.dumps(said).encode()) == known
+    assert ProcessNote.decode(b"{") == ProcessNote.decode(b"[" * 100_000) == ProcessNote()
+
+
+def test_a_process_note_is_read_as_it_was_written_and_says_only_what_is_known():
+    note = ProcessNote("h", 1, Software("2", None, "a:B"))
+    assert ProcessNote.decode(note.encode()) == note
+    said = {"host": "h", "pid": 1, "version": "2", "career_class": "a:B"}
+    assert json.loads(note.encode()) == said

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -30,9 +31,10 @@ from leaderq.events import (
     TickEnded,
 )
 from leaderq.kafka import Record, dead_letter
+from leaderq.kafka.sink import KafkaSink
 from leaderq.observability import tracing
-from leaderq.producing import BufferedProducer
-from leaderq.producing.sinks import CallableSink
+from leaderq.producing import BufferedProducer, Lost
+from leaderq.producing.sinks import BatchOutcome, CallableSink
 from leaderq.term import Reason, Term
 from leaderq.testing import drive
 from leaderq.testing import term as a_term
@@ -231,6 +233,58 @@ def test_what_a_buffered_producer_sends_later_carries_the_context_it_was_given(
         one.context.span_id for one in sent
     ]
     assert all(dict(headers)["by"] == b"anna" for _, _, headers in taken)
+
+
+class TakingSink(KafkaSink):
+    """Keeps what it would send."""
+
+    def __init__(self) -> None:
+        super().__init__("nowhere:1", "out")
+        self.taken: list[Any] = []
+
+    def hand_over(self, batch: Sequence[Any], timeout_s: float) -> Callable[[], BatchOutcome]:
+        self.taken += map(self._message, batch)
+        return BatchOutcome
+
+
+def test_a_buffered_producer_takes_the_current_context_to_its_kafka_sink(spans: Spans) -> None:
+    sink, sender = TakingSink(), SENDERS[0].encode()
+    with closing(BufferedProducer(sink, name="p")) as producer:
+        producer.send(b"outside of any span")
+        with trace.get_tracer("test").start_as_current_span("around") as around:
+            producer.send((b"k", b"v"))
+            future = producer.submit((b"k", b"w", [("by", b"anna")]))
+            asyncio.run(producer.asend(b"x"))
+            producer.send((b"k", b"y", [("traceparent", sender)]))
+        future.result(60)
+        producer.flush(60)
+    outside, *inside, own = sink.taken
+    assert list(outside.headers) == []
+    assert [one.value for one in inside] == [b"v", b"w", b"x"]
+    sent = spans("send out")
+    assert {one.parent.span_id for one in sent} == {around.get_span_context().span_id}
+    carried = [dict(one.headers)["traceparent"].decode() for one in inside]
+    assert [int(text.split("-")[2], 16) for text in carried] == [
+        one.context.span_id for one in sent
+    ]
+    assert ("by", b"anna") in inside[1].headers
+    assert list(own.headers) == [("traceparent", sender)]
+
+
+def test_what_a_producer_loses_is_told_as_it_was_sent_without_the_context(spans: Spans) -> None:
+    class Refusing(TakingSink):
+        def hand_over(self, batch: Sequence[Any], timeout_s: float) -> Callable[[], BatchOutcome]:
+            return lambda: BatchOutcome(dict.fromkeys(range(len(batch)), ValueError("no")))
+
+    lost: list[Lost] = []
+    with (
+        trace.get_tracer("test").start_as_current_span("around"),
+        closing(BufferedProducer(Refusing(), name="p", dropped_listener=lost.append)) as producer,
+    ):
+        producer.send((b"k", b"v"))
+        producer.send(["no record"])
+        producer.flush(60)
+    assert [one.request for one in lost] == [(b"k", b"v"), ["no record"]]
 
 
 def test_a_tick_is_a_span_that_is_current_while_it_runs(spans: Spans) -> None:
