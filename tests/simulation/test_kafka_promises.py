@@ -272,6 +272,20 @@ def test_a_handler_over_its_budget_is_named_and_ends_its_term(s):
         assert drain.problems() == []
 
 
+@EACH_STORE
+@pytest.mark.parametrize("more", [{}, {"order": "key", "workers": 3, "max_records": 10}], ids=str)
+@scene(5)
+def test_a_planned_change_repeats_nothing(s, store, more):
+    with Drain(s, store, rule=lambda *_: clock.sleep(0.05), **more) as drain:
+        a, _ = drain.workers("ab")
+        s.until(lambda: len(drain.handled) > 7)
+        a.terminate()
+        drain.await_all()
+        assert drain.problems() == []
+        assert sorted(one.offset for one in drain.handled) == [*range(30)]
+        assert len(drain.terms()) == 2
+
+
 @pytest.mark.parametrize("dies", [False, True])
 def test_with_commit_behind_one_batch_is_handled_while_the_one_before_is_committed_and_no_more(
     dies,
