@@ -108,7 +108,11 @@ class RequestBuffer(RequestSequence):
     def __init__(self, options: ProducerOptions, spill: Spill | None) -> None:
         super().__init__(options, spill)
         self._marks = marks = options.marks
-        self._near = marks.high if spill is None else marks.near
+        self._near = math.inf if spill is None else marks.near
+        self._near_items, self._near_bytes = (
+            self._near * marks.max_items,
+            self._near * marks.max_bytes,
+        )
         is_quick = spill is None or not spill.is_write_ahead
         self._quick_items = marks.max_items * marks.high if is_quick else 0.0
         self._quick_bytes = marks.max_bytes * marks.high
@@ -176,7 +180,9 @@ class RequestBuffer(RequestSequence):
         if not ready:
             self._wanted = 1
             return [], None
-        is_enough = len(ready) >= options.batch_items or self.ready_bytes >= options.batch_bytes
+        is_enough = (
+            self.ready_items >= options.batch_items or self.ready_bytes >= options.batch_bytes
+        )
         left_s = options.linger_s - (clock.now_s() - ready[0].since_s)
         # Once memory is full nothing more will gather, and somebody may be waiting for room.
         is_full = self.is_closing or self._level is not _DIRECT
@@ -214,7 +220,9 @@ class RequestBuffer(RequestSequence):
         """The former are acknowledged by the sink, the latter lost; settled ones are passed
         over.
         """
-        self._settling = [one for one in confirmed if one.seq in self.unsettled]
+        self._settling = [
+            part for one in confirmed for part in one.parts or (one,) if part.seq in self.unsettled
+        ]
         if self._settling:
             self._moved_s = clock.now_s()
         self._finish()
@@ -245,7 +253,7 @@ class RequestBuffer(RequestSequence):
         last_id = journal.stored_id if journal.trouble is None else self._last_id
         if not self._may_read or last_id <= self._read_to:
             return None, None if self.is_read_up and not self._is_refused else _READ_LOOK_S
-        items = max(1, int(marks.high * marks.max_items) - len(self.unsettled))
+        items = max(1, int(marks.high * marks.max_items) - self.items)
         size = max(1, int(marks.high * marks.max_bytes) - self.bytes)
         return ReadOrder(self._read_to, last_id, min(items, _READ_ITEMS), size), None
 
@@ -281,7 +289,8 @@ class RequestBuffer(RequestSequence):
     def give_up_unwritten(self) -> None:
         """At the end: drop the requests that the journal does not have, and will not get."""
         spill, reason, error = self.spill, LossReason.CLOSED, None
-        left = [one for one in self.unsettled.values() if not self.is_stored(one)]
+        here = self.split([*self.unsettled.values()])
+        left = [one for one in here if not self.is_stored(one)]
         if spill is not None:
             reason, error = LossReason.JOURNAL, spill.last_error
             for one in spill.unwritten(max(self._read_to, spill.journal.stored_id)):
@@ -305,6 +314,7 @@ class RequestBuffer(RequestSequence):
     @_locked
     def line_end(self) -> LineEnd:
         """Where the sequence of requests ends now."""
+        self._run = None
         return LineEnd(self.pushed, self._last_id)
 
     def wait_settled(self, timeout_s: float | None, end: LineEnd | None = None) -> bool:
@@ -322,6 +332,11 @@ class RequestBuffer(RequestSequence):
             self._awaiting_end.remove(waker)
 
     @_locked
+    def parted(self, some: Iterable[BufferedRequest]) -> list[BufferedRequest]:
+        """Return these with each request by itself."""
+        return self.split(some)
+
+    @_locked
     def settlement(self, end: LineEnd | None = None) -> Settlement:
         """Return what became of the requests up to ``end`` (``None``: all) and of lost ones."""
         return self._settlement(end)
@@ -332,52 +347,62 @@ class RequestBuffer(RequestSequence):
 
     # -- the way in --------------------------------------------------------------------------------
 
-    def take_at_once(self, one: BufferedRequest) -> bool:
+    def take_at_once(self, request: Any, size: int, one: BufferedRequest | None = None) -> bool:
         """Take a request into memory if nothing is to be decided about it, else return ``False``:
-        an :class:`Admission` decides.
+        an :class:`Admission` decides. Without ``one`` nothing is known of it, and it joins a run.
 
         In one piece, because nearly all requests come this way. As with all that is locked, whoever
         is interrupted in here leaves the buffer dirty; so does who interrupts its own thread.
         """
         with self._lock:
-            items, size = len(self.unsettled) + 1, self.bytes + one.size
+            items, total = self.pushed - self._departed + 1, self.bytes + size
             if (
                 self._is_dirty
                 or items >= self._quick_items
-                or size >= self._quick_bytes
+                or total >= self._quick_bytes
                 or self._level is not _DIRECT
                 or self.awaiting_room
                 or self.is_closing
-                or (self.spill is not None and self._is_nearly_full(items, size))
+                or (
+                    (items >= self._near_items or total >= self._near_bytes) and not self._is_moving
+                )
             ):
                 return False
             self._is_dirty = True
-            if self.to_process:
-                self.push(one)
+            run = self._run if one is None else None
+            records = None if run is None else run.run
+            if (
+                run is None
+                or records is None
+                or not (len(records) < self._run_items and run.size + size <= self._run_bytes)
+            ):
+                self._push_first(request, size, one)
+            else:
+                records.append(request)  # it is here, by this statement
+                self.pushed += 1
+                self.bytes = total
+                run.size += size
+                self.ready_items += 1
+                self.ready_bytes += size
+            if self._wanted or self._to_process:
                 self._wake_for(one)
-            else:  # as push, without its calls
-                one.seq = seq = self.pushed + 1
-                if one.data is not None:
-                    one.data = None
-                self.unsettled[seq] = one  # it is here, by this statement
-                self.pushed = seq
-                self.bytes = size
-                self.ready.append(one)
-                self.ready_bytes += one.size
-                if self._wanted:
-                    self._wake_sender()
             self._is_dirty = False
         return True
+
+    def _push_first(self, request: Any, size: int, one: BufferedRequest | None) -> None:
+        if one is not None:
+            self.push(one)
+            return
+        run = BufferedRequest(None, size, clock.now_s())
+        run.run = [request]
+        self.push(run)
+        self._run = run
 
     @property
     def _is_moving(self) -> bool:
         """Whether the sink has confirmed something within a twentieth of a second. Then it may soon
         have room, which costs less than the way over the disk."""
         return clock.now_s() < self._moved_s + _MOVING_S
-
-    def _is_nearly_full(self, items: int, size: int) -> bool:
-        """Whether memory is to be written down in advance."""
-        return self._marks.share(items, size) >= self._near and not self._is_moving
 
     def _place(
         self, one: BufferedRequest, on_durable: OnDurable | None, *, may_spill: bool = True
@@ -387,7 +412,7 @@ class RequestBuffer(RequestSequence):
 
         :raises JournalSlow: at this moment too much waits for the disk.
         """
-        spill, items, size = self.spill, len(self.unsettled), self.bytes
+        spill, items, size = self.spill, self.items, self.bytes
         if self.is_closing:
             raise ProducerClosed("this producer is closed, and takes nothing more")
         fits = self._marks.fits(items, size, one.size)
@@ -467,6 +492,8 @@ class RequestBuffer(RequestSequence):
         while self._written < self.pushed:
             seq = self._written + 1
             one = self.unsettled.get(seq)
+            if one is not None and one.run is not None:
+                one = self.split([one])[0]
             if one is not None and one.journal_id is None and not one.is_unwritable:
                 if count == most:
                     return True
@@ -500,7 +527,7 @@ class RequestBuffer(RequestSequence):
 
     def _judge(self) -> None:
         """Let the state follow the levels, and wake those who wait for that."""
-        share = self._marks.share(len(self.unsettled), self.bytes)
+        share = self._marks.share(self.items, self.bytes)
         self._become(
             self._marks.next_level(
                 self._level, share, has_journal=self.spill is not None, is_read_up=self.is_read_up
@@ -542,15 +569,15 @@ class RequestBuffer(RequestSequence):
             self._is_refused = True
             self._tell_state()
 
-    def _wake_for(self, one: BufferedRequest) -> None:
-        if self._to_process:
+    def _wake_for(self, one: BufferedRequest | None) -> None:
+        if self._to_process and one is not None:
             self._to_process[self.lane(one)].wake()
         elif self._wanted:
             self._wake_sender()
 
     def _wake_sender(self) -> None:
-        is_enough = len(self.ready) >= self._wanted or self.ready_bytes >= self._options.batch_bytes
-        if self._wanted and is_enough:
+        is_large = self.ready_bytes >= self._options.batch_bytes
+        if self._wanted and (is_large or self.ready_items >= self._wanted):
             self._to_send.wake()
             self._wanted = 0  # not before: if Ctrl-C comes between the two, the next call wakes it
 
@@ -559,7 +586,7 @@ class RequestBuffer(RequestSequence):
         """Whether memory has room for requests that are only in the journal."""
         if self.is_read_up or not (self._level is _DRAINING or self._is_refused):
             return False
-        return self._marks.share(len(self.unsettled), self.bytes) < self._marks.high
+        return self._marks.share(self.items, self.bytes) < self._marks.high
 
     def _wake_reader(self) -> None:
         if self.spill is not None and self._may_read:
@@ -661,7 +688,7 @@ class Admission:
     def _full(self) -> BufferFull:
         buffer = self._buffer
         buffer.refused["no room"] += 1
-        text = f"no room: {len(buffer.unsettled)} requests of {buffer.bytes} bytes in memory"
+        text = f"no room: {buffer.items} requests of {buffer.bytes} bytes in memory"
         if (spill := buffer.spill) is None or spill.has_room(0):
             return BufferFull(f"{text}; the sink is too slow, or unreachable")
         return BufferFull(

@@ -170,6 +170,8 @@ class BufferedProducer(Generic[T]):
         require(*(plain_function(f"the codec's {m}", getattr(codec, m, None)) for m in methods))
         self._codec = codec
         self._is_foreign = False  # whether this process is a fork of that which made it
+        self._is_plain = all(one is None for one in (process, key, persistence, ttl_s))
+        """Whether nothing need be known of a request but its order."""
         self._spill = None if journal is None else Spill(journal, persistence, codec, key)
         self._buffer = RequestBuffer(options, self._spill)
         self._sender = SinkSender(self._buffer, sink, options)
@@ -220,10 +222,21 @@ class BufferedProducer(Generic[T]):
         :raises JournalSlow: the disk takes nothing, or did not answer in a minute. The request is
             written when it does, and sent, unless this process dies before.
         """
-        one = self._entered(request, ttl_s, timeout_s)
         spill = self._spill
+        if (
+            self._is_plain
+            and ttl_s is None
+            and on_durable is None
+            and timeout_s is AS_SET
+            and (spill is None or is_sure(self._codec, request))
+            and self._buffer.take_at_once(request, measured(request))
+        ):
+            return True
+        one = self._entered(request, ttl_s, timeout_s)
         if on_durable is None and (spill is None or not spill.waits_for_disk):
-            is_taken = self._buffer.take_at_once(one) or self._admit(one, timeout_s, None)
+            is_taken = self._buffer.take_at_once(request, one.size, one) or self._admit(
+                one, timeout_s, None
+            )
             if spill is not None:
                 spill.await_written()
             return is_taken
@@ -292,28 +305,23 @@ class BufferedProducer(Generic[T]):
         return admission.is_placed
 
     def _entered(self, request: T, ttl_s: float | None, timeout_s: float | None) -> BufferedRequest:
-        if self._is_foreign:
-            self._refuse_in_child()
+        self._refuse_in_child()
         if timeout_s is not AS_SET:
             require(timeout("timeout_s", timeout_s))
-        options = self._options
-        spill, data = self._spill, None
+        options, spill, data = self._options, self._spill, None
         if spill is not None and (spill.is_write_ahead or not is_sure(self._codec, request)):
             data = self._codec.serialize(request)
         size = measured(request) if data is None else len(data)
         if size > options.max_bytes:
             self._buffer.refuse("too large")
             raise RequestTooLarge(size=size, limit=options.max_bytes)
-        now = clock.now_s()
-        if ttl_s is None:
-            ttl_s = options.ttl_s
-        key = None
+        one = BufferedRequest(request, size, clock.now_s())
         if options.key is not None:
-            key = options.key(request)
-            require_hash(key)
-        one = BufferedRequest(request, key, size, now, None if ttl_s is None else now + ttl_s)
-        if data is not None:
-            one.data = data
+            one.key = options.key(request)
+            require_hash(one.key)
+        if ttl_s is not None or options.ttl_s is not None:
+            one.deadline = one.since_s + (options.ttl_s if ttl_s is None else ttl_s)  # type: ignore[operator]
+        one.data = data
         return one
 
     def _admission(
@@ -361,7 +369,7 @@ class BufferedProducer(Generic[T]):
         return Snapshot(
             state=buffer.state,
             balance=balance,
-            memory_items=len(buffer.unsettled),
+            memory_items=buffer.items,
             memory_bytes=buffer.bytes,
             journal_only=buffer.unread,
             journal_bytes=0 if spill is None else spill.journal.bytes_used,
@@ -493,7 +501,7 @@ def _close_at_exit() -> None:
 
 def _leave_to_parent() -> None:
     for producer in list(_all):
-        producer._is_foreign = True
+        producer._is_foreign, producer._is_plain = True, False
 
 
 atexit.register(_close_at_exit)

@@ -36,17 +36,37 @@ class BufferedRequest:
     waiter: primitives.Future[Any] | None = None
     stored_at: object = None
     """The place where the sink has stored it, if it told."""
+    key: Hashable = None
+    deadline: float | None = None
     seq: int = 0
     step: RequestStep = RequestStep.READY
     attempts: int = 0
+    run: list[Any] | None = None
+    """Instead of one request: several in a row, of which nothing is known but their order. Until
+    something is, they are one; ``size`` is that of all, and ``seq`` the number of the first."""
+    parts: list[BufferedRequest] | None = None
+    """What a run was split into."""
 
-    def __init__(
-        self, request: Any, key: Hashable, size: int, since_s: float, deadline: float | None = None
-    ) -> None:
-        self.request, self.key, self.size = request, key, size
-        self.since_s, self.deadline = since_s, deadline
+    def __init__(self, request: Any, size: int, since_s: float) -> None:
+        self.request, self.size, self.since_s = request, size, since_s
         self.output = request
         """The record for the sink: the request, until the process step has replaced it."""
+
+    @property
+    def count(self) -> int:
+        """How many requests this is."""
+        return 1 if self.run is None else len(self.run)
+
+    def split(self) -> list[BufferedRequest]:
+        """Return the requests of a run, each by itself; the same whenever it is asked."""
+        if self.run is None:
+            return [self]
+        if self.parts is None:
+            parts = [BufferedRequest(one, measured(one), self.since_s) for one in self.run]
+            for number, one in enumerate(parts):
+                one.seq, one.step, one.attempts = self.seq + number, self.step, self.attempts
+            self.parts = parts
+        return self.parts
 
     def is_expired(self, now: float) -> bool:
         return self.deadline is not None and now >= self.deadline

@@ -74,11 +74,12 @@ half a minute each to flush and to close the journal."""
 
 
 class _Sent(NamedTuple):
-    """A batch that was given to the sink, the positions of those whose places somebody waits for,
-    and what returns the outcome."""
+    """A batch that was given to the sink, as how many records, at which positions those are whose
+    places somebody waits for, and what returns the outcome."""
 
     batch: list[BufferedRequest]
-    waited: list[int]
+    items: int
+    waited: dict[int, BufferedRequest]
     answer: Callable[[], BatchOutcome]
 
 
@@ -197,15 +198,22 @@ class SinkSender:
         batch = self._unexpired(batch)
         if not batch or self._buffer.is_stopped:
             return None
-        records = SinkBatch([one.output for one in batch])
-        records.waited = waited = [at for at, one in enumerate(batch) if one.waiter is not None]
+        records, waited = SinkBatch(), dict[int, BufferedRequest]()
+        for one in batch:
+            if one.waiter is not None:
+                waited[len(records)] = one
+            if one.run is None:
+                records.append(one.output)
+            else:
+                records += one.run
+        records.waited, count = waited, len(records)
         timeout_s = self._options.sink_timeout_s
         if self._hand_over is None:
-            return _Sent(batch, waited, partial(self._sink.send, records, timeout_s))
+            return _Sent(batch, count, waited, partial(self._sink.send, records, timeout_s))
         try:
-            return _Sent(batch, waited, self._hand_over(records, timeout_s))
+            return _Sent(batch, count, waited, self._hand_over(records, timeout_s))
         except BaseException as exc:  # noqa: BLE001 - raised where the outcome is asked for
-            return _Sent(batch, waited, partial(_raise, exc))
+            return _Sent(batch, count, waited, partial(_raise, exc))
 
     def _unexpired(self, batch: list[BufferedRequest]) -> list[BufferedRequest]:
         mortal = [one for one in batch if one.deadline is not None]
@@ -231,20 +239,19 @@ class SinkSender:
             self._note(exc)
             return batch, False
         again, refused, error = set(outcome.again), outcome.refused, outcome.error
-        taken, waited = batch, sent.waited
-        if again or refused:
-            left_out = {*again, *refused}
-            taken = [one for at, one in enumerate(batch) if at not in left_out]
-            waited = [at for at in waited if at not in left_out]
+        self._kept.difference_update(batch)
+        taken, left = batch, list[BufferedRequest]()
+        if len(again) == sent.items:
+            taken, left = [], batch
+        elif again or refused:
+            batch = self._buffer.parted(batch)
+            taken = [one for at, one in enumerate(batch) if at not in again and at not in refused]
+            left = [batch[at] for at in sorted(again)]
         if outcome.place_of is not None:
-            for at in waited:
-                batch[at].stored_at = self._place(outcome.place_of, at)
-        left = [batch[at] for at in sorted(again)]
+            self._note_places(sent, {*again, *refused}, outcome.place_of)
         if error is None:
             self._well()
         self._buffer.settle(taken, [(batch[at], LossReason.REFUSED, refused[at]) for at in refused])
-        if self._kept:
-            self._kept.difference_update(batch)
         if error is None:
             return left, False
         if not self._is_retry:  # perhaps only those held back fail
@@ -261,6 +268,7 @@ class SinkSender:
         most = self._options.retry.attempts
         if most is None:
             return left
+        left = self._buffer.parted(left)
         for one in left:
             one.attempts += 1
         gone: list[Gone] = [
@@ -270,7 +278,7 @@ class SinkSender:
         return [one for one in left if one.attempts < most]
 
     def _outcome(self, sent: _Sent) -> BatchOutcome:
-        count = len(sent.batch)
+        count = sent.items
         try:
             outcome = checked(sent.answer(), count)
             if outcome.error is None and len(outcome.again) == count:
@@ -284,12 +292,14 @@ class SinkSender:
             error = with_cause(SinkBroken(f"the sink raised {told(exc)}"), exc)
         return BatchOutcome(again=range(count), error=error)
 
-    def _place(self, place_of: Callable[[int], object], at: int) -> object:
-        try:
-            return place_of(at)
-        except Exception:
-            log.exception("sink cannot tell a place producer=%s", self._options.name)
-            return None
+    def _note_places(
+        self, sent: _Sent, left_out: set[int], place_of: Callable[[int], object]
+    ) -> None:
+        for at, one in sent.waited.items():
+            try:
+                one.stored_at = None if at in left_out else place_of(at)
+            except Exception:
+                log.exception("sink cannot tell a place producer=%s", self._options.name)
 
     def _well(self) -> None:
         if self._said is not None:

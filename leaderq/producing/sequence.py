@@ -7,10 +7,16 @@ that position, and so does writing memory into it, which ``written`` tells: up t
 memory is in the journal too. So the account is arithmetic: nothing is counted twice, and nothing
 can disagree.
 
-A request is accepted by one statement: ``unsettled`` gets it, or the journal's line does. It is
-settled when ``unsettled`` loses it. What takes more than one statement (a batch confirmed, a
-request given up) is noted first, so that whoever comes after an interrupt can finish it; everything
-else is worked out again from ``unsettled`` and the journal (:meth:`RequestSequence.rebuild`).
+Requests of which nothing need be known but their order (no key, no time to live, no future, no
+process step) are kept as *runs*: up to 256 in a row are one, with one number, until the sink says
+something of one of them, or the journal is to have them. What they cost is then the list that they
+stand in.
+
+A request is accepted by one statement: ``unsettled`` gets it, or the last run there, or the
+journal's line does. It is settled when ``unsettled`` loses it. What takes more than one statement
+(a batch confirmed, a request given up) is noted first, so that whoever comes after an interrupt can
+finish it; everything else is worked out again from ``unsettled`` and the journal
+(:meth:`RequestSequence.rebuild`).
 """
 
 from __future__ import annotations
@@ -25,11 +31,12 @@ from leaderq.errors import RequestGivenUp, with_cause
 from leaderq.producing.account import Balance, LossReason, Lost, Settlement
 from leaderq.producing.listeners import LossLog, news_of, resolve
 from leaderq.producing.options import ProducerOptions
-from leaderq.producing.request import BufferedRequest, RequestStep
+from leaderq.producing.request import BufferedRequest, RequestStep, measured
 from leaderq.producing.spill import Piece, Spill
 from leaderq.threads import primitives
 
 _LOSSES = 20
+_RUN = 256
 _TO_PROCESS, _READY, _SENDING = RequestStep.TO_PROCESS, RequestStep.READY, RequestStep.SENDING
 
 
@@ -55,8 +62,13 @@ class RequestSequence:
         self.refused: Counter[str] = Counter()
         self.unsettled: dict[int, BufferedRequest] = {}
         """The requests in memory, in the order of their numbers."""
-        self.pushed = self.bytes = self.ready_bytes = 0
+        self.pushed = self.bytes = self.ready_items = self.ready_bytes = 0
+        self._departed = 0  # how many of those that came to memory are not there any more
         self._first = 1
+        self._run: BufferedRequest | None = None  # the last in memory, if it takes more
+        counts = -(-options.batch_items // _RUN)
+        self._run_items = options.batch_items // counts
+        self._run_bytes = options.batch_bytes // 4
         self.ready: deque[BufferedRequest] = deque()
         """Those of them that wait for the sink."""
         self.to_process: list[deque[BufferedRequest]] = [deque() for _ in range(options.lanes)]
@@ -80,8 +92,14 @@ class RequestSequence:
 
     # -- memory ------------------------------------------------------------------------------------
 
+    @property
+    def items(self) -> int:
+        """How many requests are in memory."""
+        return self.pushed - self._departed
+
     def push(self, one: BufferedRequest) -> None:
         """Take one into memory, at the end."""
+        self._run = None
         one.data = None  # memory would hold everything twice
         one.seq = seq = self.pushed + 1
         one.step = _TO_PROCESS if self.to_process else _READY
@@ -94,6 +112,7 @@ class RequestSequence:
         """Let it wait for what its step says."""
         if one.step is _READY:
             self.ready.append(one)
+            self.ready_items += one.count
             self.ready_bytes += one.size
         elif one.step is _TO_PROCESS:
             self.to_process[self.lane(one)].append(one)
@@ -104,29 +123,45 @@ class RequestSequence:
 
     def take_ready(self, most: int, most_bytes: int) -> list[BufferedRequest]:
         """Return those that have waited longest for the sink; in hand from now on."""
-        ready, size = self.ready, self.ready_bytes
-        if len(ready) <= most and size <= most_bytes:
-            taken = list(ready)
-            ready.clear()
-        else:
-            taken, size = [], 0
-            while ready and len(taken) < most:
-                if taken and size + ready[0].size > most_bytes:
-                    break
-                size += ready[0].size
-                taken.append(ready.popleft())
-        for one in taken:
+        self._run = None
+        ready, taken, items, size = self.ready, list[BufferedRequest](), 0, 0
+        while ready and items < most:
+            one = ready[0]
+            count = 1 if one.run is None else len(one.run)
+            if taken and (items + count > most or size + one.size > most_bytes):
+                break
+            items += count
+            size += one.size
             one.step = _SENDING
+            taken.append(ready.popleft())
+        self.ready_items -= items
         self.ready_bytes -= size
         return taken
 
     def _settle(self, some: Iterable[BufferedRequest]) -> None:
         """These are pending no more; nothing happens for those that were not."""
-        pop, size = self.unsettled.pop, 0
+        pop, items, size = self.unsettled.pop, 0, 0
         for one in some:
             if pop(one.seq, None) is not None:
+                items += 1 if one.run is None else len(one.run)
                 size += one.size
+        self._departed += items
         self.bytes -= size
+
+    def split(self, some: Iterable[BufferedRequest]) -> list[BufferedRequest]:
+        """Return these with each request by itself: something is to become known of one of them."""
+        runs = {one.seq: one for one in some if one.run is not None and one.parts is None}
+        if runs:
+            self._run, here = None, dict[int, BufferedRequest]()
+            for one in self.unsettled.values():
+                here.update(
+                    (each.seq, each) for each in (one.split() if one.seq in runs else (one,))
+                )
+            self.unsettled = here  # done, by this statement
+            self.ready = deque(
+                part for one in self.ready for part in (one.split() if one.parts else (one,))
+            )
+        return [part for one in some for part in one.split()]
 
     @property
     def oldest(self) -> BufferedRequest | None:
@@ -144,9 +179,12 @@ class RequestSequence:
         if not waiting:
             return False
         line = min(waiting, key=lambda one: one[0].seq)
-        one = line.popleft()
-        self.ready_bytes -= one.size if line is self.ready else 0
-        self.give_up(one, LossReason.OLDEST, None)
+        if line is self.ready:
+            self.split([line[0]])
+            line = self.ready
+            self.ready_items -= 1
+            self.ready_bytes -= line[0].size
+        self.give_up(line.popleft(), LossReason.OLDEST, None)
         return True
 
     def take_in(self, piece: Piece) -> list[BufferedRequest]:
@@ -191,14 +229,14 @@ class RequestSequence:
 
     @property
     def pending(self) -> int:
-        return len(self.unsettled) + self.unread
+        return self.items + self.unread
 
     def balance(self) -> Balance:
         undecodable = sum(one <= self._read_to for one in self._undecodable)
         passed = self._passed + Counter(
             {LossReason.CORRUPT: self.corrupt, LossReason.UNDECODABLE: undecodable}
         )
-        unread, here, gone = self.unread, len(self.unsettled), passed + self._gone
+        unread, here, gone = self.unread, self.items, passed + self._gone
         return Balance(
             accepted=self.pushed + unread + passed.total() - self._recovered,
             recovered=self._recovered,
@@ -240,7 +278,7 @@ class RequestSequence:
             error = spill.unforced if journaled + stored else None
         lost = {**balance.dropped, **balance.failed}
         lost.pop(LossReason.SKIPPED.value, None)
-        unstored = len(some) - journaled + coming
+        unstored = sum(one.count for one in some) - journaled + coming
         losses = tuple(self._losses)
         return Settlement(balance.confirmed, journaled + stored, unstored, lost, losses, error)
 
@@ -253,9 +291,13 @@ class RequestSequence:
         """
         self._leave()
         self._finish()
-        here = self.unsettled.values()
-        self.pushed = self._written = max(self.pushed, next(reversed(self.unsettled), 0))
-        self.bytes, self.ready_bytes = sum(one.size for one in here), 0
+        here, self._run = self.unsettled.values(), None
+        for one in here:
+            if one.run is not None:
+                one.size, one.parts = sum(map(measured, one.run)), None
+            self.pushed = max(self.pushed, one.seq + one.count - 1)
+        self._written, self._departed = self.pushed, self.pushed - sum(one.count for one in here)
+        self.bytes, self.ready_items, self.ready_bytes = sum(one.size for one in here), 0, 0
         for line in (self.ready, *self.to_process):
             line.clear()
         if self.spill is not None:

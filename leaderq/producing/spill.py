@@ -207,7 +207,8 @@ class Spill:
         now, wall = clock.now_s(), clock.calendar_s()
         deadline = None if record.expires_at is None else now + record.expires_at - wall
         since_s = now - max(0.0, wall - record.appended_at)
-        one = BufferedRequest(request, key, len(record.payload), since_s, deadline)
+        one = BufferedRequest(request, len(record.payload), since_s)
+        one.key, one.deadline = key, deadline
         one.journal_id = record.id
         return one
 

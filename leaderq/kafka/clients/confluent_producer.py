@@ -146,7 +146,7 @@ class ConfluentProducer(ProducerBase):
         while True:
             try:
                 number = -1 if message.partition is None else message.partition
-                return self._give(message, number, self._on_delivery)
+                return self._give((message,), number, self._on_delivery)
             except BufferError as exc:  # its buffer is full: wait until some of it is delivered
                 deadline = deadline or clock.now_s() + self._settings.request_timeout_s
                 if clock.now_s() > deadline:
@@ -165,14 +165,18 @@ class ConfluentProducer(ProducerBase):
         if error is not None:
             self._failed.append((message.topic(), error))
 
-    def _give(self, message: Message, number: int, told: Any) -> None:
-        """Produce a message to a partition; raises ``BufferError`` and the client's own errors."""
-        topic, value, key, headers, _, timestamp_ms = message
-        if timestamp_ms is None and not headers:  # the usual message, at two thirds of the cost
-            self._producer.produce(topic, value, key, number, told)
-        else:
-            more = {"timestamp": timestamp_ms or 0, "headers": list(headers) or None}
-            self._producer.produce(topic, value, key, number, told, **more)
+    def _give(self, messages: Sequence[Message], number: int, told: Any) -> None:
+        """Produce messages to a partition; ``told`` is called for the last. Raises ``BufferError``
+        and the client's own errors."""
+        produce = self._producer.produce
+        for left, message in enumerate(messages, 1 - len(messages)):
+            topic, value, key, headers, _, timestamp_ms = message
+            on_delivery = None if left else told
+            if timestamp_ms is None and not headers:  # the usual message, at two thirds of the cost
+                produce(topic, value, key, number, on_delivery)
+            else:
+                more = {"timestamp": timestamp_ms or 0, "headers": list(headers) or None}
+                produce(topic, value, key, number, on_delivery, **more)
 
     def _flush(self, deadline: float) -> None:
         left = self._call("producing", self._producer.flush, _left_s(deadline))
@@ -289,11 +293,10 @@ class ConfluentProducer(ProducerBase):
         more than all the rest. Within a partition messages are acknowledged in their order, and one
         that fails ends the client, with all that is behind it.
         """
-        receipt, last = _Receipt(), len(messages) - 1
+        receipt = _Receipt()
         receipts += [receipt] * len(messages)
         try:
-            for at, message in enumerate(messages):
-                self._give(message, partition, receipt if at == last else None)
+            self._give(messages, partition, receipt)
         except KafkaException as exc:
             receipt(exc.args[0], None)
         except BufferError as exc:

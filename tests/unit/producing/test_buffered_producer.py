@@ -198,8 +198,10 @@ def test_listeners_hear_of_states_in_order_and_their_errors_stop_nobody(
 
 def test_a_flush_waits_only_for_what_was_sent_before_it(producer: Make, sink: ScriptedSink) -> None:
     sink.shut()
-    sink.now(takes, is_away)
-    one = producer(batch_items=1)
+    sink.now(takes, takes_the_first, is_away)
+    one = producer(sink_timeout_s=60.0)
+    one.send("in hand")
+    eventually(lambda: sink.handed)
     one.send("before")
     done: list[Settlement] = []
     flushing = threading.Thread(target=lambda: done.append(one.flush(60)))

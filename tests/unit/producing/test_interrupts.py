@@ -164,7 +164,7 @@ def places(tmp_path: Path) -> Iterator[Path]:
     return (tmp_path / str(number) for number in itertools.count())
 
 
-CALLS = ["0", "2", "3", "4", "7", "flush", "snapshot", "close"]
+CALLS = ["0", "1", "2", "3", "4", "7", "flush", "snapshot", "close"]
 
 
 @pytest.mark.timeout(3600)

@@ -120,9 +120,9 @@ class TestKafkaSink:
                 self._counts["t"] = (1, clock.now_s())
                 given.append([])
 
-            def _give(self, message: Any, *_: Any) -> None:
-                given[-1].append(message.value)
-                if message.value == b"bad":
+            def _give(self, messages: Any, *_: Any) -> None:
+                given[-1].extend(message.value for message in messages)
+                if messages[-1].value == b"bad":
                     raise KafkaException(KafkaError(KafkaError._FATAL, "over"))
 
             def wait(self, receipt: Any, until_s: float) -> None:
