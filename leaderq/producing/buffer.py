@@ -369,11 +369,16 @@ class RequestBuffer(RequestSequence):
             ):
                 return False
             self._is_dirty = True
-            run = self._run
-            if run is None or one is not None or len(run.run) >= self._run_items:  # type: ignore[arg-type]
+            run = self._run if one is None else None
+            records = None if run is None else run.run
+            if (
+                run is None
+                or records is None
+                or not (len(records) < self._run_items and run.size + size <= self._run_bytes)
+            ):
                 self._push_first(request, size, one)
             else:
-                run.run.append(request)  # type: ignore[union-attr]  # it is here, by this statement
+                records.append(request)  # it is here, by this statement
                 self.pushed += 1
                 self.bytes = total
                 run.size += size
@@ -391,8 +396,7 @@ class RequestBuffer(RequestSequence):
         run = BufferedRequest(None, size, clock.now_s())
         run.run = [request]
         self.push(run)
-        if size < self._options.batch_bytes // self._run_items:
-            self._run = run
+        self._run = run
 
     @property
     def _is_moving(self) -> bool:

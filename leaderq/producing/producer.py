@@ -171,7 +171,7 @@ class BufferedProducer(Generic[T]):
         require(*(plain_function(f"the codec's {m}", getattr(codec, m, None)) for m in methods))
         self._codec = codec
         self._is_foreign = False  # whether this process is a fork of that which made it
-        self._is_plain = not (process or key or persistence) and ttl_s is None
+        self._is_plain = all(one is None for one in (process, key, persistence, ttl_s))
         """Whether nothing need be known of a request but its order."""
         self._with_context = getattr(sink, "with_context", None) if process is None else None
         self._spill = None if journal is None else Spill(journal, persistence, codec, key)

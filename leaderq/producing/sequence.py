@@ -68,6 +68,7 @@ class RequestSequence:
         self._run: BufferedRequest | None = None  # the last in memory, if it takes more
         counts = -(-options.batch_items // _RUN)
         self._run_items = options.batch_items // counts
+        self._run_bytes = options.batch_bytes // 4
         self.ready: deque[BufferedRequest] = deque()
         """Those of them that wait for the sink."""
         self.to_process: list[deque[BufferedRequest]] = [deque() for _ in range(options.lanes)]
