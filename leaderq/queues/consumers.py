@@ -31,6 +31,9 @@ class ErrorMode(Enum):
 
 
 T = TypeVar("T")
+PUT_WINDOW = 40
+"""Multis of a producer that are under way: while the server forces some to its disk it must have
+others at hand."""
 
 
 class QueueConsumer(ABC, Generic[T]):
@@ -54,6 +57,7 @@ class QueueOptions(Generic[T]):
     max_items: int | None = None
     put_in_background: bool = False
     final_flush_s: float = 5.0
+    window: int = PUT_WINDOW
     executor: primitives.Executor | None = None
     concurrency: int | None = None
     batch_items: int = 100
@@ -77,6 +81,7 @@ class QueueOptions(Generic[T]):
             at_least("concurrency", self.workers, 1),
             at_least("max_items", self.max_items, 1, or_none=""),
             at_least("final_flush_s", self.final_flush_s, 0, "seconds"),
+            at_least("window", self.window, 1),
             at_least("claim_ahead", self.claim_ahead, 0, "values"),
             at_least("min_items_before_refresh", self.min_items_before_refresh, 0),
         )

@@ -12,8 +12,6 @@ from leaderq.dyno import Message
 from leaderq.errors import ConfigurationError, NodeExists, QueueFull
 from leaderq.queues import DistributedQueue
 from leaderq.zookeeper import Create
-from leaderq.zookeeper.writing.groups import MULTI_BYTES
-from leaderq.zookeeper.writing.writer import WINDOW_BYTES
 from simulation.scenarios import Guest, Scene, is_multi, scene
 from simulation.test_dyno_defects import D, Side, left, sides, texts
 
@@ -98,30 +96,29 @@ def test_a_message_is_pushed_with_znodes_of_ones_own_or_not_at_all(s):
 
 
 def most_under_way(s: Scene, who: Guest, writer: Any, work: Any) -> int:
-    """The most bytes that this writer has under way at a time."""
+    """The most multis of this writer under way at a time."""
     most = 0
     job = who.begin(work)
     while not job.is_done:
-        most = max(most, sum(one.size for one in writer()._queue.flight) if writer() else 0)
+        most = max(most, len(writer()._queue.flight) if writer() else 0)
         s.run(0.0005)
     job.result()
     return most
 
 
+@pytest.mark.parametrize("window", [1, 2, 8])
 @scene(1)
-def test_bulk_work_leaves_room_for_others(s):
-    """One multi more may begin below the limit."""
+def test_bulk_work_keeps_to_its_window(s, window):
     one, other = s.guests("ab")
-    side, many = Side(one), [Message(payload=bytes(1000)) for _ in range(2000)]
-    most = WINDOW_BYTES + MULTI_BYTES
+    side, many = Side(one, window=window), [Message(payload=bytes(1000)) for _ in range(2000)]
     found = most_under_way(s, one, lambda: side.queue._nodes._writer, lambda: side.queue.push(many))
-    assert WINDOW_BYTES <= found < most
-    queue = other.do(lambda: DistributedQueue(other.session, "/q"))
+    assert found == window
+    queue = other.do(lambda: DistributedQueue(other.session, "/q", window=window))
     other.do(queue.start)
     found = most_under_way(
         s, other, lambda: queue._putter.writer, lambda: queue.put_many([bytes(1000)] * 2000)
     )
-    assert WINDOW_BYTES <= found < most
+    assert found == window
     other.do(queue.close)
 
 

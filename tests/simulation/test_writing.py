@@ -63,7 +63,7 @@ def test_each_group_is_applied_once_and_in_order_whichever_request_is_lost(
     s, point, ephemeral, what
 ):
     (a,) = s.guests("a")
-    tally = writer(s, a, ephemeral=ephemeral, max_ops=4, window_bytes=1000)
+    tally = writer(s, a, ephemeral=ephemeral, max_ops=4, window=3)
     lost = s.lose(a, nth(point), what)
 
     def main() -> None:
@@ -90,7 +90,7 @@ def test_each_group_is_applied_once_and_in_order_whichever_request_is_lost(
 @scene(5)
 def test_groups_outlive_a_connection_that_ends(s, end):
     (a,) = s.guests("a")
-    tally, futures = writer(s, a, max_ops=7, window_bytes=2000), list[Any]()
+    tally, futures = writer(s, a, max_ops=7, window=3), list[Any]()
     a.do(tally.open)
     for turn in range(4):
         futures += a.do(lambda turn=turn: [tally.submit(one) for one in creates(50 * turn, 50)])
@@ -118,7 +118,7 @@ def test_a_persistent_tally_knows_in_the_next_session_what_the_last_one_did(s):
 @scene(10)
 def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(s):
     (a,) = s.guests("a")
-    tally = writer(s, a, ephemeral=True, window_bytes=1)
+    tally = writer(s, a, ephemeral=True, window=1)
     a.do(tally.open)
     s.network.cut("host-a", there=False)
     doubtful = a.do(lambda: [tally.submit(one) for one in creates(0, 1)])

@@ -35,6 +35,7 @@ from leaderq.queues.putting import Putter
 from leaderq.queues.wire.names import ITEM_PREFIX, QueueKind, prefix_for
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Session
+from leaderq.zookeeper.writing import POLITE_WINDOW
 
 _PATIENCE_S = 30.0
 _SLICE_S = 0.2
@@ -322,7 +323,7 @@ class FramedStore(Store, PutListener):
         super().__init__(refusals)
         self._kind = kind
         self._failure: LeaderqError | None = None
-        options: QueueOptions[bytes] = QueueOptions(put_in_background=True)
+        options: QueueOptions[bytes] = QueueOptions(put_in_background=True, window=POLITE_WINDOW)
         self._putter = Putter(session, places, options)
         self._putter.start()
         self._putter.add_listener(self)

@@ -24,7 +24,7 @@ from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 from leaderq.zookeeper.reading import SizedReader
 from leaderq.zookeeper.retrying import retry_until_connected
-from leaderq.zookeeper.writing import SequencedWriter, await_outcomes
+from leaderq.zookeeper.writing import POLITE_WINDOW, SequencedWriter, await_outcomes
 from leaderq.zookeeper.writing.groups import batched
 from leaderq.zookeeper.writing.writer import OVERTAKEN, outcomes
 
@@ -244,7 +244,7 @@ def written(
     """
     meta_is_new = retry_until_connected(session, partial(session.exists, paths.meta)) is None
     guard = join(paths.tallies, f"admin-{chance.uuid4().hex}")
-    writer = SequencedWriter(session, guard)
+    writer = SequencedWriter(session, guard, window=POLITE_WINDOW)
     retry_until_connected(session, writer.open)
     try:
         for some in batched(groups, _UNDER_WAY):

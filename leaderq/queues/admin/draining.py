@@ -36,7 +36,7 @@ from leaderq.threads import primitives
 from leaderq.zookeeper import Create, Delete, Operation, Session, retrying
 from leaderq.zookeeper.paths import join
 from leaderq.zookeeper.retrying import retry_until_connected
-from leaderq.zookeeper.writing import SequencedWriter
+from leaderq.zookeeper.writing import POLITE_WINDOW, SequencedWriter
 from leaderq.zookeeper.writing.writer import OVERTAKEN, outcomes
 
 log = logging.getLogger(__name__)
@@ -73,6 +73,7 @@ class QueueDrain:
             session,
             join(paths.drains, f"{who}-{chance.uuid4().hex}"),
             ephemeral=True,
+            window=POLITE_WINDOW,
         )
         self._woken = primitives.Event()
         self._kept: list[str] = []

@@ -259,7 +259,9 @@ _Batches = list[PackedMulti]
 class SendQueue:
     """See the module."""
 
-    def __init__(self, *, max_ops: int, max_bytes: int, window_bytes: float = math.inf) -> None:
+    def __init__(
+        self, *, max_ops: int, max_bytes: int, window: int, window_bytes: float = math.inf
+    ) -> None:
         self.waiting: deque[OperationGroup] = deque()
         self.flight: deque[PackedMulti] = deque()
         self.again: deque[PackedMulti] = deque()
@@ -269,6 +271,7 @@ class SendQueue:
         """Whether nothing is sent: not open yet, or in trouble."""
         self._max_ops = max_ops
         self._max_bytes = max_bytes
+        self._window = window
         self._window_bytes = window_bytes
         self._small_due = 0
         self._under_way = self._bytes = 0  # of the flight: those with groups, and all
@@ -279,7 +282,7 @@ class SendQueue:
         if self.is_halted:
             return False
         under_way = self._under_way
-        is_full = under_way > 0 and self._bytes >= self._window_bytes
+        is_full = under_way >= self._window or (under_way > 0 and self._bytes >= self._window_bytes)
         if self.again:
             return not is_full
         if self.number >= RENEW_AT:

@@ -8,7 +8,7 @@ bytes; several multis are under way at a time.
 
 States:
 
-* **open**: batches are sent in order, up to ``window_bytes`` under way;
+* **open**: batches are sent in order, up to ``window`` under way;
 * **halted**: some answer was not a success. Nothing more is sent until all under way are answered.
   Then a group that ZooKeeper refused is told its error, and all others are sent again, in order.
   If an outcome is *unknown*, a thread waits for the connection, reads the guard, and sends again
@@ -103,11 +103,10 @@ def await_outcomes(
     return errors
 
 
-WINDOW_BYTES = 2 * MULTI_BYTES
-"""Bytes under way at a time; one multi more may begin below it. Whoever else writes to the servers
-waits for what is under way: so it is as little as keeps the servers busy.
-"""
-_SENT_AT_ONCE = 8
+WINDOW, POLITE_WINDOW = 8, 2
+"""Multis under way at a time; and of an operator's bulk work, which leaves room for others."""
+WINDOW_BYTES = 4 << 20
+"""Bytes under way at a time; one multi more may begin below it."""
 _MAX_REPAIRS = 1000  # CURATOR-308: an empty queue's path may be reaped again and again
 _LOOK_S = 0.5
 _BACKOFF = Retry(first_s=0.05, most_s=1.0)
@@ -131,7 +130,7 @@ class SequencedWriter:
         ephemeral: bool = False,
         data: bytes = b"",
         max_ops: int = MULTI_OPS,
-        window_bytes: int = WINDOW_BYTES,
+        window: int = WINDOW,
     ) -> None:
         self.path = validated_path(path)
         self.is_ephemeral = ephemeral
@@ -146,8 +145,10 @@ class SequencedWriter:
         self._queue = SendQueue(
             max_ops=max_ops,
             max_bytes=min(MULTI_BYTES, self.limit),
-            window_bytes=window_bytes,
+            window=window,
+            window_bytes=WINDOW_BYTES,
         )
+        self._window = window
         self.unsettled = 0
         """Groups whose outcome is not known yet."""
         self._sends_wanted = 0
@@ -321,7 +322,7 @@ class SequencedWriter:
             with self._lock:
                 if (
                     not is_answering
-                    and sent > _SENT_AT_ONCE
+                    and sent > self._window
                     and any(one.status is None for one in self._queue.flight)
                 ):
                     # the next answer continues it: nobody sends for all others for ever

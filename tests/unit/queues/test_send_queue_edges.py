@@ -144,7 +144,7 @@ def test_what_was_cancelled_takes_no_room() -> None:
 
 
 def line(*waiting: OperationGroup, **limits: Any) -> SendQueue:
-    made = SendQueue(**{"max_ops": 2, "max_bytes": 1000, **limits})
+    made = SendQueue(**{"max_ops": 2, "max_bytes": 1000, "window": 3, **limits})
     assert (made.number, made.is_halted, made.may_send, made.needs_renewal) == (
         0,
         True,
@@ -174,7 +174,7 @@ def test_no_number_is_given_from_which_a_version_would_run_over() -> None:
 
 
 def test_small_groups_gather_while_two_are_under_way() -> None:
-    one = line(group(), group())
+    one = line(group(), group(), window=9)
     assert one.next_batch() is not None
     assert one.next_batch() is not None
     one.waiting.extend([group() for _ in range(31)])
@@ -207,14 +207,14 @@ def test_what_is_applied_gives_its_bytes_back() -> None:
 
 
 def test_a_large_multi_is_pushed_out_by_as_many_small_ones_as_it_holds_times_the_limit() -> None:
-    one = line(group(size=2500), window_bytes=1)
+    one = line(group(size=2500), window=1)
     batches = [one.next_batch() for _ in range(4)]
     sizes = [None if batch is None else len(batch.groups) for batch in batches]
     assert sizes == [1, 0, 0, None]
 
 
 def test_what_has_to_be_sent_again_waits_for_room_and_goes_first() -> None:
-    one = line(group(), window_bytes=1)
+    one = line(group(), window=1)
     first = one.next_batch()
     assert first is not None
     again = PackedMulti(5, [group()])
@@ -232,7 +232,7 @@ def test_what_has_to_be_sent_again_waits_for_room_and_goes_first() -> None:
 
 def failed_line(*errors: LeaderqError | None) -> tuple[SendQueue, list[PackedMulti]]:
     """Batches under way with these answers; nothing else waits."""
-    one = line(*(group(2) for _ in errors), max_ops=2)
+    one = line(*(group(2) for _ in errors), window=9, max_ops=2)
     batches = []
     for error in errors:
         one._under_way = 0
@@ -476,7 +476,7 @@ def test_whatever_answers_are_lost_each_group_is_applied_once_and_in_order(data)
     one = line(
         *map(Heard, names),
         max_ops=data.draw(st.integers(2, 5)),
-        window_bytes=data.draw(st.sampled_from([1, 60, 120, 1000])),
+        window=data.draw(st.integers(1, 4)),
         max_bytes=data.draw(st.sampled_from([40, 100_000])),  # 40: small multis behind each
     )
     server = Server(set(data.draw(st.lists(st.sampled_from(names), max_size=2))))
