@@ -102,8 +102,8 @@ class DynoQueue:
     lease, counts as a failure of its message. ``serializer``: what :meth:`message` and
     :attr:`Delivery.value` use: ``BYTES``, ``TEXT``, ``JSON`` or another. ``body_store``: where
     payloads of more than ``body_bytes`` go; see :class:`BodyStore`. ``window``: so many requests
-    with writes are under way at a time (8); with 2, bulk work leaves more room for other users of
-    the servers.
+    with writes are under way at a time (8), and 32 KB for each; with 2, bulk work leaves more room
+    for other users of the servers.
 
     *Guarantees:* a message that was pushed is delivered until it is acknowledged, killed, removed,
     or has failed as often as ``retry`` says; it is in exactly one place at any time, whoever dies.

@@ -17,6 +17,7 @@ from leaderq.errors import QueueClosed
 from leaderq.threads import PerThread, Retry, primitives
 from leaderq.zookeeper import SessionState
 from leaderq.zookeeper.retrying import ITEM_RETRY
+from leaderq.zookeeper.writing.writer import WINDOW
 
 
 class ErrorMode(Enum):
@@ -31,9 +32,6 @@ class ErrorMode(Enum):
 
 
 T = TypeVar("T")
-PUT_WINDOW = 40
-"""Multis of a producer that are under way: while the server forces some to its disk it must have
-others at hand."""
 
 
 class QueueConsumer(ABC, Generic[T]):
@@ -57,7 +55,7 @@ class QueueOptions(Generic[T]):
     max_items: int | None = None
     put_in_background: bool = False
     final_flush_s: float = 5.0
-    window: int = PUT_WINDOW
+    window: int = WINDOW
     executor: primitives.Executor | None = None
     concurrency: int | None = None
     batch_items: int = 100

@@ -18,7 +18,7 @@ from leaderq.engine.serializers import BYTES, QueueSerializer
 from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed
 from leaderq.queues.admin import Browsed, DeadLetters, Purged, QueueAdmin
 from leaderq.queues.admin.contents import removal
-from leaderq.queues.consumers import PUT_WINDOW, ErrorMode, QueueConsumer, QueueOptions
+from leaderq.queues.consumers import ErrorMode, QueueConsumer, QueueOptions
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption, Item
 from leaderq.queues.putting import PutListener, Putter
 from leaderq.queues.wire.names import QueueKind, fixed_id, id_of, is_item, prefix_for
@@ -26,7 +26,7 @@ from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
 from leaderq.threads import Retry, primitives
 from leaderq.zookeeper import AnyClient, Session, as_session
 from leaderq.zookeeper.retrying import ITEM_RETRY
-from leaderq.zookeeper.writing.writer import OVERTAKEN
+from leaderq.zookeeper.writing.writer import OVERTAKEN, WINDOW
 
 log = logging.getLogger(__name__)
 if TYPE_CHECKING:  # the default is for type checkers only: without a serializer a queue holds bytes
@@ -60,8 +60,8 @@ class QueueRecipe(Generic[T]):
     * ``meta_path``: where the queue keeps its side data, by default beside its path, at
       ``<path>-meta`` and ``<path>-dead``: for users that may not create znodes there. The same for
       all processes;
-    * ``window``: so many requests with puts are under way at a time (40); with 2, bulk work leaves
-      more room for other users of the servers;
+    * ``window``: so many requests with puts are under way at a time (8), and 32 KB for each; with
+      2, bulk work leaves more room for other users of the servers, with 40 large items go faster;
     * ``max_items``: a put waits while the queue holds that many, tight among leaderq's producers;
     * ``put_in_background``: puts do not wait until stored; failures go to the listeners,
       :meth:`flush_puts` and :meth:`close`;
@@ -97,7 +97,7 @@ class QueueRecipe(Generic[T]):
         max_items: int | None = None,
         put_in_background: bool = False,
         final_flush_s: float = 5.0,
-        window: int = PUT_WINDOW,
+        window: int = WINDOW,
         executor: primitives.Executor | None = None,
         concurrency: int | None = None,
         batch_items: int = 100,

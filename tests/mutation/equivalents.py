@@ -66,8 +66,6 @@ EQUIVALENT: dict[str, str] = {
     "queues.consuming.pending:7abe2a44": "of two equal names one is in hand when the other comes",
     "zookeeper.writing.groups:147cbb1a": LAST,
     "zookeeper.writing.groups:43bfc6fa": "what is alone is the first and the last one",
-    "zookeeper.writing.groups:4a51bc06": "what is under way without groups has no bytes",
-    "zookeeper.writing.groups:2a6c1f9f": "what is under way without groups has no bytes",
     "threads.capacity:442f82c8": "whoever waits for no time goes away empty-handed too",
     "kafka.consuming.read_ahead:237813fb": "room for none is 0 by the sum too",
     "kafka.consuming.read_ahead:56ccdc5b": UNCOUNTED,

@@ -12,6 +12,8 @@ from leaderq.dyno import Message
 from leaderq.errors import ConfigurationError, NodeExists, QueueFull
 from leaderq.queues import DistributedQueue
 from leaderq.zookeeper import Create
+from leaderq.zookeeper.writing.groups import MULTI_BYTES
+from leaderq.zookeeper.writing.writer import WINDOW, WINDOW_BYTES
 from simulation.scenarios import Guest, Scene, is_multi, scene
 from simulation.test_dyno_defects import D, Side, left, sides, texts
 
@@ -95,30 +97,37 @@ def test_a_message_is_pushed_with_znodes_of_ones_own_or_not_at_all(s):
     assert left(s) == []
 
 
-def most_under_way(s: Scene, who: Guest, writer: Any, work: Any) -> int:
-    """The most multis of this writer under way at a time."""
-    most = 0
+def most_under_way(s: Scene, who: Guest, writer: Any, work: Any) -> tuple[int, int]:
+    """The most multis of this writer under way at a time, and the most bytes."""
+    multis = size = 0
     job = who.begin(work)
     while not job.is_done:
-        most = max(most, len(writer()._queue.flight) if writer() else 0)
+        flight = list(writer()._queue.flight) if writer() else []
+        multis = max(multis, len(flight))
+        size = max(size, sum(one.size for one in flight))
         s.run(0.0005)
     job.result()
-    return most
+    return multis, size
 
 
-@pytest.mark.parametrize("window", [1, 2, 8])
+@pytest.mark.parametrize("window", [1, 2, WINDOW])
 @scene(1)
 def test_bulk_work_keeps_to_its_window(s, window):
+    """By default to a number of bytes, below which one multi more may begin."""
     one, other = s.guests("ab")
     side, many = Side(one, window=window), [Message(payload=bytes(1000)) for _ in range(2000)]
-    found = most_under_way(s, one, lambda: side.queue._nodes._writer, lambda: side.queue.push(many))
-    assert found == window
     queue = other.do(lambda: DistributedQueue(other.session, "/q", window=window))
     other.do(queue.start)
-    found = most_under_way(
-        s, other, lambda: queue._putter.writer, lambda: queue.put_many([bytes(1000)] * 2000)
-    )
-    assert found == window
+    for multis, size in (
+        most_under_way(s, one, lambda: side.queue._nodes._writer, lambda: side.queue.push(many)),
+        most_under_way(
+            s, other, lambda: queue._putter.writer, lambda: queue.put_many([bytes(1000)] * 2000)
+        ),
+    ):
+        if window < WINDOW:
+            assert multis == window
+        else:
+            assert 0 <= size - WINDOW * WINDOW_BYTES < MULTI_BYTES
     other.do(queue.close)
 
 

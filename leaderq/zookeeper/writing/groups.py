@@ -282,7 +282,7 @@ class SendQueue:
         if self.is_halted:
             return False
         under_way = self._under_way
-        is_full = under_way >= self._window or (under_way > 0 and self._bytes >= self._window_bytes)
+        is_full = under_way >= self._window or self._bytes >= self._window_bytes
         if self.again:
             return not is_full
         if self.number >= RENEW_AT:

@@ -105,8 +105,10 @@ def await_outcomes(
 
 WINDOW, POLITE_WINDOW = 8, 2
 """Multis under way at a time; and of an operator's bulk work, which leaves room for others."""
-WINDOW_BYTES = 4 << 20
-"""Bytes under way at a time; one multi more may begin below it."""
+WINDOW_BYTES = MULTI_BYTES // 2
+"""Bytes under way at a time, for each multi of the window; one multi more may begin below it.
+Whoever else writes to the servers waits for them, and with fewer the servers wait for us.
+"""
 _MAX_REPAIRS = 1000  # CURATOR-308: an empty queue's path may be reaped again and again
 _LOOK_S = 0.5
 _BACKOFF = Retry(first_s=0.05, most_s=1.0)
@@ -146,7 +148,7 @@ class SequencedWriter:
             max_ops=max_ops,
             max_bytes=min(MULTI_BYTES, self.limit),
             window=window,
-            window_bytes=WINDOW_BYTES,
+            window_bytes=window * WINDOW_BYTES,
         )
         self._window = window
         self.unsettled = 0

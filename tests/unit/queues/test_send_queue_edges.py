@@ -222,7 +222,7 @@ def test_what_has_to_be_sent_again_waits_for_room_and_goes_first() -> None:
     one.again.append(again)
     assert not one.may_send
     one.flight.clear()
-    one._under_way = 0
+    one._under_way = one._bytes = 0
     one.number = module.RENEW_AT
     one._small_due = 1
     assert one.next_batch() is again
