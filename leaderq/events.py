@@ -194,6 +194,8 @@ class DrainProgress(Event, phrase="progress of the consumer", level=DEBUG):
 class RecordSkipped(Event, phrase="record skipped", level=DEBUG):
     """A record could not be handled in ``attempts`` attempts; ``on_error`` says to skip it."""
 
+    action: ClassVar[str] = "skip"
+
     partition: str
     offset: int
     error: BaseException
@@ -203,6 +205,8 @@ class RecordSkipped(Event, phrase="record skipped", level=DEBUG):
 @dataclass(frozen=True)
 class RecordDeadLettered(Event, phrase="record set aside as a dead letter", level=DEBUG):
     """As :class:`RecordSkipped`, but moved to ``topic``, where a crash may leave it twice."""
+
+    action: ClassVar[str] = "dead-letter"
 
     partition: str
     offset: int

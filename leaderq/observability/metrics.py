@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,12 @@ _SESSION_STATES = ("connected", "suspended", "lost", "closed")
 class MetricRow:
     """One metric, as the name says a counter (``_total``), a histogram (``_duration_seconds``) or a
     gauge. ``label``: one besides that of the source, with the ``values`` that are there from the
-    start. ``source``, ``figure``: who offers it, and under which name, behind which ``:`` and the
-    value of ``label`` may follow; ``None``: the runner.
+    start. It is one of three kinds:
+
+    * a count of ``events``: the attribute ``label`` of an event is the value of that label;
+    * a figure that ``source`` offers as ``figure``, behind which ``:`` and the value of ``label``
+      may follow;
+    * with neither, what :class:`_CareerCounts` computes for a runner.
     """
 
     name: str
@@ -47,6 +52,7 @@ class MetricRow:
     values: tuple[str, ...] = ("",)
     source: FigureSource | None = None
     figure: str = ""
+    events: tuple[type[Event], ...] = ()
 
     @property
     def labels(self) -> list[str]:
@@ -59,6 +65,10 @@ def _offered_by(source: FigureSource, prefix: str) -> Callable[[str, str, str], 
         return MetricRow(f"leaderq_{prefix}_{name}", help, label, source=source, figure=figure)
 
     return row
+
+
+def _counted(name: str, help: str, *events: type[Event], **more: Any) -> MetricRow:
+    return MetricRow(f"leaderq_{name}", help, events=events, **more)
 
 
 _drain = _offered_by(FigureSource.DRAIN, "kafka")
@@ -74,9 +84,6 @@ _DEPOSING = tuple(reason.value for reason in Reason if reason.deposes)
 LEADER = MetricRow("leaderq_leader", "1 while this process works as the leader, as /leader says.")
 READY = MetricRow("leaderq_ready", "1 while this process leads or can lead, as /readyz says.")
 TERM_NUMBER = MetricRow("leaderq_term_number", "Number of the newest term won here; 0: none.")
-TERMS = MetricRow("leaderq_terms_total", "Terms won.")
-TERM_ENDS = MetricRow(
-    "leaderq_term_ends_total", "Terms that ended, by reason.", label="reason", values=_REASONS)
 UNCLEAN_ENDS = MetricRow(
     "leaderq_unclean_term_ends_total",
     "Terms of others that ended without a record, counted by the next leader.")
@@ -89,37 +96,39 @@ LEASE_MARGIN = MetricRow(
 SESSION_TIMEOUT = MetricRow(
     "leaderq_session_timeout_seconds", "Session time-out that ZooKeeper granted (T).")
 CONNECTED = MetricRow("leaderq_session_connected", "1 while the ZooKeeper session is connected.")
-SESSION_CHANGES = MetricRow(
-    "leaderq_session_changes_total", "Changes of the ZooKeeper session, by the new state.",
-    label="state", values=_SESSION_STATES)
 PAUSED = MetricRow("leaderq_work_paused", "1 while no new unit of work may begin.")
-PAUSES = MetricRow("leaderq_work_pauses_total", "How many times the work was paused.")
-REFUSALS = MetricRow(
-    "leaderq_fence_refusals_total",
-    "Calls of the career that its term refused because it was over, by reason.",
-    label="reason", values=_DEPOSING)
-ERRORS = MetricRow(
-    "leaderq_career_errors_total", "Errors that the career raised.",
-    label="stage", values=_STAGES)
-BUDGETS = MetricRow(
-    "leaderq_missed_budgets_total", "Stages that took longer than their budget.",
-    label="stage", values=_STAGES)
-COOL_OFFS = MetricRow("leaderq_cool_offs_total", "Pauses before standing again, but planned ones.")
 UNITS = MetricRow("leaderq_units_total", "Calls of execute that returned.")
-STALLS = MetricRow(
-    "leaderq_kafka_stalls_total", "Consumers that stood still and were rebuilt.")
-POISON = MetricRow(
-    "leaderq_kafka_poison_records_total", "Records passed over, by what was done with them.",
-    label="action", values=("skip", "dead-letter"))
 LAG = MetricRow(
     "leaderq_kafka_lag_records",
     "Offsets between the committed ones and the ends, by topic, as of the last commit: it stands"
     " still during a batch. Only while leading.",
     label="topic")
 TABLE: tuple[MetricRow, ...] = (
-    LEADER, READY, TERM_NUMBER, TERMS, TERM_ENDS, UNCLEAN_ENDS, STAGES, LEASE_MARGIN,
-    SESSION_TIMEOUT, CONNECTED, SESSION_CHANGES, PAUSED, PAUSES, REFUSALS, ERRORS, BUDGETS,
-    COOL_OFFS, UNITS, STALLS, POISON, LAG,
+    LEADER, READY, TERM_NUMBER,
+    _counted("terms_total", "Terms won.", happened.TermBegan),
+    _counted("term_ends_total", "Terms that ended, by reason.", happened.TermEnded,
+             label="reason", values=_REASONS),
+    UNCLEAN_ENDS, STAGES, LEASE_MARGIN, SESSION_TIMEOUT, CONNECTED,
+    _counted("session_changes_total", "Changes of the ZooKeeper session, by the new state.",
+             happened.SessionChanged, label="state", values=_SESSION_STATES),
+    PAUSED,
+    _counted("work_pauses_total", "How many times the work was paused.", happened.WorkPaused),
+    _counted("fence_refusals_total",
+             "Calls of the career that its term refused because it was over, by reason.",
+             happened.WorkRefused, label="reason", values=_DEPOSING),
+    _counted("career_errors_total", "Errors that the career raised.", happened.CareerError,
+             label="stage", values=_STAGES),
+    _counted("missed_budgets_total", "Stages that took longer than their budget.",
+             happened.BudgetMissed, label="stage", values=_STAGES),
+    _counted("cool_offs_total", "Pauses before standing again, but planned ones.",
+             happened.CoolingOff),
+    UNITS,
+    _counted("kafka_stalls_total", "Consumers that stood still and were rebuilt.",
+             happened.DrainStalled),
+    _counted("kafka_poison_records_total", "Records passed over, by what was done with them.",
+             happened.RecordSkipped, happened.RecordDeadLettered,
+             label="action", values=("skip", "dead-letter")),
+    LAG,
     _drain("records_total", "records", "Records handled, those repeated too."),
     _drain("batches_total", "batches", "Batches handled."),
     _drain("commits_total", "commits", "Commits of offsets of handled records."),
@@ -192,21 +201,7 @@ TABLE: tuple[MetricRow, ...] = (
 )
 # fmt: on
 
-Count = tuple[MetricRow, Callable[[Any], str]]
-_COUNTED: dict[type[Event], Count] = {
-    happened.TermBegan: (TERMS, lambda event: ""),
-    happened.TermEnded: (TERM_ENDS, lambda event: event.reason.value),
-    happened.SessionChanged: (SESSION_CHANGES, lambda event: event.state),
-    happened.WorkPaused: (PAUSES, lambda event: ""),
-    happened.WorkRefused: (REFUSALS, lambda event: event.reason.value),
-    happened.CareerError: (ERRORS, lambda event: Stage(event.stage).value),
-    happened.BudgetMissed: (BUDGETS, lambda event: Stage(event.stage).value),
-    happened.CoolingOff: (COOL_OFFS, lambda event: ""),
-    happened.DrainStalled: (STALLS, lambda event: ""),
-    happened.RecordSkipped: (POISON, lambda event: "skip"),
-    happened.RecordDeadLettered: (POISON, lambda event: "dead-letter"),
-}
-"""Events that count, their metric, and the value of its second label."""
+_COUNTED = {kind: row for row in TABLE for kind in row.events}
 
 
 class Metrics:
@@ -284,7 +279,7 @@ class _CareerCounts:
         self._health = health
         self._career = health.look().career
         self._lock = primitives.Lock()  # among the work's threads; a scrape copies without it
-        rows = {UNCLEAN_ENDS, *(row for row, _ in _COUNTED.values())}
+        rows = {UNCLEAN_ENDS, *_COUNTED.values()}
         self._counts = Counter({(row, value): 0 for row in rows for value in row.values})
         self._stage: tuple[Stage, float] | None = None
         self._stages: dict[str, tuple[float, ...]] = dict.fromkeys(_STAGES, (0.0,) * _CELLS)
@@ -301,9 +296,10 @@ class _CareerCounts:
     # ---- events, on the work's threads ----------------------------------------------------------
 
     def _count(self, event: Event) -> None:
-        row, value = _COUNTED[type(event)]
+        row = _COUNTED[type(event)]
+        value = getattr(event, row.label) if row.label else ""
         with self._lock:
-            self._counts[row, value(event)] += 1
+            self._counts[row, value.value if isinstance(value, Enum) else value] += 1
 
     def _term_began(self, event: happened.TermBegan) -> None:
         self._term_number = event.term

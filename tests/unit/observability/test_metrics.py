@@ -127,6 +127,10 @@ def test_the_table_of_the_docs_is_that_of_the_program():
     assert told == [(row.name, ", ".join(row.labels), row.help) for row in TABLE]
 
 
+def test_every_event_that_is_counted_is_tried_here():
+    assert {kind for row in TABLE for kind in row.events} <= {*map(type, HAPPENED), TermEnded}
+
+
 def test_what_events_tell_is_counted(scraped):
     for event in HAPPENED:
         scraped.events.publish(event)
