@@ -23,7 +23,7 @@ from leaderq.cli.connecting import open_session, zookeeper_security
 from leaderq.cli.ensemble import ensemble_of, judge_servers, judge_tick, roles_of
 from leaderq.cli.entry import exit_code
 from leaderq.cli.finding import Finding, Verdict
-from leaderq.cli.options import CONNECTION, JSON, Given, switch, verb
+from leaderq.cli.options import CONNECTION, JSON, Given, meant, switch, verb
 from leaderq.cli.output import Shade, quiet, shaded, write_json
 from leaderq.config import DEFAULT, Section, Settings, current_folder
 from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError
@@ -393,10 +393,12 @@ def _class_of(name: str, configuration: Configuration) -> str:
     settings = configuration.settings
     with open_session(settings) as session:
         view = Observer(session, name, root=settings.root).view()
+        stood = Observer.careers(session, root=settings.root)
     told = [one.career_class for one in view.members if one.career_class]
     told += [one.career_class for one in view.history if one.career_class]
     if not told:
         what = f"the class of career {name!r} is not known"
         remedy = f"write class in [careers.{name}] of leaderq.toml, or give MODULE:CLASS"
+        remedy = meant(name, [*configuration.careers, *stood], remedy)
         raise ConfigurationError(f"{what}; {remedy}")
     return told[0]

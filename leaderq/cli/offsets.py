@@ -196,7 +196,7 @@ def export(given: Given) -> None:
 
 @verb(
     _TARGET,
-    click.Argument(["file"], type=click.File(), default="-", metavar="[FILE]"),
+    click.Argument(["file"], type=click.File(encoding="utf-8-sig"), default="-", metavar="[FILE]"),
     _YES,
     JSON,
     *_SETTINGS,

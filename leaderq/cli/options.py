@@ -7,6 +7,7 @@ and knows where a value came from.
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import inspect
 import textwrap
@@ -75,12 +76,14 @@ class Verb(click.Command):
     )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        named = [param for param in self.get_params(ctx) if param.name == "career"]
+        params = self.get_params(ctx)
+        takes = any(isinstance(param, click.Argument) for param in params)
+        is_named = not takes and any(param.name == "career" for param in params)
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as wrong:
             wrong.ctx = wrong.ctx or ctx  # click forgets it where an option lacks its value
-            if not named or not wrong.message.startswith("Got unexpected extra argument"):
+            if not is_named or not wrong.message.startswith("Got unexpected extra argument"):
                 raise
             ctx.fail(f"{wrong.message}; a career is named with --career NAME")
 
@@ -247,6 +250,11 @@ def needs_yes(given: Given, what: str) -> None:
     """Refuse to destroy anything without ``--yes``; before there is a connection."""
     if not given.yes:
         raise ConfigurationError(f"{what}; give --yes if that is what you want")
+
+
+def without_mark(first_line: bytes) -> bytes:
+    """The first line of a text, without the byte-order mark that some editors begin with."""
+    return first_line.removeprefix(codecs.BOM_UTF8)
 
 
 def meant(name: str, known: Iterable[str], otherwise: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import click
 
+from leaderq.admin.text import harmless
 from leaderq.base import clock
 from leaderq.errors import ConfigurationError
 from leaderq.observability.logging import configure
@@ -95,12 +96,20 @@ def write_rows(
         say(nothing)
 
 
+class _Coloured(str):
+    """Text that is harmless, between control characters of ours."""
+
+    __slots__ = ()
+
+
 def shaded(text: object, shade: Shade | None) -> str:
     """``text`` in a colour, if standard output is a terminal and ``NO_COLOR`` is not set."""
     wants = (
         sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     )
-    return click.style(str(text), fg=shade.value) if wants and shade else str(text)
+    if not (wants and shade):
+        return str(text)
+    return _Coloured(click.style(harmless(str(text)), fg=shade.value))
 
 
 def write_table(
@@ -109,8 +118,8 @@ def write_table(
     """Write rows below headings; returns how many there were. Without a row nothing is written.
 
     Columns are as wide as the widest cell of the first hundred rows; later rows are not kept.
-    ``None`` is shown as a dash. Where the terminal is too narrow, columns are left out: those with
-    the highest number in ``spare`` first.
+    ``None`` is shown as a dash; control characters are escaped. Where the terminal is too narrow,
+    columns are left out: those with the highest number in ``spare`` first.
     """
     source = iter(rows)
     first = [[_text(cell) for cell in row] for row in islice(source, _SAMPLE)]
@@ -192,4 +201,6 @@ def _width(cell: str) -> int:
 
 
 def _text(cell: Any) -> str:
-    return "-" if cell is None else str(cell)
+    if isinstance(cell, _Coloured):
+        return cell
+    return "-" if cell is None else harmless(str(cell))

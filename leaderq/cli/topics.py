@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leaderq.admin.text import iso
-from leaderq.cli.options import JSON, Given, number, pairs, switch, verb
+from leaderq.cli.options import JSON, Given, number, pairs, switch, verb, without_mark
 from leaderq.cli.output import conclude, json_value, quiet, say, write_rows
 from leaderq.config import Section
 from leaderq.errors import ConfigurationError
@@ -175,7 +175,7 @@ def _records(given: Given) -> Iterator[tuple[bytes | None, bytes | None]]:
         yield from ((key, value.encode()) for value in given.values)
         return
     for number_, line in enumerate(sys.stdin.buffer, 1):
-        value = line.rstrip(b"\n")
+        value = (without_mark(line) if number_ == 1 else line).rstrip(b"\n")
         if given.keyed:
             own, tab, value = value.partition(b"\t")
             if not tab:

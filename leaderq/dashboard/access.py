@@ -46,7 +46,7 @@ def read_tokens(path: Path) -> dict[str, str]:
     :raises ConfigurationError: with the line that cannot be read; never with a token.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigurationError(f"tokens cannot be read from {path}: {exc}") from exc
     tokens: dict[str, str] = {}

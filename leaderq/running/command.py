@@ -11,6 +11,7 @@ guardian. All other children of this process must be the command's.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -288,6 +289,10 @@ def _missing_interpreter(path: str) -> str | None:
 
 
 def _not_started(name: str, error: OSError) -> CommandFailed:
+    if error.errno == errno.ENOEXEC:
+        what = "cannot be run: it is neither a program of this machine nor begins with #!"
+        remedy = "write #! and its interpreter in its first line, or put that in front of it"
+        return CommandFailed(name, f"{what}; {remedy}", CANNOT_BE_RUN)
     if not isinstance(error, FileNotFoundError):
         return CommandFailed(name, f"cannot be run: {error.strerror}", CANNOT_BE_RUN)
     if shutil.which(name) is None:

@@ -21,7 +21,7 @@ from leaderq.base import clock
 from leaderq.base.arguments import require, unless
 from leaderq.base.exits import ExitCode
 from leaderq.cli.connecting import connected
-from leaderq.cli.options import JSON, Given, number, pairs, switch
+from leaderq.cli.options import JSON, Given, number, pairs, switch, without_mark
 from leaderq.cli.output import conclude, progress, say
 from leaderq.cli.queue.options import KIND, QUEUE, operated, queue_verb, told_kind
 from leaderq.cli.signals import Stopping
@@ -83,10 +83,10 @@ def put(given: Given) -> ExitCode:
 
     The items in the queue tell its kind. For an empty or new queue --id, --priority, --delay-s or
     --kind tell it; otherwise it is a plain one. A Dyno queue takes all of these together; it
-    refuses a message with the id of another one. Each line is an item, an empty one too. When this
-    ends with 0, all are stored, each once, even if the connection broke. If it is interrupted or
-    killed, the first ones are stored, without gaps: as many as it says, or as leaderq queue ls
-    shows by NEXT.
+    refuses a message with the id of another one. Each line is an item, an empty one too; a
+    byte-order mark in front of the first is left out (with --null it is not). When this ends with
+    0, all are stored, each once, even if the connection broke. If it is interrupted or killed, the
+    first ones are stored, without gaps: as many as it says, or as leaderq queue ls shows by NEXT.
 
     \b
     Examples:
@@ -182,6 +182,8 @@ def _entries(
     """The entries to put, and ``None`` where nothing more has come so far."""
 
     def read(number: int, text: bytes) -> Any:
+        if number == 1 and not (given.items or given.null):
+            text = without_mark(text)
         if given.as_objects:
             return from_json(number, text)
         return number, from_base64(text) if given.as_base64 else text

@@ -135,7 +135,7 @@ def test_offsets_in_zookeeper_are_set_while_nobody_leads_and_moved_from_store_to
     assert offsets.set("Keeping", "--at", f"{offsets.topic}-0=4", "--yes").returncode == 0
     assert offsets.shown("Keeping") == 4
     said = offsets("offsets", "export", f"{offsets.module}:Keeping").stdout
-    (tmp_path / "offsets.jsonl").write_text(said)
+    (tmp_path / "offsets.jsonl").write_text(f"\ufeff{said}")  # an editor has saved it
     moved = offsets.set("Reading", str(tmp_path / "offsets.jsonl"), "--yes", verb="import")
     assert moved.returncode == 0, moved.stderr
     assert offsets.shown("Reading") == 4

@@ -96,7 +96,7 @@ def test_items_are_put_listed_shown_and_drained_in_their_order(queue, path):
         done.err
         == f"{path} is new: taken for a plain queue (--kind says otherwise)\n3 stored in {path}\n"
     )
-    assert queue("put", path, stdin=b"x\n\xff\r\n\ny").err == f"4 stored in {path}\n"
+    assert queue("put", path, stdin=b"\xef\xbb\xbfx\n\xff\r\n\ny").err == f"4 stored in {path}\n"
     table = queue("ls", path).out.decode().splitlines()
     assert " ".join(table[0].split()) == "QUEUE KIND DEPTH HELD DEAD NEXT CONSUMERS OLDEST REMARKS"
     assert table[1].split()[:6] == [path, "plain", "7", "-", "0", "7"]

@@ -163,7 +163,7 @@ def test_the_page_about_asyncio(reader, zookeeper_server, znode_root, tmp_path, 
     b = user.opens(run_b)
     b.wait_for("stands for election")
     assert a.interrupt() == 0
-    assert "handing over: Reason.WITHDRAWN" in a.printed
+    assert "handing over: the candidate withdrew" in a.printed
     b.wait_for("term 2 works on 2")
     assert b.interrupt() == 0
 

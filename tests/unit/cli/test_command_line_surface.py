@@ -185,6 +185,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
         (["run", "a:A", "--id"], "'--id' requires an argument; see leaderq run --help"),
         (["queue", "ls", "--root"], "'--root' requires an argument; see leaderq queue ls --help"),
         (["status", "counter"], "a career is named with --career NAME; see leaderq status --help"),
+        (["offsets", "set", "a:A", "a-1=1"], "argument (a-1=1); see leaderq offsets set --help"),
     ],
 )
 def test_wrong_usage_is_one_clear_line_and_exit_code_2(

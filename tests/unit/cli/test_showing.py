@@ -99,6 +99,18 @@ def test_colours_are_for_terminals_that_want_them_and_take_no_room(capsys, monke
     assert [line.index(last) for line, last in zip(lines, "Xxy", strict=True)] == [4, 4, 4]
 
 
+def test_what_others_have_written_can_neither_break_a_table_nor_command_the_terminal(
+    capsys, monkeypatch, terminal
+):
+    """Names of queues, values of records, errors: anybody may have written them."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal(80)
+    write_table(("H", "X"), [("a\nb\x1b[2J", shaded("c\u202ed", Shade.BAD)), ("/\u202eq", 1)])
+    lines = capsys.readouterr().out.split("\n")
+    told = [click.unstyle(line).split() for line in lines if line]
+    assert told == [["H", "X"], [r"a\nb\x1b[2J", r"c\u202ed"], [r"/\u202eq", "1"]]
+
+
 # -- how the verbs about queues read items and show them
 
 STAT = Stat(0, 0, 1_700_000_000_000, 0, 4, 0, 0, 0, 0, 0, 0)
