@@ -19,6 +19,7 @@ from leaderq.base.exits import ExitCode
 from leaderq.config import Settings
 from leaderq.election import Observer, enlistment
 from leaderq.errors import AccessRefused, CareerFailed, SessionClosed
+from leaderq.events import CoolingOff, Event, EventBus
 from leaderq.running.runner import supervise
 from leaderq.term import Reason, Term
 from leaderq.threads import primitives
@@ -73,15 +74,16 @@ class Atomic(Ending):
 @pytest.mark.parametrize("kind", [Ending, Atomic])
 @scene(5)
 def test_a_career_ends_its_own_terms_and_its_own_process(s: Scene, kind: type[Ending]) -> None:
-    career = kind()
-    worker = s.cluster.worker("a", lambda: career, career="c", cool_off_s=0.1)
-    worker.start()
-    s.until(lambda: worker.is_gone)
-    assert worker.process.exit_code == ExitCode.OK
+    (a,) = s.guests("a")
+    career, events, cooled = kind(), EventBus(), list[Event]()
+    events.subscribe(CoolingOff, cooled.append)
+    settings = Settings(career="c", id="a", cool_off_s=0.1)
+    runner = a.do(lambda: Runner(career, a.session, settings=settings, events=events))
+    assert a.do(runner.run) == ExitCode.OK
+    assert cooled == []
     assert career.reasons == [Reason.RESIGNED, Reason.RESIGNED, Reason.FINISHED]
     assert career.returned == 3, "a unit that resigned was not finished"
     assert career.calls[-1] == "retire"
-    assert not [one for one in s.world.history if one[2] == "told" and "Cooling" in str(one)]
 
 
 def runners(session: Session, careers: list[Counting]) -> list[Runner]:
