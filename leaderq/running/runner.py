@@ -120,6 +120,8 @@ class Runner:
         self._winds_up = False  # the supervisor has told the candidate
         self._ended = False
         self._units = 0  # of former terms
+        self.looks_every_s = math.inf
+        """How long its supervisor may wait at most, see :func:`handling`."""
         self.failure: LeaderqError | None = None
         """Why it has ended, if it was not told to; ``None`` until then."""
         self._cool_off_policy = Retry(
@@ -173,7 +175,7 @@ class Runner:
             self._wind_up()
         if (missed := self._budgets.missed()) is not None:
             self._budget_missed(missed)
-        return max(0.0, self._budgets.until_s - clock.now_s())
+        return min(self.looks_every_s, max(0.0, self._budgets.until_s - clock.now_s()))
 
     def stop(self) -> None:
         """Hand over if leading, leave the line, let :meth:`run` return. In signal handlers too."""
@@ -423,11 +425,14 @@ def supervise(runners: Sequence[Runner]) -> Iterator[Runner]:
 
 
 _ASKING = (signal.SIGTERM, signal.SIGINT)
+_HEARS_S = 1.0
 
 
 @contextmanager
 def handling(*runners: Runner) -> Iterator[None]:
-    """Within the block SIGTERM, SIGINT and SIGHUP reach the runners. Main thread only.
+    """Within the block SIGTERM, SIGINT and SIGHUP reach the runners. Main thread only, which
+    supervises them and looks once a second: a signal that comes between its last instruction and
+    its wait does not end that wait, and Python calls the handler only behind it.
 
     A SIGHUP that was ignored before stays ignored (``nohup``). A second signal within
     ``SAME_REQUEST_S`` of the first is the same request.
@@ -443,6 +448,8 @@ def handling(*runners: Runner) -> Iterator[None]:
         elif clock.now_s() - asked_s > SAME_REQUEST_S:
             runners[0].give_up()  # the whole process
 
+    for runner in runners:
+        runner.looks_every_s = _HEARS_S
     hung_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
     before = {number: signal.signal(number, handle) for number in (*_ASKING, *hung_up)}
     try:

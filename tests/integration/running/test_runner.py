@@ -4,11 +4,14 @@ of a process: ``tests/simulation/test_runners.py``.
 
 from __future__ import annotations
 
+import _thread
+import signal
 import threading
 
 from leaderq import LeaderCareer, Runner, connect
 from leaderq.base.exits import ExitCode
 from leaderq.config import Settings
+from leaderq.running.runner import handling
 from leaderq.term import Reason
 from leaderq.testing import eventually
 
@@ -58,3 +61,23 @@ def test_a_career_lives_through_its_stages_on_one_thread(zookeeper_server, znode
     assert career.calls == ["prepare", "inaugurate", "execute", "handOver", "retire"]
     assert career.reasons == [Reason.WITHDRAWN]
     assert len(career.threads) == 1
+
+
+def test_a_signal_that_comes_right_before_the_supervisor_waits_is_heard(session, znode_root):
+    """Such a one is noted, but ends no wait: so does that of ``interrupt_main``."""
+    career, has_heard, was_heard = Counting(), threading.Event(), list[bool]()
+    runner = Runner(career, session, settings=Settings(root=znode_root, id="a"))
+    stop, runner.stop = runner.stop, has_heard.set
+
+    def strike():
+        eventually(lambda: "execute" in career.calls, timeout_s=30)
+        _thread.interrupt_main(signal.SIGTERM)
+        was_heard.append(has_heard.wait(30))
+        stop()
+
+    striking = threading.Thread(target=strike)
+    striking.start()
+    with handling(runner):
+        assert runner.run() == ExitCode.OK
+    striking.join()
+    assert was_heard == [True]
