@@ -13,7 +13,7 @@ from leaderq.kafka.consuming.term_consumer import TermConsumer
 from leaderq.kafka.handling import chains
 from leaderq.kafka.handling.chains import InHand
 from leaderq.kafka.handling.context import RecordOrder
-from leaderq.kafka.stores import database_offsets, transaction_offsets
+from leaderq.kafka.stores import database_offsets, offset_store
 from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from simulation.control import NegativeControl, around, patched, together
@@ -112,7 +112,7 @@ DRAIN_CONTROLS = (
     _of("keys are not kept in order", _shuffled, 0, life=_BY_KEY),
     _of(
         "effects of records side by side are stored as they come",
-        patched(transaction_offsets, "take_effect", _given_at_once),
+        patched(offset_store, "take_effect", _given_at_once),
         0,
         life={**_TRANSACTION, "by_key": True, "in_coroutines": True},
     ),
