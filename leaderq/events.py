@@ -157,7 +157,8 @@ class SessionChanged(Event, phrase="ZooKeeper session changed"):
 class GuardianLost(
     Event, phrase="guardian is gone, a crash costs the session time-out", level=WARNING
 ):
-    """The guardian process is gone: from now on a crash costs the session time-out."""
+    """The guardian process is gone: the worker hands over and leaves, and until then a crash costs
+    the session time-out."""
 
     pid: int
 

@@ -60,8 +60,8 @@ ReadAgain = Callable[[PageSnapshot, frozenset[str]], PageSnapshot]
 
 
 def reading(session: Session, root: str, patterns: Sequence[str]) -> ReadAgain:
-    """What reads all careers below ``root`` and the queues of ``patterns``; called with the last
-    snapshot, and with the queues whose contents are wanted.
+    """Return a function that reads all careers below ``root`` and the queues of ``patterns``. Its
+    arguments are the last snapshot, and the queues whose contents are wanted.
     """
     states = QueueStates(session, patterns)
 

@@ -128,7 +128,7 @@ class DynoConsumer:
             return entered
 
     def view(self, shard: str) -> ShardView:
-        """A shard as it is known here; whoever only looks has none before."""
+        """The view of a shard that is kept here; made if there is none."""
         if (known := self.views.get(shard)) is None:
             nodes = self._nodes
             known = ShardView(

@@ -80,7 +80,10 @@ def create_topics(
 def ensure_topic(
     address: str, topic: str, *, configs: Mapping[str, str] | None = None, **access: Unpack[Access]
 ) -> bool:
-    """Create ``topic`` if it is not there, and return whether it was, or raise ``UnknownTopic``."""
+    """Create ``topic`` if it is not there; return whether it was created now.
+
+    :raises UnknownTopic: it cannot be created.
+    """
     if topic in existing_topics(address, **access):
         return False
     try:

@@ -59,11 +59,11 @@ _topic_of = attrgetter("topic")
 
 
 class LinkTime:
-    """How long links may take: a share of all time, of which 5 ms are saved up.
+    """How much time links may take: a share of all time. What is not used is saved, up to 5 ms.
 
     Looking for the contexts of a batch, making its links, and a span that has them, takes some
     microseconds a record: at the full speed of a drain a fifth of the time and more. Where the work
-    takes longer than that, or less comes, all calls have their links. Threads share it; it has no
+    takes longer, or fewer records come, all calls have their links. Threads share it; it has no
     lock, and may be off by what one call takes.
     """
 

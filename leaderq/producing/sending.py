@@ -483,7 +483,8 @@ class Shutdown:
 
     @property
     def is_own_thread(self) -> bool:
-        """Whether the caller is a thread of the producer, or the journal's that calls it back."""
+        """Whether the caller is a thread of the producer, or the journal's writer, which calls the
+        producer back."""
         own = (*self._services, self._service, self._closing)
         is_writer = self._spill is not None and self._spill.journal.is_writer
         return is_writer or any(service.is_current for service in own)

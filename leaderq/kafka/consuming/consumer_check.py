@@ -196,7 +196,8 @@ class ConsumerCheck:
         return False
 
     def _lacks_topics(self, consumer: ConsumerClient) -> bool:
-        """Whether a topic is missing, if they come and go; else that is soon an error."""
+        """Whether an assigned topic is gone, where a pattern chooses them; one that was named and
+        stays missing is an error."""
         existing = {partition.topic for partition in consumer.existing()}
         if self._by_pattern:
             return not {partition.topic for partition in consumer.assigned()} <= existing

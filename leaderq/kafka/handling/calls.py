@@ -99,7 +99,8 @@ def _judged(records: Sequence[Record], error: BaseException) -> CallFailure:
 
 
 def _failure(error: BaseException, index: int | None, *, touched: bool) -> CallFailure:
-    """With the user's own error, or with the one in it that is not about records."""
+    """The failure of a call: it holds the user's own error, or the one within that which is not
+    about records."""
     own = error
     if isinstance(error, PoisonRecord) and error.__cause__ is not None:
         own = error.__cause__

@@ -171,8 +171,8 @@ def grouped(records: Sequence[Record]) -> Batch:
 
 
 def _noted(batch: Batch) -> dict[Partition, BatchPiece]:
-    """The pieces, with their attempts, that the batch begins with; others, whose offset somebody
-    has moved, are forgotten.
+    """What earlier attempts left for this batch: the pieces that its rows begin with. Others are
+    forgotten, because somebody has moved the offset.
     """
     found = {}
     for where, piece in batch.noted.items():

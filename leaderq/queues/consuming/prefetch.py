@@ -1,8 +1,8 @@
 """Items that are ours and not begun yet, in order; and how many of them there should be.
 
-What is claimed ahead hides the way to the servers, but waits for *this* consumer and, without a
-lock path, is lost if the process dies. So it is as much as the workers do in :data:`AHEAD_S`, by
-the time that passed from when they were given something to when they came again.
+What is claimed ahead saves a wait for the servers, but waits for *this* consumer and, without a
+lock path, is lost if the process dies. So it is as much as the workers do in :data:`AHEAD_S`,
+measured from when a worker takes items until it asks for more.
 """
 
 from __future__ import annotations
