@@ -48,7 +48,7 @@ class Refresher:
         self._newest, self._read_at_s = PageSnapshot(), float("-inf")
         self._lock = primitives.Lock()
         self._waiting: list[_Waiting] = []
-        self._service = Service("leaderq-dashboard", self._run)
+        self._service = Service.repeating("leaderq-dashboard", self._read_if_due)
 
     def start(self) -> None:
         self._service.start()
@@ -77,24 +77,20 @@ class Refresher:
                 self._service.wake()
         return waiting.answer
 
-    def _run(self, service: Service) -> None:
-        while service.wait():
-            with self._lock:
-                asked, self._waiting = self._waiting, []
-            if looking := [one for one in asked if not one.answer.cancelled()]:
-                self._refresh(looking)
-                self._rest(service)
-
-    def _rest(self, service: Service) -> None:
-        """Until the next reading is due."""
-        while not service.is_stopping and (left_s := self._due_s() - clock.now_s()) > 0:
-            service.wait(left_s)
-        service.wake()  # somebody may have asked meanwhile
-
-    def _due_s(self) -> float:
+    def _read_if_due(self) -> float | None:
+        """Read, if somebody waits and it is time; return when to look again (``None``: when
+        somebody asks)."""
         with self._lock:
+            self._waiting = [one for one in self._waiting if not one.answer.cancelled()]
+            if not self._waiting:
+                return None
             is_new = any(not one.finds_contents(self._newest) for one in self._waiting)
-            return self._read_at_s + (min(_SOON_S, self._every_s) if is_new else self._every_s)
+            pace_s = min(_SOON_S, self._every_s) if is_new else self._every_s
+            if (left_s := self._read_at_s + pace_s - clock.now_s()) > 0:
+                return left_s
+            looking, self._waiting = self._waiting, []
+        self._refresh(looking)
+        return 0.0
 
     def _refresh(self, looking: list[_Waiting]) -> None:
         wanted = frozenset(one.wants for one in looking if one.wants is not None)

@@ -242,12 +242,15 @@ def of_messages(deliveries: Sequence[Any], queue: str) -> AbstractContextManager
 
 
 def of_items(
-    queue: str, count: int, traces: Iterable[str | None], *, is_batch: bool
+    claims: Sequence[Any], queue: str, count: int, *, is_batch: bool
 ) -> AbstractContextManager[None]:
-    """The span of a consumer of items of a queue, whose notes tell what put them."""
+    """The span of a consumer of so many items of a queue; the notes of their claims tell what put
+    them.
+    """
     if (tracer := _tracer) is None:
         return _OFF
     about = {"messaging.batch.message_count": count} if is_batch else {}
+    traces = (one.note.trace for one in claims)
     headers = ([(_TRACEPARENT, trace)] for trace in traces if trace is not None)
     return tracer.processing("leaderq_queue", queue, headers, about)
 

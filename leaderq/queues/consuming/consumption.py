@@ -176,8 +176,8 @@ class ItemWorkers(HandlerThreads):
                 return [items.interrupted(claim, claim.items[done:]) for claim in good]
             try:
                 given = values[:step] if is_batch else values[0]
-                count, traces = min(step, len(values)), [claim.note.trace for claim in good]
-                with tracing.of_items(engine.path, count, traces, is_batch=is_batch):
+                count = min(step, len(values))
+                with tracing.of_items(good, engine.path, count, is_batch=is_batch):
                     self._handler(given)
             except ConsumerClosed:  # a blocking consumer did not see it begun, or done
                 return [items.interrupted(claim, claim.items[done:]) for claim in good]

@@ -21,7 +21,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 from leaderq.errors import CorruptItem
 
@@ -75,11 +75,8 @@ class Note:
         return cls(**{name: said[name] for name, kind in _KINDS if type(said.get(name)) is kind})
 
 
-_KINDS: list[tuple[str, type]] = [
-    *((name, int) for name in ("attempt", "enqueued_ms", "not_before_ms", "died_ms")),
-    *((name, str) for name in ("reason", "error", "origin", "trace")),
-    ("raw", bool),
-]
+_TYPES: dict[str, type] = {"int": int, "str": str, "bool": bool}
+_KINDS = [(field.name, _TYPES[str(field.type).partition(" ")[0]]) for field in fields(Note)]
 _DEFAULTS = asdict(Note())
 
 VERSION = 0x00010001
