@@ -41,6 +41,7 @@ class Reason(Enum):
     TRANSFER = "transfer", "an operator transferred the leadership"
     SUPERSEDED = "superseded", "a candidate of a newer version stands"
     WITHDRAWN = "withdrawn", "the candidate withdrew"
+    UNGUARDED = "unguarded", "its guardian process is gone"
     RESIGNED = "resigned", "the career resigned"
     FINISHED = "finished", "the career has finished its work"
 

@@ -154,9 +154,7 @@ class SessionChanged(Event, phrase="ZooKeeper session changed"):
 
 
 @dataclass(frozen=True)
-class GuardianLost(
-    Event, phrase="guardian is gone, a crash costs the session time-out", level=WARNING
-):
+class GuardianLost(Event, phrase="guardian is gone, its worker hands over", level=WARNING):
     """The guardian process is gone: the worker hands over and leaves, and until then a crash costs
     the session time-out."""
 

@@ -117,6 +117,7 @@ class Runner:
         self._stages: StageRunner | None = None
         self._term: OpenTerm | None = None
         self._stopping = primitives.Event()
+        self._stops_because = Reason.WITHDRAWN
         self._winds_up = False  # the supervisor has told the candidate
         self._ended = False
         self._units = 0  # of former terms
@@ -155,7 +156,7 @@ class Runner:
                 self.events,
                 career=self.career_name,
                 candidate=self.candidate_id,
-                lost=self.stop,
+                lost=self._guardian_lost,
             )
         self._thread = primitives.Thread(
             target=self._live, name=f"leaderq-career-{self.career_name}", daemon=True
@@ -181,6 +182,10 @@ class Runner:
         """Hand over if leading, leave the line, let :meth:`run` return. In signal handlers too."""
         self._stopping.set()
         self._wake()
+
+    def _guardian_lost(self) -> None:
+        self._stops_because = Reason.UNGUARDED
+        self.stop()
 
     def give_up(self) -> None:
         """Exit at once, without handing over; the guardian lets the next leader in."""
@@ -208,7 +213,7 @@ class Runner:
 
     def _wind_up(self) -> None:
         term = self._term
-        self._candidate.step_down(Reason.WITHDRAWN)
+        self._candidate.step_down(self._stops_because)
         self._candidate.wake()
         if term is not None and self._leave is not None:
             log.info(
@@ -342,7 +347,7 @@ class Runner:
         self._budgets.open_term(term)
         self._term, self._stages = term, stages
         if self._stopping.is_set():  # told to stop between winning and here
-            self._candidate.step_down(Reason.WITHDRAWN, term=term)
+            self._candidate.step_down(self._stops_because, term=term)
         if term.ending.is_set():  # ended between winning and here: nobody was told
             self._time_hand_over(term)
         watch_health(
@@ -358,7 +363,7 @@ class Runner:
         if self._guardian is not None:
             self._guardian.forget_term(term)
         timeout_s = _RELEASE_WHILE_STOPPING_S if self._stopping.is_set() else _RELEASE_S
-        reason = Reason.FAILED if error else term.reason or Reason.WITHDRAWN
+        reason = Reason.FAILED if error else term.reason or self._stops_because
         asked_s, policy = term.stand_again_after_s, self._cool_off_policy
         after = after_term(
             record, reason, clock.now_s() - began_s, policy, stand_again_after_s=asked_s

@@ -148,6 +148,14 @@ def test_a_deposed_leader_has_a_sixth_of_its_time_out_whatever_the_budget(s):
     assert [line for line in s.world.lines() if "stage=hand-over budget_s=1" in line]
 
 
+@scene(3)
+def test_a_leader_whose_guardian_was_killed_hands_over_and_says_why(s):
+    a, _ = workers(s, "ab")
+    a.guardian.process.kill()
+    s.until(lambda: seen(s, "unit", "b"))
+    assert [line for line in s.world.lines() if "handed over" in line and "why=unguarded" in line]
+
+
 class Observed(Slow):
     """Whoever observes the end of its term never comes back from it."""
 

@@ -22,6 +22,7 @@ from leaderq.running.command import VARIABLES
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 LITERAL = re.compile(r"``([^`]+)``")
+IDENTIFIER = re.compile(r"^@?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*$")
 NAMED = re.compile(r"^[\w./-]*\w/[\w./-]*$|^\w+\.(?:py|rst|md|cfg|toml|txt)$")
 
 
@@ -33,6 +34,20 @@ def test_every_path_that_contributing_names_is_there():
     makefile = (ROOT / "Makefile").read_text()
     targets = re.findall(r"\bmake ([a-z-]+)", text)
     assert [each for each in targets if f"\n{each}:" not in makefile] == []
+
+
+def test_every_name_of_a_recipe_stands_in_a_file_that_the_recipe_names():
+    text = (ROOT / "CONTRIBUTING.rst").read_text()
+    recipes = re.split(r"^\* ", text.partition("The usual changes")[2], flags=re.MULTILINE)[1:]
+    lost = []
+    for recipe in recipes:
+        words = LITERAL.findall(" ".join(recipe.split()))
+        files = [place for word in words if NAMED.match(word) for place in places(word)]
+        inside = [file for each in files if each.is_dir() for file in each.rglob("*.py")]
+        known = one_line([*(each for each in files if each.is_file()), *inside])
+        names = [word.lstrip("@").rpartition(".")[2] for word in words if IDENTIFIER.match(word)]
+        lost += [name for name in names if files and not re.search(rf"\b{name.lower()}\b", known)]
+    assert lost == []
 
 
 def places(name: str) -> list[Path]:
