@@ -191,7 +191,9 @@ class DrainProgress(Event, phrase="progress of the consumer", level=DEBUG):
 # The drain warns of this one and the next itself, with the error.
 @dataclass(frozen=True)
 class RecordSkipped(Event, phrase="record skipped", level=DEBUG):
-    """A record could not be handled in ``attempts`` attempts; ``on_error`` says to skip it."""
+    """A record that could not be handled in ``attempts`` attempts was skipped, because ``on_error``
+    says so or an operator let it pass (``leaderq dead bury``).
+    """
 
     action: ClassVar[str] = "skip"
 

@@ -1,5 +1,5 @@
 """What probes, load balancers and people ask a candidate's process (``/livez``, ``/readyz``,
-``/leader``, ``/status``); decided on values. ``docs/design/metrics.md`` has the answers.
+``/leader``, ``/status``); decided on values. ``docs/design/observability.md`` has the answers.
 
 The candidate's thread is dead if it has not answered for ``DEAD_AFTER_S`` (or 3T).
 """

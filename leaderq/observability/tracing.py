@@ -244,8 +244,8 @@ def of_messages(deliveries: Sequence[Any], queue: str) -> AbstractContextManager
 def of_items(
     claims: Sequence[Any], queue: str, count: int, *, is_batch: bool
 ) -> AbstractContextManager[None]:
-    """The span of a consumer of so many items of a queue; the notes of their claims tell what put
-    them.
+    """The span around a consumer of ``count`` items of a queue, linked to what put them, which the
+    notes of their claims tell. An error that leaves the block marks the span as failed.
     """
     if (tracer := _tracer) is None:
         return _OFF

@@ -43,7 +43,7 @@ from leaderq.producing import BufferedProducer
 from leaderq.producing.sinks import CallableSink
 from leaderq.singular import SingularUpdateQueue
 
-PAGE = Path(__file__).parents[3] / "docs" / "design" / "metrics.md"
+PAGE = Path(__file__).parents[3] / "docs" / "design" / "observability.md"
 ME = ("c", "a")
 IMPORTS = """
 import sys, leaderq, leaderq.cli.run, leaderq.running.runner, leaderq.running.stages
