@@ -73,6 +73,7 @@ def opened(chromium: Any, page: Served, path: str = "/", **shown: Any) -> Any:
 
 def signed_in(tab: Any) -> None:
     tab.goto("/sign-in")
+    tab.wait_for_selector("#token:focus")
     tab.keyboard.type(TOKENS["alice"])
     tab.keyboard.press("Enter")
     tab.wait_for_selector("text=Sign out alice")
@@ -143,10 +144,11 @@ def test_everything_is_reached_and_done_by_keyboard_alone(chromium: Any, page: S
     tab.wait_for_url(f"{page.url}/career?of=billing")
     tab_to(tab, 'a[href^="/act?do=pause"]')
     tab.keyboard.press("Enter")
-    tab.wait_for_selector("#token")
+    tab.wait_for_selector("#token:focus")
     tab.keyboard.type(TOKENS["alice"])
     tab.keyboard.press("Enter")
     tab.wait_for_selector("text=You want to pause billing")
+    tab.wait_for_selector("#why:focus")
     tab.keyboard.type("a deploy")
     tab.keyboard.press("Enter")
     tab.wait_for_selector("text=Really pause billing")
