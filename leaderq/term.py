@@ -42,9 +42,9 @@ class Term:
     half done. ``ending`` is a :class:`threading.Event`, set as soon as the term should wind up.
 
     Guarantees: once :meth:`check` or :meth:`write` has raised :class:`Deposed`, they always raise
-    it; no write passes after another leader was inaugurated. Not guaranteed: that leadership still
-    stands when :meth:`check` has *returned*; only a fenced write, or a resource that compares
-    ``number``, closes that gap.
+    it; no write passes after another leader was inaugurated.
+    Not guaranteed: that leadership still stands when :meth:`check` has *returned*; only a fenced
+    write, or a resource that compares ``number``, closes that gap.
     """
 
     def __init__(

@@ -42,8 +42,9 @@ class AsyncLeaderCareer(Career):
     process ends before the next leader begins. A call of ``execute`` ends with all that it has
     begun: tasks left behind are cancelled and named, calls in threads (``asyncio.to_thread``) are
     waited for. The same holds for what ``inaugurate`` has begun when ``hand_over`` returns, and for
-    ``prepare`` after ``retire``. *Not guaranteed:* anything about threads that are started in other
-    ways, and about callbacks (``loop.call_later``) that are left behind.
+    ``prepare`` after ``retire``.
+    *Not guaranteed:* anything about threads that are started in other ways, and about callbacks
+    (``loop.call_later``) that are left behind.
     """
 
     blocked_after_s: ClassVar[float] = 1.0

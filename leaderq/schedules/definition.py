@@ -206,9 +206,9 @@ def schedule(
     *Guarantees:* each tick has one record, written by the leader's fenced write before the work and
     completed after it; the history shows the ticks that were not run, with the reason. The work of
     a tick is done at least once; with ``on_crash="skip"`` at most once. Its result is stored
-    exactly once if ``tick.write`` writes it, or a database that refuses lower term numbers. *Not
-    guaranteed:* that a tick begins on time: ticks are units of work of the career's one thread, and
-    take turns with ``execute`` and with other schedules of the class.
+    exactly once if ``tick.write`` writes it, or a database that refuses lower term numbers.
+    *Not guaranteed:* that a tick begins on time: ticks are units of work of the career's one
+    thread, and take turns with ``execute`` and with other schedules of the class.
 
     If the method raises, the tick has failed, and the term goes on. If it raises while the term is
     ending, the tick counts as interrupted, and ``on_crash`` decides. Raises

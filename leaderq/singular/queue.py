@@ -2,9 +2,10 @@
 
 The writer's thread is authoritative: only this thread touches the data that the handler owns.
 States: new -> working -> closed (no request gets in; the writer goes on with those that are in) ->
-ended. The thread starts with the first request, so a queue that was made before a fork, and not yet
-used, works in the child. No request that got in vanishes: it is applied, or its future and the
-listener are told why not.
+ended.
+The thread starts with the first request, so a queue that was made before a fork, and not yet used,
+works in the child. No request that got in vanishes: it is applied, or its future and the listener
+are told why not.
 """
 
 from __future__ import annotations
@@ -89,12 +90,12 @@ class SingularUpdateQueue(Generic[R, S]):
     in is applied, or its future and the listener get the error. A queue left open is drained when
     it is dropped, and when the interpreter exits, for ten seconds at most. :meth:`post` may be
     called by a finalizer or a signal handler. What handler, listener or callbacks raise ends the
-    queue only if it is a handler's ``SystemExit`` or ``KeyboardInterrupt``. *Not guaranteed:*
-    anything after the death of the process: nothing is on disk. A handler's own requests to its
-    queue get in beyond ``capacity``, because nobody else could make room. (A closed queue does not
-    take these either, because closing might never end.) A signal handler or finalizer that
-    interrupts its own thread while that thread looks for room gets ``WouldDeadlock``. Two handlers
-    that wait for each other's queues wait for ever.
+    queue only if it is a handler's ``SystemExit`` or ``KeyboardInterrupt``.
+    *Not guaranteed:* anything after the death of the process: nothing is on disk. A handler's own
+    requests to its queue get in beyond ``capacity``, because nobody else could make room. (A closed
+    queue does not take these either, because closing might never end.) A signal handler or
+    finalizer that interrupts its own thread while that thread looks for room gets
+    ``WouldDeadlock``. Two handlers that wait for each other's queues wait for ever.
 
     Callbacks of other systems (a client library, a timer) must not touch what the handler owns,
     because they run on other threads: let them submit the outcome back, as :meth:`post_back` does.

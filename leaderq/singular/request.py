@@ -21,9 +21,10 @@ class RequestFuture(primitives.Future[S]):
     """The future of one request: a :class:`concurrent.futures.Future` that can be awaited too.
 
     *Guarantees:* a waiter learns of a missed deadline when it passes, not when the request's turn
-    comes. To cancel a task that awaits cancels the request, unless it was begun. *Not guaranteed:*
-    that a deadlock is recognised if a handler calls ``concurrent.futures.wait``; :meth:`result`
-    recognises it. A ring of handlers that wait for each other's queues is not recognised.
+    comes. To cancel a task that awaits cancels the request, unless it was begun.
+    *Not guaranteed:* that a deadlock is recognised if a handler calls ``concurrent.futures.wait``;
+    :meth:`result` recognises it. A ring of handlers that wait for each other's queues is not
+    recognised.
     """
 
     _expiry_s: float | None = None

@@ -101,8 +101,8 @@ class Capacity:
 
     Guarantees: nobody overtakes a waiter: the release that makes room for the first waiter also
     takes that room for it. One request larger than the bounds is admitted when nothing else is
-    under way. A wait that Ctrl-C interrupts takes no room. Not guaranteed: use in signal handlers
-    or finalizers, because a short lock is held inside.
+    under way. A wait that Ctrl-C interrupts takes no room.
+    Not guaranteed: use in signal handlers or finalizers, because a short lock is held inside.
     """
 
     def __init__(self, max_items: float, max_bytes: float = math.inf) -> None:

@@ -41,8 +41,8 @@ class Inbox(Generic[M]):
     Guarantees: never more than ``capacity`` items wait (``None``: any number), except those that
     the taker puts itself, because nobody else could make room. Waiting producers get room in the
     order in which they came, as soon as there is some. Putting takes no lock while there is room: a
-    signal handler or a finalizer may put, too. A wait that Ctrl-C interrupts puts nothing. Not
-    guaranteed: room for a signal handler or finalizer that interrupts its own thread while that
+    signal handler or a finalizer may put, too. A wait that Ctrl-C interrupts puts nothing.
+    Not guaranteed: room for a signal handler or finalizer that interrupts its own thread while that
     thread looks for room; it gets ``WouldDeadlock``.
     """
 

@@ -39,7 +39,8 @@ class Listeners(Generic[T]):
     told. What strikes a listener from outside (Ctrl-C, the abandonment of a unit) is raised on the
     same thread after the last listener; a registry with a thread of its own logs it instead.
     ``put``, ``announce`` and ``deliver`` wait for no lock, so a finalizer or a signal handler may
-    call them. Not guaranteed: that ``announce`` has told everybody when it returns.
+    call them.
+    Not guaranteed: that ``announce`` has told everybody when it returns.
     """
 
     def __init__(

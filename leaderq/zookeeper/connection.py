@@ -2,8 +2,8 @@
 that they notice a dead server and connect sooner.
 
 A :class:`ServerConnection` runs on the connection thread only, except ``drop``, ``close_session``,
-``release_when_ended`` and the attributes that its docstring names. What it adds to kazoo's handler
-of a connection:
+``release_when_ended`` and the attributes that its docstring names.
+What it adds to kazoo's handler of a connection:
 
 * a connection in use is found dead too (see :class:`Liveness`);
 * connecting to one server takes at most T/(3 x addresses): a dead one leaves time for the others;

@@ -38,8 +38,8 @@ class Seat:
     made it.
 
     *Guarantees:* while :attr:`is_held` is true, the session lives; so the znode stands, unless
-    somebody deletes it. What :meth:`write` has written was written while the znode stood. *Not
-    guaranteed:* that the seat is still held after :attr:`is_held` was read.
+    somebody deletes it. What :meth:`write` has written was written while the znode stood.
+    *Not guaranteed:* that the seat is still held after :attr:`is_held` was read.
     """
 
     session: Session

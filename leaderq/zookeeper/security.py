@@ -44,8 +44,9 @@ class Security:
     ``check_hostname`` also checks its name.
 
     *Guarantees:* only the same credentials can use znodes that were created with credentials (ACL
-    *creator all*), unless ``open_acl``. *Not guaranteed:* that a wrong ``digest`` password is
-    refused at once: ZooKeeper accepts any password, and then denies access to the znodes.
+    *creator all*), unless ``open_acl``.
+    *Not guaranteed:* that a wrong ``digest`` password is refused at once: ZooKeeper accepts any
+    password, and then denies access to the znodes.
     """
 
     user: str | None = None

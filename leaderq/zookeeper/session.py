@@ -336,9 +336,10 @@ class Session(Requests):
         on, or resigned from it; longer each time it was deposed; or as long as ``term.resign``
         says. ``term.finish()`` ends the loop.
 
-        *Guarantees:* as :meth:`leadership`, for each term. *Not guaranteed:* that operators can
-        tell an error from a ``break``: they see *withdrawn* for both. In a program that keeps the
-        iterator, the last term lasts until the iterator is closed (``contextlib.closing``).
+        *Guarantees:* as :meth:`leadership`, for each term.
+        *Not guaranteed:* that operators can tell an error from a ``break``: they see *withdrawn*
+        for both. In a program that keeps the iterator, the last term lasts until the iterator is
+        closed (``contextlib.closing``).
         """
         made: Generator[Term, None, None] = provided("leadership").terms(
             self, career, id=id, root=root, cool_off_s=cool_off_s, events=events

@@ -121,8 +121,9 @@ class SequencedWriter:
 
     *Guarantees:* each group is applied at most once; exactly once if its future has a result; never
     if the future fails with another error than ``ConnectionLost``. Groups are applied in the order
-    of :meth:`submit`, except those that are refused. *Not guaranteed:* results (the paths created)
-    when an answer was lost: then the future's result is ``None``.
+    of :meth:`submit`, except those that are refused.
+    *Not guaranteed:* results (the paths created) when an answer was lost: then the future's result
+    is ``None``.
     """
 
     def __init__(
