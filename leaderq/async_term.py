@@ -45,8 +45,8 @@ class Units:
 
 
 class AsyncTerm:
-    """A :class:`Term` whose waits are awaited, for an async career or the body of ``async with
-    session.leadership(...)``. ``AsyncTerm(term)`` makes one from any term.
+    """A :class:`Term` whose waits are awaited, for an async career or the body of
+    ``async with session.leadership(...)``. ``AsyncTerm(term)`` makes one from any term.
 
     ``number``, ``id``, ``career``, ``candidate`` and ``unclean`` are those of the term. All methods
     except :meth:`wait`, :meth:`write` and :meth:`unit` return at once; any thread may call them.

@@ -97,7 +97,9 @@ class FromOutside(BaseException):
 
 
 class UnitAbandoned(FromOutside):
-    """Raised in a unit whose term has ended; undo what the unit began, and let it pass."""
+    """Raised in a unit whose term has ended: undo what the unit began, and let this
+    exception pass.
+    """
 
 
 class CareerFailed(LeaderqError):
@@ -363,7 +365,7 @@ class RequestsLost(LeaderqError):
 
 
 class SinkAway(LeaderqError):
-    """A sink did not accept a batch, or did not say so; the batch may be sent again."""
+    """A sink did not accept a batch, or did not confirm it; the batch may be sent again."""
 
 
 class SinkBusy(SinkAway):
@@ -464,7 +466,7 @@ class JournalFailed(LeaderqError):
 
 class JournalSlow(LeaderqError, TimeoutError):
     """The disk did not answer in time. The record was accepted, keeps its place, and is stored when
-    the disk takes it; if there was no room for the record, the message says so.
+    the disk takes it. Or there was no room for the record; then the message says so.
     """
 
 

@@ -167,8 +167,8 @@ class GuardianLost(
 
 @dataclass(frozen=True)
 class DrainStalled(Event, phrase="consumer stood still and was rebuilt", level=WARNING):
-    """The Kafka consumer stood still although records waited, and was rebuilt, for the ``rebuilt``
-    th time.
+    """The Kafka consumer stood still although records waited, and was rebuilt; ``rebuilt`` counts
+    how often.
     """
 
     partition: str

@@ -36,15 +36,16 @@ FencedWrite = Callable[["Term", Sequence["Operation"]], list[Any]]
 class Term:
     """What a career sees of its leadership.
 
-    ``number`` is the fencing token. It goes up by one from term to term, never down; store it
-    beside the data, and refuse lower numbers (:mod:`leaderq.fencing`). ``id`` is unique for ever.
-    ``unclean`` says that the previous term ended without a hand-over: its last unit of work may be
-    half done. ``ending`` is a :class:`threading.Event`, set as soon as the term should wind up.
+    ``number`` is the fencing token. It rises from term to term, without gaps unless an operator
+    makes one, and never falls; store it beside the data, and refuse lower numbers
+    (:mod:`leaderq.fencing`). ``id`` is unique for ever. ``unclean`` says that the previous term
+    ended without a hand-over: its last unit of work may be half done. ``ending`` is a
+    :class:`threading.Event`, set as soon as the term should wind up.
 
     Guarantees: once :meth:`check` or :meth:`write` has raised :class:`Deposed`, they always raise
-    it; no write passes after another leader was inaugurated.
-    Not guaranteed: that leadership still stands when :meth:`check` has *returned*; only a fenced
-    write, or a resource that compares ``number``, closes that gap.
+    it; no write passes after another leader was inaugurated. Not guaranteed: that leadership still
+    stands when :meth:`check` has *returned*; only a fenced write, or a resource that compares
+    ``number``, closes that gap.
     """
 
     def __init__(

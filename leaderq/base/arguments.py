@@ -44,7 +44,9 @@ def unless(holds: bool, problem: str) -> Problem:
 
 
 def wanted(name: str, value: object, holds: bool, remedy: str) -> Problem:
-    """Return ``None`` if ``holds``, else that ``name`` is ``value``, and to give ``remedy``."""
+    """Return ``None`` if ``holds``, else a sentence with ``name`` and ``value`` that asks for
+    ``remedy``.
+    """
     return None if holds else f"{name}={value!r:.100}: give {remedy}"
 
 

@@ -13,8 +13,8 @@ def exported(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], An
     """Return the ``__getattr__`` and the ``__all__`` of ``package``.
 
     ``homes`` maps each module of the package to the names that it defines, separated by spaces. For
-    type checkers the package imports each name as itself (``from x import A as A``) below ``if
-    TYPE_CHECKING``; a test compares the two.
+    type checkers the package imports each name as itself (``from x import A as A``) below
+    ``if TYPE_CHECKING``; a test compares the two.
     """
     home_of = {name: home for home, names in homes.items() for name in names.split()}
 

@@ -1,5 +1,5 @@
-"""One automaton a key, for the threads of a process; :mod:`leaderq.coalescing.asynchronous` for its
-tasks.
+"""Coalescing for the threads of one process, with an automaton for each key;
+:mod:`leaderq.coalescing.asynchronous` is for its tasks.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ THIS_THREAD: Final = object()
 
 
 class QueueCoordinator(Generic[Key]):
-    """Of all requests for a key, one runs, one waits, and the rest are declined: the one that waits
-    will begin after they came.
+    """Of all requests for a key, one runs, one waits, and the rest are declined, because the one
+    that waits will begin after they came, and do their work.
 
     Use it where work *reads the current state when it begins* (refresh a cache, rebuild an index,
     send the newest position): then one run does the work of all requests that came before it began.
-    If a request has data of its own, store them where the work reads when it begins.
-    All forms may be mixed on one key:
+    If a request has data of its own, store them where the work reads when it begins. All forms may
+    be mixed on one key:
 
     * ``@coordinator.coalesced(key=...)`` on the function that does the work;
-    * ``run(key, function)``: those declined get the result, or the exception, of the run that
+    * ``run(key, function)``: declined requests get the result, or the exception, of the run that
       covers them;
     * ``with coordinator.hold(key) as token: if token: ...``;
     * ``token = enqueue(key)`` ... ``dequeue(token)``: may be different threads;
@@ -57,17 +57,17 @@ class QueueCoordinator(Generic[Key]):
     request that comes covers both. If none comes before the head is done, the thread that dequeues
     does the work: it calls ``cover(key)``, else repeats the function that ran by ``run`` or
     ``coalesced``, else runs that of the request that gave up. Without any of these, the declined
-    request is logged, counted as ``stats().owed``, and covered by the next request.
-    *Not guaranteed:* that an evicted owner stops: its token is false; what it writes should carry
+    request is logged, counted as ``stats().owed``, and covered by the next request. *Not
+    guaranteed:* that an evicted owner stops: its token is false; what it writes should carry
     ``token.number``. That a run which began succeeds; but one that an interrupt or a cancellation
     ended does not count.
 
     If the owner of the head (its thread, or task) asks again in a way that would wait, it gets
     ``WouldDeadlock`` at once. ``owner=None`` says that somebody else will dequeue.
 
-    Not to be called from signal handlers or finalizers, but a scope that the garbage collector
-    closes releases its key. A key must not change while it is asked for. A forked child has no
-    keys: the requests run and wait in the parent.
+    Do not call it from signal handlers or finalizers; but a scope that the garbage collector closes
+    releases its key. A key must not change while it is asked for. A forked child has no keys: the
+    requests run and wait in the parent.
 
     :param waiters: how many requests may wait for a key: 1, or 0 (Go's singleflight).
     :param timeout_s: how many seconds ``enqueue``, ``hold`` and ``run`` wait by default; ``None``:
@@ -77,8 +77,8 @@ class QueueCoordinator(Generic[Key]):
     :param safe_timeout_s: a head that has not dequeued after so many seconds is evicted when
         another request waits or comes. Off by default.
     :param on_evicted: called with the token of an evicted head, by whichever thread noticed.
-    :param debounce: let requests to a key stop coming before its work begins. Then nobody is
-        accepted at once.
+    :param debounce: begin the work on a key only when requests for it have stopped coming. Then no
+        request is accepted at once.
     :param name: the name of its figures in Prometheus.
     :raises ConfigurationError: these do not fit together, or a function is not a plain function.
 
@@ -121,8 +121,9 @@ class QueueCoordinator(Generic[Key]):
         return token
 
     def dequeue(self, token: Token[Key]) -> bool:
-        """End the work on the key, done or given up: the next request runs. Return whether the
-        token was current; if not (it was evicted, or dequeued before), nothing happens.
+        """End the work on the key, whether it is done or given up; then the next request runs.
+        Return whether the token was current; if not (it was evicted, or dequeued before), nothing
+        happens.
         """
         return self._keys.leave(token)
 
@@ -159,9 +160,10 @@ class QueueCoordinator(Generic[Key]):
     ) -> Callable[[Callable[P, R]], Callable[P, R | D]]:
         """A decorator: calls whose arguments have the same ``key(*args, **kwargs)`` are coalesced.
 
-        A declined call returns ``declined``; with ``share`` it returns, or raises, what the run
-        does that covers it. A call may run the function twice, with the same arguments: the second
-        time for declined calls whose waiter gave up. It returns what the first run returned.
+        A declined call returns ``declined``; with ``share`` it returns what the run that covers it
+        returns, or raises what that raises. A call may run the function twice, with the same
+        arguments: the second time for declined calls whose waiter gave up. It returns what the
+        first run returned.
 
         :raises ConfigurationError: ``key``, or what is decorated, is not a plain function.
         """

@@ -416,7 +416,9 @@ class KeyTable(Generic[Key]):
         self._watch(state, key)
 
     def _pay(self, state: KeyState, key: Key, debt: Debt) -> None:
-        """Let the work of the debt of an idle key be done, if anybody has told how."""
+        """Start a run for the declined requests that nobody covers, on a key that nobody works on.
+        If it is not known how, log them.
+        """
         cover = self.cover or debt.repeat
         if cover is not None and not debt.is_tried:
             token: Token[Key] = Token(key, None)
@@ -429,7 +431,7 @@ class KeyTable(Generic[Key]):
             log.warning("requests not covered yet key=%r count=%d", key, debt.count)
 
     def _watch(self, state: KeyState, key: Key) -> None:
-        """Make the timer look at the key in time."""
+        """Let the timer look at the key as soon as something is due there."""
         if not self._is_timed:
             return
         look_s = state.wanted_look_s(self.rules.safe_timeout_s)

@@ -34,7 +34,7 @@ else:
 
 
 class TokenStage(Enum):
-    """See the table of the module."""
+    """The stage of a token; see the picture in the module."""
 
     ASKING = "asking"
     WAITING = "waiting"
@@ -98,7 +98,7 @@ class RunResult:
             return cls(None, exc, exc.__traceback__)
 
     def get(self) -> Any:
-        """Return the value, or raise the error: the same object for all."""
+        """Return the value, or raise the error. All callers get the same object."""
         if self.error is None:
             return self.value
         raise self.error.with_traceback(self.traceback)

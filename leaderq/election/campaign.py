@@ -269,7 +269,7 @@ class Campaign:
 
     def announce(self, term: OpenTerm, stage: Stage) -> None:
         """Publish that ``term`` has entered ``stage``. A hand-over is published only if it takes a
-        while, because its release must not wait for that.
+        while, because the release of the term must not wait for that write.
         """
         if self.tenure is None or self.tenure.term is not term or not self.role.holds_term:
             return

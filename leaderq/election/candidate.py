@@ -202,9 +202,10 @@ class Candidate:
     def close(self, *, timeout_s: float = 5.0) -> None:
         """Withdraw, and end the thread. May be called twice, and without :meth:`stand`.
 
-        Conclude a term that :meth:`await_term` has returned before this, or within ``timeout_s``
-        seconds; otherwise its znode stays until the session ends. If ZooKeeper does not answer
-        within ``timeout_s`` seconds, the candidate leaves the line in the background.
+        A term that :meth:`await_term` has returned must be concluded before, or at most
+        ``timeout_s`` seconds later; otherwise its znode stays until the session ends. If ZooKeeper
+        does not answer within ``timeout_s`` seconds, the candidate leaves the line in the
+        background.
         """
         if self._thread is None:
             return

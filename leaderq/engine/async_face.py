@@ -70,8 +70,8 @@ class AsyncTaken(Generic[H]):
 
 
 class AsyncFace:
-    """The two pools of threads on which the queue works. ``takers`` threads are for those who wait
-    for items.
+    """The two pools of threads on which the queue works: ``takers`` threads wait for items, others
+    write.
     """
 
     queue: Any

@@ -65,8 +65,8 @@ class Handler:
 
 
 class HandlerThreads:
-    """``count`` threads, each of which calls ``run``, which takes what there is and calls the
-    user's code.
+    """``count`` threads that each call ``run``. ``run`` takes what there is, and calls the user's
+    code.
     """
 
     def __init__(

@@ -87,7 +87,9 @@ class RowsAhead:
         self._known, self._answer, self._asked, self._begun = {}, None, [], 0
 
     def learn(self, *, is_useful: bool) -> None:
-        """Adapt to whether rows that were read ahead could be claimed."""
+        """Read more rows ahead if ``is_useful``: the last ones could be claimed. Else read none for
+        a while.
+        """
         if is_useful:
             self._most = self._most + 1 if self._most < 0 else min(_MOST, 2 * self._most + 1)
         else:

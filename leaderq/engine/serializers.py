@@ -76,7 +76,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def unchanging(data: Any) -> bytes:
-    """The bytes that a serializer returned; copied if they are a buffer, which may be used
+    """The bytes that a serializer returned. A buffer is copied, because the serializer may use it
     again.
     """
     return data if type(data) is bytes else bytes(memoryview(data))

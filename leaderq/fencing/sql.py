@@ -75,7 +75,7 @@ class SqlFence:
     held the resource before; from then until its end, no other term holds it. An equal number is
     the same term. Not guaranteed: anything for what is written outside that transaction, in a
     savepoint that also held the fence and is rolled back, or by code that catches ``Deposed`` and
-    commits. Nor that a newer term need not wait: a leader that is frozen in mid-transaction keeps
+    commits. A newer term may also have to wait: a leader that is frozen in mid-transaction keeps
     the lock until the server ends its session (``idle_in_transaction_session_timeout``).
     """
 
@@ -179,10 +179,11 @@ class FencedRows:
 
     def put(self, connection: Any, term: TermLike, row: Mapping[str, Any]) -> None:
         """Insert ``row`` (values by column, those of the key among them), or update the one with
-        its key, unless a newer term has written that.
+        its key, unless a newer term has written that row.
 
-        :raises Deposed: a newer term has written it; the term is over. Roll back.
-        :raises ConfigurationError: ``row`` lacks a column of the key, or names the term's.
+        :raises Deposed: a newer term has written the row; the term is over. Roll back.
+        :raises ConfigurationError: ``row`` lacks a column of the key, or has the column of the
+            term.
         :raises Exception: what the driver raises.
         """
         with _executing(connection) as (style, execute):
@@ -198,7 +199,9 @@ class FencedRows:
     def statement(
         self, term: TermLike, row: Mapping[str, Any], style: ParamStyle | str
     ) -> SqlStatement:
-        """What :meth:`put` executes. It changes one row, or none if a newer term has written it."""
+        """The statement that :meth:`put` executes. It changes one row, or none if a newer term has
+        written it.
+        """
         check_comparable(term)
         _check_columns(*row)
         problems = [f"row has no {name!r}" for name in self._key if name not in row]
@@ -358,8 +361,8 @@ def _is_of(package: str, given: Any) -> bool:
 
 
 def _values(row: Any, names: Sequence[str]) -> list[Any] | None:
-    """The values of ``row`` in the order of ``names``; it is a sequence, or a mapping where the
-    connection makes such rows. ``None`` if there is no row.
+    """The values of ``row`` in the order of ``names``; ``None`` if there is no row. A row is a
+    sequence, or a mapping if the connection makes such rows.
     """
     if row is None:
         return None

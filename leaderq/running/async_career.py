@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class AsyncLeaderCareer(Career):
-    """A :class:`LeaderCareer` whose methods are coroutine functions: subclass it and write ``async
-    def execute(self, term)``, where ``term`` is an :class:`AsyncTerm`.
+    """A :class:`LeaderCareer` whose methods are coroutine functions: subclass it and write
+    ``async def execute(self, term)``, where ``term`` is an :class:`AsyncTerm`.
 
     All methods run on one event loop of asyncio, on a thread of leaderq. The loop lives as long as
     the process stands for election, so what ``prepare`` opens stays usable between terms.
@@ -31,20 +31,19 @@ class AsyncLeaderCareer(Career):
     those of a :class:`LeaderCareer`, and
 
     * ``atomic``: ``False`` (default): at the end of the term the unit in hand is finished within
-      ``handover_budget_s``; it is cancelled when a second of that is left, or a quarter. ``True``:
-      it is cancelled at once, unless it was the unit that resigned. Within the unit that is
-      ``asyncio.CancelledError``, with the reason.
-    * ``blocked_after_s``: a loop that answers nothing for so long, because a coroutine blocks, is
-      named in the log with the stack of its thread.
+      ``handover_budget_s``; it is cancelled when a second or a quarter of that time is left,
+      whichever is less. ``True``: it is cancelled at once, unless it was the unit that resigned.
+      The unit gets ``asyncio.CancelledError``, with the reason.
+    * ``blocked_after_s``: a loop that answers nothing for so many seconds, because a coroutine
+      blocks, is named in the log with the stack of its thread.
 
     *Guarantees:* those of a :class:`LeaderCareer`. The loop does not run what keeps up the lease,
     nor what kills overdue work. So a blocked loop costs no term before its budget is over, and its
     process ends before the next leader begins. A call of ``execute`` ends with all that it has
     begun: tasks left behind are cancelled and named, calls in threads (``asyncio.to_thread``) are
     waited for. The same holds for what ``inaugurate`` has begun when ``hand_over`` returns, and for
-    ``prepare`` after ``retire``.
-    *Not guaranteed:* anything about threads that are started in other ways, and about callbacks
-    (``loop.call_later``) that are left behind.
+    ``prepare`` after ``retire``. *Not guaranteed:* anything about threads that are started in other
+    ways, and about callbacks (``loop.call_later``) that are left behind.
     """
 
     blocked_after_s: ClassVar[float] = 1.0

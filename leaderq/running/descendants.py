@@ -162,7 +162,7 @@ class Orphans:
     guardian had adopted when it died. They are known by two traits: they were below the guardian at
     the last :meth:`note`, or they have the guardian's :data:`MARK` in their environment.
 
-    Not guaranteed: a process that became an orphan after the last ``note`` is missed if it has also
+    Not guaranteed: to find a process that became an orphan after the last ``note``, if it has also
     cleared its environment.
     """
 

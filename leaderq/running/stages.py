@@ -39,8 +39,8 @@ class StageRunner:
 
     ``tell_stage(stage)`` publishes a stage to observers. ``step_down()`` ends the term because the
     career failed. ``is_heard_out()`` tells whether everything that ZooKeeper has sent was read; no
-    unit begins before that, because it is the only way in which a host that was stopped together
-    with its clocks learns of that. Not thread-safe, except for :meth:`abandon`.
+    unit begins before that, because a host that was stopped together with its clocks learns only
+    from ZooKeeper what has happened. Not thread-safe, except for :meth:`abandon`.
     """
 
     def __init__(

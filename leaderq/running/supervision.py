@@ -79,7 +79,9 @@ class Budgets:
         self._changed()
 
     def settle(self) -> None:
-        """Stop timing the stage, which has returned; a hand-over is timed on."""
+        """Stop timing the stage, because it has returned. A hand-over that is being timed
+        goes on.
+        """
         with self._lock:
             if self._running is not None and self._running.stage != Stage.HANDOVER:
                 self._running = None
@@ -148,7 +150,9 @@ def _is_healthy(career: Career, within_s: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CoolOff:
-    """How many terms in a row have failed, and for how many seconds, and why, to cool off now."""
+    """How many terms in a row have failed; and for how many seconds, and why, the candidate cools
+    off.
+    """
 
     failures: int = 0
     seconds: float = 0.0
@@ -166,7 +170,7 @@ def after_term(
 ) -> CoolOff:
     """The record after a term that ended for ``reason`` after ``lasted_s`` seconds;
     ``stand_again_after_s``: the wait that a career asked for when it resigned. ``policy``: after
-    ``attempts`` failures in a row it yields to the other candidates for ``most_s`` seconds.
+    ``attempts`` failures in a row the candidate yields to the others for ``most_s`` seconds.
     """
     if reason in _FAILURES:
         failures = 1 if lasted_s > policy.most_s else record.failures + 1

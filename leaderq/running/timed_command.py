@@ -60,8 +60,8 @@ def timed_command(command: Sequence[str], **times: Any) -> CommandCareer:
 
 
 class OnceCommand(CommandCareer):
-    """Runs ``command``, unless it is recorded as done for ``key``; then the process has
-    finished.
+    """Runs ``command`` in a term. If it is recorded as done for ``key``, this process finishes
+    instead.
     """
 
     def __init__(self, command: Sequence[str], key: str, on_exit: OnExit = OnExit.STOP) -> None:

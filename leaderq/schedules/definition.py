@@ -137,8 +137,8 @@ class When:
         return self.moment(at).utcoffset() or timedelta()
 
     def _change(self, before: int, after: int) -> int:
-        """The first second after ``before`` that has another offset from UTC; ``after`` has another
-        one.
+        """The first second after ``before`` that has another offset from UTC. There is one, because
+        ``after`` has another offset.
         """
         offset = self._offset(before)
         while before + _DAY_MS < after and self._offset(before + _DAY_MS) == offset:

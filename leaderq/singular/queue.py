@@ -70,19 +70,19 @@ class SingularUpdateQueue(Generic[R, S]):
     ``handler(request)`` returns the outcome. Only that thread touches the handler's data, so the
     data need no lock.
 
-    - ``capacity``: how many requests may wait; ``None``: as many as memory holds. The one that the
-      handler works on does not count.
-    - ``timeout_s``: how long :meth:`submit`, :meth:`post` and :meth:`call` wait for room when so
-      many wait: ``None``, for ever; 0, not at all.
+    - ``capacity``: how many requests may wait; ``None``: as many as memory holds. The request that
+      the handler works on does not count.
+    - ``timeout_s``: how many seconds :meth:`submit`, :meth:`post` and :meth:`call` wait for room in
+      a full queue; ``None``: for ever; 0: not at all.
     - ``deadline_s``: seconds within which a request must be begun, unless it comes with its own;
       ``None``: at any time.
-    - ``max_batch``: if given, the handler takes a list of all the requests that wait, at most so
-      many, and returns an outcome for each, in their order (an exception: that request failed), or
-      ``None``.
-    - ``name``: of its thread, its log lines, and its figures in Prometheus.
-    - ``on_error(request, error)``: told of each request that got in and was not applied, unless
-      its owner cancelled it; logs by default. It runs on the writer's thread, or on that which
-      closes the queue.
+    - ``max_batch``: if given, the handler takes a list of all the requests that wait, at most
+      ``max_batch``, and returns an outcome for each, in their order (an exception: that request
+      failed), or ``None``.
+    - ``name``: the name of its thread, in its log lines, and of its figures in Prometheus.
+    - ``on_error(request, error)``: called for each request that got in and was not applied, unless
+      its owner cancelled it; by default it logs. It runs on the writer's thread, or on the thread
+      that closes the queue.
 
     *Guarantees:* one request at a time, each at most once; the requests of one thread in its order,
     and of all threads in the order in which they got in; never more than ``capacity`` wait; waiting
@@ -90,12 +90,12 @@ class SingularUpdateQueue(Generic[R, S]):
     in is applied, or its future and the listener get the error. A queue left open is drained when
     it is dropped, and when the interpreter exits, for ten seconds at most. :meth:`post` may be
     called by a finalizer or a signal handler. What handler, listener or callbacks raise ends the
-    queue only if it is a handler's ``SystemExit`` or ``KeyboardInterrupt``.
-    *Not guaranteed:* anything after the death of the process: nothing is on disk. A handler's own
-    requests to its queue get in beyond ``capacity``, because nobody else could make room. (A closed
-    queue does not take these either, because closing might never end.) A signal handler or
-    finalizer that interrupts its own thread while that thread looks for room gets
-    ``WouldDeadlock``. Two handlers that wait for each other's queues wait for ever.
+    queue only if it is a handler's ``SystemExit`` or ``KeyboardInterrupt``. *Not guaranteed:*
+    anything after the death of the process: nothing is on disk. A handler's own requests to its
+    queue get in beyond ``capacity``, because nobody else could make room. (A closed queue does not
+    take these either, because closing might never end.) A signal handler or finalizer that
+    interrupts its own thread while that thread looks for room gets ``WouldDeadlock``. Two handlers
+    that wait for each other's queues wait for ever.
 
     Callbacks of other systems (a client library, a timer) must not touch what the handler owns,
     because they run on other threads: let them submit the outcome back, as :meth:`post_back` does.

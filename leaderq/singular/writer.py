@@ -46,8 +46,9 @@ PassOn = Callable[[Any, TrackedRequest | None], object]
 
 @dataclass(frozen=True)
 class Stats:
-    """The figures of a queue at one moment. While the queue is idle, ``accepted == applied + failed
-    + expired + cancelled``; while it works, ``depth`` and ``in_hand`` belong to the sum.
+    """The figures of a queue at one moment. While the queue is idle,
+    ``accepted == applied + failed + expired + cancelled``; while it works, ``depth`` and
+    ``in_hand`` belong to the sum.
 
     *Not guaranteed:* that the figures fit each other exactly while the writer works: a request may
     be counted twice, or not at all, for an instant.

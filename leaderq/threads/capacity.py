@@ -172,8 +172,8 @@ class Capacity:
             self._line.admit()
 
     def wait_empty(self, timeout_s: float | None = None) -> bool:
-        """Wait until nothing is under way, at most ``timeout_s`` seconds (``None``: without end);
-        return whether that came.
+        """Wait until nothing is under way; return whether that came within ``timeout_s`` seconds.
+        ``None`` waits without end.
         """
         with self._lock:
             if not (self.items or self.bytes):

@@ -115,7 +115,7 @@ class Inbox(Generic[M]):
                 waker.wait(timeout_s)
 
     async def put_async(self, item: M, timeout_s: float | None) -> None:
-        """As :meth:`put`, for a task; the event loop goes on meanwhile."""
+        """Do what :meth:`put` does, for a task; the event loop goes on meanwhile."""
         waker = TaskWaker()
         with self._arriving(item, waker.wake, timeout_s) as is_in:
             if not is_in:
@@ -156,7 +156,7 @@ class Inbox(Generic[M]):
             pass
 
     def release(self, count: int) -> None:
-        """Return the room of ``count`` items that were taken out, and admit waiting producers."""
+        """Free the room of ``count`` items that were taken out, and admit waiting producers."""
         for _ in range(count):
             if self.beyond:
                 self.beyond -= 1
@@ -235,7 +235,9 @@ class Inbox(Generic[M]):
             return None if arrival.is_admitted else arrival
 
     def _admit(self) -> None:
-        """Put the items of waiting producers as far as there is room; under the lock."""
+        """Put the items of waiting producers, as long as there is room. The caller holds
+        the lock.
+        """
         self._line.admit()
         if self._closed is None and not self.waiting:
             self._permit = self._open_permit

@@ -27,8 +27,8 @@ class Listeners(Generic[T]):
       may overlap, and a listener may cause another call.
     * :meth:`announce` (:meth:`put` and :meth:`deliver`) tells the values in the order in which they
       were put, one call at a time. A caller that comes while another thread delivers, or that is
-      itself a listener, leaves its value to the delivery under way and goes on. A listener that
-      blocks thus holds up the other listeners, and that thread.
+      itself a listener, leaves its value to the delivery under way and goes on. So a listener that
+      blocks holds up the other listeners, and that thread.
 
     ``name``: how the log calls the registry. ``has_thread``: a thread of this name delivers, from
     the first ``add`` until :meth:`stop`; ``announce`` only wakes it. ``most``: how many values may
@@ -39,8 +39,7 @@ class Listeners(Generic[T]):
     told. What strikes a listener from outside (Ctrl-C, the abandonment of a unit) is raised on the
     same thread after the last listener; a registry with a thread of its own logs it instead.
     ``put``, ``announce`` and ``deliver`` wait for no lock, so a finalizer or a signal handler may
-    call them.
-    Not guaranteed: that ``announce`` has told everybody when it returns.
+    call them. Not guaranteed: that ``announce`` has told everybody when it returns.
     """
 
     def __init__(

@@ -73,7 +73,9 @@ def frame_of(thread: int) -> FrameType | None:
 
 
 def new_event_loop(selector: BaseSelector) -> AbstractEventLoop:
-    """An event loop of asyncio, which is imported only here and by who uses it."""
+    """Make an event loop of asyncio, which is imported only in this call, because few programs need
+    it.
+    """
     from asyncio import SelectorEventLoop
 
     return SelectorEventLoop(selector)

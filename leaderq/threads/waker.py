@@ -10,9 +10,9 @@ class Waker:
 
     Guarantees: ``wake`` never blocks, whoever calls it: any thread, a signal handler, a weakref
     finalizer, the waiter itself. A wake before the wait is not lost. Ctrl-C during a wait leaves
-    the waker usable.
-    Not guaranteed: that a wait which an exception interrupted leaves its wake for the next one;
-    check the condition before waiting again. If several threads wait, one of them is woken.
+    the waker usable. Not guaranteed: that a wait which is interrupted by an exception leaves its
+    wake for the next wait; check the condition before waiting again. If several threads wait, one
+    of them is woken.
     """
 
     # Locked means: not woken. The state is one lock, because one call in C takes or releases it.
@@ -40,7 +40,7 @@ class Waker:
 
 class TaskWaker:
     """Wakes one waiting task, as :class:`Waker` wakes a thread; the event loop goes on during the
-    wait. The task that waits must make it.
+    wait. Make it in the task that waits.
     """
 
     __slots__ = ("_loop", "_woken")

@@ -235,8 +235,8 @@ class Client(KazooClient):
         super()._session_callback(state)
 
     def _fail_pending(self) -> None:
-        """Fail all requests that are queued or in flight. Any thread may call this once the
-        connection thread cannot.
+        """Fail all requests that are queued or in flight. For a client whose connection thread does
+        not do so any more; any thread may call it.
         """
         _fail_all(private_api.request_queue(self), NotSent())
         _fail_all(private_api.requests_in_flight(self), ConnectionLoss())

@@ -148,7 +148,7 @@ class Transport(SequentialThreadingHandler):
         return thread
 
     def stop(self, timeout_s: float = 1.0) -> None:
-        """End the threads after the jobs that are queued; wait for that at most ``timeout_s``
+        """End the threads when the queued jobs are done; wait for that at most ``timeout_s``
         seconds.
         """
         with self._lock:

@@ -77,8 +77,8 @@ class Pulse:
         return is_mine and clock.now_s() < proof.trusted_until_s
 
     def ensure(self, session: int | None, within_s: float) -> bool:
-        """Return what :meth:`holds` does; ask for a new proof if the newest one grows old, and if
-        the session is not proven, wait for that proof ``within_s`` seconds.
+        """Whether this session certainly lives now. If the newest proof grows old, ask for another
+        one; if it has run out, wait for the new proof, at most ``within_s`` seconds.
         """
         proof = self._proof
         if proof.session != session or clock.now_s() >= proof.late_s:

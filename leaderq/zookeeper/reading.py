@@ -112,8 +112,8 @@ class SizedReader:
         return self.sizes.most
 
     def read(self, names: Sequence[str]) -> primitives.Future[list[Any]]:
-        """Read as many of the first ``names`` as fit; return for each ``(data, ctime_ms,
-        version)``, or its error in its place.
+        """Read as many of the first ``names`` as fit; return for each
+        ``(data, ctime_ms, version)``, or its error in its place.
         """
         answer: primitives.Future[list[Any]] = primitives.Future()
         positions = self.sizes.to_measure(len(names := names[: self.most]))

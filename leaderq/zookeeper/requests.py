@@ -44,7 +44,7 @@ _SHARED = Permissions.READ | Permissions.CREATE
 
 class Answer(primitives.Future[T]):
     """The future of one request. kazoo's connection thread sets its result, so that a waiter wakes
-    without a detour; callbacks run on the completion thread.
+    at once; callbacks run on the completion thread.
     """
 
     def __init__(self, dispatch: Callable[[Callable[[], object]], None]) -> None:

@@ -105,5 +105,5 @@ class Seat:
 
 
 def is_fence(error: BaseException | None) -> bool:
-    """Whether a multi that begins with a seat's fence failed because of it."""
+    """Whether a multi that begins with a seat's fence failed because of that fence."""
     return isinstance(error, NoNode) and error.index == 0

@@ -63,15 +63,14 @@ class DistributedQueueCoordinator:
     *Guarantees:* of a key, at most one token is the head's and at most one request waits, for every
     key and at every moment of the servers' time. When a request was declined, somebody was waiting
     who had not begun. The one that waits is told of its turn by one event, asks nothing more, and
-    nobody else is woken. An uncontended enqueue and dequeue are a round trip each.
-    **A declined request is covered**, with ``cover``: a run begins after it came. If the request
-    that waited dies or gives up before it has begun, a process in which a request was declined
-    because of it asks for the key; when its turn comes, it calls ``cover(key)`` on a thread of its
-    own. (Two such processes may cover the same change.)
-    *Not guaranteed:* that a run covers it before the next request does, without ``cover`` or if
-    every process with a declined request has died, too: if that matters use a queue. That a run
-    which began succeeds. Fairness: a request that comes when the head leaves may wait, although an
-    earlier one was declined.
+    nobody else is woken. An uncontended enqueue and dequeue are a round trip each. **A declined
+    request is covered**, with ``cover``: a run begins after it came. If the request that waited
+    dies or gives up before it has begun, a process in which a request was declined because of it
+    asks for the key; when its turn comes, it calls ``cover(key)`` on a thread of its own. (Two such
+    processes may cover the same change.) *Not guaranteed:* that a declined request is covered soon,
+    without ``cover`` or if every process with such a request has died: then only the next request
+    for the key covers it. If that matters use a queue. That a run which began succeeds. Fairness: a
+    request that comes when the head leaves may wait, although an earlier one was declined.
 
     :raises ConfigurationError: the root, the time-out, ``cover`` or the client cannot be used.
     """

@@ -75,7 +75,7 @@ class KeyZnodes:
         return join(self.root, name)
 
     def new_token(self) -> str:
-        """A name that no token ever had, or will have."""
+        """A new name for a token, which no other token ever has."""
         return f"{self.name}~{chance.uuid4().hex}"
 
     def owns(self, token: str) -> bool:
