@@ -76,7 +76,7 @@ class Career(ILeaderCareer):
 
     _called: ClassVar[Sequence[str]] = _STAGES
     _is_async: ClassVar[bool] = False
-    """Whether what is called, except :meth:`healthy`, are coroutine functions."""
+    """Whether the methods that leaderq calls are coroutine functions, except :meth:`healthy`."""
     _async_twin: ClassVar[str | None] = "AsyncLeaderCareer"
     """The class to derive from for those who would rather write coroutines."""
     _stands_again: bool = True  # set to False: the runner ends after this term, also a failed one

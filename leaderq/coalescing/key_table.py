@@ -71,7 +71,7 @@ class KeyState(TrafficAutomaton[AnyToken]):
         self.waiters = waiters
         self.debt: Debt | None = None
         self.first_s: float | None = None
-        """When the first request since the last run began came, if the key is debounced."""
+        """When the first request came since the last run began, if the key is debounced."""
         self.due_s = 0.0
         """When the one that waits may begin at the earliest."""
         self.look_s = math.inf

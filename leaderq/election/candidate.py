@@ -6,7 +6,7 @@ only put signals there, so nothing blocks ZooKeeper's threads, and two reconnect
 interleave (CURATOR-620, -644, -653). The thread looks at the clock before each signal: a late
 acknowledgement never overtakes the end of the lease.
 
-On each failure: If ZooKeeper is silent or refuses requests or the login, the term pauses, then ends
+On each failure: if ZooKeeper is silent or refuses requests or the login, the term pauses, then ends
 with its lease; when the runner asks the candidate to stand again, it tries for ever. If the session
 expires, the candidate enlists with the next session. If the owner closes the session, the candidate
 stands no more, and :meth:`Candidate.await_term` returns, and raises from then on. If this thread

@@ -1,10 +1,10 @@
-"""A candidate's dealings with the line while it does not lead: enlist, survey, claim, leave,
-release. Each call sends a few bounded requests and returns the signal that results.
+"""What a candidate does in the line while it does not lead: enlist, survey, claim, leave, release.
+Each call sends a few bounded requests and returns the signal that results.
 
-ZooKeeper is authoritative. A znode is this candidate's only if it carries its mark *and* belongs to
-its present session; it checks both again after every wait, because the znode of an ended session
-stands for a while beside the new one (CURATOR-696). A request that is repeated finds the first
-znode by the mark, so a lost reply never leaves a second znode in the line.
+ZooKeeper is authoritative. A znode belongs to this candidate only if it has the candidate's mark
+*and* was made in the present session; both are checked again after every wait, because the znode of
+an ended session stands for a while beside the new one (CURATOR-696). A request that is repeated
+finds the first znode by the mark, so a lost reply never leaves a second znode in the line.
 
 On each failure: without a connection or a reply the call returns ``FAILED``, and the candidate
 tries again. If the folder has vanished (container parents do), it is made again (CURATOR-724). If

@@ -2,8 +2,8 @@
 
 The row is authoritative. Every write of a term is one upsert that changes the row only if the
 stored number is not higher. On PostgreSQL an upsert locks the row even if it changes nothing, waits
-for whoever has it locked, and then looks at the row as that one has left it. The lock is kept to
-the end of the transaction. So of two terms, whichever order they come in:
+for the transaction that has it locked, and then looks at the row as that transaction has left it.
+The lock is kept to the end of the transaction. So of two terms, whichever order they come in:
 
 * the older one has the lock first: the newer one waits until the older one has committed or rolled
   back, and sees what it left;
@@ -13,7 +13,8 @@ the end of the transaction. So of two terms, whichever order they come in:
 
 At REPEATABLE READ and SERIALIZABLE PostgreSQL answers the one that waited with a serialization
 failure. That reaches you, like every error of the driver: begin the transaction again. SQLite has
-one writer. It needs 3.24, PostgreSQL 9.5. Databases without ``ON CONFLICT`` cannot be used.
+one writer. SQLite must be 3.24 or newer, PostgreSQL 9.5 or newer; databases without ``ON CONFLICT``
+cannot be used.
 """
 
 from __future__ import annotations

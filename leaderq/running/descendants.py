@@ -29,7 +29,7 @@ from leaderq.base import clock
 from leaderq.threads import Service
 
 MARK = "LEADERQ_GUARDIAN_MARK"
-"""The variable in which everything below a guardian has a value of its own."""
+"""The variable of the environment that has one value for all processes below one guardian."""
 _PR_SET_CHILD_SUBREAPER = 36
 _NOTE_S = 0.25
 _NOT_THERE = (FileNotFoundError, ProcessLookupError, PermissionError)

@@ -42,7 +42,7 @@ from leaderq.threads.event_loops import calls_told
 log = logging.getLogger(__name__)
 
 _AGAIN_S = 2.0
-"""What goes on although it was cancelled is cancelled again after so long."""
+"""Tasks that go on although they were cancelled are cancelled again after so many seconds."""
 _CLOSE_S = 5.0
 _NAMED = 5
 _scope: ContextVar[Scope | None] = ContextVar("leaderq-scope", default=None)

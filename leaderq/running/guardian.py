@@ -5,9 +5,9 @@ It starts the worker, and knows the worker's session. It has four duties:
 
 * when the worker dies, it kills what the worker has started, then takes up and closes the worker's
   session, so that the next leader starts at once (about 10 ms, whatever the time-out);
-* if the worker lives on after its lease, it ends it: see :mod:`leaderq.running.watchdog`;
+* if the worker lives on after its lease, it ends the worker: see :mod:`leaderq.running.watchdog`;
 * it passes signals on; one that was ignored when the guardian began stays ignored (``nohup``);
-* it reaps dead processes that the worker has left behind, and, as process 1 of a container, others.
+* it reaps the dead processes that the worker has left behind; as process 1 of a container, all.
 
 It decides nothing about leadership. ``docs/design/running.md`` says what ends at which time, and
 what the guardian cannot reach. If ZooKeeper does not answer, the guardian tries to close the

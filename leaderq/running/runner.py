@@ -122,7 +122,7 @@ class Runner:
         self._ended = False
         self._units = 0  # of former terms
         self.looks_every_s = math.inf
-        """How long its supervisor may wait at most, see :func:`handling`."""
+        """The longest wait of its supervisor, in seconds; see :func:`handling`."""
         self.failure: LeaderqError | None = None
         """Why it has ended, if it was not told to; ``None`` until then."""
         self._cool_off_policy = Retry(

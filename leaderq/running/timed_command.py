@@ -2,8 +2,8 @@
 and what makes a process leave when another one leads (``--if-busy leave``).
 
 A tick is over when the command, and all that it has started, have ended. An exit code other than 0
-is a failed tick, and the process goes on. If the term ends first, the tick was interrupted, and
-whoever leads next runs it again, or not, as ``--on-crash`` says.
+is a failed tick, and the process goes on. If the term ends first, the tick was interrupted, and the
+next leader runs it again, or not, as ``--on-crash`` says.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from leaderq.base.arguments import MAX_S, Problem, above_0, between, require, wa
 from leaderq.errors import ConfigurationError
 
 MOST_COUNTED = 1000
-"""Of ticks that are due, so many are looked at; older ones are passed over uncounted."""
+"""At most so many due ticks are looked at; older ticks are passed over and not counted."""
 _FIELDS = 5
 _SECOND_MS, _DAY_MS = 1000, 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -30,9 +30,9 @@ from leaderq.schedules.record import (
 )
 
 MOST_CAUGHT_UP = 100
-"""With ``catch_up="all"``; of more the newest."""
+"""With ``catch_up="all"`` at most so many ticks are run: the newest."""
 ON_TIME_MS = 60_000
-"""With ``catch_up="none"`` a tick may be so late: a change of leader takes seconds."""
+"""With ``catch_up="none"`` a tick may be so late, because a change of leader takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ def _gap(found: Mapping[str, Any]) -> TickGap:
 
 _SPOILT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _TYPES: dict[str, Any] = {"int": int, "bool": bool, "str": str}
-"""Of fields, by how they are annotated; others are made, or checked, elsewhere."""
+"""The types of fields, by their annotations; other fields are made or checked elsewhere."""
 
 
 def _known(kind: Any, found: Mapping[str, Any]) -> Any:

@@ -33,7 +33,7 @@ class RequestFuture(primitives.Future[S]):
     def __init__(self, inbox: Inbox[Any], expiry_s: float | None = None) -> None:
         super().__init__()
         self.inbox = inbox
-        """Where the request is: that of the next queue, once it is passed on in a chain."""
+        """The inbox of the queue that has the request: in a chain, one queue after another."""
         if expiry_s is not None:
             self._expiry_s = expiry_s
             self._unclaimed = primitives.Lock()

@@ -1,4 +1,6 @@
-"""What threads and event loops need of each other. asyncio is imported by whoever runs a loop."""
+"""Calls from event loops to threads. asyncio is imported only when a coroutine makes such a
+call.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ T = TypeVar("T")
 calls_told: ContextVar[Callable[[primitives.Future[Any]], object] | None] = ContextVar(
     "leaderq-calls-told", default=None
 )
-"""In a task: who has to know of its calls in other threads, because they outlive a cancellation."""
+"""In a task: the function to tell of its calls in other threads, which outlive a cancellation."""
 
 
 def runs_event_loop() -> bool:

@@ -52,7 +52,7 @@ class Inbox(Generic[M]):
         self.name = name
         self.capacity = capacity
         self.taker = 0
-        """The thread that takes, which sets this before it does."""
+        """The ident of the thread that takes; it sets this before its first take."""
         self.refused = 0
         self.has_ended = False
         """Whether nobody takes anything out any more."""

@@ -315,7 +315,7 @@ class ClientSupervisor:
         self._service = Service.repeating(f"leaderq-{name}-supervisor", self._step)
         self.start, self.wake = self._service.start, self._service.wake
         self._dropped: tuple[object, int] | None = None
-        """Whose connection was dropped, and how many attempts it had made by then."""
+        """The client whose connection was dropped, and how many attempts it had made by then."""
         self._idle = TimeWithoutAttempt()
         self._replaced: list[float] = []
         self._next_at = 0.0  # no replacement before

@@ -2,10 +2,10 @@
 that they notice a dead server and connect sooner.
 
 A :class:`ServerConnection` runs on the connection thread only, except ``drop``, ``close_session``,
-``release_when_ended`` and the attributes that its docstring names.
-What it adds to kazoo's handler of a connection:
+``release_when_ended`` and the attributes that its docstring names. What it adds to kazoo's handler
+of a connection:
 
-* a connection in use is found dead too (see :class:`Liveness`);
+* a dead connection is noticed even while it is in use (see :class:`Liveness`);
 * connecting to one server takes at most T/(3 x addresses): a dead one leaves time for the others;
 * all that is queued goes out in one write, and all that has arrived is read in one go;
 * persistent watches are routed to their holders, beside kazoo's one-shot watches;

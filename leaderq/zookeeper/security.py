@@ -1,4 +1,4 @@
-"""Who a session is to ZooKeeper, and how its connection is kept private.
+"""The credentials of a session, and the encryption of its connection.
 
 kazoo and ssl are loaded only when they are used, so that the guardian, which may need neither,
 stays small.

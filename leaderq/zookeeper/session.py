@@ -131,7 +131,7 @@ class Session(Requests):
         self._state = SessionState.SUSPENDED
         self._credentials: Credentials | None = None
         self._former: Credentials | None = None
-        """Of a session that was lost with its client, and may live on at the servers."""
+        """The credentials of a session that was lost with its client, and may still live."""
         self._closed = primitives.Event()
         self._is_over = False
         self._listeners: Listeners[SessionState] = Listeners(self._name)

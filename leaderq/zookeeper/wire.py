@@ -120,9 +120,9 @@ Read = GetData | GetChildren
 
 
 ServerPath = Callable[[str, bool], str]
-"""From a path to the one that the server sees; whether it may end in a slash."""
+"""From a path, and whether it may end in a slash, to the path that the server sees."""
 Reader = Callable[[bytes, int], tuple[Any, int]]
-"""From a buffer and an offset to what is there, and the offset behind it."""
+"""From a buffer and an offset to the value there, and the offset after it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,7 @@ class Coverage:
         self._watched: dict[str, str | bytes] = {}
         self._service = Service("leaderq-coalescing-cover", self._serve)
         self._news: Inbox[tuple[str, bool]] = Inbox(self._service.name, start=self._service.start)
-        """A token, and whether it is gone; else it is to be looked at again."""
+        """Each item is a token, and whether it is gone; if not, it must be looked at again."""
         # The thread's own:
         self._owed: dict[str | bytes, None] = {}
         self._unknown: dict[str, None] = {}

@@ -550,7 +550,7 @@ def sweep(session: Session, parent: str, now_ms: int, *, old_s: float = OLD_S) -
 
 
 OVERTAKEN = (BadVersion, NoNode, NodeExists)
-"""What the servers say of a transition from a state that is not that of the znode any more."""
+"""The errors of a transition from a state that the znode does not have any more."""
 Outcome = tuple[list[Any] | None, LeaderqError | None]
 """The results (``None`` if the answer was lost), or why it was not applied."""
 
