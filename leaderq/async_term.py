@@ -1,4 +1,4 @@
-"""A term for coroutines: what waits is awaited, and the event loop goes on meanwhile."""
+"""A term for coroutines: its waits are awaited, and the event loop goes on meanwhile."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _UNREAD_LOOK_S = 0.001
 
 @dataclass
 class Units:
-    """The units in hand that a career has begun with ``async with term.unit()``. Of its loop.
+    """Counts the units that a career has begun with ``async with term.unit()`` and not ended. Only
+    the career's event loop uses it.
 
-    ``is_heard_out``: whether nothing that ZooKeeper has said waits to be read. ``none_left`` is
-    called when the last one in hand has ended.
+    ``is_heard_out()`` tells whether everything that ZooKeeper has sent was read. ``none_left()`` is
+    called when no unit is left.
     """
 
     is_heard_out: Callable[[], bool] = lambda: True
@@ -44,11 +45,11 @@ class Units:
 
 
 class AsyncTerm:
-    """What an async career, or the body of ``async with session.leadership(...)``, sees of its
-    leadership: a :class:`Term` whose waits are awaited. ``AsyncTerm(term)`` makes one of any.
+    """A :class:`Term` whose waits are awaited, for an async career or the body of
+    ``async with session.leadership(...)``. ``AsyncTerm(term)`` makes one from any term.
 
     ``number``, ``id``, ``career``, ``candidate`` and ``unclean`` are those of the term. All methods
-    but :meth:`wait`, :meth:`write` and :meth:`unit` return at once, on any thread.
+    except :meth:`wait`, :meth:`write` and :meth:`unit` return at once; any thread may call them.
     """
 
     def __init__(self, term: Term, *, units: Units | None = None) -> None:
@@ -62,16 +63,18 @@ class AsyncTerm:
 
     @property
     def deadline(self) -> float:
-        """Until when leadership may be trusted unheard, by :func:`leaderq.base.clock.now_s`."""
+        """Until when the leadership may be trusted without news from ZooKeeper, by
+        :func:`leaderq.base.clock.now_s`.
+        """
         return self._term.deadline
 
     def remaining_s(self) -> float:
-        """Seconds until :attr:`deadline`; 0.0 when the term is over."""
+        """Seconds until :attr:`deadline`; 0.0 if the term is over."""
         return self._term.remaining_s()
 
     @property
     def is_ending(self) -> bool:
-        """Whether the term should wind up, or is over."""
+        """Whether the term has begun to end, or is over."""
         return self._term.ending.is_set()
 
     @property
@@ -89,17 +92,18 @@ class AsyncTerm:
         self._term.check()
 
     def resign(self, *, stand_again_after_s: float | None = None) -> None:
-        """As :meth:`Term.resign`: the unit in hand is finished, ``hand_over`` follows."""
+        """Do what :meth:`Term.resign` does: the unit in hand is finished, ``hand_over`` follows."""
         self._term.resign(stand_again_after_s=stand_again_after_s)
 
     def finish(self) -> None:
-        """As :meth:`Term.finish`: end the term, and do not stand again."""
+        """Do what :meth:`Term.finish` does: end the term, and do not stand again."""
         self._term.finish()
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """Sleep, waking early when the term should wind up; returns whether it is still on.
+        """Sleep for ``seconds``, or until the term begins to end; return whether the term is still
+        on.
 
-        ``None`` sleeps until the term should wind up.
+        ``None`` sleeps until the term begins to end.
         """
         # For ever as far as a test is concerned that lets no time pass, which adds it up.
         seconds = self._term._passing_s(3e9 if seconds is None else seconds)
@@ -117,8 +121,8 @@ class AsyncTerm:
     async def write(self, ops: Iterable[Operation]) -> list[Any]:
         """Carry out ZooKeeper operations in one multi that fails if leadership is lost.
 
-        As :meth:`Term.write`. A task that is cancelled meanwhile does not learn the outcome; in a
-        career the unit ends only when that is known.
+        Returns and raises what :meth:`Term.write` does. A task that is cancelled meanwhile does not
+        learn the outcome; in a career the unit ends only when the outcome is known.
         """
         ops = tuple(ops)
         self.check()
@@ -126,12 +130,12 @@ class AsyncTerm:
 
     @asynccontextmanager
     async def unit(self) -> AsyncIterator[None]:
-        """Within the block is one unit of work, for an ``execute`` that does several, one after the
-        other or side by side.
+        """Mark one unit of work: the ``async with`` block. For an ``execute`` that does several
+        units, one after another or side by side.
 
-        It begins while the term is on and not paused: a pause is waited for, and once the term
-        should wind up the task is cancelled instead. At the end of the term a unit in hand is
-        finished within the budget (that of an ``atomic`` career is cancelled); then what is left
+        The block begins while the term is on and not paused. During a pause this waits; once the
+        term has begun to end, the task is cancelled instead. At the end of the term a unit in hand
+        is finished within the budget (in an ``atomic`` career it is cancelled); then what is left
         of ``execute`` is cancelled, because it only waits.
         """
         while self.paused or not self._units.is_heard_out():
@@ -150,14 +154,14 @@ class AsyncTerm:
 
 
 def cancelled(reason: Reason | None) -> BaseException:
-    """What is raised in coroutines because the term ends."""
+    """The exception to raise in coroutines because the term ends."""
     from asyncio import CancelledError
 
     return CancelledError(ending(reason))
 
 
 def ending(reason: Reason | None) -> str:
-    """What a coroutine is told that is cancelled because the term ends."""
+    """The message for a coroutine that is cancelled because the term ends."""
     return "the term ends" if reason is None else f"the term ends: {reason.sentence}"
 
 

@@ -1,14 +1,15 @@
-"""What a leader does: the class that the user writes.
+"""The base classes of careers. The user writes a class that says what a leader does.
 
-A career lives through any number of terms in one process. For each: ``inaugurate`` once,
-``execute`` again and again (one call is one unit of work), ``handOver`` once, always in that order
-and always on the same thread, so that a career may keep a database connection from one stage to the
-next. ``handOver`` runs however the term ended, also after ``inaugurate`` or ``execute`` raised and
-also when the leader was deposed; ``term.reason`` tells why. A career is made with no arguments.
+A career lives through any number of terms in one process. In each term leaderq calls ``inaugurate``
+once, ``execute`` again and again (one call is one unit of work), and ``handOver`` once, always in
+that order and on the same thread, so that a career may keep a database connection from one stage to
+the next. ``handOver`` runs however the term ended, also after ``inaugurate`` or ``execute`` raised,
+and also when the leader was deposed; ``term.reason`` tells why. The class is called without
+arguments.
 
-A class that cannot work is refused before it stands: a method that would only make a coroutine or
-a generator, or cannot be called with what leaderq passes, and a public name that is nearly one of
-leaderq's, and so would do nothing.
+A class that cannot work is refused before it stands for election: if a method would only make a
+coroutine or a generator, or cannot be called with the arguments that leaderq passes; and if a
+public name is nearly one of leaderq's, so that it would do nothing.
 """
 
 from __future__ import annotations
@@ -48,11 +49,15 @@ class ILeaderCareer(ABC):
 
     @abstractmethod
     def execute(self, term: Any) -> Any:
-        """Do one unit of work, again and again; ``term.wait(s)`` where there is nothing to do."""
+        """Do one unit of work; called again and again. ``term.wait(s)`` if there is nothing
+        to do.
+        """
 
     @abstractmethod
     def handOver(self, term: Any) -> Any:  # noqa: N802  (the user's name)
-        """Release what ``inaugurate`` took. The next leader waits ``handover_budget_s``."""
+        """Release what ``inaugurate`` took. The next leader waits for it, at most
+        ``handover_budget_s`` seconds.
+        """
 
 
 class Career(ILeaderCareer):
@@ -71,7 +76,7 @@ class Career(ILeaderCareer):
 
     _called: ClassVar[Sequence[str]] = _STAGES
     _is_async: ClassVar[bool] = False
-    """Whether what is called, except :meth:`healthy`, are coroutine functions."""
+    """Whether the methods that leaderq calls are coroutine functions, except :meth:`healthy`."""
     _async_twin: ClassVar[str | None] = "AsyncLeaderCareer"
     """The class to derive from for those who would rather write coroutines."""
     _stands_again: bool = True  # set to False: the runner ends after this term, also a failed one
@@ -83,18 +88,19 @@ class Career(ILeaderCareer):
         def retire(self) -> Any: ...
 
     def healthy(self) -> bool:
-        """Return whether to go on leading. Asked on a thread of its own, every third of the session
-        time-out; ``False``, an exception, or no answer in that time ends the term (*health*).
+        """Return whether to go on leading. It is called on a thread of its own, every third of the
+        session time-out. If it returns ``False``, raises, or does not return in that time, the term
+        ends (*health*).
         """
         return True
 
     @property
     def _is_watched(self) -> bool:
-        """Whether there is a reason to ask :meth:`healthy`."""
+        """Whether the class overrides :meth:`healthy`, so that it must be called."""
         return type(self).healthy is not Career.healthy
 
     def _take(self, settings: Settings) -> None:
-        """Have the settings, and of them the options of its own."""
+        """Keep the settings, and the career's own options among them."""
         self.settings, self.options = settings, settings.options
         if self.Options is not None and not isinstance(self.options, self.Options):
             from leaderq.config.own_options import made_options
@@ -104,43 +110,49 @@ class Career(ILeaderCareer):
             )
 
     def _check_declared(self, settings: Settings) -> None:
-        """For leaderq's own careers: refuse what cannot be run, before anything is connected to."""
+        """Refuse a class that cannot be run, before anything is connected to; for leaderq's own
+        careers.
+        """
 
     def _begin(self, term: Term) -> None:
-        """For leaderq's own careers: runs before ``inaugurate``, even an overridden one."""
+        """Called before ``inaugurate``, even if the user overrides that; for leaderq's own
+        careers.
+        """
 
     def _finish(self, term: Term) -> None:
-        """For leaderq's own careers: runs after ``handOver``, likewise."""
+        """Called after ``handOver``, even if the user overrides that; for leaderq's own careers."""
 
     def _perform(self, code: Callable[..., object], *given: Any, **_limits: Any) -> None:
-        """Call a method of the user's, and return when its work is done; see :func:`perform`."""
+        """Call a method of the user, and return when its work is done; see :func:`perform`."""
         perform(code, *given)
 
     def _close(self) -> None:
-        """For leaderq's own careers: the last thing of all, after ``retire``."""
+        """Called last of all, after ``retire``; for leaderq's own careers."""
 
 
 class LeaderCareer(Career):
     """A career with safe defaults: subclass it and write ``execute``.
 
     From inside, ``term.resign()`` ends the term and ``term.finish()`` the work of this process.
-    Class attributes: ``name``: under which candidates compete; default the class name in kebab-case
-    (``AdBilling`` stands as ``ad-billing``). ``atomic``: ``False`` (default): when the term ends,
-    the unit in hand is finished within ``handover_budget_s`` and the next leader waits for it.
-    ``True``: a unit is all or nothing by itself (a database transaction, say), so it may be
+    Class attributes: ``name``: the name for which candidates compete; by default the class name in
+    kebab-case (``ad-billing`` for ``AdBilling``). ``atomic``: ``False`` (default): when the term
+    ends, the unit in hand is finished within ``handover_budget_s`` and the next leader waits for
+    it. ``True``: a unit is all or nothing by itself (such as a database transaction), so it may be
     abandoned: :class:`~leaderq.running.UnitAbandoned` is raised inside it at once, unless it was
-    the unit that resigned. ``version``: what operators are shown, and what ``prefer = "newest"``
-    compares; default that of the distribution which the class's top-level module belongs to.
-    ``Options``: a dataclass, of which :attr:`options` is then an instance.
+    the unit that resigned. ``version``: operators see it, and ``prefer = "newest"`` compares it; by
+    default the version of the distribution to which the class's top-level module belongs.
+    ``Options``: a dataclass; :attr:`options` is then an instance of it.
 
     Set before :meth:`prepare`: ``session``, ``settings``, ``events``, ``candidate_id``, and
     ``options``: your own values, from ``[careers.NAME.options]`` of ``leaderq.toml`` and
     ``LEADERQ_OPTIONS_*`` variables. With ``Options`` each value is checked against the type of its
-    field before the career stands, and text of a variable converted; else it is a mapping.
+    field before the career stands, and the text of a variable is converted; without, ``options`` is
+    a mapping.
     """
 
     def prepare(self) -> None:
-        """Open resources, before standing for election, that would be slow to open after winning.
+        """Open resources that would be slow to open after winning; called before standing for
+        election.
 
         Called once in the life of the process. An exception ends the process with an error.
         """
@@ -153,19 +165,21 @@ class LeaderCareer(Career):
         self.hand_over(term)
 
     def hand_over(self, term: EndingTerm) -> None:
-        """As :meth:`handOver`: override one of the two."""
+        """Do what :meth:`handOver` does: override one of the two."""
 
     def retire(self) -> None:
         """Close what :meth:`prepare` opened; called once, when the process stops standing."""
 
 
 def perform(code: Callable[..., object], *given: Any, **_limits: Any) -> None:
-    """Call a method of a career; refuse one that has only made work that nobody would do."""
+    """Call a method of a career; refuse a method that only made work which nobody would do."""
     require_finished(code(*given), getattr(code, "__name__", "a method of the career"))
 
 
 def check_career(kind: type[ILeaderCareer]) -> None:
-    """Return if the class can lead; raise ``ConfigurationError`` with all that is wrong with it."""
+    """Return if the class can lead; raise ``ConfigurationError`` with everything that is wrong with
+    it.
+    """
     require(*career_problems(kind))
 
 
@@ -174,7 +188,9 @@ _fit: WeakSet[type] = WeakSet()
 
 
 def career_problems(kind: type[ILeaderCareer]) -> Sequence[str]:
-    """What is wrong with the class, a sentence each; a class that was found fit stays so."""
+    """What is wrong with the class, one sentence for each problem. A class without problems is not
+    checked again.
+    """
     if kind in _fit:
         return ()
     found = tuple(_problems(kind))
@@ -236,8 +252,9 @@ def _public(one: type, *, ours: bool) -> Iterator[tuple[str, Any]]:
 
 
 def _meant(name: str, value: Any, known: Mapping[str, Any], written: Container[str]) -> str | None:
-    """The known name that ``name`` is a slip of: the same except for case and underscores, or
-    similar and for the same kind of value. A name that the class has as well was not meant.
+    """The known name that the user probably meant by ``name``, or ``None``: the same except for
+    case and underscores, or a similar one with the same kind of value. A similar name that the
+    class also has was not meant.
     """
     same = [one for one in known if _folded(one) == _folded(name)]
     if same:
@@ -254,7 +271,7 @@ def _folded(name: str) -> str:
 
 
 def _kind(value: Any) -> type | None:
-    """The kind of a value; ``None`` where any kind may stand: the default is ``None``."""
+    """The kind of a value; ``None`` if any kind is possible, because the value is ``None``."""
     if isroutine(value):
         return type(isroutine)
     return None if value is None else float if isinstance(value, int) else type(value)

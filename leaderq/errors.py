@@ -1,6 +1,6 @@
 """Every error that leaderq raises, under one root.
 
-A class exists only where a caller would react differently. The rest is in the message, which names
+There is a class only where a caller would react differently. The message says the rest: it names
 the value, where it came from, and what to do about it. Exceptions of kazoo and kafka-python never
 leave ``leaderq.zookeeper`` and ``leaderq.kafka``: they are the ``__cause__`` of one of these.
 """
@@ -16,9 +16,11 @@ Failures = Sequence[tuple[object, BaseException]]
 
 
 class Reason(Enum):
-    """Why a term ends: the word in the ``term`` znode and in logs, and a ``sentence`` for people.
+    """Why a term ends. The value is the word in the ``term`` znode and in logs; ``sentence`` is for
+    people.
 
-    ``deposes``: leadership is lost by the time this reason is known; nothing may be written.
+    ``deposes``: the leadership is lost when this reason is known, so nothing may be written any
+    more.
     """
 
     _value_: str
@@ -49,7 +51,7 @@ class Reason(Enum):
 class LeaderqError(Exception):
     """The root of all leaderq errors.
 
-    *Guarantees:* it can be pickled and copied if its attributes can, so it passes between
+    *Guarantees:* it can be pickled and copied if its attributes can, so it can be sent to other
     processes. *Not guaranteed:* its ``__cause__``, which Python does not pickle.
     """
 
@@ -92,11 +94,13 @@ class AccessRefused(LeaderqError):
 
 
 class FromOutside(BaseException):
-    """Raised into a thread from outside: it says nothing about what the thread did."""
+    """Raised in a thread by another one: it says nothing about the code of that thread."""
 
 
 class UnitAbandoned(FromOutside):
-    """Raised in a unit whose term has ended; undo what the unit began, and let it pass."""
+    """Raised in a unit whose term has ended: undo what the unit began, and let this
+    exception pass.
+    """
 
 
 class CareerFailed(LeaderqError):
@@ -109,7 +113,9 @@ class CareerFailed(LeaderqError):
 
 
 def told(error: BaseException) -> str:
-    """``error`` in one line, for operators: its class and its text; of a group, of its first."""
+    """``error`` in one line, for operators: its class and its text; for a group, those of its first
+    error.
+    """
     error, *others = leaves(error)
     more = f" (and {len(others)} more)" if others else ""
     try:
@@ -119,7 +125,7 @@ def told(error: BaseException) -> str:
 
 
 def leaves(error: BaseException) -> list[BaseException]:
-    """The errors in a group of errors and in its groups; of any other error, itself."""
+    """The errors in a group of errors and in its groups; if ``error`` is not a group, itself."""
     inner = getattr(error, "exceptions", None)
     if not isinstance(inner, tuple) or not all(isinstance(each, BaseException) for each in inner):
         return [error]
@@ -130,7 +136,7 @@ Error = TypeVar("Error", bound=BaseException)
 
 
 def with_cause(error: Error, cause: BaseException | None) -> Error:
-    """``error``, as if it had been raised from ``cause``."""
+    """Return ``error``, as if it had been raised from ``cause``."""
     error.__cause__ = cause
     return error
 
@@ -139,7 +145,7 @@ class CommandFailed(LeaderqError):
     """The command of ``leaderq lead`` cannot be run, or has failed.
 
     ``exit_code`` is as in a shell: the command's own, 128 + n for signal n, 126 if it cannot be
-    executed, 127 if it is not there.
+    executed, 127 if it was not found.
     """
 
     def __init__(self, command: str, how: str, exit_code: int) -> None:
@@ -150,7 +156,7 @@ class CommandFailed(LeaderqError):
 class Deposed(LeaderqError):
     """Work was attempted on a term that is over; ``term`` is its number.
 
-    ``newest``: the higher number that a store had seen, where a store refused it; else ``None``.
+    ``newest``: the higher number that a store had seen, if a store refused the work; else ``None``.
     """
 
     def __init__(
@@ -164,7 +170,9 @@ class Deposed(LeaderqError):
 
 
 class ZooKeeperError(LeaderqError):
-    """ZooKeeper refused or lost a request for ``path``; ``index``: which operation of a multi."""
+    """ZooKeeper refused or lost a request for ``path``. ``index``: the place of the operation in a
+    multi.
+    """
 
     def __init__(self, message: str, *, path: str | None = None, index: int | None = None) -> None:
         self.path = path
@@ -197,7 +205,7 @@ class NotConnected(ConnectionLost):
 
 
 class SessionExpired(ZooKeeperError):
-    """The session is over: its ephemeral znodes are gone, or will be; no request is served."""
+    """The session is over: its ephemeral znodes are gone or will be, and it serves no request."""
 
 
 class SessionClosed(ZooKeeperError):
@@ -258,8 +266,8 @@ class AlreadyStored(LeaderqError):
     """The results of these records are already stored, with their offsets; nothing was written.
 
     An earlier attempt was committed, and only its answer was lost. ``stored`` is the stored offset
-    of the partition ``where``, ``first`` that of the first record of the batch. A career lets it
-    out of ``handle``: the records below ``stored`` count as handled.
+    of the partition ``where``; ``first`` is the offset of the first record of the batch. A career
+    lets this error out of ``handle``: the records below ``stored`` then count as handled.
     """
 
     def __init__(self, where: object, *, stored: int, first: int) -> None:
@@ -271,11 +279,14 @@ class AlreadyStored(LeaderqError):
 
 
 class CorruptItem(CorruptRecord):
-    """A znode of a queue does not hold what Curator would write; it was left, or set aside."""
+    """A znode of a queue does not hold what Curator would write. It was left there, or set
+    aside.
+    """
 
 
 class ClaimLost(LeaderqError):
-    """The item is no longer this consumer's: its session ended, or someone removed the item.
+    """The item does not belong to this consumer any more: its session ended, or someone removed the
+    item.
 
     Nothing was acknowledged. The item was delivered to another consumer, or will be.
     """
@@ -292,8 +303,9 @@ class QueueClosed(LeaderqError):
 class PutsFailed(LeaderqError):
     """Of several items, some were not stored, or it is not known whether they were.
 
-    ``stored`` and ``failed`` count the items. ``failures`` has the first of those that failed, each
-    with its error: ``ConnectionLost`` if the outcome is unknown, any other if it was not stored.
+    ``stored`` and ``failed`` count the items. ``failures`` has the first items that failed, each
+    with its error: ``ConnectionLost`` if it is not known whether the item was stored, any other
+    error if it was not stored.
     """
 
     def __init__(self, *, stored: int, failed: int, failures: Failures) -> None:
@@ -311,10 +323,11 @@ class BufferFull(LeaderqError, queue.Full):
 
 
 class ProducerClosed(LeaderqError):
-    """The buffered producer was closed, or is that of a fork's parent; nothing was accepted.
+    """The buffered producer was closed, or belongs to the process that this one was forked from;
+    nothing was accepted.
 
-    Raised by the future of a request that was accepted before: it is in the journal, at ``place``
-    (a ``leaderq.producing.JournalPlace``, or ``None`` if that cannot be known any more).
+    If the future of an accepted request raises this, the request is in the journal, at ``place`` (a
+    ``leaderq.producing.JournalPlace``, or ``None`` if that cannot be known any more).
     """
 
     def __init__(self, message: str, place: object = None) -> None:
@@ -333,7 +346,9 @@ class RequestTooLarge(LeaderqError):
 
 
 class RequestGivenUp(LeaderqError):
-    """A buffered producer gave up an accepted request: ``reason``, and ``__cause__`` if any."""
+    """A buffered producer gave up an accepted request; ``reason`` says why, and perhaps
+    ``__cause__``.
+    """
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -341,8 +356,9 @@ class RequestGivenUp(LeaderqError):
 
 
 class RequestsLost(LeaderqError):
-    """A buffered producer was closed, and requests that it had accepted are neither
-    confirmed nor safely in a journal. ``settlement`` says how many, which, and why."""
+    """A buffered producer was closed, and some requests that it had accepted are neither confirmed
+    nor safely in a journal. ``settlement`` says how many, which, and why.
+    """
 
     def __init__(self, told: str, settlement: object) -> None:
         self.settlement = settlement
@@ -350,7 +366,7 @@ class RequestsLost(LeaderqError):
 
 
 class SinkAway(LeaderqError):
-    """A sink did not accept a batch, or did not say so; the batch may be sent again."""
+    """A sink did not accept a batch, or did not confirm it; the batch may be sent again."""
 
 
 class SinkBusy(SinkAway):
@@ -358,7 +374,7 @@ class SinkBusy(SinkAway):
 
 
 class SinkBroken(LeaderqError):
-    """A sink accepts nothing before it is repaired: access, a topic's name, a closed queue."""
+    """A sink accepts nothing until somebody repairs it: access, a topic's name, a closed queue."""
 
 
 class QueueFull(LeaderqError, queue.Full):
@@ -389,7 +405,9 @@ class WouldDeadlock(LeaderqError):
 
 
 class NotElected(LeaderqError, TimeoutError):
-    """The block was not elected to lead ``career`` in ``waited_s`` seconds, and left the line."""
+    """The candidate of a block was not elected to lead ``career`` in ``waited_s`` seconds, and left
+    the line.
+    """
 
     def __init__(self, career: str, candidate: str, *, waited_s: float) -> None:
         self.career = career
@@ -402,8 +420,9 @@ class CoordinatorClosed(LeaderqError):
 
 
 class WaitTimedOut(LeaderqError, TimeoutError):
-    """A request waited for its turn on a key until its time-out; it did not run. ``covers`` others
-    were declined because it waited; see the coordinator for who runs for them now.
+    """A request waited for its turn on a key until its time-out; it did not run. ``covers`` other
+    requests were declined because this one waited; the coordinator's docs say which request runs
+    for them now.
     """
 
     def __init__(self, key: object, *, waited_s: float, covers: int = 0) -> None:
@@ -424,28 +443,31 @@ class TokenOver(LeaderqError):
 
 
 class JournalLocked(LeaderqError):
-    """The journal's directory is open elsewhere, here or in another process."""
+    """The directory of the journal is open in another place, in this or in another process."""
 
 
 class JournalClosed(LeaderqError):
-    """The journal was closed, or is that of a fork's parent; nothing was stored."""
+    """The journal was closed, or belongs to the process that this one was forked from; nothing was
+    stored.
+    """
 
 
 class JournalFull(LeaderqError):
     """The journal cannot grow now: its limit, the reserve of free space, a full disk. Nothing was
-    stored. It accepts records again when acknowledged ones were deleted, or the disk has space.
+    stored. It accepts records again when acknowledged records were deleted, or the disk has space.
     """
 
 
 class JournalFailed(LeaderqError):
-    """The disk refuses writes or syncs (see ``__cause__``): the record is not accepted. Or a sync
-    failed after records had been accepted, or a journal cannot be opened, as the message says.
+    """The disk refuses writes or syncs (see ``__cause__``), so the record was not accepted. Or a
+    sync failed after records had been accepted, or a journal cannot be opened; then the message
+    says so.
     """
 
 
 class JournalSlow(LeaderqError, TimeoutError):
-    """The disk did not answer in time, or takes nothing: the record was accepted, keeps its place,
-    and is stored when the disk takes it; or, as the message says, there was no room for it.
+    """The disk did not answer in time. The record was accepted, keeps its place, and is stored when
+    the disk takes it. Or there was no room for the record; then the message says so.
     """
 
 

@@ -1,7 +1,7 @@
-"""What happens, as typed values; logs, metrics, traces and tests subscribe.
+"""Events: typed values for what happens. Logs, metrics, traces and tests subscribe to them.
 
-A listener runs on the thread that publishes and must be quick. If it raises, that is logged. Every
-event carries ``career`` and ``candidate`` (the id of ``--id``), so that one bus can serve several.
+A listener runs on the thread that publishes, and must be quick. If it raises, that is logged. Every
+event has ``career`` and ``candidate`` (the id of ``--id``), so that one bus can serve several.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Stage(str, Enum):
 class Event:
     """Something that happened to one candidate of one career.
 
-    ``phrase`` begins its line of the log, at ``level`` (of :mod:`logging`). Both are given where a
-    class of events is declared.
+    Its line in the log begins with ``phrase``, and has the ``level`` (of :mod:`logging`). Each
+    class of events declares both.
     """
 
     phrase: ClassVar[str] = "something happened"
@@ -57,7 +57,7 @@ class Standing(Event, phrase="stands for election"):
 
 @dataclass(frozen=True)
 class TermBegan(Event, phrase="won a term"):
-    """The candidate won; ``unclean``: the term before ended without a hand-over."""
+    """The candidate has won a term; ``unclean``: the previous term ended without a hand-over."""
 
     term: int
     unclean: bool
@@ -96,7 +96,9 @@ class TermEnding(Event, phrase="term is ending"):
 
 @dataclass(frozen=True)
 class TermEnded(Event, phrase="term ended"):
-    """The career's code has returned; ``clean``: recorded, so that the next need not wait."""
+    """The career's code has returned. ``clean``: the end was recorded, so the next leader need not
+    wait.
+    """
 
     term: int
     reason: Reason
@@ -163,7 +165,9 @@ class GuardianLost(Event, phrase="guardian is gone, its worker hands over", leve
 
 @dataclass(frozen=True)
 class DrainStalled(Event, phrase="consumer stood still and was rebuilt", level=WARNING):
-    """The Kafka consumer stood still though records waited; it was rebuilt, ``rebuilt`` times."""
+    """The Kafka consumer stood still although records waited, and was rebuilt; ``rebuilt`` counts
+    how often.
+    """
 
     partition: str
     position: int
@@ -174,10 +178,11 @@ class DrainStalled(Event, phrase="consumer stood still and was rebuilt", level=W
 # The log has every few seconds of it only at debug.
 @dataclass(frozen=True)
 class DrainProgress(Event, phrase="progress of the consumer", level=DEBUG):
-    """How much is left to read from Kafka and how fast that changes; every few seconds of a term.
+    """How much is left to read from Kafka, and how fast that changes; published every few seconds
+    of a term.
 
     ``lag`` is the number of offsets between the committed ones and the ends of all partitions;
-    ``partitions`` has it for each, by names such as ``clicks-0``. ``rate_per_s`` and
+    ``partitions`` has the lag of each partition, by names such as ``clicks-0``. ``rate_per_s`` and
     ``arriving_per_s`` are offsets a second, smoothed (``None`` at first).
     """
 
@@ -205,7 +210,9 @@ class RecordSkipped(Event, phrase="record skipped", level=DEBUG):
 
 @dataclass(frozen=True)
 class RecordDeadLettered(Event, phrase="record set aside as a dead letter", level=DEBUG):
-    """As :class:`RecordSkipped`, but moved to ``topic``, where a crash may leave it twice."""
+    """A record failed in all its ``attempts`` attempts, and was moved to ``topic``; after a crash
+    it may be there twice.
+    """
 
     action: ClassVar[str] = "dead-letter"
 
@@ -218,8 +225,8 @@ class RecordDeadLettered(Event, phrase="record set aside as a dead letter", leve
 
 @dataclass(frozen=True)
 class TickBegan(Event, phrase="tick began"):
-    """A tick of ``schedule`` was begun, ``late_s`` after its time ``at`` (ISO 8601); ``missed``:
-    how many it stands in for.
+    """A tick of ``schedule`` was begun, ``late_s`` seconds after its time ``at`` (ISO 8601).
+    ``missed``: how many missed ticks it replaces.
     """
 
     term: int
@@ -233,7 +240,7 @@ class TickBegan(Event, phrase="tick began"):
 @dataclass(frozen=True)
 class TickEnded(Event, phrase="tick ended"):
     """The work on a tick is over: *done*, *failed*, *interrupted* (``on_crash`` says whether it is
-    run again), or *lost*: begun by an earlier leader, and not to be run again.
+    run again), or *lost* (an earlier leader began it, and it is not run again).
     """
 
     term: int
@@ -246,7 +253,9 @@ class TickEnded(Event, phrase="tick ended"):
 
 @dataclass(frozen=True)
 class TicksPassedOver(Event, phrase="ticks were passed over", level=WARNING):
-    """``count`` ticks from ``first`` to ``last`` were not run; ``why``: a word of the history."""
+    """``count`` ticks from ``first`` to ``last`` were not run; ``why`` is the word that the history
+    has.
+    """
 
     term: int
     schedule: str
@@ -266,17 +275,17 @@ class EventBus:
         self._listeners: Listeners[Event] = Listeners("events")
 
     def subscribe(self, kind: type[E], listener: Callable[[E], None]) -> Callable[[], None]:
-        """Call ``listener`` for every event of class ``kind``, once; return a function that ends
-        it.
+        """Call ``listener`` for every event of class ``kind``; return a function that ends that.
 
-        A listener that is subscribed to ``kind`` already is not called twice. It must be a plain
-        function: what a coroutine function does when called would never be run.
+        A listener that was subscribed to ``kind`` before is not called twice. It must be a plain
+        function, because nobody would run the coroutine that a coroutine function returns.
         """
         self._listeners.add(listener, kind)
         return lambda: self._listeners.remove(listener, kind)
 
     def publish(self, event: Event) -> None:
-        """Call every listener; raises nothing that a listener raises. What strikes it from outside,
-        an interrupt or the abandonment of a unit, is raised after the last one.
+        """Call every listener. What a listener raises is only logged. An interrupt, or the
+        abandonment of a unit, that strikes a listener from outside is raised after the last
+        listener.
         """
         self._listeners.call(event)

@@ -1,10 +1,10 @@
-"""One uninterrupted stretch of leadership, as a value with an end.
+"""A term: one uninterrupted period of leadership, as a value with an end.
 
 ZooKeeper decides who wins a term; the leader's own clock decides when the term may no longer be
-believed. The candidate that won keeps the :class:`OpenTerm`; the career is handed the same object
-as a :class:`Term` and cannot prolong it.
+believed. The candidate that won keeps the :class:`OpenTerm`. The career gets the same object as a
+:class:`Term`, and cannot prolong it.
 
-States, each reached once and never left again:
+States, in this order; a term never goes back:
 
 * **on**: work may be taken; while it is *paused*, no new unit begins;
 * **ending**: ``ending`` is set (by an operator, a stop, the career's own ``resign``), the unit in
@@ -36,15 +36,16 @@ FencedWrite = Callable[["Term", Sequence["Operation"]], list[Any]]
 class Term:
     """What a career sees of its leadership.
 
-    ``number`` is the fencing token: dense, and never lower than that of an earlier leader; store it
-    beside the data and refuse lower ones (:mod:`leaderq.fencing`). ``id`` is unique for ever.
-    ``unclean`` says that the term before ended without a hand-over: its last unit of work may be
-    half done. ``ending`` is a :class:`threading.Event`, set as soon as the term should wind up.
+    ``number`` is the fencing token. It rises from term to term, without gaps unless an operator
+    makes one, and never falls; store it beside the data, and refuse lower numbers
+    (:mod:`leaderq.fencing`). ``id`` is unique for ever. ``unclean`` says that the previous term
+    ended without a hand-over: its last unit of work may be half done. ``ending`` is a
+    :class:`threading.Event`, set as soon as the term should wind up.
 
-    Guarantees: once :meth:`check` or :meth:`write` has raised :class:`Deposed` they always will; no
-    write passes after another leader was inaugurated. Not guaranteed: that leadership still stands
-    when :meth:`check` has *returned*; only a fenced write, or a resource that compares ``number``,
-    closes that gap.
+    Guarantees: once :meth:`check` or :meth:`write` has raised :class:`Deposed`, they always raise
+    it; no write passes after another leader was inaugurated. Not guaranteed: that leadership still
+    stands when :meth:`check` has *returned*; only a fenced write, or a resource that compares
+    ``number``, closes that gap.
     """
 
     def __init__(
@@ -78,11 +79,13 @@ class Term:
 
     @property
     def deadline(self) -> float:
-        """Until when leadership may be trusted unheard, by :func:`leaderq.base.clock.now_s`."""
+        """Until when the leadership may be trusted without news from ZooKeeper, by
+        :func:`leaderq.base.clock.now_s`.
+        """
         return self._deadline
 
     def remaining_s(self) -> float:
-        """Seconds until :attr:`deadline`; 0.0 when the term is over."""
+        """Seconds until :attr:`deadline`; 0.0 if the term is over."""
         return 0.0 if self._over else max(0.0, self._deadline - clock.now_s())
 
     @property
@@ -109,8 +112,8 @@ class Term:
         """Carry out ZooKeeper operations in one multi that fails if leadership is lost.
 
         ``ops`` are :class:`~leaderq.zookeeper.Create`, ``SetData``, ``Delete`` and ``Check``
-        values; returns one result for each. Raises :class:`Deposed` when fenced, the
-        :class:`~leaderq.errors.ZooKeeperError` of the first operation that failed otherwise. While
+        values; returns one result for each. Raises :class:`Deposed` if the leadership is lost, else
+        the :class:`~leaderq.errors.ZooKeeperError` of the first operation that failed. While
         ZooKeeper is silent it waits, at most until the lease ends. Not guaranteed: the outcome when
         :class:`~leaderq.errors.ConnectionLost` is raised; read back before repeating.
         """
@@ -118,7 +121,8 @@ class Term:
         return self._fenced_write(self, tuple(ops))
 
     def wait(self, seconds: float) -> bool:
-        """Sleep, waking early when the term should wind up; returns whether it is still on.
+        """Sleep for ``seconds``, or until the term begins to end; return whether the term is still
+        on.
 
         :raises WouldDeadlock: an event loop runs on this thread, and would stop.
         """
@@ -135,23 +139,25 @@ class Term:
         return self._is_on()
 
     def _passing_s(self, seconds: float) -> float:
-        """How long a wait of ``seconds`` takes in reality; tests let no time pass."""
+        """How many seconds a wait of ``seconds`` really takes; tests override this and let no time
+        pass.
+        """
         return seconds
 
     def _left_s(self, end_s: float) -> float:
-        """How long to sleep in a wait that lasts until ``end_s``."""
+        """How many seconds to sleep now, in a wait that lasts until ``end_s``."""
         # Never past the deadline: a candidate thread starved by the work would not wake us.
         return 0.0 if self.ending.is_set() else min(end_s, self._deadline) - clock.now_s()
 
     def _is_on(self) -> bool:
-        """Whether it is on, by the clock too."""
+        """Whether the term is on, also by the clock."""
         if clock.now_s() >= self._deadline:
             self._lose(Reason.LEASE)
         return not self.ending.is_set()
 
     def _call_at_end(self, call: Callable[[], object]) -> Callable[[], None]:
-        """Call ``call()`` when the term should wind up, on the thread that ends it, perhaps more
-        than once; returns what takes this back.
+        """Call ``call()`` when the term begins to end, on the thread that ends it, perhaps more
+        than once. Return a function that takes this back.
         """
         with self._lock:
             self._at_end = (*self._at_end, call)
@@ -174,7 +180,7 @@ class Term:
 
         The process stands again after ``stand_again_after_s`` seconds, by default after
         ``cool_off_s``; another candidate leads as soon as ``handOver`` has returned. Returns at
-        once, on any thread; changes nothing when the term is ending already.
+        once; any thread may call it. If the term is ending, this changes nothing.
         """
         if stand_again_after_s is not None and not 0 <= stand_again_after_s < float("inf"):
             raise ValueError(
@@ -183,8 +189,8 @@ class Term:
         self._wind_up_as(Reason.RESIGNED, stand_again_after_s)
 
     def finish(self) -> None:
-        """As :meth:`resign`, for good: this process does not stand again, however the term ends,
-        and ``leaderq run`` ends with exit code 0 (1 if the career fails on its way out).
+        """End the term as :meth:`resign` does, and do not stand again, however the term ends.
+        ``leaderq run`` then ends with exit code 0 (1 if the career fails after this call).
 
         Not guaranteed: that the work is not done again. Other candidates are elected next; record
         what is done beside the data, and let ``inaugurate`` finish if there is nothing to do.
@@ -214,7 +220,7 @@ class Term:
 
 
 class EndingTerm(Term):
-    """For annotations: the term that ``handOver`` receives, whose :attr:`reason` is known."""
+    """The term that ``handOver`` receives, whose :attr:`reason` is known. Use it in annotations."""
 
     @property
     def reason(self) -> Reason:
@@ -223,11 +229,13 @@ class EndingTerm(Term):
 
 
 class OpenTerm(Term):
-    """A term as its candidate holds it, which alone prolongs, pauses and ends it. Thread-safe."""
+    """A term for the candidate that has won it, which alone may prolong, pause and end it.
+    Thread-safe.
+    """
 
     @property
     def stand_again_after_s(self) -> float | None:
-        """The time that the career asked for when it resigned."""
+        """The seconds that the career gave when it resigned; ``None`` if it gave none."""
         return self._stand_again_after_s
 
     @property
@@ -236,23 +244,25 @@ class OpenTerm(Term):
         return self._finished
 
     def prolong(self, deadline: float) -> None:
-        """Trust it until ``deadline``; an earlier one, or any after the end, is ignored."""
+        """Trust the leadership until ``deadline``. An earlier deadline is ignored, and any once the
+        term is over.
+        """
         with self._lock:
             # A passed deadline is final: somebody may have acted on it (facts.md, bug 9).
             if not self._over and clock.now_s() < self._deadline:
                 self._deadline = max(self._deadline, deadline)
 
     def shorten(self, deadline: float) -> None:
-        """Trust the leadership no longer than until ``deadline``; a later one is ignored."""
+        """Trust the leadership no longer than until ``deadline``; a later deadline is ignored."""
         with self._lock:
             self._deadline = min(self._deadline, deadline)
 
     def pause(self, paused: bool) -> None:
-        """Forbid, or allow again, the next unit of work."""
+        """Forbid the next unit of work, or allow it again."""
         self._paused = paused
 
     def wind_up(self, reason: Reason) -> None:
-        """Begin the end of the term; with a reason that deposes, it is over at once."""
+        """Begin the end of the term; if the reason deposes, the term is over at once."""
         if reason.deposes:
             self._lose(reason)
             return
@@ -262,5 +272,5 @@ class OpenTerm(Term):
         self._begin_end(is_news)
 
     def close(self) -> None:
-        """End the term for good: the career's code has returned."""
+        """End the term for good, because the career's code has returned."""
         self._lose(self._reason or Reason.WITHDRAWN)

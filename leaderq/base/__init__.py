@@ -1,1 +1,3 @@
-"""The ground floor: what every package may use, and what uses none. See also leaderq.threads."""
+"""The lowest layer: modules that every package may import, and that import no other package. See
+also ``leaderq.threads``.
+"""

@@ -1,8 +1,8 @@
-"""What arguments must be: the one style of checking them.
+"""Checks of arguments, all in one style.
 
-A check is given the name of an argument and its value. It returns what is wrong: a sentence that
-names both and says what to give instead; or ``None``. :func:`require` raises all sentences at once,
-so that whoever made three mistakes reads of three::
+A check is given the name of an argument and its value. It returns ``None``, or what is wrong: a
+sentence that names both and says what to give instead. :func:`require` raises all sentences at
+once, so that a user who made three mistakes reads about all of them::
 
     require(
         at_least("workers", workers, 1),
@@ -32,19 +32,21 @@ MAX_S = 3e9
 def require(*problems: Problem) -> None:
     """Return if there are no problems.
 
-    :raises ConfigurationError: with the sentences of all that there are.
+    :raises ConfigurationError: there are some; the error has the sentences of all.
     """
     if found := [problem for problem in problems if problem is not None]:
         raise ConfigurationError(*found)
 
 
 def unless(holds: bool, problem: str) -> Problem:
-    """``problem`` unless something holds, mostly of several arguments together."""
+    """Return ``problem`` unless ``holds``; for conditions on several arguments together."""
     return None if holds else problem
 
 
 def wanted(name: str, value: object, holds: bool, remedy: str) -> Problem:
-    """Unless ``holds``: that ``name`` is ``value``, and to give ``remedy``."""
+    """Return ``None`` if ``holds``, else a sentence with ``name`` and ``value`` that asks for
+    ``remedy``.
+    """
     return None if holds else f"{name}={value!r:.100}: give {remedy}"
 
 
@@ -54,8 +56,9 @@ def wanted(name: str, value: object, holds: bool, remedy: str) -> Problem:
 def at_least(
     name: str, value: object, least: float, unit: str = "", *, or_none: Problem = None
 ) -> Problem:
-    """A number of ``least`` or more; with ``or_none``, what follows "or None", also ``None``. If
-    ``least`` is a whole number and the unit is not seconds, what is counted must be whole, too.
+    """Check that ``value`` is a number of ``least`` or more. If ``or_none`` is a text, ``None`` is
+    right, too; the sentence then says "or None", and that text. If ``least`` is an ``int``, and the
+    unit is not seconds, ``value`` must be an ``int``.
     """
     remedy = f"{least} or more {unit}".rstrip()
     is_fit = is_number(value) and value >= least
@@ -70,7 +73,7 @@ def at_least(
 
 
 def above_0(name: str, value: object, unit: str = "") -> Problem:
-    """A number above 0, and not infinite."""
+    """Check that ``value`` is a number above 0, and not infinite."""
     holds = is_number(value) and 0 < value < float("inf")
     return wanted(name, value, holds, f"more than 0 {unit}".rstrip())
 
@@ -80,13 +83,13 @@ def between(name: str, value: object, least: float, most: float) -> Problem:
 
 
 def timeout(name: str, value: object) -> Problem:
-    """A ``timeout_s``: seconds, or ``None``."""
+    """Check that ``value`` is a time-out: 0 seconds or more, or ``None``."""
     holds = value is None or (is_number(value) and value >= 0)
     return wanted(name, value, holds, "seconds, 0 to not wait, or None for ever")
 
 
 def in_seconds(name: str, value: Seconds) -> float:
-    """The time as seconds.
+    """Return the time in seconds.
 
     :raises ConfigurationError: it is negative, longer than a century, or not a time.
     """
@@ -111,7 +114,7 @@ def instance(name: str, value: object, kind: type | UnionType) -> Problem:
 
 
 def is_text(value: object) -> bool:
-    """Whether it is one that UTF-8 can hold: without lone surrogates."""
+    """Whether ``value`` is a text that UTF-8 can encode: one without lone surrogates."""
     return isinstance(value, str) and value.encode(errors="replace").decode() == value
 
 
@@ -119,9 +122,10 @@ def is_text(value: object) -> bool:
 
 
 def plain_function(name: str, value: object, *, or_none: bool = False) -> Problem:
-    """Something whose call does the work; with ``or_none`` also ``None``.
+    """Check that ``value`` is a function whose call does the work; with ``or_none``, ``None`` is
+    right, too.
 
-    A class, a bound method, a ``partial`` and an object with ``__call__`` will do. A coroutine
+    A class, a bound method, a ``partial`` and an object with ``__call__`` are right. A coroutine
     function or a generator function would only make an object that nobody runs.
     """
     if value is None and or_none:
@@ -135,21 +139,25 @@ def plain_function(name: str, value: object, *, or_none: bool = False) -> Proble
 
 
 def coroutine_function(name: str, value: object) -> Problem:
-    """An ``async def`` function, method or ``partial``: a call returns a coroutine."""
+    """Check that ``value`` is an ``async def`` function, method or ``partial``, whose call returns
+    a coroutine.
+    """
     return unless(
         _kind(value) == _COROUTINE, f"{name} is {value!r}; give a function made with 'async def'"
     )
 
 
 class NotAPlainFunction(ConfigurationError):
-    """What a plain function was wanted for has returned work that nobody would do."""
+    """A function of the user returned work that nobody would do, such as a coroutine: give a plain
+    function.
+    """
 
 
 def require_finished(returned: object, what: str) -> None:
     """Refuse the return value of ``what`` if it is work that nobody will do or wait for: an
     awaitable, a generator, a future.
 
-    :raises NotAPlainFunction: it is one.
+    :raises NotAPlainFunction: ``returned`` is such work.
     """
     if isinstance(returned, _UNFINISHED):
         if isinstance(returned, Coroutine | Generator):

@@ -1,5 +1,5 @@
-"""Packages whose public names are loaded when first used, so that importing them costs nothing; and
-what a package gets of those that are built on it, without importing them.
+"""Two ways to avoid imports: a package loads its public names when they are first used; and a lower
+package gets a name of a higher one without importing it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 def exported(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], list[str]]:
     """Return the ``__getattr__`` and the ``__all__`` of ``package``.
 
-    ``homes`` has, for each module of the package, the names that it defines, separated by spaces.
-    For type checkers the package imports each as itself (``from x import A as A``) below
+    ``homes`` maps each module of the package to the names that it defines, separated by spaces. For
+    type checkers the package imports each name as itself (``from x import A as A``) below
     ``if TYPE_CHECKING``; a test compares the two.
     """
     home_of = {name: home for home, names in homes.items() for name in names.split()}
@@ -30,12 +30,12 @@ _from_above: dict[str, Callable[[], Any]] = {}
 
 
 def provide(name: str, load: Callable[[], Any]) -> None:
-    """Let :func:`provided` return what ``load`` does; it imports, so whoever calls this is above
-    what is imported.
+    """Let :func:`provided` return what ``load()`` returns. ``load`` imports something, and only a
+    module that stands above the imported one may call this.
     """
     _from_above[name] = load
 
 
 def provided(name: str) -> Any:
-    """What was provided as ``name``, loaded now."""
+    """Load and return what was provided as ``name``."""
     return _from_above[name]()

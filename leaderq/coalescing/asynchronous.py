@@ -1,6 +1,6 @@
-"""The coordinator for asyncio: tasks ask, wait and share results as threads do, and may compete
-with threads for the same keys. A task that is cancelled while it waits, or whose loop is closed,
-leaves the line; if its turn came in the same moment, the next one gets it.
+"""The coordinator for asyncio. Tasks ask, wait and share results as threads do, and may compete
+with threads for the same keys. If a task is cancelled while it waits, or its loop is closed, it
+leaves the line; if its turn came at the same moment, the next request gets the turn.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ D = TypeVar("D")
 
 
 class AsyncQueueCoordinator(Generic[Key]):
-    """What :class:`~leaderq.coalescing.coordinator.QueueCoordinator` promises, for tasks.
+    """Gives tasks what :class:`~leaderq.coalescing.coordinator.QueueCoordinator` gives threads.
 
     ``AsyncQueueCoordinator(coordinator)`` shares keys, rules and stats with the threads that use
     ``coordinator``; ``AsyncQueueCoordinator(waiters=..., ...)`` makes one of its own from the same
@@ -39,9 +39,10 @@ class AsyncQueueCoordinator(Generic[Key]):
     the coordinator was last asked. Callbacks (``on_evicted``, ``offer``) may come in any thread.
 
     The owner of a request is its task: a task that works on a key and asks for it again in a way
-    that would wait gets ``WouldDeadlock``. So does a task that was begun by what ``run`` or
-    ``coalesced`` runs (``create_task``, ``gather``, ``to_thread``), because the run may wait for
-    it; one for which it does not wait needs a context of its own (``contextvars.Context().run``).
+    that would wait gets ``WouldDeadlock``. So does a task that the function of ``run`` or
+    ``coalesced`` begins (``create_task``, ``gather``, ``to_thread``), because the run may wait for
+    that task; if it does not wait, begin the task in a context of its own
+    (``contextvars.Context().run``).
 
     :raises ConfigurationError: as ``QueueCoordinator``, or ``cover`` is not an ``async`` function.
     """
@@ -122,8 +123,8 @@ class AsyncQueueCoordinator(Generic[Key]):
         """Await ``function()``, or return the result of the run that covers this request; see
         ``QueueCoordinator.run``.
 
-        A run belongs to its caller: if that is cancelled, those who hoped for its result ask again,
-        and are not cancelled.
+        A run belongs to its caller: if the caller is cancelled, the others that wanted its result
+        ask again, and are not cancelled.
         """
         result = await self._result_of(key, function, timeout_s, follows=True)
         assert result is not None  # it is not declined without one
@@ -205,8 +206,8 @@ class AsyncQueueCoordinator(Generic[Key]):
         function: Callable[[], Awaitable[Any]],
         token: Token[Key],
     ) -> None:
-        """In any thread: have a task of the loop do the work of a request that gave up. If the loop
-        ends before that is done, the next request covers it.
+        """Let a task of the loop do the work of a request that gave up; any thread may call this.
+        If the loop ends before that is done, the next request covers it.
         """
         work = self._repeating(function, token)
         try:
@@ -231,8 +232,8 @@ class AsyncQueueCoordinator(Generic[Key]):
 
 
 def _this_task() -> object:
-    """The owner of its requests, as a weak reference: otherwise a key would keep the task of a
-    closed loop, and nobody would release the key.
+    """The current task, which owns its requests, as a weak reference: otherwise a key would keep
+    the task of a closed loop alive, and nobody would release the key.
     """
     task = asyncio.current_task()
     return None if task is None else weakref.ref(task)

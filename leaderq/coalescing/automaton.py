@@ -83,10 +83,10 @@ class TrafficAutomaton(Generic[Owner]):
 
     *Guarantees:* at most one owner is the head, and at most one waits; an event is one assignment,
     so it happens whole or not at all.
-    *Not guaranteed:* anything under threads: whoever shares one puts a lock around it.
+    *Not guaranteed:* anything if several threads use it at once: put a lock around it.
 
     :param waiters: how many may wait: 0 or 1.
-    :raises ValueError: it is another number.
+    :raises ValueError: ``waiters`` is another number.
     """
 
     __slots__ = ("line", "waiters")
@@ -114,9 +114,9 @@ class TrafficAutomaton(Generic[Owner]):
         return self.line[1]
 
     def enqueue(self, owner: Owner, *, at_once: bool = True) -> EnqueueOutcome:
-        """Ask to work on the key. Unless it may run ``at_once``, it waits even if nobody runs.
+        """Ask to work on the key. Without ``at_once``, the owner waits even if nobody runs.
 
-        :raises ValueError: this very owner runs or waits already; nothing changed.
+        :raises ValueError: this owner runs or waits; nothing changed.
         """
         head, waiter = self.line
         if owner in (head, waiter):
@@ -142,7 +142,9 @@ class TrafficAutomaton(Generic[Owner]):
         return waiter
 
     def dequeue(self, owner: Owner) -> Departure:
-        """The owner is done, or waits no more."""
+        """Remove the owner, which is done or does not wait any more; return what that means for the
+        key.
+        """
         head, waiter = self.line
         if owner == head:
             self.line = (None, waiter)

@@ -1,5 +1,5 @@
-"""One automaton a key, for the threads of a process; :mod:`leaderq.coalescing.asynchronous` for its
-tasks.
+"""Coalescing for the threads of one process, with an automaton for each key;
+:mod:`leaderq.coalescing.asynchronous` is for its tasks.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ THIS_THREAD: Final = object()
 
 
 class QueueCoordinator(Generic[Key]):
-    """Of all requests for a key, one runs, one waits, and the rest are declined: the one that waits
-    will begin after they came.
+    """Of all requests for a key, one runs, one waits, and the rest are declined, because the one
+    that waits will begin after they came, and do their work.
 
     Use it where work *reads the current state when it begins* (refresh a cache, rebuild an index,
     send the newest position): then one run does the work of all requests that came before it began.
-    What a request brings along, put where the work looks when it begins.
-    All forms may be mixed on one key:
+    If a request has data of its own, store them where the work reads when it begins. All forms may
+    be mixed on one key:
 
     * ``@coordinator.coalesced(key=...)`` on the function that does the work;
-    * ``run(key, function)``: those declined get the result, or the exception, of the run that
+    * ``run(key, function)``: declined requests get the result, or the exception, of the run that
       covers them;
     * ``with coordinator.hold(key) as token: if token: ...``;
     * ``token = enqueue(key)`` ... ``dequeue(token)``: may be different threads;
@@ -52,33 +52,34 @@ class QueueCoordinator(Generic[Key]):
 
     *Guarantees:* at most one token of a key is current (``bool(token)``); at most one request
     waits; ``token.number`` rises from run to run of a key. **A declined request is covered**: a run
-    begins after it came (with ``waiters=0``: somebody ran when it came). If the one that waited for
-    it gives up (a time-out, an interrupt, a cancellation), the next that comes runs for it. If
-    nobody comes before the head is done, the thread that dequeued runs for it: ``cover(key)``, else
-    the function again that ran by ``run`` or ``coalesced``, else that of the one that gave up.
-    Without any of these it is logged, counted as ``stats().owed``, and covered by the next request.
-    *Not guaranteed:* that an evicted owner stops: its token is false; what it writes should carry
+    begins after it came (with ``waiters=0``: somebody ran when it came). If the request that
+    waited, and was to cover it, gives up (a time-out, an interrupt, a cancellation), the next
+    request that comes covers both. If none comes before the head is done, the thread that dequeues
+    does the work: it calls ``cover(key)``, else repeats the function that ran by ``run`` or
+    ``coalesced``, else runs that of the request that gave up. Without any of these, the declined
+    request is logged, counted as ``stats().owed``, and covered by the next request. *Not
+    guaranteed:* that an evicted owner stops: its token is false; what it writes should carry
     ``token.number``. That a run which began succeeds; but one that an interrupt or a cancellation
     ended does not count.
 
     If the owner of the head (its thread, or task) asks again in a way that would wait, it gets
     ``WouldDeadlock`` at once. ``owner=None`` says that somebody else will dequeue.
 
-    Not to be called from signal handlers or finalizers, but a scope that the garbage collector
-    closes releases its key. A key must not change while it is asked for. A forked child has no
-    keys: who ran or waited does so in the parent.
+    Do not call it from signal handlers or finalizers; but a scope that the garbage collector closes
+    releases its key. A key must not change while it is asked for. A forked child has no keys: the
+    requests run and wait in the parent.
 
     :param waiters: how many requests may wait for a key: 1, or 0 (Go's singleflight).
-    :param timeout_s: how long ``enqueue``, ``hold`` and ``run`` wait unless told otherwise;
-        ``None``: for ever; 0: not at all.
+    :param timeout_s: how many seconds ``enqueue``, ``hold`` and ``run`` wait by default; ``None``:
+        for ever; 0: not at all.
     :param cover: does the work of a key; called with the key held, by the thread that dequeued it,
         for requests whose waiter gave up. What it raises is logged.
-    :param safe_timeout_s: a head that has not dequeued after so long is evicted when somebody waits
-        or comes. Off by default.
+    :param safe_timeout_s: a head that has not dequeued after so many seconds is evicted when
+        another request waits or comes. Off by default.
     :param on_evicted: called with the token of an evicted head, by whichever thread noticed.
-    :param debounce: let requests to a key stop coming before its work begins. Then nobody is
-        accepted at once.
-    :param name: of its figures in Prometheus.
+    :param debounce: begin the work on a key only when requests for it have stopped coming. Then no
+        request is accepted at once.
+    :param name: the name of its figures in Prometheus.
     :raises ConfigurationError: these do not fit together, or a function is not a plain function.
 
     After the ``QueueCoordinator`` of D. Liu (2016).
@@ -105,12 +106,13 @@ class QueueCoordinator(Generic[Key]):
     def enqueue(
         self, key: Key, *, timeout_s: float | None = AS_SET, owner: object = THIS_THREAD
     ) -> Token[Key]:
-        """Ask to work on ``key``; wait for the turn, if that is the answer. True if it may run now,
-        and then ``dequeue`` must follow.
+        """Ask to work on ``key``; if the answer is to wait, wait for the turn. If the token is
+        true, the caller may work now, and must call ``dequeue`` after that.
 
         ``token.outcome`` says ACCEPT, BLOCK (it has waited, and runs), or DECLINE.
 
-        :raises WaitTimedOut: its turn did not come within ``timeout_s``; it does not wait any more.
+        :raises WaitTimedOut: the turn did not come within ``timeout_s`` seconds; the request does
+            not wait any more.
         :raises WouldDeadlock: the caller works on the key itself.
         :raises CoordinatorClosed: nothing runs any more.
         """
@@ -119,19 +121,20 @@ class QueueCoordinator(Generic[Key]):
         return token
 
     def dequeue(self, token: Token[Key]) -> bool:
-        """The work is done, or given up: the next one runs. Return whether the token was current;
-        if not (evicted, dequeued before), nothing happens.
+        """End the work on the key, whether it is done or given up; then the next request runs.
+        Return whether the token was current; if not (it was evicted, or dequeued before), nothing
+        happens.
         """
         return self._keys.leave(token)
 
     def offer(self, key: Key, on_turn: Callable[[Token[Key]], object]) -> Token[Key]:
-        """Ask without waiting here: ACCEPT (runs now), DECLINE, or BLOCK: then ``on_turn(token)``
-        is called once, when its turn has come (the token is true), or will never come (false:
-        the coordinator was closed).
+        """Ask to work on ``key`` without waiting. ``token.outcome`` is ACCEPT (work now), DECLINE,
+        or BLOCK: then ``on_turn(token)`` is called once, when the turn has come (the token is true)
+        or will never come (false: the coordinator was closed).
 
-        It is called by the thread that made it so, mostly the one that dequeued before, and should
-        be short. If it raises, that is logged, and the token is dequeued. ``dequeue(token)``
-        withdraws a token that waits.
+        The thread that causes this calls it, mostly the one that dequeued before; so it should be
+        short. If it raises, that is logged, and the token is dequeued. ``dequeue(token)`` withdraws
+        a token that waits.
 
         :raises CoordinatorClosed: nothing runs any more.
         :raises ConfigurationError: ``on_turn`` is not a plain function.
@@ -157,9 +160,10 @@ class QueueCoordinator(Generic[Key]):
     ) -> Callable[[Callable[P, R]], Callable[P, R | D]]:
         """A decorator: calls whose arguments have the same ``key(*args, **kwargs)`` are coalesced.
 
-        A declined call returns ``declined``; with ``share`` it returns, or raises, what the run
-        does that covers it. A call runs again, for the same arguments, if it has to do so for
-        declined calls whose waiter gave up; it returns what the first run returned.
+        A declined call returns ``declined``; with ``share`` it returns what the run that covers it
+        returns, or raises what that raises. A call may run the function twice, with the same
+        arguments: the second time for declined calls whose waiter gave up. It returns what the
+        first run returned.
 
         :raises ConfigurationError: ``key``, or what is decorated, is not a plain function.
         """
@@ -179,13 +183,13 @@ class QueueCoordinator(Generic[Key]):
         return decorate
 
     def run(self, key: Key, function: Callable[[], R], *, timeout_s: float | None = AS_SET) -> R:
-        """Run ``function``, or return the result of the run that covers this request: one that
-        began after it came (with ``waiters=0``: the current one, as Go's singleflight does). An
-        exception is shared too: the same object is raised to all.
+        """Run ``function``, or return the result of the run that covers this request: a run that
+        began after the request came (with ``waiters=0``: the current run, as in Go's singleflight).
+        An exception is shared, too: the same object is raised to all.
 
         If the covering run ends without a result (evicted, interrupted, dequeued by hand), the
-        request asks again. ``function`` runs again if it has to do so for declined requests whose
-        waiter gave up; the result of the first run is returned.
+        request asks again. ``function`` may run twice: the second time for declined requests whose
+        waiter gave up. The result of the first run is returned.
 
         :raises WaitTimedOut: neither its turn nor a result came within ``timeout_s``.
         :raises WouldDeadlock: the caller works on the key itself.
@@ -206,10 +210,10 @@ class QueueCoordinator(Generic[Key]):
         return self._keys.stats()
 
     def drain(self, timeout_s: float | None = 30.0) -> tuple[Token[Key], ...]:
-        """Take no further request, let all who run and wait finish, and return the tokens that
-        still run after ``timeout_s``: mostly none. Those who still wait then are told
-        (``CoordinatorClosed``) and do not run. Debounce windows are cut short. May be called again,
-        to wait for longer.
+        """Take no further request, let the requests that run or wait finish, and return the tokens
+        that still run after ``timeout_s`` seconds: mostly none. Requests that still wait then get
+        ``CoordinatorClosed`` and do not run. Debounce windows are cut short. Call it again to wait
+        longer.
         """
         require(timeout("timeout_s", timeout_s))
         self._keys.close()
@@ -225,7 +229,9 @@ class QueueCoordinator(Generic[Key]):
     def _result_of(
         self, key: Key, function: Callable[[], Any], timeout_s: float | None, *, follows: bool
     ) -> RunResult | None:
-        """The result of this run or, if it ``follows``, of the covering one; ``None``: declined."""
+        """Run, or be declined. Return the result of this run; if the request ``follows``, that of
+        the run that covers it; ``None`` if it was declined and does not follow.
+        """
         deadline = self._keys.rules.deadline(timeout_s)
         while True:
             token = Token(key, primitives.get_ident())
@@ -252,7 +258,7 @@ class QueueCoordinator(Generic[Key]):
 
     def _run_as(self, token: Token[Key], function: Callable[[], Any]) -> RunResult | None:
         """Do the work of a current token, and leave. Return the result; ``None`` if the token was
-        evicted before it began.
+        evicted before its work began.
         """
         if token:
             try:  # not "with": a run of nothing would take a twelfth longer
@@ -264,7 +270,7 @@ class QueueCoordinator(Generic[Key]):
         return token.result
 
     def _repeat(self, function: Callable[[], object], token: Token[Key]) -> None:
-        """Do the work of a request that gave up, for those that it covered."""
+        """Do the work of a request that gave up, for the requests that it was to cover."""
         token.owner = primitives.get_ident()
         result = self._run_as(token, function)
         if result is not None and result.error is not None:

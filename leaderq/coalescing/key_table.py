@@ -1,18 +1,18 @@
 """The keys of a coordinator, and all that happens to them under one lock.
 
 The lock is held for about a microsecond, never during a wait or a call of the user's functions
-(except ``__hash__`` and ``__eq__`` of keys). Whoever has to be told is noted under the lock and
-called after it is released. ``docs/design/coalescing.md`` says what becomes of declined requests
+(except ``__hash__`` and ``__eq__`` of keys). Calls that tell somebody are noted under the lock, and
+made after it is released. ``docs/design/coalescing.md`` says what becomes of declined requests
 whose waiter gives up (a *debt*), and how debouncing works.
 
-A thread looks at keys when something is due on them although nobody comes: an overdue head, the end
-of a debounce window. It exists only while something is awaited, so a coordinator that was dropped
-without being closed is not kept alive by it for long.
+A timer thread looks at a key when something is due there without a request: an overdue head, the
+end of a debounce window. The thread exists only while something is due later, so it does not keep a
+coordinator alive for long that was dropped without being closed.
 
 On each failure: an exception in a call is logged, and its token leaves; an owner that never
 dequeues is evicted after the safe time-out, if there is one; an interrupt after a change and before
-the calls leaves them to the next event. A scope that the garbage collector closes may find its own
-thread holding the lock: then it only leaves a note.
+the calls leaves them to the next event. If the garbage collector closes a scope in the thread that
+holds the lock, the scope only leaves a note.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _LOOK_S = 60.0
 
 @dataclass(slots=True, eq=False)
 class Debt:
-    """``count`` declined requests whose waiter gave up; ``repeat`` does its work, if it said how,
-    or if the head did that left. ``is_tried``: a run was begun for it and did not finish; the next
-    request pays.
+    """``count`` declined requests whose waiter gave up, so that nobody covers them. ``repeat`` does
+    the work of that waiter, or of the head that left, if one of them had told how. ``is_tried``: a
+    run was begun for this debt and did not finish; the next request covers it.
     """
 
     count: int
@@ -71,7 +71,7 @@ class KeyState(TrafficAutomaton[AnyToken]):
         self.waiters = waiters
         self.debt: Debt | None = None
         self.first_s: float | None = None
-        """When the first request since the last run began came, if the key is debounced."""
+        """When the first request came since the last run began, if the key is debounced."""
         self.due_s = 0.0
         """When the one that waits may begin at the earliest."""
         self.look_s = math.inf
@@ -79,16 +79,18 @@ class KeyState(TrafficAutomaton[AnyToken]):
 
     @property
     def owed(self) -> int:
-        """How many declined requests nobody has covered."""
+        """How many declined requests nobody covers."""
         return 0 if self.debt is None else self.debt.count
 
     def cover_debt(self, token: AnyToken) -> None:
-        """The token's run covers all that is owed."""
+        """Count all that is owed as covered by the run of ``token``."""
         if self.debt is not None:
             token.covers, self.debt = token.covers + self.debt.count, None
 
     def wanted_look_s(self, safe_timeout_s: float | None) -> float:
-        """When something must be done about this key although nobody comes."""
+        """When something must be done about this key although no request comes; infinite if nothing
+        must.
+        """
         head, waiter = self.line
         if head is None:
             return math.inf if waiter is None else self.due_s
@@ -97,7 +99,9 @@ class KeyState(TrafficAutomaton[AnyToken]):
 
 
 class KeyTable(Generic[Key]):
-    """See the module. ``cover`` is called with a token that is current."""
+    """The keys of one coordinator; see the module. ``cover`` is called with a token that is
+    current.
+    """
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -127,8 +131,8 @@ class KeyTable(Generic[Key]):
             return True
 
     def ask(self, token: Token[Key], wake: Wake) -> None:
-        """Let the request run, wait, follow or be declined: its stage says which. ``wake`` is
-        called if the request waited and is pending no more.
+        """Let the request run, wait, follow or be declined; its stage says which. ``wake(token)``
+        is called when a request that waited or followed is not pending any more.
         """
         try:
             self._deliver()
@@ -141,7 +145,9 @@ class KeyTable(Generic[Key]):
             raise
 
     def wait_s(self, token: Token[Key], deadline: Deadline) -> float | None:
-        """For how long to wait to be woken, at most; ``None``: the wait is over."""
+        """How many seconds to wait at most for ``wake``; ``None`` if the wait is over. Raises if
+        the time is up or the coordinator was closed.
+        """
         if token.stage.is_pending and deadline.is_over:
             with self._lock:
                 if token.stage.is_pending:
@@ -157,7 +163,9 @@ class KeyTable(Generic[Key]):
         return None
 
     def leave(self, token: Token[Key]) -> bool:
-        """The request is over: it ran, or waits no more. Return whether it was current."""
+        """End the request, which has run or does not wait any more. Return whether it was
+        current.
+        """
         with self._lock:
             was_current = self._leave(token)
             calls = self._noted()
@@ -166,7 +174,9 @@ class KeyTable(Generic[Key]):
 
     @contextmanager
     def ended(self, token: Token[Key]) -> Iterator[Token[Key]]:
-        """The block is the run: leave at its end, and drop what it was if it is interrupted."""
+        """Mark the block as the run of ``token``: leave at its end; if it is interrupted, drop the
+        token.
+        """
         try:
             yield token
         except BaseException as exc:
@@ -175,9 +185,9 @@ class KeyTable(Generic[Key]):
         self.leave(token)
 
     def drop(self, token: Token[Key]) -> None:
-        """As :meth:`leave`, for one that was interrupted, or whose owner never knew that its turn
-        had come: those it covers are still to be covered. If the garbage collector calls this in
-        the thread that holds the lock, that thread does it later, or the next caller.
+        """End a request that was interrupted, or whose owner never knew that its turn had come: the
+        requests that it was to cover must still be covered. If the garbage collector calls this in
+        the thread that holds the lock, that thread or the next caller does it later.
         """
         self._dropped.append(token)
         if self._lock.acquire(timeout=0.05):
@@ -185,8 +195,8 @@ class KeyTable(Generic[Key]):
             self._deliver()
 
     def tend_due(self) -> float | None:
-        """Evict overdue heads, end debounce windows; return the seconds until the next is due,
-        ``None`` if nothing is awaited: then the timer ends.
+        """Evict overdue heads, and end debounce windows. Return the seconds until something is due
+        again; ``None`` if nothing will be, and then the timer ends.
         """
         wait_s = None
         with self._lock:
@@ -209,7 +219,7 @@ class KeyTable(Generic[Key]):
         return wait_s
 
     def close(self) -> None:
-        """Let nobody in any more; debounce windows end."""
+        """Let no request in any more; end all debounce windows."""
         with self._lock:
             self._is_closed = True
             for key, state in list(self._keys.items()):
@@ -218,8 +228,9 @@ class KeyTable(Generic[Key]):
         self._deliver(calls)
 
     def abandon_all(self) -> tuple[AnyToken, ...]:
-        """Tell all who wait that they will not run, log the declined requests that nobody will
-        cover; return those who run."""
+        """Tell all requests that wait that they will not run, and log the declined requests that
+        nobody will cover. Return the tokens that run.
+        """
         with self._lock:
             for key, state in list(self._keys.items()):
                 owed, (_, waiter) = state.owed, state.line
@@ -243,7 +254,9 @@ class KeyTable(Generic[Key]):
         return heads
 
     def begin_again(self) -> None:
-        """In a forked child: all who ran or waited do so in the parent, and so do the threads."""
+        """Forget all requests, in a forked child: they run and wait in the parent, as do the
+        threads.
+        """
         self._lock = primitives.Lock()
         self.emptied = primitives.Event()
         self._looks, self._timer = [], None
@@ -288,7 +301,7 @@ class KeyTable(Generic[Key]):
         return state
 
     def _begin(self, state: KeyState, token: AnyToken) -> None:
-        """The token is the head from now on."""
+        """Make the token the head, from now on."""
         self._stats.runs = token.number = self._stats.runs + 1
         if self._is_timed:
             token.began_s = clock.now_s()
@@ -298,7 +311,7 @@ class KeyTable(Generic[Key]):
             state.cover_debt(token)
 
     def _contend(self, state: KeyState, token: Token[Key], wake: Wake) -> None:
-        """A request to a key that somebody works on, or that is debounced."""
+        """Decide on a request for a key that somebody works on, or that is debounced."""
         self._advance(state, token.key, retires=False)
         self._refuse_to_wait_for_oneself(state, token)
         if (debounce := self.rules.debounce) is not None:
@@ -379,7 +392,7 @@ class KeyTable(Generic[Key]):
         token.followers = ()
 
     def _advance(self, state: KeyState, key: Key, *, retires: bool = True) -> None:
-        """Do all that is due on this key: nothing, mostly."""
+        """Do everything that is due on this key; mostly nothing."""
         now = clock.now_s() if self._is_timed else 0.0
         head, waiter = state.line
         safe_timeout_s = self.rules.safe_timeout_s
@@ -403,7 +416,9 @@ class KeyTable(Generic[Key]):
         self._watch(state, key)
 
     def _pay(self, state: KeyState, key: Key, debt: Debt) -> None:
-        """Have the work of the debt of an idle key done, if anybody knows how."""
+        """Start a run for the declined requests that nobody covers, on a key that nobody works on.
+        If it is not known how, log them.
+        """
         cover = self.cover or debt.repeat
         if cover is not None and not debt.is_tried:
             token: Token[Key] = Token(key, None)
@@ -416,7 +431,7 @@ class KeyTable(Generic[Key]):
             log.warning("requests not covered yet key=%r count=%d", key, debt.count)
 
     def _watch(self, state: KeyState, key: Key) -> None:
-        """Have the timer look at the key in time."""
+        """Let the timer look at the key as soon as something is due there."""
         if not self._is_timed:
             return
         look_s = state.wanted_look_s(self.rules.safe_timeout_s)
@@ -436,7 +451,9 @@ class KeyTable(Generic[Key]):
             self._timer.wake()
 
     def _awaited(self, look: tuple[float, int, Key]) -> KeyState | None:
-        """The key that is to be looked at, unless that is void."""
+        """The key that the timer must look at for this entry; ``None`` if the entry does not count
+        any more.
+        """
         state = self._keys.get(look[2])
         return None if state is None or state.look_s != look[0] else state
 
@@ -452,8 +469,8 @@ class KeyTable(Generic[Key]):
                 wait_s = 0.0
 
     def _deliver(self, calls: Sequence[Call] = ()) -> None:
-        """Make the calls; those that they lead to after them, in a loop, because the stack is
-        shorter than a line of waiting requests may be.
+        """Make the calls, and after them the calls that they lead to. In a loop, because a line of
+        waiting requests may be longer than the stack allows.
         """
         if self._dropped:
             with self._lock:

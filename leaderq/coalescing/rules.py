@@ -1,4 +1,4 @@
-"""What a coordinator is told when it is made, and what it tells of itself."""
+"""The parameters of a coordinator, and its figures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Debounce:
     """Run once requests have stopped coming: ``delay_s`` after the last of them, and at the latest
     ``max_delay_s`` after the first.
 
-    :raises ConfigurationError: they are not seconds above 0, or the second is the shorter one.
+    :raises ConfigurationError: a time is not above 0, or ``max_delay_s`` is below ``delay_s``.
     """
 
     delay_s: float
@@ -79,7 +79,7 @@ class Rules:
 
 @dataclass(slots=True)
 class CoordinatorStats:
-    """What a coordinator has done since it was made, and its work in hand."""
+    """What a coordinator has done since it was made, and what it is doing now."""
 
     runs: int = 0
     """Runs begun, whether at once or after waiting."""

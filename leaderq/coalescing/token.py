@@ -1,7 +1,6 @@
 """A request to work on a key, and what has become of it.
 
-A token's stage is changed under the lock of its coordinator, and nowhere else; reading it needs no
-lock.
+A token's stage is changed only under the lock of its coordinator; to read it no lock is needed.
 
     ASKING --+--> RUNNING ----------+--> ENDED (dequeued)
              |       ^ its turn     +--> EVICTED (ran longer than the safe time-out)
@@ -35,7 +34,7 @@ else:
 
 
 class TokenStage(Enum):
-    """See the table of the module."""
+    """The stage of a token; see the picture in the module."""
 
     ASKING = "asking"
     WAITING = "waiting"
@@ -55,7 +54,8 @@ class TokenStage(Enum):
 
 
 def require_done(returned: object, what: str) -> None:
-    """Refuse work that nobody will do; a future or a task is done by somebody.
+    """Refuse ``returned`` if it is work that nobody will do. A future or a task is right, because
+    somebody does its work.
 
     :raises NotAPlainFunction: ``what`` returned a coroutine or a generator.
     """
@@ -69,7 +69,9 @@ _ASKING, _RUNNING = TokenStage.ASKING, TokenStage.RUNNING
 
 @dataclass(slots=True)
 class RunResult:
-    """What a run returned, or the error it raised; shared, so it does not change."""
+    """What a run returned, or the error that it raised. Several requests share it, so it does not
+    change.
+    """
 
     value: Any = None
     error: Exception | None = None
@@ -78,7 +80,9 @@ class RunResult:
 
     @classmethod
     def of(cls, function: Callable[[], Any]) -> RunResult:
-        """The result of this call. An interrupt, an exit or a cancellation is not shared."""
+        """Call ``function`` and return the result. An interrupt, an exit or a cancellation is
+        raised instead, because it is not shared.
+        """
         try:
             value = function()
             require_done(value, "the function of a run")
@@ -94,17 +98,17 @@ class RunResult:
             return cls(None, exc, exc.__traceback__)
 
     def get(self) -> Any:
-        """Return the value, or raise the error: the same object to all."""
+        """Return the value, or raise the error. All callers get the same object."""
         if self.error is None:
             return self.value
         raise self.error.with_traceback(self.traceback)
 
 
 class Token(Generic[Key]):
-    """The right to work on ``key``, if and as long as it is true: ``if token:``.
+    """The right to work on ``key``, as long as the token is true: ``if token:``.
 
-    ``bool(token)`` and ``is_current`` say the same: this request is the one that runs, now. A
-    declined token is false from the beginning, one that was evicted becomes so.
+    ``bool(token)`` and ``is_current`` say the same: this request is the one that runs now. A
+    declined token is false from the beginning; a token that is evicted becomes false.
     """
 
     # One is made for every request, so rarely used attributes are in a __dict__, with defaults
@@ -140,7 +144,7 @@ class Token(Generic[Key]):
 
     @property
     def outcome(self) -> EnqueueOutcome:
-        """ACCEPT (ran at once), BLOCK (waits, or waited and then ran), or DECLINE."""
+        """ACCEPT (it ran at once), BLOCK (it waits, or has waited and then ran), or DECLINE."""
         if self.is_declined:
             return EnqueueOutcome.DECLINE
         return EnqueueOutcome.BLOCK if self.has_waited else EnqueueOutcome.ACCEPT

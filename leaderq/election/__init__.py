@@ -1,4 +1,6 @@
-"""The election: candidates stand in ZooKeeper, one wins a term; others look on, or ask."""
+"""The election: candidates stand in line in ZooKeeper and one of them wins a term;
+observers watch.
+"""
 
 from leaderq.election.candidate import Candidate
 from leaderq.election.layout import EndDetails, TermRecord

@@ -1,7 +1,7 @@
-"""What a candidate's thread does: signals in, effects out, by the
-:class:`~leaderq.election.enlistment.Enlistment` (while not leading) or the
-:class:`~leaderq.election.tenure.Tenure` (while leading). Other threads may read ``role``,
-``tenure`` and ``concluded``.
+"""What a candidate's thread does: it takes signals and carries out effects. While it does not lead
+it uses an :class:`~leaderq.election.enlistment.Enlistment`, while it leads a
+:class:`~leaderq.election.tenure.Tenure`. Other threads may read ``role``, ``tenure`` and
+``concluded``.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ Request = Callable[[], None]
 
 
 class Campaign:
-    """One candidate's standing for election, term after term.
+    """The work of one candidate, term after term.
 
-    ``inbox`` takes a signal, or a request to be called, from any thread. ``tenure`` is the term in
-    hand; ``concluded`` has one entry, for the term released last: its id, and whether its end was
-    clean.
+    ``inbox`` takes a signal, or a function that the candidate's thread must call, from any thread.
+    ``tenure`` is the present term. ``concluded`` has one entry, for the term that was released
+    last: its id, and whether its end was clean.
     """
 
     def __init__(
@@ -97,15 +97,17 @@ class Campaign:
     # ---- signals --------------------------------------------------------------------------------
 
     def wake_in_s(self, at_s: float) -> float | None:
-        """Seconds until something is due; ``None``: not before the next signal."""
+        """How many seconds remain until something is due; ``None``: nothing is due before the next
+        signal.
+        """
         wakes = [at for at in (self._retry_at_s, self._announce_at_s) if at is not None]
         if self.tenure is not None and self.role.holds_term:
             wakes.append(self.tenure.wake_s(at_s))
         return max(0.0, min(wakes) - at_s) if wakes else None
 
     def due(self, at_s: float) -> Input | None:
-        """Return the signal that is due by the clock at ``at_s``, if there is one. A hand-over
-        whose announcement is due is announced.
+        """Return the signal that is due at ``at_s``, or ``None``. Also announce a hand-over whose
+        announcement is due.
         """
         if self.tenure is not None and self.role.holds_term:
             signal = self.tenure.signal_due(at_s)
@@ -243,7 +245,7 @@ class Campaign:
             self.tell_to_end(Reason.TRANSFER if wishes.successor else Reason.STEP_DOWN)
 
     def _apply_line(self, term: Term, line: Sequence[Software]) -> None:
-        """Give way to a newer version that stands behind ``term``, once to each."""
+        """End the term if a newer version stands in line; once for each newer version."""
         if self.tenure is None or self.tenure.term is not term:
             return
         newer = newer_in(line, self._software, terms_before(self.tenure.record))
@@ -257,14 +259,18 @@ class Campaign:
             self.tell_to_end(Reason.SUPERSEDED)
 
     def tell_to_end(self, reason: Reason, term: Term | None = None) -> None:
-        """Wind up the term in hand, if it is ``term`` or no term is given, for ``reason``."""
+        """Wind up the present term for ``reason``; if ``term`` is given, only if the present term
+        is ``term``.
+        """
         if self.tenure is None or term not in (None, self.tenure.term):
             return
         self.tenure.term.wind_up(reason)
         self.take(Input.TOLD)
 
     def announce(self, term: OpenTerm, stage: Stage) -> None:
-        """Publish the stage; a hand-over only if it takes a while: the release must not wait."""
+        """Publish that ``term`` has entered ``stage``. A hand-over is published only if it takes a
+        while, because the release of the term must not wait for that write.
+        """
         if self.tenure is None or self.tenure.term is not term or not self.role.holds_term:
             return
         if stage is Stage.HANDOVER:
@@ -275,13 +281,13 @@ class Campaign:
             self.tenure.watch_line()
 
     def leave(self) -> bool:
-        """Leave the line, whatever the role; returns whether that is done."""
+        """Leave the line, in any role; return whether that succeeded."""
         if self.tenure is not None:
             self.tenure.close()
         return self._enlistment.leave() in (Input.RELEASED, Input.LOST)
 
     def conclude(self, term: OpenTerm, details: EndDetails | None = None) -> None:
-        """Release ``term``: no code works on it any more."""
+        """Release ``term``, because no code works on it any more."""
         if self.tenure is not None and self.tenure.term is term:
             self._details = details or EndDetails()
             # Before the release is sent: once it is carried out, somebody else may lead.

@@ -1,17 +1,17 @@
-"""One process standing for election: the thread that drives the decision table.
+"""A candidate of the election: the thread that follows the decision table.
 
 :mod:`leaderq.election.decision` decides; ZooKeeper says who is first; the clock alone ends a lease.
-One thread per candidate takes one signal at a time from one inbox. All others only put signals
-there, so nothing blocks ZooKeeper's threads, and two reconnections cannot interleave (CURATOR-620,
--644, -653). The clock is looked at before each signal: a late acknowledgement never overtakes the
-end of the lease.
+Each candidate has one thread, which takes one signal at a time from one inbox. All other threads
+only put signals there, so nothing blocks ZooKeeper's threads, and two reconnections cannot
+interleave (CURATOR-620, -644, -653). The thread looks at the clock before each signal: a late
+acknowledgement never overtakes the end of the lease.
 
-On each failure: ZooKeeper silent, or refusing (a login too): the term pauses, then ends with its
-lease, and the candidate tries for ever to stand again once the runner asks it to. The session
-expires: a new one enlists. It is closed by its owner: the candidate stands no more, and
-:meth:`Candidate.await_term` returns, and raises from then on. This thread itself fails (a bug): the
-term ends, :meth:`Candidate.await_term` raises, and the znode is taken out of the line as soon as no
-code can work on the term any more.
+On each failure: if ZooKeeper is silent or refuses requests or the login, the term pauses, then ends
+with its lease; when the runner asks the candidate to stand again, it tries for ever. If the session
+expires, the candidate enlists with the next session. If the owner closes the session, the candidate
+stands no more, and :meth:`Candidate.await_term` returns, and raises from then on. If this thread
+itself fails (a bug), the term ends, :meth:`Candidate.await_term` raises, and the candidate's znode
+is deleted as soon as no code can work on the term any more.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ _told: WeakSet[Session] = WeakSet()
 
 
 class Candidate:
-    """Competes for the leadership of ``career`` and keeps up the terms it wins.
+    """Competes for the leadership of ``career``, and keeps up the terms that it wins.
 
     ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; ``id`` is
     shown to operators and must differ between candidates; ``root`` is the parent znode of all
     careers. Events are logged as ``leaderq.events``. ``ending(term)`` is called when a term begins
-    to end, on a thread that must not be blocked. ``software`` is what operators are shown; with
-    ``prefers_newest`` this candidate lets newer ones lead instead.
+    to end, on a thread that must not be blocked. ``software`` is shown to operators; with
+    ``prefers_newest`` this candidate lets candidates with newer software lead instead.
 
-    A term is won with :meth:`stand` and :meth:`await_term`, and must be released with
-    :meth:`conclude` once no code works on it any more, however it ended: until then nobody else is
-    let in after a planned end.
+    A term is won with :meth:`stand` and :meth:`await_term`. However it ends, it must be released
+    with :meth:`conclude` once no code works on it any more: after a planned end nobody else leads
+    before that.
 
     Guarantees: at no instant do two candidates of one ensemble hold a term that passes ``check()``,
     whatever the network, processes, servers and sessions do, as long as their clocks run at rates
@@ -114,7 +114,7 @@ class Candidate:
         """Join the line, or stay in it. Returns at once, with or without a connection.
 
         Does nothing after :meth:`close`. Raises :class:`SessionClosed` if the session is closed, or
-        belongs to another process, which has forked; so does :meth:`await_term`.
+        if this process was forked from the one that opened it; so does :meth:`await_term`.
         """
         if self._closed:
             return  # a release may still be under way, and nobody would mind the new znode
@@ -128,7 +128,9 @@ class Candidate:
         self._inbox.put(Input.STAND)
 
     def await_term(self, timeout_s: float | None = None) -> OpenTerm | None:
-        """The term this candidate has won; ``None`` if it wins none within ``timeout_s``."""
+        """Return the term that this candidate has won; ``None`` if it wins none within
+        ``timeout_s`` seconds.
+        """
         self.session.check_open()
         with self._changed:
             self._changed.wait_for(lambda: self._won or self._broken or self._woken, timeout_s)
@@ -140,17 +142,17 @@ class Candidate:
             return won
 
     def wake(self) -> None:
-        """Let :meth:`await_term` return now."""
+        """Make :meth:`await_term` return now."""
         with self._changed:
             self._woken = True
             self._changed.notify_all()
 
     def step_down(self, reason: Reason, *, term: Term | None = None) -> None:
-        """Wind up the present term, if there is one and it is ``term`` (``None``: any)."""
+        """Wind up the present term; if ``term`` is given, only if the present term is ``term``."""
         self._inbox.put(lambda: self._campaign.tell_to_end(reason, term))
 
     def announce(self, term: OpenTerm, stage: Stage) -> None:
-        """Publish that ``term`` has entered ``stage``; observers see it, nothing depends on it."""
+        """Publish that ``term`` has entered ``stage``, for observers; nothing depends on it."""
         self._inbox.put(lambda: self._campaign.announce(term, stage))
 
     def conclude(
@@ -161,11 +163,12 @@ class Candidate:
         timeout_s: float = 5.0,
         details: EndDetails | None = None,
     ) -> bool:
-        """Release ``term``: its code has returned. Returns whether the end was recorded within
-        ``timeout_s`` (a clean end).
+        """Release ``term``, whose code has returned. Returns whether its end was recorded within
+        ``timeout_s`` seconds (a clean end).
 
-        ``reason`` counts when the term was still on; operators are shown ``details``. The candidate
-        then does not stand; :meth:`stand` puts it at the end of the line.
+        ``reason`` is the reason of the end if the term was still on; operators are shown
+        ``details``. After this the candidate does not stand; :meth:`stand` puts it at the end of
+        the line.
         """
         term.wind_up(reason)
         self._code_returned.set()
@@ -174,7 +177,7 @@ class Candidate:
         return self._campaign.concluded.get(term.id, False)
 
     def transfer(self, *, to: str) -> None:
-        """Ask that candidate ``to`` leads next; the present term winds up as *transfer*.
+        """Ask that candidate ``to`` leads next; the present term ends with the reason *transfer*.
 
         Raises :class:`RequestRefused` when this candidate does not lead.
         """
@@ -185,8 +188,9 @@ class Candidate:
         operator.wish_for(successor=to, term=tenure.term.number)
 
     def withdraw(self, *, timeout_s: float = 5.0) -> bool:
-        """Leave the line, and end the present term, which must still be concluded if
-        :meth:`await_term` has returned it; returns whether that was confirmed in time.
+        """Leave the line, and end the present term. If :meth:`await_term` has returned the term, it
+        must still be concluded. Returns whether all this was confirmed within ``timeout_s``
+        seconds.
         """
         if self._thread is None:
             return True
@@ -196,11 +200,12 @@ class Candidate:
         return self._wait(lambda: heard.is_set() and self.role is Role.IDLE, timeout_s)
 
     def close(self, *, timeout_s: float = 5.0) -> None:
-        """Withdraw and end the thread. May be called twice, and without :meth:`stand`.
+        """Withdraw, and end the thread. May be called twice, and without :meth:`stand`.
 
-        A term that :meth:`await_term` has returned should be concluded first, or within
-        ``timeout_s``: after that its znode stays until the session ends. A place in the line is
-        left in the background if ZooKeeper does not answer within ``timeout_s``.
+        A term that :meth:`await_term` has returned must be concluded before, or at most
+        ``timeout_s`` seconds later; otherwise its znode stays until the session ends. If ZooKeeper
+        does not answer within ``timeout_s`` seconds, the candidate leaves the line in the
+        background.
         """
         if self._thread is None:
             return
@@ -216,14 +221,14 @@ class Candidate:
 
     @property
     def role(self) -> Role:
-        """The state of this candidate; it may be past by the time it is looked at."""
+        """The state of this candidate; it may have changed when the caller looks at it."""
         return self._campaign.role
 
     def silent_s(self) -> float:
         """For how many seconds the candidate's thread has not answered; infinite if it broke down.
 
-        The first call asks it and does not wait; each later one tells for how long that question
-        has waited, and asks again once it was answered.
+        The first call asks the thread and does not wait. Each later call returns how long that
+        question has waited; once it was answered, the call asks again.
         """
         if self._broken is not None:
             return float("inf")
@@ -272,8 +277,8 @@ class Candidate:
             self._leave_the_line(0.0 if tenure is None else tenure.term.deadline)
 
     def _leave_the_line(self, lease_until_s: float) -> None:
-        """After a break-down: leave the line once no code can work on the term, at the latest T/3
-        after its lease.
+        """After a break-down, leave the line once no code can work on the term; at the latest T/3
+        after the end of its lease.
         """
         try:
             quiet_s = lease_until_s + self.session.shares.answer_s
@@ -289,7 +294,9 @@ class Candidate:
                 self.session.replace("a candidate failed")
 
     def _next(self) -> Input | Request | None:
-        """The next signal, from the clock or the inbox; ``None`` when it is time to look again."""
+        """The next signal, from the clock or the inbox; ``None`` if only the time to look again has
+        come.
+        """
         due = self._campaign.due(clock.now_s())
         if due is not None:
             return due

@@ -1,7 +1,7 @@
-"""What a candidate does about what it learns: a table, without threads, clocks or sockets.
+"""Decides what a candidate does about each signal: a table, without threads, clocks or sockets.
 
-A pair that is not in the table changes nothing: a watch that fires late, an acknowledgement after
-the end.
+A pair of role and signal that is not in the table changes nothing; for example, a watch that fires
+late, or an acknowledgement after the end.
 
     IDLE --STAND--> ENLISTING --ENLISTED--> WAITING --FIRST--> CLAIMING --WON--> LEADING
     LEADING <--(silence)--> SUSPECT
@@ -9,9 +9,9 @@ the end.
     LEADING, SUSPECT, ENDING --lease over, fenced, session lost--> OUSTED --HANDED_OVER--> RELEASING
 
 Leadership is held in LEADING, SUSPECT and ENDING, and in no other role. In ENDING the lease is kept
-up, so that nobody can lead before the career's code has returned; in OUSTED it is lost and only
-that code's return is awaited. The znode is released in RELEASING, never before, because the next
-leader must not start while this one's code runs (K8, bug 10).
+up, so that nobody else can lead before the career's code has returned. In OUSTED the lease is lost,
+and the candidate only waits for that code to return. The znode is released in RELEASING, never
+earlier, because the next leader must not start while the code of this one runs (K8, bug 10).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Role(Enum):
 
     @property
     def holds_term(self) -> bool:
-        """Whether a lease is to be kept up."""
+        """Whether a candidate in this role keeps up a lease."""
         return self in _HOLDING
 
 
@@ -174,5 +174,5 @@ _TABLE: dict[Role, dict[Input, Decision]] = {
 
 
 def step(role: Role, signal: Input) -> Decision:
-    """The role that follows, and its effects, in order."""
+    """Return the role after ``signal``, and the effects to carry out, in order."""
     return _TABLE[role].get(signal, (role, ()))

@@ -1,15 +1,16 @@
-"""A candidate's dealings with the line while it does not lead: enlist, survey, claim, leave,
-release. Each call is a handful of bounded requests and returns what came of it.
+"""What a candidate does in the line while it does not lead: enlist, survey, claim, leave, release.
+Each call sends a few bounded requests and returns the signal that results.
 
-ZooKeeper is authoritative. A znode is this candidate's only if it carries its mark *and* belongs to
-its present session; that is looked up again after every wait, because a znode of a session that has
-ended stands for a while beside the new one (CURATOR-696). What is repeated is found again by the
-mark: a lost reply never leaves a second znode in the line.
+ZooKeeper is authoritative. A znode belongs to this candidate only if it has the candidate's mark
+*and* was made in the present session; both are checked again after every wait, because the znode of
+an ended session stands for a while beside the new one (CURATOR-696). A request that is repeated
+finds the first znode by the mark, so a lost reply never leaves a second znode in the line.
 
-On each failure: no connection, or no reply: ``FAILED``, and the candidate tries again. The folder
-vanished (container parents do): it is made again (CURATOR-724). The ``term`` record is unreadable:
-an error in the log, no claim, another try. The record is gone, or older than one seen before (the
-servers were emptied, or restored): the number goes on from the highest one that this process knows.
+On each failure: without a connection or a reply the call returns ``FAILED``, and the candidate
+tries again. If the folder has vanished (container parents do), it is made again (CURATOR-724). If
+the ``term`` record is unreadable, that is logged as an error, nothing is claimed, and the candidate
+tries again. If the record is gone, or older than one seen before (the servers were emptied, or
+restored), numbers go on from the highest one that this process knows.
 """
 
 from __future__ import annotations
@@ -75,10 +76,10 @@ _MOST_GIVING_WAY = 3
 
 @dataclass(frozen=True, slots=True)
 class WonClaim:
-    """A claim that was acknowledged; ``proof`` is what the lease starts with.
+    """A claim that the servers acknowledged. The lease starts with ``proof``.
 
-    ``wishes``: the operators' at the instant of the claim. ``is_chosen``: one of them has
-    transferred the leadership here.
+    ``wishes`` are those of the operators at the instant of the claim. ``is_chosen``: an operator
+    has transferred the leadership to this candidate.
     """
 
     record: TermRecord
@@ -90,7 +91,7 @@ class WonClaim:
 
 
 class Enlistment:
-    """One candidate's place in the line. Not thread-safe: used by the candidate's thread only."""
+    """One candidate's place in the line. Only the candidate's thread may use it."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class Enlistment:
         return max(1.0, self._session.shares.answer_s)
 
     def enlist(self) -> Input:
-        """Join the end of the line, or find the znode that an earlier try made."""
+        """Join the end of the line; if an earlier try has made the znode, keep that."""
         try:
             self._session.ensure_path(self._layout.candidates, shared=self._layout.shared)
             if self._owner is not None and self._owner != self._session.id:
@@ -161,12 +162,12 @@ class Enlistment:
         return self._succeeded(Input.ENLISTED)
 
     def requeue(self) -> Input:
-        """Leave the place and join the end of the line."""
+        """Give up the place, and join the end of the line."""
         self.take_new_mark()
         return self.enlist()
 
     def survey(self) -> Input:
-        """Find out who is in front, and watch it, if anybody is."""
+        """Find out who stands in front of this candidate, and watch it, if there is anybody."""
         try:
             if self._watched is None:
                 # Something has changed: a claim may follow, and is of use only with a proof. It is
@@ -195,12 +196,12 @@ class Enlistment:
             return self._failed("surveying", exc)
 
     def claim(self) -> Input:
-        """Win the term in one multi, provided that our znode stands, nobody has won and no operator
-        has written since the survey.
+        """Claim the term in one multi. It succeeds if our znode stands, and since the survey nobody
+        has won and no operator has written.
 
-        A claim that was carried out although its reply was lost is found by our znode's name in the
-        record, and confirmed. A claim is won only when there is also a proof that the session
-        lives.
+        If an earlier claim was carried out and only its reply was lost, our znode's name stands in
+        the record, and this confirms that claim. A claim is won only when there is also a proof
+        that the session lives.
         """
         assert self.position is not None  # FIRST follows a survey
         path = self._layout.candidate(self.position.name)
@@ -258,7 +259,7 @@ class Enlistment:
         return Input.RELEASED
 
     def release(self, tenure: TermRecord, reason: Reason, details: EndDetails) -> Input:
-        """Leave the line after our term ``tenure``, recording its end in the same multi."""
+        """Leave the line after our term ``tenure``, and record its end in the same multi."""
         name = str(tenure.id)
         end = closed(tenure, ended=clock.calendar_s(), reason=reason.value, details=details)
         # Fenced like every write of a leader, so the record may be written whatever its version.
@@ -280,18 +281,18 @@ class Enlistment:
         return Input.RELEASED
 
     def take_new_mark(self) -> None:
-        """Make sure that nothing is won, or resumed, under the present mark any more."""
+        """Choose a new mark, so that nothing can be won or resumed under the old one."""
         self._left.append(self._guid)
         self._guid = new_guid()
         self.position = None
         self._watched = None
 
     def forget_watch(self) -> None:
-        """The watch was lost with its connection."""
+        """Forget the watch, which was lost with its connection."""
         self._watched = None
 
     def _look(self) -> list[str]:
-        """Read, in one request, everything a survey needs; returns the names in the line."""
+        """Read, in one request, everything that a survey needs; return the names in the line."""
         own = self._layout.candidate(self.position.name) if self.position is not None else None
         reads: list[Read] = [
             GetChildren(self._layout.candidates),
@@ -331,8 +332,8 @@ class Enlistment:
         return data, stat.version
 
     def _is_passed_over(self, names: list[str]) -> bool:
-        """Whether somebody behind us should lead after the term that has ended: an operator wants
-        it, or it is newer. An operator's choice counts more.
+        """Whether a candidate after us in the line should lead next: an operator wants it to, or
+        its software is newer. An operator's choice counts more.
         """
         wanted = self._wishes.successor
         if wanted and self._wishes.step_down == self._newest.number:
@@ -345,9 +346,10 @@ class Enlistment:
         return self._prefers_newest and self._gives_way(names)
 
     def _gives_way(self, names: list[str]) -> bool:
-        """Whether somebody behind us is newer. What was learned while we waited is not read again.
+        """Whether a candidate after us in the line has newer software. What we learned while we
+        waited is not read again.
 
-        We give way only a few times between two terms, so that somebody leads, whatever the others
+        We give way only a few times between two terms, so that somebody leads whatever the others
         do.
         """
         assert self.position is not None
@@ -364,8 +366,8 @@ class Enlistment:
         return True
 
     def _learn(self, names: list[str], *, again: bool) -> None:
-        """Read what the candidates in the line run, if we have not read it yet. With ``again``,
-        also ask those again that had not said it by then.
+        """Read what software the candidates in the line run, where we do not know it. With
+        ``again``, also read it for those that had not told it when we looked before.
         """
         assert self.position is not None
         self._known = {name: self._known[name] for name in names if name in self._known}
@@ -397,8 +399,8 @@ class Enlistment:
         )
 
     def _watch(self, ahead: str) -> Input:
-        """Watch the children of the znode in front of ours. It never has children, so the watch
-        fires only when it is deleted.
+        """Watch the children of the znode in front of ours. That znode never has children, so the
+        watch fires only when it is deleted.
         """
         wanted = (self._owner, ahead)
         path = self._layout.candidate(ahead)
@@ -430,8 +432,8 @@ class Enlistment:
             pass  # its session ended in between
 
     def _say_what_runs(self, owner: int | None) -> None:
-        """Write where this process runs, and what, once in session ``owner``; a leader's is in the
-        ``term`` record.
+        """Write where this process runs, and which software, once for the session ``owner``. A
+        leader has this in the ``term`` record.
         """
         if owner is None or self._introduced == owner:
             return
@@ -447,7 +449,7 @@ class Enlistment:
         reply.add_done_callback(said)
 
     def _compare_classes(self) -> None:
-        """Warn once of a leader whose career is another class: it shares no more than the name."""
+        """Warn once if the leader's career is another class than ours under the same name."""
         own, other = self._software.career_class, self._newest.career_class
         is_led = self._newest.id is not None and self._newest.ended is None
         if not (is_led and own and other and own != other) or other in self._other_classes:
@@ -462,8 +464,9 @@ class Enlistment:
         )
 
     def _look_for_doubles(self, names: list[str]) -> None:
-        """Warn once of another candidate under our id, when the third look finds it: one that has
-        just died stands for another session time-out, which passes between two looks.
+        """Warn once of another candidate with our id, when three looks have found it. A candidate
+        that has just died stands for one more session time-out, and that is the time between two
+        looks.
         """
         if clock.now_s() < self._look_due_s:
             return

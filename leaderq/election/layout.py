@@ -1,12 +1,12 @@
-"""Where a career's znodes are, what they hold, and who stands in which place of the line (pure).
+"""The znodes of a career: their paths and contents, and the order of the line (pure).
 
 Candidates are named as Curator's ``LeaderLatch`` names them, ``_c_<uuid4>-latch-<sequence>``, so
 that a Java latch can stand in the same line. The sequence is ZooKeeper's signed 32-bit counter:
-past 2147483647 it goes on at -2147483648, so names are compared as numbers modulo 2^32, never as
+after 2147483647 it goes on at -2147483648, so names are compared as numbers modulo 2^32, never as
 text.
 
 The ``term`` and ``control`` znodes hold JSON objects, readable and repairable by hand. Fields that
-this version does not know are ignored, and kept where a record is written again. The object in
+this version does not know are ignored, and kept when a record is written again. The object in
 ``processes/<session>`` (host, pid, versions) is written by ``enlistment.py``; ``software.py`` reads
 the versions, and ``observer.py`` the host and pid.
 """
@@ -60,12 +60,14 @@ class Layout:
         return f"{self.candidates}/{name}"
 
     def process(self, session: int) -> str:
-        """The path of the znode that says where the process of ``session`` runs."""
+        """The path of the znode that tells where the process of ``session`` runs."""
         return f"{self.processes}/{session:x}"
 
 
 def new_guid() -> str:
-    """A mark that identifies a candidate's znode even if the reply to its creation was lost."""
+    """A new mark, by which a candidate finds its znode even if the reply to its creation
+    was lost.
+    """
     return str(chance.uuid4())
 
 
@@ -81,7 +83,7 @@ def sequence(name: str) -> int | None:
 
 
 def in_line(names: Iterable[str]) -> list[str]:
-    """The candidates among ``names``, first the one that leads or may claim."""
+    """The candidates among ``names`` in the order of the line; the first one leads or may claim."""
     numbered = [(number, name) for name in names if (number := sequence(name)) is not None]
     # Candidates live at most 2^31 apart; a wider spread means that the counter wrapped between
     # them.
@@ -92,8 +94,9 @@ def in_line(names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A candidate's place: its own znode, the one directly in front (``None``: nobody), and surplus
-    ones: a creation whose reply was lost may have been repeated.
+    """A candidate's place in the line: its own znode ``name``, and the one directly in front,
+    ``ahead`` (``None``: nobody). ``surplus``: further znodes of its own, from a creation that was
+    repeated because its reply was lost.
     """
 
     name: str
@@ -102,7 +105,7 @@ class Position:
 
 
 def position_of(guid: str, names: Sequence[str]) -> Position | None:
-    """Where the candidate marked ``guid`` stands; ``None`` when it does not."""
+    """The place of the candidate with the mark ``guid``; ``None`` if it is not in the line."""
     line = in_line(names)
     own = [name for name in line if guid in name]
     if not own:
@@ -116,16 +119,16 @@ R = TypeVar("R", "TermRecord", "Wishes")
 
 @dataclass(frozen=True, slots=True)
 class TermRecord:
-    """The newest term: who leads, or led last.
+    """The record of the newest term: who leads, or led last.
 
     ``candidate`` is the id given by ``--id``; ``id`` the name of its znode, unique for ever.
     ``began`` and ``ended`` are seconds since the epoch, for people. If ``ended`` is ``None``
     although the znode is gone, the end was unclean. ``error`` is the career's error;
-    ``stands_again`` is when the candidate, which cools off, joins the line again. ``past`` are the
-    terms before, the newest first, as they are in the JSON: they are written again at every claim
-    and release, where each millisecond is one without a leader. ``version`` (of the career's
-    package), ``leaderq`` and ``career_class`` are what the candidate runs; ``other``: fields that
-    only newer versions know.
+    ``stands_again`` is the time at which the candidate, which cools off, joins the line again.
+    ``past`` are the earlier terms, the newest first. They stay as they are in the JSON, because
+    they are written again at every claim and release, and nobody leads in that time. ``version``
+    (of the career's package), ``leaderq`` and ``career_class`` are what the candidate runs;
+    ``other``: fields that only newer versions know.
     """
 
     number: int = 0
@@ -152,8 +155,8 @@ class Wishes:
 
     ``paused``: the leader begins no new unit of work. ``step_down``: the number of the term that
     should end; ``successor``: who should follow it. ``floor``: the least number of the next term.
-    ``asked``: which wishes named operators had, the newest first. ``other``: fields that only newer
-    versions know.
+    ``asked``: the wishes whose operators are known by name, the newest first. ``other``: fields
+    that only newer versions know.
     """
 
     paused: bool = False
@@ -207,7 +210,9 @@ def _values(record: TermRecord | Wishes) -> dict[str, Any]:
 
 
 def decode(kind: type[R], data: bytes, *, path: str) -> R:
-    """The record in ``data``; an empty one for empty data; else raises :class:`CorruptRecord`."""
+    """The record in ``data``; an empty record if there is no data. Raises :class:`CorruptRecord` if
+    it is damaged.
+    """
     if not data:
         return kind()
     try:
@@ -241,7 +246,9 @@ def _unknown(kind: type[TermRecord | Wishes], found: Mapping[str, Any]) -> dict[
 
 
 def unknown_in(data: bytes) -> Mapping[str, Any]:
-    """The fields in a damaged ``term`` record that only newer versions know, if they are there."""
+    """The fields of a damaged ``term`` record that only newer versions know; empty if it
+    has none.
+    """
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
@@ -250,7 +257,7 @@ def unknown_in(data: bytes) -> Mapping[str, Any]:
 
 
 def terms_before(record: TermRecord) -> tuple[TermRecord, ...]:
-    """The terms before that of ``record``, the newest first; damaged ones are left out."""
+    """The terms before that of ``record``, the newest first, without damaged ones."""
     terms = []
     for each in record.past:
         try:
@@ -263,7 +270,9 @@ def terms_before(record: TermRecord) -> tuple[TermRecord, ...]:
 def asked_with(
     asked: Sequence[Mapping[str, Any]], entry: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], ...]:
-    """These wishes with one more, which is made short."""
+    """Return ``asked`` with ``entry`` in front, its texts shortened; only the newest entries are
+    kept.
+    """
     short = {name: _shortened(each) for name, each in entry.items()}
     return (short, *asked)[:_KEPT_TERMS]
 
@@ -276,14 +285,14 @@ def _shortened(value: Any) -> Any:
 
 
 class WishesDecoder:
-    """Decodes the ``control`` record at ``path`` again and again; a damaged one is logged once."""
+    """Decodes the ``control`` record at ``path``. The same damaged record is logged only once."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._spoilt: bytes | None = None
 
     def decoded(self, data: bytes) -> Wishes | None:
-        """The wishes in ``data``; ``None`` when it holds something else."""
+        """The wishes in ``data``; ``None`` if the record is damaged."""
         try:
             return decode(Wishes, data, path=self._path)
         except CorruptRecord as exc:
@@ -294,7 +303,9 @@ class WishesDecoder:
 
 
 def next_number(newest: TermRecord, wishes: Wishes) -> int:
-    """The number of the term after ``newest``: dense, never lower than an operator's floor."""
+    """The number of the term after ``newest``: one more, or the operators' floor if that is
+    higher.
+    """
     return max(newest.number + 1, wishes.floor)
 
 
@@ -311,7 +322,7 @@ def past_with(newest: TermRecord) -> tuple[Mapping[str, Any], ...]:
 
 @dataclass(frozen=True, slots=True)
 class EndDetails:
-    """What operators are shown of a term's end: the error, and the cool-off."""
+    """What operators are shown of a term's end: the error, and the seconds of the cool-off."""
 
     error: str | None = None
     cool_off_s: float = 0.0

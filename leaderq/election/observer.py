@@ -1,11 +1,11 @@
-"""What observers and operators, who do not stand for election, may see and ask.
+"""What observers and operators can see of a career, and ask of it. They do not stand for election.
 
-A view is put together from several readings: it may be a moment old, and nothing may be written on
-the strength of it.
+A view is put together from several reads. It may be a moment old, so nothing may be written because
+of it.
 
-A wish is a value in the ``control`` znode. It names the term it is meant for, so a late wish does
-nothing. The leader watches that znode and winds up in order. A spoilt ``control`` record counts as
-empty, and the next wish writes it again.
+A wish of an operator is a value in the ``control`` znode. It names the term that it is meant for,
+so a late wish does nothing. The leader watches that znode, and ends its term in order. A damaged
+``control`` record counts as empty, and the next wish writes it again.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ REPAIRED = "unknown"
 class Member:
     """A candidate, and where its process runs, if that is known (not of a Java latch).
 
-    ``stands_again``: it cools off until then (seconds since the epoch), unless it was stopped.
-    ``version`` is that of the career's package, ``career_class`` ``module:Class``.
+    ``stands_again``: until when it cools off (seconds since the epoch), unless it was stopped.
+    ``version`` is the version of the career's package; ``career_class`` is ``module:Class``.
     """
 
     candidate: str
@@ -93,17 +93,17 @@ class View:
     ``leader``, ``host``, ``pid`` (the worker's) and ``stage`` are ``None`` while nobody leads;
     ``term`` is the newest term's number, 0 before the first; ``began`` and ``ended`` are seconds
     since the epoch; ``reason`` is why the newest term ended, and ``error`` what its career raised;
-    ``candidates`` are ids in the order of their turns, the leader's first.
+    ``candidates`` are ids in the order of the line, the leader's first.
 
-    ``members`` are the same candidates with their places; ``cooling_off`` those that do not stand
-    now and will; ``history`` the newest term and some before it.
+    ``members`` are the same candidates, with host and process; ``cooling_off`` are those that do
+    not stand now and will stand again; ``history`` is the newest term and some before it.
 
-    ``asked``: what named operators asked for, the newest first: ``at`` (seconds since the
+    ``asked``: what operators who gave a name asked for, the newest first: ``at`` (seconds since the
     epoch), ``by``, ``what``, and ``why``.
 
-    ``repaired``: the term record was unreadable and an operator has written it again. It names
-    nobody, although the first of ``candidates`` may be in a term that began before that; the next
-    stage of that term, its end, or a new term makes the record complete.
+    ``repaired``: the term record was unreadable and an operator has written it again. The record
+    then names no leader, although the first of ``candidates`` may be in a term that began earlier.
+    The next stage of that term, its end, or a new term makes the record complete.
     """
 
     career: str
@@ -125,7 +125,7 @@ class View:
     asked: tuple[Mapping[str, Any], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; without ``history``."""
+        """Return plain values, for JSON, without ``history``."""
         values = asdict(self)
         del values["history"]
         return {
@@ -136,7 +136,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class CandidateNode:
-    """A znode in the line: its name, the candidate's id and the session that made it."""
+    """A znode in the line: its name, the id of the candidate, and the session that made it."""
 
     name: str
     candidate: str
@@ -156,7 +156,9 @@ def view_of(
     notes: Notes = MappingProxyType({}),
     now: float = 0.0,
 ) -> View:
-    """The view that follows from these readings at ``now`` (pure); ``standing``: in line."""
+    """Make the view from what was read at ``now``; ``standing`` are the znodes in the line
+    (pure).
+    """
     leads = record.ended is None and any(one.name == record.id for one in standing)
     of_leader = _member(str(record.candidate), _said_by(record))
     return View(
@@ -188,7 +190,9 @@ def view_of(
 
 
 def _cooling_off(record: TermRecord, standing: set[str], now: float) -> tuple[Member, ...]:
-    """Candidates that ended a term lately and are not back yet; the next to return first."""
+    """The candidates that ended a term lately and cool off at ``now``; the first to return comes
+    first.
+    """
     found: dict[str, Member] = {}
     for each in (record, *terms_before(record)):
         if each.candidate is None or each.candidate in found:
@@ -204,7 +208,7 @@ def _cooling_off(record: TermRecord, standing: set[str], now: float) -> tuple[Me
 
 
 def _said_by(record: TermRecord) -> ProcessNote:
-    """Where the leader of that term ran, and what."""
+    """The host, process and software of the leader of that term."""
     software = Software(record.version, record.leaderq, record.career_class)
     return ProcessNote(record.host, record.pid, software)
 
@@ -214,7 +218,7 @@ def _member(candidate: str, said: ProcessNote, *, stands_again: float | None = N
 
 
 class Observer:
-    """Looks at one career, through a session or a started ``KazooClient``."""
+    """Reads the state of one career, through a session or a started ``KazooClient``."""
 
     def __init__(self, client: AnyClient, career: str, *, root: str = "/leaderq") -> None:
         self._session: Session = as_session(client)
@@ -223,14 +227,16 @@ class Observer:
         self._decoder = WishesDecoder(self._layout.control)
 
     def view(self) -> View:
-        """The career as it stands; one that nobody ever stood for has term 0 and no candidates."""
+        """The career as it is now. A career that nobody ever stood for has term 0 and no
+        candidates.
+        """
         record, wishes, standing, notes = self._look()
         now = clock.calendar_s()
         return view_of(self._career, record, wishes, standing, notes=notes, now=now)
 
     def wait_until(self, fact: Callable[[View], bool], *, timeout_s: float) -> View:
-        """The first view for which ``fact`` holds, or the last one seen within ``timeout_s``. Looks
-        whenever something below the career changes, and once a second besides.
+        """Return the first view for which ``fact(view)`` is true; after ``timeout_s`` seconds, the
+        last view. Reads a new view whenever something below the career changes, and once a second.
         """
         require(plain_function("fact", fact))
         changed = primitives.Event()
@@ -251,7 +257,7 @@ class Observer:
 
     @staticmethod
     def careers(client: AnyClient, *, root: str = "/leaderq") -> list[str]:
-        """The names of all careers ever stood for below ``root``, sorted."""
+        """The names, sorted, of all careers below ``root`` that anybody ever stood for."""
         try:
             return sorted(as_session(client).children(root))
         except NoNode:
@@ -261,8 +267,8 @@ class Observer:
     def views(
         client: AnyClient, careers: Sequence[str], *, root: str = "/leaderq"
     ) -> dict[str, View | CorruptRecord]:
-        """The view of each of ``careers``, or the error if its record cannot be read. Takes two
-        requests for every 25 careers.
+        """Return the view of each of ``careers``, or the error if its record cannot be read. Sends
+        two requests for every 25 careers.
         """
         session, now = as_session(client), clock.calendar_s()
         found: dict[str, View | CorruptRecord] = {}
@@ -279,7 +285,7 @@ class Observer:
 
 
 class _Look(NamedTuple):
-    """What two requests told of one career; ``term`` and ``control`` are not decoded yet."""
+    """What two requests have read of one career; ``term`` and ``control`` are not decoded yet."""
 
     term: bytes
     control: bytes
@@ -288,7 +294,7 @@ class _Look(NamedTuple):
 
 
 def _looks(session: Session, layouts: Sequence[Layout]) -> list[_Look]:
-    """Two requests, whatever exists."""
+    """Read all these careers, in two requests."""
     first: list[Any] = []
     for layout in layouts:
         first += [GetData(layout.term), GetData(layout.control)]
@@ -333,7 +339,7 @@ def _view_or_why_not(layout: Layout, read: _Look, now: float) -> View | CorruptR
 
 
 def _there(read: Any) -> Any:
-    """The data read; ``None`` for a znode that is not there."""
+    """Return what was read; ``None`` if the znode does not exist. Raises any other error."""
     if isinstance(read, NoNode):
         return None
     if isinstance(read, LeaderqError):
@@ -348,9 +354,10 @@ def _data(read: Any) -> bytes:
 
 
 class Operator(Observer):
-    """An :class:`Observer` that also makes requests; a refusal says why.
+    """An :class:`Observer` that can also ask for changes; a refusal says why.
 
-    ``by`` is who asks, and ``why``: both are kept with the request, for ``leaderq history``.
+    ``by`` is the name of the person who asks, and ``why`` the reason. Both are stored with the
+    request, for ``leaderq history``.
     """
 
     _control: tuple[Wishes, int] | None = None  # as last written here, and its version
@@ -368,10 +375,10 @@ class Operator(Observer):
         self._by, self._why = by, why
 
     def step_down(self, *, timeout_s: float = 60.0) -> View:
-        """End the present term in order; returns the view in which the next leader executes.
+        """End the present term in order; return the view in which the next leader executes.
 
         :raises RequestRefused: nobody leads, nobody else stands, or no successor executes within
-          ``timeout_s``.
+            ``timeout_s`` seconds.
         """
         view = self._led()
         if len(view.candidates) < 2:
@@ -380,7 +387,8 @@ class Operator(Observer):
         return self._succeed(view, None, timeout_s)
 
     def transfer(self, to: str, *, timeout_s: float = 60.0) -> View:
-        """As :meth:`step_down`, but candidate ``to`` leads next. If it leads, nothing changes.
+        """Do as :meth:`step_down`, but let candidate ``to`` lead next. If ``to`` leads, change
+        nothing.
 
         Raises :class:`RequestRefused` also when ``to`` does not stand.
         """
@@ -394,7 +402,9 @@ class Operator(Observer):
         return self._succeed(view, to, timeout_s)
 
     def pause(self) -> View:
-        """Let the leader, present or future, begin no new unit of work until :meth:`resume`."""
+        """Let the present leader, and later ones, begin no new unit of work until
+        :meth:`resume`.
+        """
         self._change(lambda wishes: replace(wishes, paused=True), "pause")
         return self.view()
 
@@ -404,12 +414,13 @@ class Operator(Observer):
         return self.view()
 
     def raise_floor(self, number: int, *, far: bool = False) -> int:
-        """Number the next term at least ``number``: for an ensemble that forgot the terms before,
-        and for a damaged ``term`` record, which is written again as if its term had ended
-        uncleanly. Returns the number of the next term, unless a candidate knows of a higher one.
+        """Make the number of the next term at least ``number``; return the number that it will
+        have, unless a candidate knows of a higher one. Use it if the servers have lost earlier
+        terms, or if the ``term`` record is damaged: then the record is written again as if its term
+        had ended uncleanly.
 
         :raises ConfigurationError: ``number`` is not positive, is more than ``HIGHEST_TERM``, or,
-            without ``far``, more than ``FAR`` above the numbers that are known.
+            without ``far``, more than ``FAR`` above the highest known number.
         """
         if not 1 <= number <= HIGHEST_TERM:
             remedy = f"give one above every term that was ever given out, {HIGHEST_TERM} at most"
@@ -439,7 +450,7 @@ class Operator(Observer):
             return next_number(newest, self._control[0])
 
     def _newest_term(self) -> TermRecord:
-        """The newest term; an empty record if there is none, or none that can be read."""
+        """The record of the newest term; an empty one if there is none, or it cannot be read."""
         try:
             data, _ = self._session.get(self._layout.term)
             return decode(TermRecord, data, path=self._layout.term)
@@ -447,10 +458,11 @@ class Operator(Observer):
             return TermRecord()
 
     def forget(self) -> int:
-        """Delete everything stored for the career, its offsets in ZooKeeper too; returns how many
-        znodes that were.
+        """Delete everything that is stored for the career, with its offsets in ZooKeeper; return
+        how many znodes were deleted.
 
-        :raises RequestRefused: a candidate stands or cools off, or a process that stood is alive.
+        :raises RequestRefused: a candidate stands or cools off, or a process that has stood for it
+            is alive.
         """
         for _ in range(_FORGET_TRIES):
             record, wishes, standing, notes = self._look()
@@ -476,12 +488,14 @@ class Operator(Observer):
         raise RequestRefused(f"{self._career!r} changes all the time; somebody uses it")
 
     def wish_for(self, *, successor: str | None, term: int) -> None:
-        """Ask that term number ``term`` ends, and ``successor`` leads after it; do not wait."""
+        """Ask that term number ``term`` ends and that ``successor`` leads after it. Does not wait
+        for that.
+        """
         what = "step-down" if successor is None else f"transfer to {successor}"
         self._change(lambda wishes: replace(wishes, step_down=term, successor=successor), what)
 
     def note(self, what: str) -> None:
-        """Tell in the history that ``by`` asked for this, which was done by other means."""
+        """Write into the history that ``by`` asked for ``what``, which was done by other means."""
         self._change(lambda wishes: wishes, what)
 
     def _led(self) -> View:

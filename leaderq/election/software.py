@@ -1,10 +1,11 @@
-"""What a candidate runs, where, and whether that is newer than what another runs (pure).
+"""The software that a candidate runs, its host and process, and which of two candidates has the
+newer software (pure).
 
-A candidate says it in ``processes/<session>`` (:class:`ProcessNote`, read and written only here),
-a leader in the ``term`` record. Whatever stands there was written by others: what is not a short
-line of text counts as unknown, and so does a version that PEP 440 does not know. What is unknown is
-never newer, nor older, than anything. So *newer* is a strict partial order: candidates cannot give
-way to each other in a circle.
+A candidate tells this in ``processes/<session>`` (:class:`ProcessNote`, read and written only
+here), a leader in the ``term`` record. Others have written what stands there: if it is not a short
+line of text it counts as unknown, and so does a version that PEP 440 does not allow. Unknown
+software is neither newer nor older than any other. So *newer* is a strict partial order, and
+candidates cannot give way to each other in a circle.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ VersionOrder = tuple[int, tuple[int, ...], tuple[int, int], int, float]
 
 @dataclass(frozen=True, slots=True)
 class Software:
-    """What a candidate runs; ``None``: not known, as of a Java latch.
+    """The software that a candidate runs; ``None``: not known, as for a Java latch.
 
     ``version`` is that of the user's package, ``leaderq`` that of leaderq; ``career_class`` is
     ``module:Class``.
@@ -52,14 +53,14 @@ class Software:
 
     @property
     def release(self) -> tuple[str | None, str | None]:
-        """What two candidates of one deploy have in common."""
+        """The two versions, which all candidates of one deployment have in common."""
         return self.version, self.leaderq
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessNote:
-    """What a process says of itself, for all its candidates; ``None``: not known. A field more is a
-    field here, a line of :meth:`decode`, and a field of ``observer.Member``.
+    """What a process tells of itself, for all its candidates; ``None``: not known. A new field
+    needs a field here, a line of :meth:`decode`, and a field of ``observer.Member``.
     """
 
     host: str | None = None
@@ -73,7 +74,7 @@ class ProcessNote:
 
     @classmethod
     def decode(cls, data: bytes) -> ProcessNote:
-        """What such data say; what cannot be used is unknown. It raises nothing."""
+        """Read the note in ``data``; what cannot be used is ``None``. Raises nothing."""
         try:
             said = json.loads(data)
         except (ValueError, RecursionError):
@@ -99,13 +100,14 @@ def usable_version(value: object) -> str | None:
 
 
 def class_shown(name: str) -> str:
-    """``name``, and of a very long one the end."""
+    """Return ``name``; of a very long name, only the end."""
     return name if len(name) <= _LONGEST_CLASS else "…" + name[1 - _LONGEST_CLASS :]
 
 
 def order_of(version: str | None) -> VersionOrder | None:
-    """What ``version`` is compared by; ``None`` if it cannot be compared. As PEP 440 says, except
-    that what follows a ``+`` is not looked at: it is mostly a hash, which has no order.
+    """Return the values by which ``version`` is compared; ``None`` if it cannot be compared. This
+    is PEP 440, except that what follows a ``+`` is ignored: it is mostly a hash, which has no
+    order.
     """
     match = _PEP_440.fullmatch(version) if version and len(version) <= LONGEST_VERSION else None
     if match is None:
@@ -129,8 +131,8 @@ def order_of(version: str | None) -> VersionOrder | None:
 
 
 def is_newer(one: Software, other: Software) -> bool:
-    """Whether ``one`` is newer: the versions of the user's package decide, and where they are the
-    same, or both unknown, those of leaderq.
+    """Whether ``one`` is newer than ``other``. The versions of the user's package decide; if they
+    are equal or both unknown, the versions of leaderq decide.
     """
     ours, theirs = order_of(one.version), order_of(other.version)
     if ours != theirs:
@@ -140,8 +142,8 @@ def is_newer(one: Software, other: Software) -> bool:
 
 
 def has_failed(software: Software, terms: Iterable[TermRecord]) -> bool:
-    """Whether the version is not preferred, because of how its terms ended: the last one failed, or
-    each of the last two failed or ended uncleanly. ``terms``, the newest first, are over.
+    """Whether this software is not preferred because of its terms: the last one failed, or each of
+    the last two failed or ended uncleanly. ``terms`` are those that have ended, the newest first.
     """
     own = [each for each in terms if (each.version, each.leaderq) == software.release][:2]
     failed = [each.ended is not None and each.reason in _FAILING for each in own]
@@ -153,7 +155,7 @@ def has_failed(software: Software, terms: Iterable[TermRecord]) -> bool:
 def newer_in(
     line: Iterable[Software], own: Software, terms: Sequence[TermRecord]
 ) -> Software | None:
-    """The first in ``line`` that should lead instead of one that runs ``own``."""
+    """The first software in ``line`` that should lead instead of a candidate that runs ``own``."""
     return next((one for one in line if is_newer(one, own) and not has_failed(one, terms)), None)
 
 
@@ -161,8 +163,8 @@ Reading = Generator[list[Read], list[Any], dict[str, Software]]
 
 
 def reading(layout: Layout, names: Sequence[str]) -> Reading:
-    """What the candidates ``names`` run, in this order. A generator: it yields the reads to be
-    made, and must be sent their results. Candidates that have left meanwhile are left out.
+    """Find out what the candidates ``names`` run. A generator: it yields the reads to be made, must
+    be sent their results, and returns the software by name. Candidates that have left are missing.
     """
     nodes = yield [GetData(layout.candidate(name)) for name in names]
     owners = {

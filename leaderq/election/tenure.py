@@ -1,14 +1,14 @@
-"""A leader's dealings with ZooKeeper: the lease follows the session's proofs, the own znode is
-watched, writes are fenced, operators are heard.
+"""What a leader does in ZooKeeper: it prolongs its lease by the session's proofs, watches its own
+znode, fences its writes, and hears operators.
 
-The lease is the session's: as long as its znode stands, nobody else can lead, and that is as long
-as the session lives, unless somebody deletes the znode. What proves that a session lives, and until
-when: :mod:`leaderq.zookeeper.proof`.
+The lease is that of the session: as long as the leader's znode stands, nobody else can lead. The
+znode stands as long as the session lives, unless somebody deletes it.
+:mod:`leaderq.zookeeper.proof` says what proves that a session lives, and until when.
 
-Who is authoritative: proofs prolong the lease; the deletion of the own znode, the end of the
-session and a refused fence end the term. Nothing here waits, except :meth:`Tenure.write` on
-the career's thread: the candidate's thread must always be free to notice the end of the lease.
-Replies arrive on ZooKeeper's threads and are only handed on, as signals.
+Only proofs prolong the lease. The term ends when the own znode is deleted, when the session ends,
+or when a fence is refused. Nothing here waits, except :meth:`Tenure.write` on the career's thread,
+because the candidate's thread must always be free to notice the end of the lease. Replies arrive on
+ZooKeeper's threads, which only pass them on as signals.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ Tell = Callable[[Input], None]
 
 
 class Tenure:
-    """One term as its leader keeps it up. ``tell`` hands a signal to the candidate's thread.
+    """Keeps up one term for its leader. ``tell`` passes a signal to the candidate's thread.
 
-    ``seat`` is the znode that stands for this term, ``record`` the ``term`` record as last written.
+    ``seat`` is the znode that stands for this term, ``record`` is the ``term`` record as it was
+    last written.
     """
 
     def __init__(
@@ -77,31 +78,29 @@ class Tenure:
         )
 
     def open(self) -> None:
-        """Have the session proven, watch the own znode, hear operators."""
+        """Let the session be proven, watch the own znode, and read the operators' wishes."""
         self._let_go = self._session.pulse.hold(self._proven)
         self._watch_own()
         self.read_wishes()
 
     def close(self) -> None:
-        """Let no later reply or watch of this tenure be heard."""
+        """Ignore all replies and watches that arrive later."""
         self._closed = True
         self._let_go()
 
     def signal_due(self, at_s: float) -> Input | None:
-        """The signal that follows from the clock alone at ``at_s``."""
+        """The signal that is due at ``at_s`` by the clock alone, or ``None``."""
         if self.term.remaining_s() <= 0:
             return Input.LEASE_OVER
         return Input.LATE if at_s >= self._proof.late_s else None
 
     def wake_s(self, at_s: float) -> float:
-        """The next instant at which something is due: suspicion, or the end of the lease."""
+        """When something is due next: the lack of a proof becomes suspicious, or the lease ends."""
         late_s = self._proof.late_s
         return late_s if late_s > at_s else self.term.deadline
 
     def connected(self) -> None:
-        """Set the watches again that went with the former connection, and read again what they are
-        about.
-        """
+        """After a reconnection, set the lost watches again, and read again what they were about."""
         if not self._own_watch_set:
             self._watch_own()
         self.read_wishes()
@@ -109,12 +108,12 @@ class Tenure:
             self._look_at_line(self._on_line)
 
     def announce(self, stage: Stage) -> None:
-        """Publish the stage in the ``term`` record, fenced."""
+        """Write the stage into the ``term`` record, fenced."""
         self.record = replace(self.record, stage=stage.value)
         self.tell_record()
 
     def tell_record(self) -> None:
-        """Write the ``term`` record, fenced; nobody waits for it."""
+        """Write the ``term`` record, fenced. Does not wait for the reply."""
         reply = self._session.multi_async(
             [self.seat.fence, SetData(self._layout.term, encode(self.record))]
         )
@@ -126,12 +125,14 @@ class Tenure:
         reply.add_done_callback(self._wishes_read)
 
     def watch_line(self) -> None:
-        """Read what those behind run, and watch who comes, unless an operator has chosen us."""
+        """Read what the candidates in line run, and watch for new ones, unless an operator has
+        chosen this leader.
+        """
         if not self._is_chosen:
             self._look_at_line(self._on_line)
 
     def write(self, term: Term, ops: Sequence[Operation]) -> list[Any]:
-        """See :meth:`leaderq.term.Term.write`. Called on the career's thread."""
+        """Do what :meth:`leaderq.term.Term.write` promises. Called on the career's thread."""
         # An answer after the end of the lease is still useful: without it the outcome is unknown.
         # If no answer can come, the candidate drops the connection, which ends the wait.
         after_s = self._session.shares.answer_s
@@ -170,7 +171,7 @@ class Tenure:
             self._say(Input.HEARD)
 
     def _watch_own(self) -> None:
-        """Hear of the deletion of the own znode at once, not at the next renewal (CURATOR-171)."""
+        """Watch the own znode, so that its deletion is heard of at once (CURATOR-171)."""
         self._own_watch_set = True
         self.seat.watch(lambda: self._say(Input.GONE), self._own_unheard)
 

@@ -1,1 +1,1 @@
-"""What the queues of items and the queues of messages have in common. Knows of neither."""
+"""What queues of items and queues of messages have in common. It imports neither of them."""

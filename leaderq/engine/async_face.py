@@ -1,9 +1,9 @@
-"""Queues in the hands of a program on asyncio. The queue itself does the work, on threads, so that
-the loop is never kept waiting. What happens when a task is cancelled while it waits:
+"""Queues for programs on asyncio. The queue itself does the work, on threads, so that the loop
+never waits. What happens when a task is cancelled while it waits:
 
-* **a take**: what has come meanwhile is released, and no attempt is counted;
-* **a put**: it is not sent, or it is stored once; nobody is told which;
-* **a settlement** (an acknowledgement, a failure): it is carried out all the same.
+* **in a take**: what was taken meanwhile is released, and no attempt is counted;
+* **in a put**: the put is not sent, or it is stored once; nobody is told which;
+* **in a settlement** (an acknowledgement, a failure): the settlement is still carried out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SLICE_S = 0.2
 
 
 class Taken(Protocol):
-    """What a queue hands out; leaving its ``with`` block settles it."""
+    """An item or message that a queue hands out; leaving its ``with`` block settles it."""
 
     @property
     def is_settled(self) -> bool: ...
@@ -38,8 +38,10 @@ A = TypeVar("A", bound="AsyncTaken[Any]")
 
 
 class AsyncTaken(Generic[H]):
-    """What was taken, settled by awaiting. ``async with`` acknowledges it at the end of the block;
-    it has failed if the block raises, and is released if the task is cancelled."""
+    """Something that was taken from a queue, and is settled by awaiting. ``async with``
+    acknowledges it at the end of the block; if the block raises, it has failed; if the task is
+    cancelled, it is released.
+    """
 
     def __init__(self, taken: H, start: Callable[..., primitives.Future[Any]]) -> None:
         self._taken = taken
@@ -48,7 +50,7 @@ class AsyncTaken(Generic[H]):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it was settled, or will be although the task was cancelled."""
+        """Whether it was settled, or is being settled, even if the task was cancelled."""
         is_settling = self._settling is not None and not self._settling.done()
         return is_settling or self._taken.is_settled
 
@@ -68,7 +70,9 @@ class AsyncTaken(Generic[H]):
 
 
 class AsyncFace:
-    """The two pools of threads on which the queue works, ``takers`` of them for those who wait."""
+    """The two pools of threads on which the queue works: ``takers`` threads wait for items, others
+    write.
+    """
 
     queue: Any
 
@@ -81,7 +85,7 @@ class AsyncFace:
         await self.close()
 
     async def close(self) -> bool:
-        """Close the queue; returns whether all was written in time. May be called again."""
+        """Close the queue; return whether everything was written in time. May be called again."""
         if self._is_closed:
             return True
         try:
@@ -96,7 +100,9 @@ class AsyncFace:
         return closing
 
     async def _taken(self, take: Callable[[float], list[H]], timeout_s: Seconds | None) -> list[H]:
-        """What ``take(seconds)`` returns, as soon as there is anything."""
+        """Return what ``take(seconds)`` returns, as soon as that is not empty, or after
+        ``timeout_s``.
+        """
         deadline = Deadline(None if timeout_s is None else in_seconds("timeout_s", timeout_s))
         while True:
             self._check_open()
@@ -118,11 +124,11 @@ class AsyncFace:
 
 
 async def outcome_of(job: primitives.Future[R]) -> R:
-    """What it returns; it goes on if the task is cancelled."""
+    """Return what ``job`` returns. The job goes on if the task is cancelled."""
     return await asyncio.shield(asyncio.wrap_future(job))
 
 
 def _release(taken: list[Any]) -> None:
-    """Nobody waits for these any more."""
+    """Release all that was taken, because nobody waits for it any more."""
     for one in taken:
         one.__exit__(asyncio.CancelledError, asyncio.CancelledError(), None)

@@ -1,5 +1,6 @@
-"""The user's code on what was taken: a plain function, or a coroutine function on an event loop;
-and the threads that call it."""
+"""Calls the user's code on what was taken: a plain function, or a coroutine function on an event
+loop; and the threads that call it.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +18,18 @@ if TYPE_CHECKING:
 
 
 def handler_problem(what: str, code: object, *, or_none: bool = False) -> Problem:
-    """What is wrong with it as a handler; ``None`` if it can be one."""
+    """Why ``code`` cannot be a handler; ``None`` if it can."""
     is_coroutine = coroutine_function(what, code) is None
     return None if is_coroutine else plain_function(what, code, or_none=or_none)
 
 
 class Handler:
-    """Calls ``code`` on behalf of worker threads, each of which waits for its end.
+    """Calls ``code`` for worker threads, each of which waits until its call has ended.
 
     Coroutine functions run on one event loop, on a thread called ``name``, side by side: as many as
-    there are threads that call. So they may share what belongs to a loop. What they raise is raised
-    to the caller; a task that was cancelled has failed. One that blocks the loop keeps the others
-    from going on, and nothing else.
+    there are threads that call. So they may share what belongs to a loop. What a coroutine raises
+    is raised to its caller; a task that was cancelled has failed. A coroutine that blocks the loop
+    holds up the other coroutines, and nothing else.
     """
 
     def __init__(self, what: str, code: Callable[..., Any], name: str) -> None:
@@ -47,7 +48,7 @@ class Handler:
         run_coroutine_threadsafe(self._code(*given), self._running_loop()).result()
 
     def close(self) -> None:
-        """End the loop; for when no call is under way, nor comes."""
+        """End the loop. Call it when no call is under way, and none will come."""
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None:
@@ -64,7 +65,9 @@ class Handler:
 
 
 class HandlerThreads:
-    """So many threads that take what there is, each by ``run``, and call the user's code."""
+    """``count`` threads that each call ``run``. ``run`` takes what there is, and calls the user's
+    code.
+    """
 
     def __init__(
         self,
@@ -78,13 +81,15 @@ class HandlerThreads:
         self._services = [Service(f"{name}-{number}", run) for number in range(count)]
 
     def start(self) -> None:
-        """Begin; once only, however often it is called."""
+        """Start the threads; a second call does nothing."""
         for service in self._services:
             service.start()
 
     def stop(self, timeout_s: float | None = 30.0) -> bool:
-        """Begin nothing more; wait for what is being worked on (``None``: without end; a handler
-        that calls it is not waited for). Returns whether all was done in time."""
+        """Begin nothing more; wait at most ``timeout_s`` seconds (``None``: without end) for the
+        calls under way. If a handler calls this, its own call is not waited for. Return whether all
+        ended in time.
+        """
         deadline = Deadline(timeout_s)
         for service in self._services:
             service.is_stopping = True

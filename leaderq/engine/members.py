@@ -1,9 +1,9 @@
-"""The consumers of one queue: each is an ephemeral child of one znode, and so knows of the others.
+"""The consumers of one queue: each has an ephemeral child of one znode, and so knows of the others.
 
-The servers are authoritative. What is known here is as of the last look; a watch says when to look
-again. On each failure: **answer to an entry lost**: the next try in the same session takes the same
-name, so no member stays that nobody owns; **session over**: the member is gone, and the next entry
-makes another.
+The servers are authoritative; this process knows what it read last, and a watch says when to read
+again. On each failure: if the **answer to an entry is lost**, the next try in the same session
+takes the same name, so that no member stays that nobody owns; if the **session is over**, the
+member is gone, and the next entry makes another one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from leaderq.zookeeper.writing.writer import WINDOW
 
 @dataclass(frozen=True, eq=False)
 class Membership:
-    """One consumer, as long as the session of this id lasts.
+    """One consumer of a queue, as long as the session with the id ``session_id`` lasts.
 
     ``member``: its ephemeral znode, which others see. If that znode is the guard of its ``writer``,
     nothing can be claimed or settled once the session is over. ``paths``: the znodes of its queue.
@@ -39,19 +39,19 @@ class Membership:
 
     @cached_property
     def is_locking(self) -> bool:
-        """Whether its claims end with its session."""
+        """Whether the claims of this consumer end with its session."""
         return self.writer.is_ephemeral
 
     @cached_property
     def mark(self) -> str:
-        """What its claims say: the name of its znode."""
+        """The name of the member's znode, by which its claims are known."""
         return name_of(self.member)
 
 
 class ReadAfterNews(ABC):
-    """Reads again what may have changed at the znodes ``watched``, or with ``is_tree`` below them.
-    For any thread; ``notify`` is called on the thread of watches. All who watch one path of a
-    session must do so in one way (Z21).
+    """Reads again what may have changed at the znodes ``watched``; with ``is_tree``, also below
+    them. Any thread may use it; ``notify`` is called on the thread of watches. In one session, all
+    watches of one path must have the same kind (Z21).
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class ReadAfterNews(ABC):
         self.is_closed = False
 
     def refresh(self) -> bool:
-        """Read, if there may be news, and return whether there might; wait for whoever reads.
-        Raises what the session raises.
+        """Read, if there may be news; return whether there may have been. If another thread is
+        reading, wait for it. Raises what the session raises.
 
-        :raises QueueClosed: it was closed.
+        :raises QueueClosed: this object was closed.
         """
         with self._reading:
             if not self.is_stale:
@@ -96,7 +96,7 @@ class ReadAfterNews(ABC):
             one.close()
 
     def _listen(self) -> None:
-        """For :meth:`_read`: hear of what comes from now on."""
+        """Set the watches, so that news from now on is heard; for :meth:`_read`."""
         if not self.is_closed:
             for path in self._watched[len(self._subscriptions) :]:
                 self._subscriptions.append(self._watch(path, self._heard))
@@ -113,7 +113,9 @@ class ReadAfterNews(ABC):
 
 
 class Members(ReadAfterNews):
-    """Makes this consumer a member; ``names`` has all, in order, as of the last :meth:`refresh`."""
+    """Makes this consumer a member; ``names`` has all members, sorted, as the last :meth:`refresh`
+    read them.
+    """
 
     def __init__(
         self,
@@ -131,8 +133,9 @@ class Members(ReadAfterNews):
         self.names: list[str] = []
 
     def enter(self) -> Membership:
-        """Stand among the consumers, with a writer whose guard is the member. Raises what the
-        session raises."""
+        """Make this consumer a member, with a writer whose guard is the member's znode. Raises what
+        the session raises.
+        """
         member, session_id = self._own()
         writer = SequencedWriter(
             self._session, member, ephemeral=True, data=self._name, window=self._window
@@ -148,8 +151,8 @@ class Members(ReadAfterNews):
         return join(self._paths.members, self._mark[1]), session_id
 
     def is_standing(self, membership: Membership) -> bool:
-        """Whether it still is a member, as far as is known: not from the moment on when it hears of
-        the end of its session.
+        """Whether this consumer still is a member, as far as is known. It is none as soon as this
+        process hears of the end of its session.
         """
         is_over = membership.is_locking and membership.writer.is_over
         return membership.session_id == self._session.id and not is_over

@@ -1,4 +1,4 @@
-"""Reads what is about to be claimed, and meanwhile what is likely to be claimed next."""
+"""Reads the rows that are about to be claimed, and meanwhile those that are likely to be next."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _SLICE_S = 0.5
 
 
 def result_of(answer: primitives.Future[T], is_stopped: Callable[[], bool]) -> T:
-    """The result of what was asked. Waits for it; but not for what can still be taken back, once
-    ``is_stopped``: then ``ConnectionLost`` is raised."""
+    """Wait for the answer, and return its result. Once ``is_stopped()``, cancel the answer if that
+    is possible, and raise ``ConnectionLost``.
+    """
     while True:
         try:
             return answer.result(_SLICE_S)
@@ -27,10 +28,10 @@ def result_of(answer: primitives.Future[T], is_stopped: Callable[[], bool]) -> T
 
 
 class RowsAhead:
-    """Rows by name, each as of :meth:`SizedReader.read`. For any thread.
+    """Rows by name, each as :meth:`SizedReader.read` returns it. Any thread may use it.
 
-    How many are read ahead grows as long as they are of use: not while others are faster, and for
-    ``rest`` reads after that.
+    The number of rows to read ahead grows as long as these rows are useful. If other consumers were
+    faster, nothing is read ahead for the next ``rest`` reads.
     """
 
     def __init__(
@@ -44,8 +45,9 @@ class RowsAhead:
         self._most = _MOST
 
     def read(self, names: Sequence[str]) -> dict[str, Any]:
-        """The rows of the first of ``names``, of as many as fit; those read ahead are forgotten
-        then. Raises what the session raises."""
+        """Return the rows of the first ``names``, as many as fit in one read. The rows that were
+        read ahead among them are forgotten. Raises what the session raises.
+        """
         if not set(names).isdisjoint(self._asked):
             self._take_in()
         rows = {name: self._known.pop(name) for name in names if name in self._known}
@@ -56,7 +58,7 @@ class RowsAhead:
 
     @property
     def room(self) -> int:
-        """How many more to read ahead now."""
+        """How many rows may be read ahead now."""
         if self._answer is not None and self._answer.done():
             self._take_in()
         if self._answer is not None or len(self._known) >= self.reader.most // 2:
@@ -65,27 +67,29 @@ class RowsAhead:
 
     @property
     def is_wasted(self) -> bool:
-        """Whether less than half of what was read ahead last was asked for."""
+        """Whether less than half of the rows that were last read ahead were asked for."""
         unused = len(self._known) + (0 if self._answer is None else len(self._asked))
         return 2 * unused > self._begun
 
     def begin(self, names: Sequence[str]) -> None:
-        """Read these, in the background. What the session raises is not told."""
+        """Read these rows ahead, in the background. Errors of the session are not told."""
         if asked := [name for name in names if name not in self._known]:
             with suppress(LeaderqError):
                 self._asked, self._answer = asked, self.reader.read(asked)
                 self._begun = len(asked)
 
     def note(self, rows: dict[str, Any]) -> None:
-        """These were read by the way."""
+        """Keep rows that were read by the way, as if they had been read ahead."""
         self._known.update(rows)
 
     def forget(self) -> None:
-        """Names may stand for others by now."""
+        """Forget all rows, because their names may belong to other items by now."""
         self._known, self._answer, self._asked, self._begun = {}, None, [], 0
 
     def learn(self, *, is_useful: bool) -> None:
-        """Whether what was read ahead could be claimed."""
+        """Read more rows ahead if ``is_useful``: the last ones could be claimed. Else read none for
+        a while.
+        """
         if is_useful:
             self._most = self._most + 1 if self._most < 0 else min(_MOST, 2 * self._most + 1)
         else:

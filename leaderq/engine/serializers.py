@@ -1,4 +1,4 @@
-"""How the values of a queue become bytes and back."""
+"""Converts the values of a queue to bytes and back."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ T = TypeVar("T")
 
 
 class QueueSerializer(Protocol[T]):
-    """Both ways; several threads may use one at a time.
+    """Converts values to bytes and back. Several threads may use one at the same time.
 
-    A ``serialize`` that raises fails the ``put``; if ``deserialize`` raises, the item is corrupt
-    and set aside.
+    A ``serialize`` that raises fails the ``put``; if ``deserialize`` raises, the item is corrupt,
+    and is set aside.
     """
 
     def serialize(self, value: T) -> bytes:
         """The bytes of one value."""
 
     def deserialize(self, data: bytes) -> T:
-        """The value of these bytes; ``None`` is a value like any other."""
+        """The value of these bytes; ``None`` is allowed as a value."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ JSON: QueueSerializer[Any] = _OfType(
 
 
 def value_of(serializer: QueueSerializer[T], data: bytes) -> T:
-    """The value of these bytes.
+    """Return the value of these bytes.
 
     :raises CorruptItem: the serializer refuses them.
     """
@@ -70,11 +70,13 @@ def value_of(serializer: QueueSerializer[T], data: bytes) -> T:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether it is Ctrl-C, which is no fault of the item's."""
+    """Whether ``error`` is Ctrl-C, which the item has not caused."""
     is_main = primitives.current_thread() is primitives.main_thread()
     return isinstance(error, KeyboardInterrupt) and is_main
 
 
 def unchanging(data: Any) -> bytes:
-    """A copy of what a serializer returned if it is a buffer, which may be used again."""
+    """The bytes that a serializer returned. A buffer is copied, because the serializer may use it
+    again.
+    """
     return data if type(data) is bytes else bytes(memoryview(data))

@@ -3,7 +3,7 @@
 The number of a term rises with each leader. A resource that remembers the highest number it has
 seen, and refuses lower ones, cannot be changed by a deposed leader: not by one that was frozen, and
 not by one whose host was paused with all its clocks. The comparison must be one step with the
-write. This package has it for three kinds of store, and needs nothing but your own connection:
+write. This package does that for three kinds of store, and needs only your own connection:
 
 * :class:`SqlFence` and :class:`FencedRows`: SQLite and PostgreSQL, by ``sqlite3``, ``psycopg`` or
   SQLAlchemy;
@@ -12,8 +12,8 @@ write. This package has it for three kinds of store, and needs nothing but your 
 * :func:`conditional_put` and :func:`read_again`: objects in S3, and in stores that copy its
   conditional put.
 
-Each takes a :class:`~leaderq.Term`, or a :class:`FencingToken` where there is no term. A refusal
-is :class:`~leaderq.errors.Deposed`, and ends the term. ``docs/fencing.rst`` shows how to use them;
+Each takes a :class:`~leaderq.Term`, or a :class:`FencingToken` where there is no term. A refusal is
+:class:`~leaderq.errors.Deposed`, and ends the term. ``docs/fencing.rst`` shows how to use them;
 ``leaderq.testing.check_fencing`` tries your own store.
 """
 

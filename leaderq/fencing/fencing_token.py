@@ -1,11 +1,12 @@
-"""The fencing token: a career and the number of one of its terms; as text; and how it is refused.
+"""The fencing token: a career and the number of one of its terms. It can be read from text and
+written as text, and an older one is refused.
 
-As text it is a structured field value (RFC 9651), an Integer with one parameter::
+The text is a structured field value (RFC 9651), an Integer with one parameter::
 
     42;career="billing"
 
 HTTP sends it as a header, S3 keeps it in an object's metadata. A career whose name is not plain
-ASCII is written as a Display String. Parameters that are not known are ignored when it is read.
+ASCII is written as a Display String. A reader ignores parameters that it does not know.
 """
 
 from __future__ import annotations
@@ -66,9 +67,9 @@ class FencingToken:
 
     @classmethod
     def read(cls, text: object) -> FencingToken:
-        """The token that ``text`` is.
+        """Return the token that ``text`` describes.
 
-        :raises ConfigurationError: it is not one.
+        :raises ConfigurationError: ``text`` is not a token.
         """
         if isinstance(text, str) and (found := _ITEM.fullmatch(text)):
             values = dict(_PARAMETER.findall(found[2]))  # of several the last one counts
@@ -97,15 +98,17 @@ _NUMBERS = f"the number of a term, 1 to {MAX_NUMBER}"
 
 
 def name_problem(what: str, value: object) -> Problem:
-    """A name that every store can keep: text of 1 to 255 characters, none of them NUL."""
+    """Check that ``value`` is a name that every store can keep: text of 1 to 255 characters, none
+    of them NUL.
+    """
     holds = is_text(value) and "\0" not in str(value) and 1 <= len(str(value)) <= _LONGEST_NAME
     return wanted(what, value, holds, f"a text of 1 to {_LONGEST_NAME} characters")
 
 
 def token_text(term: TermLike) -> str:
-    """``term`` as text.
+    """Return ``term`` as text.
 
-    :raises ConfigurationError: it cannot be compared, or its number has more than 15 digits.
+    :raises ConfigurationError: ``term`` cannot be compared, or its number has more than 15 digits.
     """
     check_comparable(term)
     remedy = f"a number of up to {MAX_TEXT_NUMBER}, which is what a structured field value holds"
@@ -114,8 +117,8 @@ def token_text(term: TermLike) -> str:
 
 
 def refused(term: TermLike, newest: TermLike, where: str) -> Deposed:
-    """The error for a write of ``term`` that ``where`` refuses, having seen ``newest``. The term is
-    over from now on.
+    """End ``term``, and return the error for its write to ``where``, which has seen ``newest``, a
+    newer term.
     """
     log.warning(
         "write of an older term refused where=%r career=%s term=%d newest=%d",
@@ -135,10 +138,11 @@ def refused(term: TermLike, newest: TermLike, where: str) -> Deposed:
 
 
 def judge(term: TermLike, newest: TermLike | None, where: str) -> None:
-    """Return if ``where`` accepts ``term``, having seen ``newest`` as its highest.
+    """Return if ``where`` accepts a write of ``term``; ``newest`` is the highest term that it has
+    seen.
 
     :raises Deposed: ``newest`` is higher.
-    :raises ConfigurationError: it is of another career.
+    :raises ConfigurationError: ``newest`` is of another career.
     """
     if newest is None:
         return

@@ -1,11 +1,12 @@
-"""Fencing a service that is called over HTTP: the header ``Leaderq-Term``, and both its sides.
+"""Fencing a service that is called over HTTP: the header ``Leaderq-Term``, for the side that sends
+it and the side that receives it.
 
 The leader sends its number and career with each request (:func:`term_header`). The service keeps
 the highest one per resource and compares (:func:`judge_header`). The service is authoritative.
 Where it refuses, it answers 412 with the same header, which then names the newer term, and the
-leader's side makes a :class:`~leaderq.errors.Deposed` of that (:func:`check_response`).
+leader's side raises :class:`~leaderq.errors.Deposed` (:func:`check_response`).
 
-The service must compare, act and store what it has compared in *one* step: in one transaction
+The service must compare, act and store the number in *one* step: in one transaction
 (:class:`~leaderq.fencing.SqlFence` accepts the token that :meth:`FencingToken.read` returns), or
 under one lock. A service that compares first and acts later lets an older term through.
 """
@@ -43,8 +44,8 @@ class Ruling(Enum):
 class Judgement(NamedTuple):
     """The ruling on one request.
 
-    ``newest``: what to store as the highest token, in the step in which the request is carried out;
-    unchanged if it is refused. ``headers``: what to answer with.
+    ``newest``: the token to store as the highest, in the same step that carries out the request;
+    unchanged if the request is refused. ``headers``: the headers to answer with.
     """
 
     ruling: Ruling
@@ -60,7 +61,7 @@ class Judgement(NamedTuple):
 
 
 class AnswerHeaders(Protocol):
-    """The headers of an answer: a mapping, or what ``http.client`` has."""
+    """The headers of an answer: a mapping, or the headers object of ``http.client``."""
 
     def items(self) -> Iterable[tuple[str, Any]]: ...
 
@@ -68,14 +69,16 @@ class AnswerHeaders(Protocol):
 def term_header(term: TermLike) -> dict[str, str]:
     """The header to send with each request: its name and its value.
 
-    :raises ConfigurationError: the number has more than 15 digits, or is not one.
+    :raises ConfigurationError: the number of the term has more than 15 digits, or cannot be
+        compared.
     """
     return {HEADER: token_text(term)}
 
 
 def judge_header(value: str | None, newest: FencingToken | None) -> Judgement:
-    """Whether to carry out a request whose header ``Leaderq-Term`` is ``value`` (``None``: it has
-    none), if ``newest`` is the highest token stored for the resource (``None``: none yet).
+    """Decide whether to carry out a request. ``value`` is its header ``Leaderq-Term``, ``None`` if
+    it has none. ``newest`` is the highest token stored for the resource, ``None`` if there is none
+    yet.
 
     Pure. Guarantees: the same number and career again are accepted, a lower number is not, and what
     is stored never falls. A header that was sent twice is unreadable.
@@ -96,13 +99,13 @@ def judge_header(value: str | None, newest: FencingToken | None) -> Judgement:
 def check_response(
     term: TermLike, status: int, headers: AnswerHeaders, *, where: str = "the service"
 ) -> None:
-    """Return unless the answer to a request says that a newer term has written.
+    """Raise ``Deposed`` if the answer to a request says that a newer term has written.
 
-    An answer is that only if its status is 412 and its ``Leaderq-Term`` is a higher number of the
-    same career; what else may be wrong with it is for the caller to find. ``where`` is named in the
-    error.
+    An answer says so only if its status is 412 and its ``Leaderq-Term`` is a higher number of the
+    same career. The caller must look for everything else that may be wrong with the answer.
+    ``where`` is named in the error.
 
-    :raises Deposed: it says so. The term is over from now on.
+    :raises Deposed: a newer term has written. The term is over from now on.
     """
     value = next((text for name, text in headers.items() if name.lower() == HEADER.lower()), None)
     if status != Ruling.OLDER.status:

@@ -2,16 +2,16 @@
 
 S3 compares nothing but an ETag, so the leader reads, compares, and puts on condition that the
 object is still the one it has read (``If-Match``), or still not there (``If-None-Match``). The
-token stands in the object's metadata. The store is authoritative: whoever has put in between makes
-the condition false.
+token stands in the object's metadata. The store is authoritative: if somebody else puts in between,
+the condition is false.
 
 * 412: somebody has put, or created, the object since it was read. 409: somebody is doing so at this
   moment. 404, with ``If-Match``: somebody has deleted it. In all three cases nothing was written:
-  read again, and decide again (:func:`read_again`). A newer term is found then.
+  read again, and decide again (:func:`read_again`). This is how a newer term is found.
 * No answer: the put may have been done. Read again: the object tells.
 
-**An object must name its term in its bytes.** An ETag is a digest of the bytes, and metadata is no
-part of it. If a newer term writes the same bytes that an older one has read, the ETag is the same,
+**An object must name its term in its bytes.** An ETag is a digest of the bytes, without the
+metadata. If a newer term writes the same bytes that an older one has read, the ETag is the same,
 and the older one's condition still holds. Write the number into the object (a field of its JSON, a
 comment in its first line), or make the object a small pointer: the term, and the key of the data.
 
@@ -70,8 +70,8 @@ def conditional_put(
 
 
 def read_again(status: int) -> bool:
-    """Whether a conditional put that was answered with this HTTP status has met another writer, so
-    that the object is to be read, and the put decided, again. Nothing was written.
+    """Whether this HTTP status of a conditional put says that another writer came in between.
+    Nothing was written then: read the object again, and decide again whether to put.
     """
     return status in (404, 409, 412)
 

@@ -2,8 +2,8 @@
 
 The row is authoritative. Every write of a term is one upsert that changes the row only if the
 stored number is not higher. On PostgreSQL an upsert locks the row even if it changes nothing, waits
-for whoever has it locked, and then looks at the row as that one has left it. The lock is kept to
-the end of the transaction. So of two terms, whichever order they come in:
+for the transaction that has it locked, and then looks at the row as that transaction has left it.
+The lock is kept to the end of the transaction. So of two terms, whichever order they come in:
 
 * the older one has the lock first: the newer one waits until the older one has committed or rolled
   back, and sees what it left;
@@ -11,9 +11,10 @@ the end of the transaction. So of two terms, whichever order they come in:
   :class:`~leaderq.errors.Deposed`;
 * both come first: one inserts, the other one waits for it, and updates.
 
-At REPEATABLE READ and SERIALIZABLE PostgreSQL answers who waited with a serialization failure; like
-every error of the driver it passes through: begin the transaction again. SQLite has one writer. It
-needs 3.24, PostgreSQL 9.5. Databases without ``ON CONFLICT`` cannot be used.
+At REPEATABLE READ and SERIALIZABLE PostgreSQL answers the one that waited with a serialization
+failure. That reaches you, like every error of the driver: begin the transaction again. SQLite has
+one writer. SQLite must be 3.24 or newer, PostgreSQL 9.5 or newer; databases without ``ON CONFLICT``
+cannot be used.
 """
 
 from __future__ import annotations
@@ -68,14 +69,14 @@ class SqlStatement(NamedTuple):
 class SqlFence:
     """One row of ``table`` that keeps the highest term that has written to ``resource``.
 
-    ``resource`` is any name of 1 to 255 characters: of what must be written by one leader only. It
-    belongs to one career; the other careers are refused. Thread-safe; it keeps no connection.
+    ``resource`` is a name, of 1 to 255 characters, for what only one leader may write. It belongs
+    to one career; the other careers are refused. Thread-safe; it keeps no connection.
 
     Guarantees: a transaction in which :meth:`hold` has returned commits only if no newer term has
     held the resource before; from then until its end, no other term holds it. An equal number is
     the same term. Not guaranteed: anything for what is written outside that transaction, in a
-    savepoint that also held the fence and is rolled back, or by who catches ``Deposed`` and
-    commits. That a newer term is not kept waiting: a leader that is frozen in mid-transaction keeps
+    savepoint that also held the fence and is rolled back, or by code that catches ``Deposed`` and
+    commits. A newer term may also have to wait: a leader that is frozen in mid-transaction keeps
     the lock until the server ends its session (``idle_in_transaction_session_timeout``).
     """
 
@@ -94,8 +95,8 @@ class SqlFence:
         )
 
     def create_table(self, connection: Any) -> None:
-        """Make the table if it is not there, in the transaction of ``connection``. Where several
-        processes do it at once, PostgreSQL may refuse all but one: then do it again.
+        """Make the table if it is not there, in the transaction of ``connection``. If several
+        processes do so at once, PostgreSQL may refuse all of them except one: call it again.
         """
         with _executing(connection) as (_, execute):
             execute(SqlStatement(self.definition, ()))
@@ -125,8 +126,9 @@ class SqlFence:
             )
 
     def statement(self, term: TermLike, style: ParamStyle | str) -> SqlStatement:
-        """What :meth:`hold` executes, for those who execute it themselves: on an asynchronous
-        connection, say. Then execute :meth:`stored`, and pass its row to :meth:`judge`.
+        """The statement that :meth:`hold` executes, for callers that must execute it themselves,
+        such as on an asynchronous connection. After it, execute :meth:`stored`, and pass its row to
+        :meth:`judge`.
         """
         check_comparable(term)
         values = {"resource": self._resource, "career": term.career, "term": term.number}
@@ -138,10 +140,12 @@ class SqlFence:
         return written(text, style, {"resource": self._resource})
 
     def judge(self, term: TermLike, row: Any) -> None:
-        """Return if ``row``, read after :meth:`statement` in the same transaction, is this term's.
+        """Return if ``row`` belongs to ``term``. Read the row after :meth:`statement`, in the same
+        transaction.
 
-        :raises Deposed: it is a newer one's.
-        :raises ConfigurationError: it is another career's, or there is none.
+        :raises Deposed: the row belongs to a newer term.
+        :raises ConfigurationError: the row belongs to another career or to an older term, or there
+            is no row.
         """
         values = _values(row, ("career", "term"))
         if values is not None:
@@ -161,7 +165,7 @@ class FencedRows:
     """A column beside the data: each row of ``table`` keeps the number of the term that wrote it.
 
     ``key``: the columns of its primary key, or of another unique constraint. ``column``: a BIGINT;
-    NULL is no term yet. Use it where rows are written whole and one by one.
+    NULL means that no term has written the row. Use it where rows are written whole and one by one.
 
     Guarantees: :meth:`put` changes no row that a newer term has written, with autocommit too. Not
     guaranteed: anything for rows that the newer term has not written yet, or has deleted; that two
@@ -176,10 +180,11 @@ class FencedRows:
 
     def put(self, connection: Any, term: TermLike, row: Mapping[str, Any]) -> None:
         """Insert ``row`` (values by column, those of the key among them), or update the one with
-        its key, unless a newer term has written that.
+        its key, unless a newer term has written that row.
 
-        :raises Deposed: a newer term has written it; the term is over. Roll back.
-        :raises ConfigurationError: ``row`` lacks a column of the key, or names the term's.
+        :raises Deposed: a newer term has written the row; the term is over. Roll back.
+        :raises ConfigurationError: ``row`` lacks a column of the key, or has the column of the
+            term.
         :raises Exception: what the driver raises.
         """
         with _executing(connection) as (style, execute):
@@ -195,7 +200,9 @@ class FencedRows:
     def statement(
         self, term: TermLike, row: Mapping[str, Any], style: ParamStyle | str
     ) -> SqlStatement:
-        """What :meth:`put` executes. It changes one row, or none if a newer term has written it."""
+        """The statement that :meth:`put` executes. It changes one row, or none if a newer term has
+        written it.
+        """
         check_comparable(term)
         _check_columns(*row)
         problems = [f"row has no {name!r}" for name in self._key if name not in row]
@@ -224,8 +231,8 @@ def upsert(
     same: Sequence[str] = (),
     column: str = "term",
 ) -> str:
-    """The statement that writes one row unless ``column`` of the stored one is higher, or a column
-    of ``same`` differs; with parameters named ``:column``.
+    """The statement that writes one row, unless the stored row has a higher ``column``, or another
+    value in one of the columns ``same``. Its parameters are named after the columns: ``:column``.
     """
     columns = [*key, *same, *values, column]
     changes = ", ".join(f"{name} = excluded.{name}" for name in [*values, column])
@@ -239,7 +246,7 @@ def upsert(
 
 
 def written(text: str, style: ParamStyle | str, values: Mapping[str, Any]) -> SqlStatement:
-    """``text``, whose parameters are named ``:name``, in another style, with its values."""
+    """Convert ``text``, whose parameters look like ``:name``, to ``style``, and add the values."""
     try:
         style = ParamStyle(style)
     except ValueError:
@@ -254,8 +261,8 @@ def written(text: str, style: ParamStyle | str, values: Mapping[str, Any]) -> Sq
 
 
 def checked_table(name: str) -> str:
-    """``name`` if it is one of a table, maybe after that of its schema; never anything else, as it
-    becomes a part of statements.
+    """Return ``name`` if it is the name of a table, with or without that of its schema. Anything
+    else is refused, because the name becomes a part of statements.
     """
     if not is_text(name) or not _TABLE_NAME.fullmatch(name):
         raise ConfigurationError(
@@ -282,7 +289,9 @@ _Execute = Callable[[SqlStatement], Any]
 
 @contextmanager
 def _executing(given: Any) -> Iterator[tuple[ParamStyle, _Execute]]:
-    """The style of ``given``, and what executes a statement in its transaction."""
+    """Yields the parameter style of ``given``, and a function that executes a statement in its
+    transaction.
+    """
     if any(iscoroutinefunction(getattr(given, name, None)) for name in ("execute", "commit")):
         raise ConfigurationError(
             f"{given!r:.100} is asynchronous; execute what statement() and stored() return on it"
@@ -353,7 +362,9 @@ def _is_of(package: str, given: Any) -> bool:
 
 
 def _values(row: Any, names: Sequence[str]) -> list[Any] | None:
-    """The values of a row: a sequence, or a mapping where the connection makes such rows."""
+    """The values of ``row`` in the order of ``names``; ``None`` if there is no row. A row is a
+    sequence, or a mapping if the connection makes such rows.
+    """
     if row is None:
         return None
     return [row[name if isinstance(row, Mapping) else at] for at, name in enumerate(names)]

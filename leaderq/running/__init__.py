@@ -1,6 +1,6 @@
 """Running a career: the runner, its budgets and signals, and the guardian process.
 
-Names are loaded when first used: the guardian needs next to nothing of this.
+Names are loaded when they are first used, because the guardian needs very few of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Something a selector can wait for, and that wakes it when the host was suspended meanwhile.
+"""An alarm for a selector, which also goes off in time if the host was suspended meanwhile.
 
-What waits in a selector or a lock sleeps on a clock that stands still while the host is suspended;
-a lease does not. Without an alarm, a guardian would notice after a suspension only with the next
-report of its worker, a twenty-fourth of the session time-out later (half a second at most).
+The clock by which a selector or a lock waits stands still while the host is suspended; a lease goes
+on. Without an alarm, a guardian would notice after a suspension only with the next report of its
+worker, a twenty-fourth of the session time-out later (half a second at most).
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ _TFD_TIMER_ABSTIME = 1
 
 
 class _Timer(ctypes.Structure):
-    """``struct itimerspec``: an interval, which is not used, and a time; 0: no time at all."""
+    """``struct itimerspec``: an interval, which is not used, and a time; 0 switches the
+    timer off.
+    """
 
     _fields_ = [(name, ctypes.c_long) for name in ("every_s", "every_ns", "s", "ns")]
 
 
 class Alarm:
-    """Readable from the time on that :meth:`set` was last called with, on ``CLOCK_BOOTTIME``.
+    """A file descriptor that becomes readable at the time that :meth:`set` was last called with, on
+    ``CLOCK_BOOTTIME``.
 
-    ``fileno`` is for a selector; ``None``: this system has no such alarm, so that whoever waits
-    must also look by itself.
+    Give ``fileno`` to a selector. If it is ``None``, this system has no such alarm, and the caller
+    must also look at the clock.
     """
 
     def __init__(self) -> None:
@@ -38,7 +41,7 @@ class Alarm:
             self.fileno = number if number >= 0 else None
 
     def set(self, at_s: float | None) -> None:
-        """Be readable from ``at_s`` on, and not before; ``None``: not at all."""
+        """Become readable at ``at_s``, and not before; ``None``: never."""
         if self.fileno is None or at_s == self._set_s:
             return
         self._set_s = at_s

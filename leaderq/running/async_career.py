@@ -1,4 +1,4 @@
-"""The career of those who write coroutines: as the runner sees it, it is synchronous."""
+"""The base classes of careers written as coroutines; the runner sees a synchronous career."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class AsyncLeaderCareer(Career):
     """A :class:`LeaderCareer` whose methods are coroutine functions: subclass it and write
     ``async def execute(self, term)``, where ``term`` is an :class:`AsyncTerm`.
 
-    All run on one event loop of asyncio, which lives as long as the process stands for election, on
-    a thread of leaderq's: what ``prepare`` opens stays usable between terms. :meth:`healthy` stays
-    a plain function, asked on a thread of its own. Attributes are as those of a
-    :class:`LeaderCareer`, and
+    All methods run on one event loop of asyncio, on a thread of leaderq. The loop lives as long as
+    the process stands for election, so what ``prepare`` opens stays usable between terms.
+    :meth:`healthy` stays a plain function, and is called on a thread of its own. The attributes are
+    those of a :class:`LeaderCareer`, and
 
     * ``atomic``: ``False`` (default): at the end of the term the unit in hand is finished within
-      ``handover_budget_s``; it is cancelled when a second of that is left, or a quarter. ``True``:
-      it is cancelled at once, unless it was the unit that resigned. Within the unit that is
-      ``asyncio.CancelledError``, with the reason.
-    * ``blocked_after_s``: a loop that answers nothing for so long, because a coroutine blocks, is
-      named in the log with the stack of its thread.
+      ``handover_budget_s``; it is cancelled when a second or a quarter of that time is left,
+      whichever is less. ``True``: it is cancelled at once, unless it was the unit that resigned.
+      The unit gets ``asyncio.CancelledError``, with the reason.
+    * ``blocked_after_s``: a loop that answers nothing for so many seconds, because a coroutine
+      blocks, is named in the log with the stack of its thread.
 
-    *Guarantees:* those of a :class:`LeaderCareer`. The lease and what kills overdue work are not on
-    the loop: a blocked loop costs no term before its budget is over, and its process ends before
-    the next leader begins. A call of ``execute`` ends with all that it has begun: tasks left behind
-    are cancelled and named, calls in threads (``asyncio.to_thread``) are waited for. The same holds
-    for what ``inaugurate`` has begun when ``hand_over`` returns, and for ``prepare`` after
-    ``retire``. *Not guaranteed:* anything about threads that are started otherwise, and callbacks
-    (``loop.call_later``) that are left behind.
+    *Guarantees:* those of a :class:`LeaderCareer`. The loop does not run what keeps up the lease,
+    nor what kills overdue work. So a blocked loop costs no term before its budget is over, and its
+    process ends before the next leader begins. A call of ``execute`` ends with all that it has
+    begun: tasks left behind are cancelled and named, calls in threads (``asyncio.to_thread``) are
+    waited for. The same holds for what ``inaugurate`` has begun when ``hand_over`` returns, and for
+    ``prepare`` after ``retire``. *Not guaranteed:* anything about threads that are started in other
+    ways, and about callbacks (``loop.call_later``) that are left behind.
     """
 
     blocked_after_s: ClassVar[float] = 1.0
@@ -55,7 +55,8 @@ class AsyncLeaderCareer(Career):
     _scope: Scope | None = None  # what is begun outside of terms
 
     async def prepare(self) -> None:
-        """Open resources, before standing for election, that would be slow to open after winning.
+        """Open resources that would be slow to open after winning; called before standing for
+        election.
 
         Called once in the life of the process. An exception ends the process with an error.
         """
@@ -65,8 +66,8 @@ class AsyncLeaderCareer(Career):
 
     @abstractmethod
     async def execute(self, term: AsyncTerm) -> None:
-        """Do one unit of work, again and again; ``await term.wait(s)`` where there is nothing to
-        do. Or stay for the whole term, and mark each unit: ``async with term.unit()``.
+        """Do one unit of work; called again and again. ``await term.wait(s)`` if there is nothing
+        to do. Or stay for the whole term, and mark each unit: ``async with term.unit()``.
         """
 
     async def handOver(self, term: AsyncTerm) -> None:  # noqa: N802
@@ -74,7 +75,7 @@ class AsyncLeaderCareer(Career):
         await self.hand_over(term)
 
     async def hand_over(self, term: AsyncTerm) -> None:
-        """As :meth:`handOver`: override one of the two."""
+        """Do what :meth:`handOver` does: override one of the two."""
 
     async def retire(self) -> None:
         """Close what :meth:`prepare` opened; called once, when the process stops standing."""
@@ -133,12 +134,12 @@ class AsyncScheduledCareer(AsyncLeaderCareer):
 
     @only_waiting
     async def execute(self, term: AsyncTerm) -> None:
-        """Wait; the runner has something to do between two ticks."""
+        """Wait until the runner has something to do, between two ticks."""
         await term.wait()
 
 
 class _HeldTerm:
-    """A term, and what was begun in it."""
+    """A term, and the tasks and calls that were begun in it."""
 
     def __init__(self, term: Term, is_heard_out: Callable[[], bool]) -> None:
         from leaderq.running.event_loop import Scope
@@ -150,7 +151,7 @@ class _HeldTerm:
         self._ended_s: float | None = None
 
     def cancel_in_s(self, time: int, until_s: float, *, atomic: bool) -> float:
-        """In how many seconds to cancel what is in hand; the term is ending."""
+        """In how many seconds to cancel the unit in hand, because the term is ending."""
         now_s = clock.now_s()
         self._ended_s = now_s if self._ended_s is None else self._ended_s
         return seconds_to_cancel(
@@ -166,17 +167,16 @@ class _HeldTerm:
 def seconds_to_cancel(
     reason: Reason, time: int, *, atomic: bool, idle: bool, left_s: float, since_s: float
 ) -> float:
-    """In how many seconds to cancel, the ``time`` th time, the unit in hand of a term that is
-    ending (pure).
+    """Return in how many seconds to cancel the unit in hand of a term that is ending; ``time`` is 1
+    for the first cancellation, 2 for the second (pure).
 
-    ``idle``: it has units of its own, and none is in hand. ``left_s``: until the budget of the
-    hand-over is over; ``since_s``: since the term began to end.
+    ``idle``: the code marks its units, and none is in hand. ``left_s``: seconds until the budget of
+    the hand-over is over; ``since_s``: seconds since the term began to end.
 
-    What is atomic or idle is cancelled at once, unless it ended the term itself. Everything is
-    cancelled once when the time is nearly up: after a planned end when a second or a quarter of the
-    time is left, whichever is less; after a lost lease when three quarters are left, because the
-    guardian asks at that time. It is not cancelled more often, because that would also cancel its
-    cleaning up.
+    Atomic or idle code is cancelled at once, unless it ended the term itself. All code is cancelled
+    once when the time is nearly up: after a planned end when a second or a quarter of the time is
+    left, whichever is less; after a lost lease when three quarters are left, because the guardian
+    asks at that time. It is not cancelled more often, because that would also cancel its clean-up.
     """
     at_once = (atomic or idle) and reason not in (Reason.RESIGNED, Reason.FINISHED)
     if at_once and time == 1:

@@ -1,12 +1,13 @@
 """A command as leader, in any language: ``leaderq lead``.
 
-The career starts the command when it may, and waits for its end or the term's. The command and all
-it has started are dead before ``handOver`` returns, so before the term is released; otherwise the
-guardian ends this process and the command together. ``docs/design/running.md`` says which signal
-they get when, and what the command's own end means.
+The career starts the command when it leads, and waits for the end of the command or of the term.
+Before ``handOver`` returns, and so before the term is released, the command and all that it has
+started are dead; otherwise the guardian ends this process and the command together.
+``docs/design/running.md`` says which signals they get, at which times, and what it means when the
+command ends by itself.
 
-This process adopts the orphans among what the command starts, so none of them is lost with the
-guardian. All other children of this process must be the command's.
+This process adopts processes of the command whose parents have died, so that none is lost if the
+guardian dies. All other children of this process must belong to the command.
 """
 
 from __future__ import annotations
@@ -60,16 +61,16 @@ class OnExit(Enum):
 
 @dataclass(frozen=True)
 class Ended:
-    """The command has ended by itself; ``error``: ``None`` if it was successful."""
+    """Says that the command has ended by itself. ``error`` is ``None`` if it was successful."""
 
     error: CommandFailed | None
 
 
 class CommandCareer(LeaderCareer):
-    """Leads by running ``command``, once a term.
+    """A career that runs ``command`` once in each term.
 
-    ``exit_code`` is that of this process: the command's own when it ended by itself (128 + n for
-    signal n, 126 and 127 if it could not be started), else 0.
+    ``exit_code`` is the exit code for this process: that of the command if it ended by itself (128
+    + n for signal n, 126 and 127 if it could not be started), else 0.
     """
 
     def __init__(self, command: Sequence[str], on_exit: OnExit = OnExit.STOP) -> None:
@@ -80,16 +81,16 @@ class CommandCareer(LeaderCareer):
         self._deadline: DeadlineFile | None = None
 
     def prepare(self) -> None:
-        """Let nothing that the command starts be adopted by another process than this one."""
+        """Make this process adopt the orphans of everything that the command starts."""
         adopt_orphans()
 
     def execute(self, term: Term) -> None:
-        """Run the command until it ends or the term does."""
+        """Run the command until it ends or the term ends."""
         self.conclude(term, self.run(term))
 
     def run(self, term: Term, more: Mapping[str, str] = MappingProxyType({})) -> Ended | None:
-        """Run the command, with ``more`` in its environment; ``None``: the term is ending, and
-        :meth:`handOver` will end it.
+        """Run the command, with ``more`` in its environment; return how it ended. ``None``: the
+        term is ending, and :meth:`handOver` will end the command.
         """
         self._deadline = DeadlineFile(term.deadline)
         try:
@@ -106,7 +107,7 @@ class CommandCareer(LeaderCareer):
         return None
 
     def conclude(self, term: Term, ended: Ended | None) -> None:
-        """Let the process end, or stand again, after the command has ended by itself."""
+        """If the command has ended by itself, let the process end, or let it stand again."""
         if ended is None:
             return
         self._ended(ended.error)
@@ -120,7 +121,9 @@ class CommandCareer(LeaderCareer):
         self.end_left(term)
 
     def end_left(self, term: Term) -> None:
-        """End the command and all that it has started."""
+        """End the command and all that it has started: first by SIGTERM, and by SIGKILL when the
+        time for that is over.
+        """
         budget_s = self.settings.handover_budget_s
         planned_s = clock.now_s() + budget_s - min(_KILLING_S, budget_s / 4)
         told: set[Started] = set()
@@ -176,14 +179,16 @@ class CommandCareer(LeaderCareer):
             raise error
 
     def _kill_s(self, term: Term, planned_s: float) -> float:
-        """When remaining processes are killed; the reason may become more urgent meanwhile."""
+        """When to kill the remaining processes. Asked again and again, because the reason may
+        become more urgent.
+        """
         reason = term.reason
         if reason is not None and reason.deposes and reason is not Reason.LEASE:
             return 0.0
         return min(planned_s, term.deadline + 2 * self.session.shares.grace_s)
 
     def _reap(self) -> None:
-        """Collect the dead: the command, and the orphans that this process has adopted."""
+        """Collect dead children: the command, and the orphans that this process has adopted."""
         with suppress(ChildProcessError):
             while dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if self._process is not None and dead.si_pid == self._process.pid:
@@ -194,11 +199,11 @@ class CommandCareer(LeaderCareer):
 
 class DeadlineFile:
     """A file in memory that holds the end of the lease: seconds on ``CLOCK_BOOTTIME``, the clock of
-    the kernel. ``/proc/uptime`` shows the same, but not in a container whose own uptime is shown
-    there (LXCFS); so commands ask with ``leaderq deadline``.
+    the kernel. ``/proc/uptime`` shows the same clock, except in a container where it shows the
+    container's uptime (LXCFS); so commands ask with ``leaderq deadline``.
 
-    ``path`` can be read by processes of the same user while this process lives: a file that is not
-    there means that the term is over. It is replaced as a whole.
+    Processes of the same user can read ``path`` while this process lives. If there is no such file,
+    the term is over. The contents are replaced as a whole.
     """
 
     def __init__(self, deadline_s: float) -> None:
@@ -225,8 +230,8 @@ class DeadlineFile:
 
     @staticmethod
     def left_s(path: str) -> float:
-        """The seconds until the end of the lease that the file at ``path`` holds; 0 or less: the
-        term is over, as it is when the file is gone.
+        """The seconds until the end of the lease, by the file at ``path``. 0 or less means that the
+        term is over; a missing file means the same.
         """
         try:
             return float(Path(path).read_text(encoding="ascii")) - clock.now_s()
@@ -250,7 +255,9 @@ def variables(term: Term, *, lease_s: float, budget_s: float, deadline: str) -> 
 
 
 def failure(name: str, status: int) -> CommandFailed | None:
-    """The error for ``status`` (-n: ended by signal n); ``None``: it was successful."""
+    """The error for the exit status ``status`` (-n: ended by signal n); ``None`` if it was
+    successful.
+    """
     if status == 0:
         return None
     if status > 0:
@@ -277,7 +284,9 @@ def check_command(name: str) -> None:
 
 
 def _missing_interpreter(path: str) -> str | None:
-    """The interpreter that the script at ``path`` names, if it is not there."""
+    """The interpreter that the first line of the script at ``path`` names, if there is no such
+    file.
+    """
     try:
         with open(path, "rb") as file:  # noqa: PTH123  (one line of what may be any program)
             first = file.readline(256)

@@ -1,16 +1,16 @@
-"""Processes that a process has started, and ending them.
+"""Finds and ends the processes that a process has started, directly or through others.
 
-Found through ``/proc`` (Linux); elsewhere there are none to be seen. A process is known by its
-number and the time at which it began, since numbers are used again.
+They are found through ``/proc`` (Linux); on other systems none is found. A process is identified by
+its number and the time at which it began, because numbers are used again.
 
-To look takes a file descriptor. Where the system has none left, or no memory, the functions here
-raise ``OSError``: nothing may be taken for gone that cannot be looked for. Only :func:`end_all`
-tries again instead.
+The search needs a file descriptor. If the system has none left, or no memory, the functions here
+raise ``OSError``, so that no process counts as gone that could not be looked for. Only
+:func:`end_all` and :func:`end_started` try again instead.
 
-What a worker starts and orphans belongs to its guardian, which reaps it. A guardian that is killed
-leaves it to process 1, where nothing tells whose it is: :class:`Orphans` knows it again. The worker
-adopts nothing while its guardian lives, because it could not tell an orphan that has ended from a
-child that the career is about to wait for.
+Orphans of a worker become children of its guardian, which reaps them. If the guardian is killed,
+they become children of process 1, and nothing there tells whose they are: :class:`Orphans` finds
+them again. The worker adopts nothing while its guardian lives, because it could not tell a dead
+orphan from a child that the career is about to wait for.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from leaderq.base import clock
 from leaderq.threads import Service
 
 MARK = "LEADERQ_GUARDIAN_MARK"
-"""The variable in which everything below a guardian has a value of its own."""
+"""The variable of the environment that has one value for all processes below one guardian."""
 _PR_SET_CHILD_SUBREAPER = 36
 _NOTE_S = 0.25
 _NOT_THERE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
 class Started(NamedTuple):
-    """One process; ``began`` is in clock ticks since the host started."""
+    """One process; ``began`` is when it began, in clock ticks since the host started."""
 
     pid: int
     began: int
@@ -49,7 +49,7 @@ def adopt_orphans() -> None:
 
 
 def children_of(pid: int) -> set[int]:
-    """The children of a process, dead ones that nobody has reaped included."""
+    """The children of a process, with the dead ones that nobody has reaped."""
     pids: set[int] = set()
     for task in tasks_of(pid):
         with suppress(*_NOT_THERE):
@@ -58,7 +58,9 @@ def children_of(pid: int) -> set[int]:
 
 
 def tasks_of(pid: int) -> list[Path]:
-    """The folders of a process's threads; none if it is gone, or the system does not tell."""
+    """The ``/proc`` folders of the threads of a process; none if it is gone or the system has no
+    ``/proc``.
+    """
     try:
         return list(Path(f"/proc/{pid}/task").iterdir())  # no glob: it raises if they go meanwhile
     except _NOT_THERE:
@@ -66,9 +68,9 @@ def tasks_of(pid: int) -> list[Path]:
 
 
 def stat_of(task: int | str) -> list[str]:
-    """The fields of ``/proc/TASK/stat`` from the state on; empty if it cannot be read.
+    """The fields of ``/proc/TASK/stat``, beginning with the state; empty if it cannot be read.
 
-    A task is a process by its number, or a thread: ``PID/task/TID``.
+    ``task`` is the number of a process, or a thread as ``PID/task/TID``.
     """
     try:
         stat = Path(f"/proc/{task}/stat").read_bytes()
@@ -78,7 +80,7 @@ def stat_of(task: int | str) -> list[str]:
 
 
 def descendants_of(*roots: int) -> set[Started]:
-    """The living processes below ``roots``, these not included."""
+    """The living processes below ``roots``, without ``roots`` themselves."""
     return {one for _, one in _below(*roots) if one is not None}
 
 
@@ -87,7 +89,7 @@ def kill(processes: set[Started]) -> set[Started]:
 
 
 def send(processes: set[Started], number: signal.Signals) -> set[Started]:
-    """Send a signal to those that still live, and that may receive it; returns them."""
+    """Send a signal to those of ``processes`` that still live and may be signalled; return them."""
     sent = set()
     for one in processes:
         with suppress(ProcessLookupError, PermissionError):
@@ -98,12 +100,12 @@ def send(processes: set[Started], number: signal.Signals) -> set[Started]:
 
 
 def kill_below(root: int, *, but: int = 0) -> set[Started]:
-    """Kill everything below ``root``; returns the processes that were alive. Processes started
-    meanwhile may escape.
+    """Kill everything below ``root``; return the processes that were alive. Processes that are
+    started meanwhile may escape.
 
-    ``but`` is spared, a process below ``root`` that leads its group. All other groups except this
-    process's are killed whole, those of the dead included: a process that forks and ends, again and
-    again, slips through any listing, but a signal to its group is atomic.
+    ``but`` is a process below ``root`` to spare; it must lead its process group. All other groups,
+    except that of this process, are killed as a whole, also those of dead processes: a process that
+    forks and ends again and again escapes every listing, but a signal to its group reaches it.
     """
     found: set[Started] = set()
     spared = {0, os.getpgrp(), but}
@@ -121,14 +123,16 @@ def kill_below(root: int, *, but: int = 0) -> set[Started]:
 
 
 def end_all(root: int, *, within_s: float, but: int = 0) -> bool:
-    """Do as :func:`kill_below` until nothing is left; returns whether that is so. What cannot be
-    looked for is looked for again.
+    """Call :func:`kill_below` until nothing is left, for at most ``within_s`` seconds; return
+    whether nothing is left. If the processes cannot be listed, try again.
     """
     return _ended(lambda: kill_below(root, but=but), within_s)
 
 
 def end_started(*, within_s: float) -> bool:
-    """Do as :func:`end_all` below this process, orphans of a guardian that is dead included."""
+    """Do what :func:`end_all` does for this process; also end the orphans that a dead guardian
+    left.
+    """
     return _ended(lambda: kill_below(os.getpid()) | kill(_orphans()), within_s)
 
 
@@ -144,7 +148,9 @@ def _ended(kill_some: Callable[[], set[Started]], within_s: float) -> bool:
 
 
 def signal_name(number: int) -> str:
-    """The name of a signal, also of one that Python has none for, as of most real-time signals."""
+    """The name of a signal, also of one that has no name in Python, such as most real-time
+    signals.
+    """
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -152,12 +158,12 @@ def signal_name(number: int) -> str:
 
 
 class Orphans:
-    """What this process, the worker of ``guardian``, has started and the guardian had adopted when
-    it died. Two traits tell it: it was below the guardian at the last :meth:`note`, or has the
-    guardian's :data:`MARK` in its environment.
+    """The processes that this process, the worker of ``guardian``, has started and that the
+    guardian had adopted when it died. They are known by two traits: they were below the guardian at
+    the last :meth:`note`, or they have the guardian's :data:`MARK` in their environment.
 
-    Not guaranteed: one that became an orphan after the last note is missed if it has also got rid
-    of its environment.
+    Not guaranteed: to find a process that became an orphan after the last ``note``, if it has also
+    cleared its environment.
     """
 
     def __init__(self, guardian: int, mark: str) -> None:
@@ -166,8 +172,8 @@ class Orphans:
         self._noted: set[Started] = set()
 
     def note(self) -> float | None:
-        """Look once; returns after how many seconds to look again, ``None``: the guardian is dead.
-        From then on this process adopts what becomes an orphan.
+        """Look at the guardian's children once; return after how many seconds to look again,
+        ``None`` if the guardian is dead. From then on this process adopts new orphans.
         """
         with suppress(OSError):  # it cannot be looked now
             living = {_living(pid) for pid in children_of(self._guardian) - {os.getpid()}}
@@ -179,7 +185,7 @@ class Orphans:
         return None
 
     def left(self) -> set[Started]:
-        """Those alive, with what they have started; none while the guardian lives."""
+        """The living orphans, with what they have started; none while the guardian lives."""
         if os.getppid() == self._guardian:
             return set()
         found = {one for one in self._noted if _living(one.pid) == one} | self._marked()
@@ -202,7 +208,9 @@ _watched: Orphans | None = None
 
 
 def watch_orphans(guardian: int) -> None:
-    """Know the orphans of this process, the worker of ``guardian``, if the guardian is killed."""
+    """Keep track of the orphans of this process, the worker of ``guardian``, in case the guardian
+    is killed.
+    """
     global _watched
     _watched = Orphans(guardian, os.environ.get(MARK, ""))
     Service.repeating("leaderq-orphans", _watched.note).start()
@@ -213,9 +221,9 @@ def _orphans() -> set[Started]:
 
 
 class StartedInTerm:
-    """What this process, the worker of ``guardian``, starts while one term lasts, orphans that the
-    guardian has adopted included, dead or alive; not the helpers that ``multiprocessing`` keeps for
-    the life of the process (its resource tracker and fork server).
+    """The processes that this process, the worker of ``guardian``, starts in one term, with the
+    orphans that the guardian, dead or alive, has adopted. The helpers that ``multiprocessing``
+    keeps for the life of the process (its resource tracker and fork server) do not count.
     """
 
     def __init__(self, guardian: int) -> None:
@@ -223,7 +231,9 @@ class StartedInTerm:
         self._since = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
     def kill_left(self) -> set[Started]:
-        """End remaining processes that were started since; returns those killed."""
+        """Kill the processes that were started since this object was made and still live; return
+        them.
+        """
         roots = {os.getpid()} if _has_children() else set()
         if os.getppid() == self._guardian:  # else it is dead, and its number perhaps another's
             roots.add(self._guardian)
@@ -233,7 +243,9 @@ class StartedInTerm:
 
 
 def _below(*roots: int) -> Iterator[tuple[int, Started | None]]:
-    """Every process below ``roots``, as it is found; ``None``: it is dead, and not reaped."""
+    """Yields the number of every process below ``roots`` as it is found, with ``None`` if it is
+    dead and not reaped.
+    """
     seen = set(roots)
     unvisited = list(roots)
     while unvisited:
@@ -246,7 +258,9 @@ def _below(*roots: int) -> Iterator[tuple[int, Started | None]]:
 
 
 def _has_children() -> bool:
-    """Whether this process has any, dead or alive; spares the look at each of its threads."""
+    """Whether this process has children, dead or alive; cheaper than a look at each of its
+    threads.
+    """
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -1,21 +1,22 @@
-"""The event loop of an async career, on a thread of its own, seen from the career's thread.
+"""The event loop of an async career, on a thread of its own, which the career's thread uses.
 
-The career's thread gives the loop one coroutine after the other (a *call*: ``inaugurate``, a call
-of ``execute``, ...) and waits for each. So the runner sees a career that is synchronous, and what
-keeps the leadership (the lease, its proof, the budgets, the guardian) never stands on the loop.
-While the career's thread waits it does what the loop cannot do for itself: it looks at the clock,
-cancels the call when the term ends, and names the loop when it is blocked.
+The career's thread gives the loop one coroutine after another (a *call*: ``inaugurate``, a call of
+``execute``, ...) and waits for each. So the runner sees a synchronous career, and what keeps the
+leadership (the lease, its proof, the budgets, the guardian) never runs on the loop. While the
+career's thread waits, it does what the loop cannot do for itself: it looks at the clock, cancels
+the call when the term ends, and names the loop when it is blocked.
 
 A *scope* knows the tasks, and the calls in threads (``asyncio.to_thread``, ``run_in_executor``,
-``term.write``), that were begun in a unit, a term, or before any. Whatever begins one inherits the
-scope by its context. A scope ends when nothing is left in it: tasks are cancelled again and again,
-calls in threads are waited for, because nothing else can be done about them.
+``term.write``), that were begun in a unit, in a term, or before any term. Each task inherits the
+scope through its context. To end a scope, its tasks are cancelled again and again, and its calls in
+threads are waited for, because nothing else can be done about them; it ends when nothing is left in
+it.
 
-On each failure: the coroutine raises: its call raises that, on the career's thread. It ends as
-cancelled at the end of the term: the call raises ``UnitAbandoned``. The loop is blocked, or a task
-or thread goes on whatever happens: the call does not return, as any code of the user's that hangs;
-the budgets of the term are there for that. A coroutine forks and the child comes back to the loop:
-the child exits, because the loop's sockets are its parent's.
+On each failure: if the coroutine raises, its call raises the same on the career's thread. If it is
+cancelled at the end of the term, the call raises ``UnitAbandoned``. If the loop is blocked, or a
+task or thread goes on in spite of everything, the call does not return, like any code of the user
+that hangs; the budgets of the term are there for that. If a coroutine forks and the child comes
+back to the loop, the child exits, because the loop's sockets belong to its parent.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from leaderq.threads.event_loops import calls_told
 log = logging.getLogger(__name__)
 
 _AGAIN_S = 2.0
-"""What goes on although it was cancelled is cancelled again after so long."""
+"""Tasks that go on although they were cancelled are cancelled again after so many seconds."""
 _CLOSE_S = 5.0
 _NAMED = 5
 _scope: ContextVar[Scope | None] = ContextVar("leaderq-scope", default=None)
@@ -50,7 +51,9 @@ Make = Callable[[], Coroutine[Any, Any, object]]
 
 
 class Scope:
-    """What was begun in a unit, in a term or in the process (``what``), and has not ended."""
+    """The tasks and calls that were begun in ``what`` (a unit, a term, the process) and have not
+    ended.
+    """
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -80,7 +83,9 @@ class Scope:
             call.cancel()  # if no thread has begun it
 
     async def end(self, why: str, *, expected: bool) -> None:
-        """Cancel what is left, and return when nothing is. ``expected``: nobody has to be told."""
+        """Cancel what is left, and return when nothing is left. ``expected``: log nothing at first,
+        because something is expected to be left.
+        """
         self._waker = waker = TaskWaker()
         was_named = expected
         while self.tasks or self.calls:
@@ -119,8 +124,9 @@ def _name(task: asyncio.Task[Any]) -> str:
 
 
 class EventLoop:
-    """One loop and its thread. ``career`` is for the log; ``blocked_after_s``: a loop that answers
-    nothing for so long is named. :meth:`run` and :meth:`close` are for other threads.
+    """An event loop and its thread. ``career`` is for the log; a loop that answers nothing for
+    ``blocked_after_s`` seconds is named in the log. Other threads call :meth:`run` and
+    :meth:`close`.
     """
 
     def __init__(self, career: str, *, blocked_after_s: float) -> None:
@@ -149,11 +155,12 @@ class EventLoop:
         cancel_in_s: Due | None = None,
         waker: Waker | None = None,
     ) -> object:
-        """Return what the coroutine that ``make()`` makes does, once it has ended, and with it all
-        of ``scope`` if ``ends_scope``; raise what it raises.
+        """Run the coroutine that ``make()`` returns, until it has ended; if ``ends_scope``, until
+        all of ``scope`` has ended, too. Return what it returns, or raise what it raises.
 
-        ``cancel_in_s(n)`` returns in how many seconds to cancel it, the ``n`` th time, because
-        ``term`` ends; 0: now. It is asked when ``waker`` is woken, and now and then.
+        ``cancel_in_s(n)`` returns in how many seconds to cancel the coroutine for the ``n`` th
+        time, because ``term`` ends; 0: now. It is called when ``waker`` is woken, and from time to
+        time.
         """
         call = _Call(self._loop, make, scope, ends_scope, waker or Waker())
         cancels = 0
@@ -179,7 +186,7 @@ class EventLoop:
         return call.outcome(term)
 
     def close(self, scope: Scope) -> None:
-        """End ``scope`` and the loop; what hangs is left to the end of the process."""
+        """End ``scope`` and the loop. What does not end lives until the process ends."""
         ended: primitives.Future[None] = primitives.Future()
 
         def begin() -> None:
@@ -235,9 +242,8 @@ class EventLoop:
     # ---- is it blocked? --------------------------------------------------------------------------
 
     def _look(self) -> float:
-        """Name the loop if it has answered nothing for two looks; return when to look again.
-
-        Two, because a process that was frozen finds its loop silent at the first.
+        """Log the loop if it has answered nothing for two looks; return in how many seconds to look
+        again. Two, because a process that was frozen finds its loop silent at the first look.
         """
         now_s = clock.now_s()
         if now_s - self._asked_s < self._look_s:
@@ -322,8 +328,8 @@ class _Call:
             await self._scope.end(why, expected=self._why is not None)
 
     def outcome(self, term: Term | None) -> object:
-        """What the coroutine returned; raise what it raised, ``UnitAbandoned`` if its term has
-        ended it.
+        """Return what the coroutine returned, or raise what it raised; ``UnitAbandoned`` if it was
+        cancelled because its term ended.
         """
         task = self._task
         assert task is not None  # it is done
@@ -339,8 +345,8 @@ class _Call:
 
 
 def _only_deposed(error: BaseException) -> Deposed | None:
-    """The first ``Deposed`` in a group that holds nothing else; tasks that run side by side raise
-    such a group.
+    """The first ``Deposed`` in an exception group that has nothing else in it. Tasks that run side
+    by side raise such a group.
     """
     within = getattr(error, "exceptions", None)
     if not isinstance(within, tuple):
@@ -350,7 +356,9 @@ def _only_deposed(error: BaseException) -> Deposed | None:
 
 
 def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **given: Any) -> asyncio.Task[Any]:
-    """The task factory of the loop: whoever creates a task has it in its scope."""
+    """Make a task, and add it to the scope of the code that creates it; the task factory of the
+    loop.
+    """
     task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **given)
     context = given.get("context")
     scope = _scope.get() if context is None else context.get(_scope)
@@ -360,7 +368,9 @@ def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **given: Any) ->
 
 
 class _Selector(selectors.DefaultSelector):
-    """Ends a forked child that comes back to the loop: it would steal its parent's events."""
+    """Ends a forked child that comes back to the loop, because it would take its parent's
+    events.
+    """
 
     def __init__(self, pid: int) -> None:
         super().__init__()

@@ -1,19 +1,19 @@
 """The guardian: a small parent process that makes a crash cost milliseconds instead of a session
 time-out.
 
-It runs the worker, and knows the worker's session. Four duties:
+It starts the worker, and knows the worker's session. It has four duties:
 
-* the worker dies: what it has started is killed, then its session is taken up and closed, so that
-  the next leader starts at once (about 10 ms, whatever the time-out);
-* the worker lives on after its lease: see :mod:`leaderq.running.watchdog`;
-* signals are passed on; one that was ignored when the guardian began stays ignored (``nohup``);
-* as process 1 of a container, and for what the worker has left behind, it reaps.
+* when the worker dies, it kills what the worker has started, then takes up and closes the worker's
+  session, so that the next leader starts at once (about 10 ms, whatever the time-out);
+* if the worker lives on after its lease, it ends the worker: see :mod:`leaderq.running.watchdog`;
+* it passes signals on; one that was ignored when the guardian began stays ignored (``nohup``);
+* it reaps the dead processes that the worker has left behind; as process 1 of a container, all.
 
-It decides nothing about leadership. ``docs/design/running.md`` has the table of what ends and when,
-and says what the guardian cannot reach. If ZooKeeper does not answer, closing the session is tried
-for as long as the session can last. What the worker has started is looked for as long, if no file
-can be opened. A worker of another user, whom the guardian may not signal, loses the link to it
-instead, and hands over and leaves as if the guardian were dead.
+It decides nothing about leadership. ``docs/design/running.md`` says what ends at which time, and
+what the guardian cannot reach. If ZooKeeper does not answer, the guardian tries to close the
+session for as long as the session can last. If no file can be opened, it looks for the worker's
+processes just as long. If it may not signal the worker, which is then of another user, it closes
+the link to the worker; the worker then hands over and leaves as if the guardian were dead.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ _EARLY_ENDS: dict[int, ExitCode] = {signal.SIGINT: ExitCode.FORCED, signal.SIGTE
 
 
 class Guardian:
-    """Watches over one worker; all other children of this process must be the guardian's own."""
+    """Watches over one worker. All other children of this process must be those that the guardian
+    has adopted.
+    """
 
     def __init__(self) -> None:
         self._ender: SessionEnder | None = None
@@ -95,9 +97,10 @@ class Guardian:
         self._buffer = b""
 
     def run(self, command: Sequence[str]) -> int:
-        """Start ``command`` as the worker; returns the exit code to end with.
+        """Start ``command`` as the worker; return the exit code for this process.
 
-        Returns when the worker and what it has started are dead and its session is closed.
+        It returns when the worker and what the worker has started are dead, and the worker's
+        session is closed.
         """
         self._link, theirs = socket.socketpair()
         wake_reading, wake_writing = socket.socketpair()
@@ -181,7 +184,7 @@ class Guardian:
             self._signal(worker, signal.SIGKILL if is_over else signal.Signals(number))
 
     def _reap(self, worker: subprocess.Popen[bytes]) -> None:
-        """Collect the dead; the worker last, after the processes that it has started."""
+        """Collect dead children; the worker only after the processes that it has started."""
         while True:
             try:
                 dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -296,7 +299,7 @@ class Guardian:
     # ---- what the worker says ---------------------------------------------------------------
 
     def _read(self) -> bool:
-        """Take in what the worker says; returns ``False`` at the end of the link."""
+        """Read and handle what the worker says; return ``False`` at the end of the link."""
         while True:
             try:
                 data = self._link.recv(4096)
@@ -375,5 +378,5 @@ def _is_stopped(pid: int) -> bool:
 
 
 def watch_over(arguments: Sequence[str]) -> int:
-    """Run ``python -m leaderq *arguments`` as a worker under a guardian; returns the exit code."""
+    """Run ``python -m leaderq *arguments`` as a worker under a guardian; return the exit code."""
     return Guardian().run([sys.executable, "-m", "leaderq", *arguments])

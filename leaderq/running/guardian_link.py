@@ -1,15 +1,15 @@
 """The worker's end of the link to its guardian.
 
-One socket pair, inherited as a file descriptor whose number is in ``LEADERQ_GUARDIAN_FD``; one JSON
-object a line, from the worker to the guardian only. The guardian's death is the end of that stream,
-and so is the worker's. The session's password crosses this link and nothing else.
+The link is a socket pair; the worker inherits its end, a file descriptor whose number is in
+``LEADERQ_GUARDIAN_FD``. Only the worker writes: one JSON object a line. The stream ends when the
+guardian or the worker dies. The session's password crosses this link and nothing else.
 
-Nothing here ever blocks the worker. While the pipe is full, what is to be said waits, and of the
-reports about a term only the newest does.
+Nothing here ever blocks the worker. While the link is full, messages wait to be sent; of the
+reports about a term only the newest waits.
 
-The guardian is gone: said once (:class:`~leaderq.events.GuardianLost`), and the worker hands over
-and leaves, since no supervisor can see it any more, and what a supervisor starts in its place must
-not become its double.
+When the guardian is gone, this is told once (:class:`~leaderq.events.GuardianLost`), and the worker
+hands over and leaves: no supervisor can see the worker any more, and a supervisor may start another
+one in its place.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of who made the socket pair
 
 
 class GuardianLink:
-    """Tells the guardian which session to end, and which term is held until when. Thread-safe."""
+    """Tells the guardian which session to end, and until when which term is held. Thread-safe."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
@@ -59,7 +59,7 @@ class GuardianLink:
 
     @classmethod
     def from_environment(cls) -> GuardianLink | None:
-        """The link that the guardian made for this process; ``None`` when there is no guardian."""
+        """The link that the guardian made for this process; ``None`` if there is no guardian."""
         number = os.environ.pop(GUARDIAN_FD, None)
         if not number:
             return None
@@ -69,7 +69,7 @@ class GuardianLink:
         return cls(link)
 
     def use_servers(self, address: str, security: Security | None) -> None:
-        """Tell the guardian where ZooKeeper is, and how to log in there."""
+        """Tell the guardian the address of ZooKeeper, and the credentials for it."""
         known = None if security is None else asdict(security)
         self._say({"zookeeper": address, "security": known})
 
@@ -107,18 +107,24 @@ class GuardianLink:
         primitives.Thread(target=listen, name="leaderq-guardian", daemon=True).start()
 
     def forget_session(self) -> None:
-        """The servers have confirmed that the session is over: nothing is left to be done."""
+        """Tell the guardian that there is no session to end, because the servers have confirmed its
+        end.
+        """
         self._say({"session": None})
 
     def watch_term(self, term: Term, handover_budget_s: float) -> None:
-        """Report ``term`` now, every T/24 and at each :meth:`report`, until :meth:`forget_term`."""
+        """Report ``term`` to the guardian now, every T/24, and at each :meth:`report`, until
+        :meth:`forget_term`.
+        """
         assert self._session is not None  # attach comes first
         with self._lock:
             self._held.append(_HeldTerm(term, self._session, handover_budget_s))
         self.report()
 
     def report(self, *, handing_over: Term | None = None) -> None:
-        """A term has changed. ``handing_over``: the one whose last unit has returned."""
+        """Tell the guardian the state of the terms now. ``handing_over``: the term whose last unit
+        has returned.
+        """
         with self._lock:
             for held in self._held:
                 held.handing_over |= held.term is handing_over
@@ -127,7 +133,9 @@ class GuardianLink:
                 self._send()
 
     def forget_term(self, term: Term) -> None:
-        """The code of ``term`` has returned: there is nothing to stop any more."""
+        """Tell the guardian that the code of ``term`` has returned, so that there is nothing to
+        stop.
+        """
         with self._lock:
             self._held = [held for held in self._held if held.term is not term]
             left = self._first_to_end()._asdict() if self._held else {"term": None}
@@ -140,7 +148,9 @@ class GuardianLink:
         return len(self._told) > 1
 
     def _first_to_end(self) -> LeaseReport:
-        """Of several terms the one whose code must be gone first: the process ends with it."""
+        """Of several terms, the report of the one whose code must be gone first: the process ends
+        with it.
+        """
         return min((held.report() for held in self._held), key=lambda one: one.kill_s)
 
     def _session_changed(self, state: SessionState) -> None:
@@ -165,7 +175,7 @@ class GuardianLink:
             self._send()
 
     def _send(self) -> None:
-        """Send as much as the pipe takes now; :meth:`_listen` notices a guardian that is gone."""
+        """Send as much as the link takes now. :meth:`_listen` notices if the guardian is gone."""
         while True:
             if not self._begun:
                 if self._unsent:
@@ -184,7 +194,7 @@ class GuardianLink:
     def _listen(self) -> None:
         """Report the term from time to time; return when the guardian is gone.
 
-        The guardian says nothing; only its end matters.
+        The guardian sends nothing; only the end of the stream matters.
         """
         poller = select.poll()
         with suppress(OSError, ValueError):  # reset or closed: the same end
@@ -206,7 +216,7 @@ class GuardianLink:
 
 
 class _HeldTerm:
-    """The known state of the term in hand, across its reports."""
+    """What is known of a term that is held, from one report to the next."""
 
     def __init__(self, term: Term, session: Session, handover_budget_s: float) -> None:
         self.handing_over = False

@@ -1,4 +1,6 @@
-"""What this process runs: the versions of leaderq and of the career's package, and its class."""
+"""Finds out which software this process runs: the versions of leaderq and of the career's package,
+and the career's class.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ log = logging.getLogger(__name__)
 
 
 def software_of(career: ILeaderCareer | None = None) -> Software:
-    """What a candidate with this career tells. The version is the career's own attribute
-    ``version``, else that of the distribution which its top-level module belongs to.
+    """The software that a candidate with this career tells others. The version is the career's
+    attribute ``version``, else that of the distribution to which the career's top-level module
+    belongs.
     """
     own = installed_version("leaderq")
     if career is None:
@@ -45,7 +48,9 @@ def _version_of(career: ILeaderCareer, module: str, shown: str) -> str | None:
 
 
 def _module_name(kind: type) -> str:
-    """The module of ``kind``; the true name of one that runs as a program, where it has one."""
+    """The name of the module of ``kind``; if that runs as the program, its true name where it has
+    one.
+    """
     if kind.__module__ != "__main__":
         return kind.__module__
     spec = getattr(sys.modules["__main__"], "__spec__", None)
@@ -54,7 +59,8 @@ def _module_name(kind: type) -> str:
 
 @functools.cache
 def installed_version(module: str) -> str | None:
-    """The version of the distribution to which the top-level ``module`` belongs; ``None``: unknown.
+    """The version of the distribution to which the top-level module ``module`` belongs; ``None``:
+    unknown.
 
     That is the distribution of the same name. If there is none, it is the one distribution in the
     module's folder whose metadata list the module.
@@ -79,7 +85,7 @@ def installed_version(module: str) -> str | None:
 
 
 def _folders(module: str) -> list[str]:
-    """Where the module, or a part of the package, was found."""
+    """The folders in which the module, or the parts of the package, were found."""
     found = sys.modules.get(module)
     parts = getattr(found, "__path__", None) or [getattr(found, "__file__", None)]
     return [str(Path(part).parent) for part in parts if module != "__main__" and part]

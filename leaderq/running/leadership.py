@@ -1,16 +1,16 @@
-"""Leadership inside a program of the user's: a ``with`` block, or a loop over terms.
+"""Leadership inside a user's own program: a ``with`` block, or a loop over terms.
 
 Users come here through ``session.leadership`` and ``session.terms``, which say what is promised.
 
 The term is authoritative, as everywhere. The body of the block is the one unit of work of its term:
-it begins only in a term that is on and not paused, and the term is released when the body has
-been left. Nothing stops a body that goes on: that takes a guardian.
+it begins only in a term that is on and not paused, and the term is released when the program has
+left the body. Nothing can stop a body that goes on, because there is no guardian.
 
-On each failure: the term ends while the body runs: operators see *hand-over* from then on. The body
-raises: the term has *failed*, except by an interrupt, an exit or a cancellation. ZooKeeper is
-unreachable when the body is left: waited for, for some seconds, then the rest is done in the
-background. The session is closed by its owner: ``SessionClosed`` is raised. In a fork's child
-nothing is released: the term is the parent's.
+On each failure: if the term ends while the body runs, operators see *hand-over* from then on. If
+the body raises, the term has *failed*, except for an interrupt, an exit or a cancellation. If
+ZooKeeper is unreachable when the body is left, the release waits for it some seconds, and then goes
+on in the background. If the owner closes the session, ``SessionClosed`` is raised. In a forked
+child nothing is released, because the term belongs to the parent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _THREAD = "leaderq-leadership"
 
 
 class Leadership:
-    """One block that leads; see ``Session.leadership``. May be entered again once it was left."""
+    """One block that leads; see ``Session.leadership``. It may be entered again after it
+    was left.
+    """
 
     def __init__(
         self,
@@ -116,7 +118,7 @@ def terms(
     cool_off_s: float,
     events: EventBus | None,
 ) -> Generator[Term, None, None]:
-    """Return one term after the other; see ``Session.terms``."""
+    """Return a generator of one term after another; see ``Session.terms``."""
     yield_s = max(30.0, cool_off_s)
     settings = _settings(career, id, root, cool_off_s=cool_off_s, yield_s=yield_s)
     return _terms(_Standing(session, settings, events))
@@ -142,7 +144,7 @@ def _terms(standing: _Standing) -> Generator[Term, None, None]:
 
 
 class _Standing:
-    """One candidate of a block or a loop, from its first term to its last."""
+    """The candidate of one block or loop, from its first term to its last."""
 
     _places: ClassVar[set[tuple[str, str, str, int, int]]] = set()
     """Who stands for which career: a second block on one thread, or task, would wait for itself."""
@@ -183,7 +185,7 @@ class _Standing:
         self._forget = [traced, lambda: self._places.discard(place)]
 
     def next_term(self, timeout_s: float | None = None) -> OpenTerm:
-        """Wait for a term that is on and not paused, and take it into execution."""
+        """Wait for a term that is on and not paused, announce its execution, and return it."""
         until_s = float("inf") if timeout_s is None else clock.now_s() + timeout_s
         while True:
             self._candidate.stand()
@@ -196,7 +198,7 @@ class _Standing:
             self.release()
 
     def release(self, error: BaseException | None = None, cool_off_s: float = 0.0) -> None:
-        """Release the term in hand, if there is one: no code works on it any more."""
+        """Release the present term, if there is one, because no code works on it any more."""
         term, self._term = self._term, None
         if term is not None and host.pid() == self._pid:
             failed = isinstance(error, Exception) and not isinstance(error, Deposed)
@@ -205,7 +207,7 @@ class _Standing:
             self._candidate.conclude(term, reason, timeout_s=_RELEASE_S, details=details)
 
     def cool_off(self, term: OpenTerm, lasted_s: float) -> float:
-        """The time to wait before the next term, as every candidate does."""
+        """The seconds to wait before the next term, by the rule for all candidates."""
         settings = self._settings
         self._record = after_term(
             self._record,
@@ -223,7 +225,7 @@ class _Standing:
         return record.seconds
 
     def give_up(self) -> None:
-        """Let :meth:`next_term` raise, on its own thread."""
+        """Make :meth:`next_term` raise on the thread that waits in it."""
         self._given_up.set()
         self._candidate.wake()
 
@@ -241,7 +243,9 @@ class _Standing:
             raise NotElected(self._career, self._id, waited_s=timeout_s)
 
     def _is_on(self, term: OpenTerm, until_s: float) -> bool:
-        """Whether the body may begin: it could lose the term, or be paused, before that."""
+        """Wait for the end of a pause, and return whether the body may begin: the term is on and
+        not paused.
+        """
         while term.paused and clock.now_s() < until_s and not self._given_up.is_set():
             if not term.wait(_PAUSED_LOOK_S):
                 break

@@ -2,22 +2,22 @@
 
 The *career thread* calls the user's code: ``prepare``, for each term won its stages
 (:mod:`leaderq.running.stages`), ``retire``. The *supervisor* is the thread that called
-:meth:`Runner.run`, or :func:`supervise` for several: it winds up when told to, and watches the
-budgets, because the career thread may hang in the user's code. A term is released only when the
-user's code has returned, because the next leader must not start while this one's code runs. On each
-failure:
+:meth:`Runner.run`, or :func:`supervise` for several: it ends the term when it is told to, and
+watches the budgets, because the career thread may hang in the user's code. A term is released only
+when the user's code has returned, because the next leader must not start while the code of this one
+runs. On each failure:
 
-* a stage raises: the term winds up as *failed*, ``handOver`` follows, then a cool-off;
-* deposed: the same, at once; if the code does not return within T/6 (T: session time-out), the
-  process exits, because another candidate may lead;
-* ``inaugurate`` overruns its budget: the term winds up as *budget*;
-* the code of a planned end does not return within ``handover_budget_s``: the process exits;
+* if a stage raises, the term ends as *failed*; ``handOver`` follows, then a cool-off;
+* if the leader is deposed, ``handOver`` follows at once; if the code does not return within T/6
+  (T: session time-out), the process exits, because another candidate may lead;
+* if ``inaugurate`` overruns its budget, the term ends with the reason *budget*;
+* if after a planned end the code does not return within ``handover_budget_s``, the process exits;
 * without ``leave`` (a runner inside somebody's own program) the process never exits: the leadership
   is kept until the code returns;
-* the guardian dies: the worker hands over and exits.
+* if the guardian dies, the worker hands over and exits.
 
-The first signal winds up, the second exits. Signal handlers interrupt the main thread anywhere, so
-they take no locks and start no long work.
+The first signal ends the term in order, the second exits. Signal handlers interrupt the main thread
+anywhere, so they take no locks and start no long work.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ _RELEASE_WHILE_STOPPING_S = 2.0
 class Runner:
     """Runs ``career`` in this process until :meth:`stop`.
 
-    ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; it stays the
-    caller's to close. Events are logged as ``leaderq.events``. ``leave`` ends the process, given an
-    exit code, when nothing else can stop the user's code; ``None`` waits for that code instead.
+    ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; the caller
+    must close it. Events are logged as ``leaderq.events``. ``leave(exit_code)`` is called to end
+    the process when nothing else can stop the user's code; with ``None`` the runner waits for that
+    code instead.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class Runner:
         self._ended = False
         self._units = 0  # of former terms
         self.looks_every_s = math.inf
-        """How long its supervisor may wait at most, see :func:`handling`."""
+        """The longest wait of its supervisor, in seconds; see :func:`handling`."""
         self.failure: LeaderqError | None = None
         """Why it has ended, if it was not told to; ``None`` until then."""
         self._cool_off_policy = Retry(
@@ -137,8 +138,8 @@ class Runner:
         """Stand, lead and stand again until :meth:`stop`, or until the career has finished.
 
         Raises :class:`CareerFailed`, or the ``LeaderqError`` itself, when ``prepare`` or ``retire``
-        raised, or the career failed in the term in which it finished; :class:`SessionClosed` for a
-        session that is closed, or belongs to the process that this one was forked from.
+        raised, or the career failed in the term in which it finished; :class:`SessionClosed` when
+        the session is closed, or belongs to the process from which this one was forked.
         """
         for _ended in supervise([self]):
             pass
@@ -147,7 +148,9 @@ class Runner:
         return ExitCode.OK
 
     def start(self, waker: Waker) -> None:
-        """Begin; ``waker`` is woken when :meth:`look_after` is to be called. For its supervisor."""
+        """Start the career's thread. ``waker`` is woken when :meth:`look_after` must be called. For
+        the supervisor.
+        """
         self._session.check_open()
         self._waker = waker
         if self._guardian is not None:
@@ -164,8 +167,8 @@ class Runner:
         self._thread.start()
 
     def look_after(self) -> float | None:
-        """Do what is due, and return for how many seconds nothing is; ``None``: it has ended. For
-        its supervisor.
+        """Do what is due; return for how many seconds nothing will be due, ``None`` if the runner
+        has ended. For the supervisor.
         """
         if self._ended:
             assert self._thread is not None  # it has set that
@@ -179,7 +182,9 @@ class Runner:
         return min(self.looks_every_s, max(0.0, self._budgets.until_s - clock.now_s()))
 
     def stop(self) -> None:
-        """Hand over if leading, leave the line, let :meth:`run` return. In signal handlers too."""
+        """Hand over if this process leads, leave the line, and let :meth:`run` return. Signal
+        handlers may call it.
+        """
         self._stopping.set()
         self._wake()
 
@@ -193,7 +198,7 @@ class Runner:
             self._leave(ExitCode.FORCED)
 
     def look(self) -> RunnerState:
-        """Return the runner's state now. Never waits; for any thread."""
+        """Return the runner's state now. Never waits; any thread may call it."""
         stages = self._stages
         return RunnerState(
             career=self.career_name,
@@ -235,7 +240,9 @@ class Runner:
             self._leave(ExitCode.HANDOVER_MISSED)
 
     def _term_ending(self, term: OpenTerm) -> None:
-        """On the candidate's thread: time the hand-over, and abandon the unit if it is atomic."""
+        """Time the hand-over, and abandon the unit if it is atomic. Runs on the candidate's
+        thread.
+        """
         stages = self._stages
         if stages is not None and term is self._term:
             self._time_hand_over(term)
@@ -323,7 +330,7 @@ class Runner:
         self._stopping.wait(record.seconds)
 
     def _serve(self, term: OpenTerm, record: CoolOff) -> CoolOff:
-        """Serve ``term`` and release it; returns ``record`` with the outcome."""
+        """Serve ``term`` and release it; return the cool-off record after it."""
         began_s = clock.now_s()
         started = None
         if self._guardian is not None:
@@ -404,8 +411,8 @@ class Runner:
 
 
 def supervise(runners: Sequence[Runner]) -> Iterator[Runner]:
-    """Run these on the calling thread, except their careers; yields each that has ended. One that
-    cannot begin raises, and those before it are stopped.
+    """Run ``runners``: this thread supervises them, and their careers run on threads of their own.
+    Yields each runner that has ended. If one cannot start, stops those before it and raises.
     """
     waker = Waker()
     running: list[Runner] = []
@@ -435,9 +442,9 @@ _HEARS_S = 1.0
 
 @contextmanager
 def handling(*runners: Runner) -> Iterator[None]:
-    """Within the block SIGTERM, SIGINT and SIGHUP reach the runners. Main thread only, which
-    supervises them and looks once a second: a signal that comes between its last instruction and
-    its wait does not end that wait, and Python calls the handler only behind it.
+    """Within the block SIGTERM, SIGINT and SIGHUP stop the runners. Only the main thread may use
+    it, and it must supervise them. It looks once a second, because a signal that comes just before
+    its wait does not end that wait, and Python calls the handler only after the wait.
 
     A SIGHUP that was ignored before stays ignored (``nohup``). A second signal within
     ``SAME_REQUEST_S`` of the first is the same request.

@@ -1,15 +1,15 @@
-"""One term served: the user's code is called, in order, on the career thread.
+"""Serves one term: calls the user's code, stage by stage, on the career thread.
 
 ``inaugurate``, then ``execute`` again and again while the term is on and not paused, then always
 ``handOver``. What they raise never leaves this module: it is published, and the term counts as
-failed (not so a :class:`~leaderq.errors.Deposed`). No stage but ``handOver`` begins once the lease
-is over by the clock: after a freeze the career thread may run before the candidate's.
+failed, except for :class:`~leaderq.errors.Deposed`. Once the lease is over by the clock, no stage
+except ``handOver`` begins: after a freeze the career thread may run before the candidate's thread.
 
 A unit of an ``atomic`` career may be abandoned: :class:`UnitAbandoned`, a ``BaseException``, is
 raised inside the career's thread, between two bytecodes. A call that blocks in C (a long query, a
-``time.sleep``) returns first; ``term.wait`` returns at once. Entering, leaving and abandoning share
-a lock, and leaving takes back an exception that was not delivered yet, so it never strikes the code
-after the unit.
+``time.sleep``) returns first; ``term.wait`` returns at once. Entering, leaving and abandoning a
+unit share a lock. Leaving takes back an exception that has not arrived yet, so it never strikes the
+code after the unit.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _UNREAD_LOOK_S = 0.001
 class StageRunner:
     """Serves one term of ``career``.
 
-    ``tell_stage`` publishes a stage to observers. ``step_down`` winds the term up because the
-    career failed. ``is_heard_out``: whether nothing that ZooKeeper has said waits to be read; no
-    unit begins before, because a host that stood still with its clocks learns of it only so. Not
-    thread-safe, except for :meth:`abandon`.
+    ``tell_stage(stage)`` publishes a stage to observers. ``step_down()`` ends the term because the
+    career failed. ``is_heard_out()`` tells whether everything that ZooKeeper has sent was read; no
+    unit begins before that, because a host that was stopped together with its clocks learns only
+    from ZooKeeper what has happened. Not thread-safe, except for :meth:`abandon`.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class StageRunner:
         self._stage: Stage | None = None
 
     def serve(self) -> CareerFailed | None:
-        """Serve the term to its end; returns the first error of the career's, if any."""
+        """Serve the term to its end; return the first error of the career, or ``None``."""
         if self._settle_s:
             # Resources that cannot compare term numbers get time to forget the leader that
             # vanished.
@@ -94,7 +94,7 @@ class StageRunner:
         return hand_over(cast("EndingTerm", term))  # it has a reason by now
 
     def look(self) -> TermState:
-        """Return the state of the term now. Called on any thread."""
+        """Return the state of the term now. Any thread may call it."""
         return TermState(
             number=self._term.number,
             stage=self._stage,
@@ -104,9 +104,9 @@ class StageRunner:
         )
 
     def abandon(self) -> None:
-        """Abandon the unit in hand, if the career allows it. Called on any thread.
+        """Abandon the unit in hand, if the career is atomic. Any thread may call it.
 
-        That of an async career is cancelled by the career thread, which waits for it.
+        The unit of an async career is cancelled by the career thread, which waits for it.
         """
         career = self._career
         if getattr(career, "atomic", False) and not getattr(career, "_is_async", False):
@@ -141,7 +141,9 @@ class StageRunner:
                 self.units += 1
 
     def _timed(self, unit: Callable[[OpenTerm], object], term: OpenTerm) -> None:
-        """One unit of a career with schedules: a tick that is due, or one of its own."""
+        """Do one unit of a career with schedules: a tick that is due, or a unit of its own
+        ``execute``.
+        """
         timetable = self._timetable
         if timetable is not None and timetable.turn(
             term, lambda work: self._done(Stage.EXECUTION, work)(term)
@@ -155,7 +157,9 @@ class StageRunner:
     def _done(
         self, stage: Stage, code: Callable[[OpenTerm], object]
     ) -> Callable[[OpenTerm], object]:
-        """What calls the user's method and returns when its work is done."""
+        """Return a function that calls the user's method ``code`` and returns when its work is
+        done.
+        """
         return lambda term: self._perform(
             code,
             term,
@@ -165,7 +169,7 @@ class StageRunner:
         )
 
     def _call(self, stage: Stage, code: Callable[[OpenTerm], object]) -> bool:
-        """Call the user's code; returns ``False`` if no unit may begin after it."""
+        """Call the user's code; return ``False`` if no unit may begin after it."""
         if stage is not Stage.HANDOVER and not self._term.wait(0):  # it looks at the clock
             return False
         try:
@@ -197,7 +201,7 @@ class StageRunner:
 
 
 class AbandonableUnit:
-    """Runs one unit at a time; another thread may abandon it, and with it all later ones."""
+    """Runs one unit at a time. Another thread may abandon the unit; then no other unit begins."""
 
     def __init__(self) -> None:
         self._lock = primitives.Lock()
@@ -205,7 +209,7 @@ class AbandonableUnit:
         self._abandoned = False
 
     def run(self, unit: Callable[[], object]) -> bool:
-        """Call ``unit``; returns ``False`` if it was abandoned."""
+        """Call ``unit``; return ``False`` if it was abandoned."""
         try:
             return self._run(unit)
         except UnitAbandoned:
@@ -214,7 +218,9 @@ class AbandonableUnit:
             return False
 
     def abandon(self) -> None:
-        """Raise :class:`UnitAbandoned` in the unit that runs, if one does; no other begins."""
+        """Raise :class:`UnitAbandoned` in the unit that runs, if there is one; let no other unit
+        begin.
+        """
         with self._lock:
             self._abandoned = True
             if self._thread is not None:

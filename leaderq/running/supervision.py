@@ -1,17 +1,17 @@
 """What limits a term from outside its code: budgets, the health check, the cool-off.
 
-*Budgets*: the career thread says what it enters; the supervisor waits until a budget is missed. The
-hand-over's begins with the *end of the term*, not with the call of ``handOver``: the unit in hand
-is part of it.
+*Budgets*: the career thread says which stage it enters; the supervisor waits until a budget is
+missed. The budget of the hand-over begins with the *end of the term*, not with the call of
+``handOver``, so it includes the unit in hand.
 
-*Health*: asked on a thread of its own every T/3 (T: session time-out), to be answered within
-another T/3: a health check that hangs is the very illness it should report.
+*Health*: ``healthy()`` is called on a thread of its own every T/3 (T: session time-out), and must
+return within another T/3: a health check that hangs counts as unhealthy.
 
-*Cool-off* (pure): fenced is not fatal. A deposed leader stands again after a moment, with jitter,
-so that a flapping network does not bring a storm of terms. A career that fails waits longer each
-time and, after ``max_failures`` terms in a row, until every other candidate has had its turn; a
-term that lasted longer than that does not count as one of the row. After a planned end a candidate
-gives way for a moment, while its successor claims; a career that ended its own term cools off once.
+*Cool-off* (pure): a deposed leader may lead again. It stands again after a moment, with jitter, so
+that an unsteady network does not cause very many terms. A career that fails waits longer each time
+and, after ``max_failures`` terms in a row, so long that every other candidate has had its turn; a
+term that lasted longer than this wait starts the count again. After a planned end a candidate gives
+way for a moment, while its successor claims; a career that ended its own term cools off once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ _FAILURES = frozenset({Reason.FAILED, Reason.HEALTH, Reason.BUDGET})
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """``stage`` of ``term`` may take ``budget_s``, until ``until_s`` on leaderq's clock."""
+    """Says that ``stage`` of ``term`` may take ``budget_s`` seconds, until ``until_s`` on leaderq's
+    clock.
+    """
 
     term: OpenTerm
     stage: str
@@ -46,8 +48,8 @@ class Allowance:
 
 
 class Budgets:
-    """Holds the one allowance that is being timed, if any; ``changed`` is called when another takes
-    its place. Thread-safe, and never waits.
+    """Holds the one allowance that is being timed, if there is one; ``changed()`` is called when
+    another one takes its place. Thread-safe, and never waits.
     """
 
     def __init__(self, changed: Callable[[], object] = lambda: None) -> None:
@@ -57,15 +59,15 @@ class Budgets:
         self._running: Allowance | None = None
 
     def open_term(self, term: OpenTerm) -> None:
-        """The code of ``term`` is about to be called."""
+        """Begin ``term``, whose code is about to be called; nothing is being timed yet."""
         with self._lock:
             self._open, self._running = term, None
 
     def allow(self, term: OpenTerm, stage: Stage, budget_s: float) -> None:
-        """``stage`` may take ``budget_s`` seconds from now.
+        """Allow ``stage`` to take ``budget_s`` seconds from now.
 
-        Once the hand-over of that term is being timed, only a shorter time for it counts. Ignored
-        after the term, because the candidate's thread may report its end late.
+        Once the hand-over of ``term`` is being timed, only a shorter time for the hand-over counts.
+        After the term this is ignored, because the candidate's thread may report the end late.
         """
         until_s = clock.now_s() + budget_s
         with self._lock:
@@ -77,7 +79,9 @@ class Budgets:
         self._changed()
 
     def settle(self) -> None:
-        """Nothing is being timed: the stage returned, or has no budget."""
+        """Stop timing the stage, because it has returned. A hand-over that is being timed
+        goes on.
+        """
         with self._lock:
             if self._running is not None and self._running.stage != Stage.HANDOVER:
                 self._running = None
@@ -93,7 +97,7 @@ class Budgets:
         return math.inf if running is None else running.until_s
 
     def missed(self) -> Allowance | None:
-        """The allowance that has ended, returned once; ``None`` if none has."""
+        """The allowance whose time is over, returned only once; ``None`` if there is none."""
         with self._lock:
             running = self._running
             if running is None or clock.now_s() < running.until_s:
@@ -105,8 +109,8 @@ class Budgets:
 def watch_health(
     career: object, term: Term, *, interval_s: float, unhealthy: Callable[[], None]
 ) -> None:
-    """Call ``unhealthy`` once if ``career`` says no, raises, or does not answer while ``term`` is
-    on.
+    """Call ``unhealthy`` once if ``career.healthy()`` returns ``False``, raises, or does not
+    return, while ``term`` is on. It is asked every ``interval_s`` seconds.
 
     A career without a health check costs no thread.
     """
@@ -146,7 +150,9 @@ def _is_healthy(career: Career, within_s: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CoolOff:
-    """How many terms in a row have failed, and for how long and why to cool off now."""
+    """How many terms in a row have failed; and for how many seconds, and why, the candidate cools
+    off.
+    """
 
     failures: int = 0
     seconds: float = 0.0
@@ -163,8 +169,8 @@ def after_term(
     chance: float | None = None,
 ) -> CoolOff:
     """The record after a term that ended for ``reason`` after ``lasted_s`` seconds;
-    ``stand_again_after_s``: the time that a career that resigned asked for. ``policy``: after so
-    many ``attempts`` in a row it yields to the others for ``most_s``.
+    ``stand_again_after_s``: the wait that a career asked for when it resigned. ``policy``: after
+    ``attempts`` failures in a row the candidate yields to the others for ``most_s`` seconds.
     """
     if reason in _FAILURES:
         failures = 1 if lasted_s > policy.most_s else record.failures + 1

@@ -1,9 +1,9 @@
-"""A command that is run by the clock, or once for a key: ``leaderq lead --cron``, ``--once``; and a
-process that leaves when another leads: ``--if-busy leave``.
+"""Careers that run a command by the clock (``leaderq lead --cron``) or once for a key (``--once``);
+and what makes a process leave when another one leads (``--if-busy leave``).
 
-A tick is over when the command has ended, and what it has left behind has been ended. An exit code
-other than 0 is a failed tick, and the process goes on. If the term ends first, the tick was
-interrupted, and whoever leads next runs it again, or not, as ``--on-crash`` says.
+A tick is over when the command, and all that it has started, have ended. An exit code other than 0
+is a failed tick, and the process goes on. If the term ends first, the tick was interrupted, and the
+next leader runs it again, or not, as ``--on-crash`` says.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _INTERRUPTED = 143  # as after SIGTERM
 
 def timed_command(command: Sequence[str], **times: Any) -> CommandCareer:
     """A career that runs ``command`` at the ticks of a schedule named ``command``; ``times`` are
-    those of :func:`leaderq.schedule`.
+    the arguments of :func:`leaderq.schedule`.
     """
 
     class TimedCommand(CommandCareer):
@@ -60,14 +60,16 @@ def timed_command(command: Sequence[str], **times: Any) -> CommandCareer:
 
 
 class OnceCommand(CommandCareer):
-    """Runs ``command`` unless it is recorded as done for ``key``; then this process is finished."""
+    """Runs ``command`` in a term. If it is recorded as done for ``key``, this process finishes
+    instead.
+    """
 
     def __init__(self, command: Sequence[str], key: str, on_exit: OnExit = OnExit.STOP) -> None:
         super().__init__(command, on_exit)
         self._key = key
 
     def execute(self, term: Term) -> None:
-        """Run the command and record its end, or find that it is done."""
+        """Run the command and record its end; if the record says that it is done, finish."""
         layout = Layout(self.settings.root, term.career)
         stored = StoredRecord(self.session, layout.once)
         runs = decode_runs(stored.read(term), path=layout.once)
@@ -89,7 +91,7 @@ class OnceCommand(CommandCareer):
 
 
 def leave_if_busy(runner: Runner) -> None:
-    """Stop ``runner`` as soon as it stands behind somebody else."""
+    """Stop ``runner`` as soon as another candidate is in front of it in the line."""
     session, layout = runner._session, Layout(runner.settings.root, runner.career_name)
     node: list[str] = []
 

@@ -1,8 +1,9 @@
 """When a guardian stops its worker (pure).
 
 A worker that leads tells its guardian until when its lease is trusted, and when its last unit of
-work has returned. Nobody else can lead before 5T/24 after the end of the lease (T: session
-time-out; why: :mod:`leaderq.zookeeper.proof`). Code that does not return by itself is dead by then:
+work has returned. Nobody else can lead earlier than 5T/24 after the end of the lease (T: session
+time-out; :mod:`leaderq.zookeeper.proof` says why). Before that, code that does not return by itself
+is killed:
 
 =============================  ======================  =========================================
 what runs past its end         SIGTERM, once           SIGKILL
@@ -14,14 +15,15 @@ a unit, after a thaw           no                      0.08 s after the thaw, no
 ``handOver``, after a thaw     no                      T/4 after the thaw
 =============================  ======================  =========================================
 
-The worker's own account of *why* it ends plays no part: a lease that is over is over, whether the
-worker knows it, denies it or cannot say so (a C call holds the GIL). A deposing reason sets the end
-of the lease to the instant at which it was learned; the hand-over budget is for planned ends.
+The reason that the worker tells for the end plays no part: a lease that is over is over, whether
+the worker knows that, denies it or cannot say so (a C call holds the GIL). A deposing reason sets
+the end of the lease to the instant at which the worker learned of it; the hand-over budget is for
+planned ends.
 
-A thaw is the moment at which a stopped worker runs again, or at which the guardian finds that it
-was itself stopped (then the whole host may have been): another leader may have begun meanwhile.
-While the worker is stopped it does no harm and is left alone; what it has started may run on, and
-is killed when the worker itself would be.
+A thaw is the moment at which a stopped worker runs again, or at which the guardian finds that the
+guardian itself was stopped (perhaps with the whole host): another leader may have begun meanwhile.
+While the worker is stopped it does no harm, and the guardian leaves it alone. What the worker has
+started may run on, and is killed at the time at which the worker would be killed.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ STALLED_S = 0.25
 
 
 class Intervention(Enum):
-    """The action of the guardian that is due now."""
+    """What the guardian must do now."""
 
     LEAVE_ALONE = "leave alone"
     TERMINATE = "terminate"
@@ -49,8 +51,9 @@ class Intervention(Enum):
 class LeaseReport(NamedTuple):
     """A worker's report while it holds a term; times are on :func:`leaderq.base.clock.now_s`.
 
-    ``lease_until_s``: the end of the lease. ``budget_until_s``: once the term is ending as planned,
-    the end of the hand-over's budget. ``grace_s``: T/24. ``handing_over``: no unit runs any more.
+    ``lease_until_s``: the end of the lease. ``budget_until_s``: the end of the hand-over's budget,
+    if the term is ending as planned. ``grace_s``: T/24. ``handing_over``: the last unit has
+    returned.
     """
 
     term: int
@@ -68,7 +71,7 @@ class LeaseReport(NamedTuple):
 
     @property
     def terminate_s(self) -> float | None:
-        """When SIGTERM is due; ``None``: never, the code is on its way out."""
+        """When SIGTERM is due; ``None``: never, because the code is handing over."""
         if self.lease_until_s > self.ends_s:
             return self.ends_s + self._budget_grace_s
         return None if self.handing_over else self.ends_s + self.grace_s
@@ -87,11 +90,11 @@ class LeaseReport(NamedTuple):
 
 
 class Watchdog(NamedTuple):
-    """The guardian's memory between two looks.
+    """What the guardian remembers between two looks.
 
-    ``due_s``: when it meant to look next. ``thawed_s``: when worker or host last began to run
-    again. ``asked_term``, ``cleared_term``: the terms for which SIGTERM was sent, and for which the
-    processes started by a stopped worker were killed.
+    ``due_s``: when the next look is due. ``thawed_s``: when the worker or the host last began to
+    run again. ``asked_term``: the term for which SIGTERM was sent. ``cleared_term``: the term for
+    which the processes of a stopped worker were killed.
     """
 
     report: LeaseReport | None = None
@@ -102,11 +105,13 @@ class Watchdog(NamedTuple):
     cleared_term: int | None = None
 
     def heard(self, report: LeaseReport | None) -> Watchdog:
-        """The worker has reported; ``None``: it holds no term."""
+        """Take note of the worker's newest report; ``None``: the worker holds no term."""
         return self._replace(report=report)
 
     def look(self, now_s: float, *, stopped: bool) -> tuple[Watchdog, Intervention]:
-        """The intervention at ``now_s``; ``stopped``: the worker's process is stopped."""
+        """Return what to do at ``now_s``, and the new memory. ``stopped``: the worker's process is
+        stopped.
+        """
         stalled = self.due_s is not None and now_s - self.due_s > STALLED_S
         thawed_s = now_s if stalled or (self.stopped and not stopped) else self.thawed_s
         seen = self._replace(stopped=stopped, thawed_s=thawed_s)
@@ -144,7 +149,7 @@ class Watchdog(NamedTuple):
         return report.terminate_s
 
     def _next_look_s(self, now_s: float) -> float | None:
-        """When to look again without being woken; ``None``: not before the next report."""
+        """When to look again without being woken; ``None``: only after the next report."""
         report = self.report
         if report is None:
             return None

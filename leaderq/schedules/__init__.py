@@ -1,7 +1,7 @@
-"""Work by the clock: ticks that are each recorded once, by the leader's fenced write.
+"""Work by the clock. Each tick is recorded once, by a fenced write of the leader.
 
-``plan`` and the record are pure; ``timetable`` is the edge that runs ticks in a term. The reasons
-stand in ``docs/design/schedules.md``.
+``plan`` and the record are pure; ``timetable`` runs the ticks in a term.
+``docs/design/schedules.md`` has the reasons.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The career of those that work by the clock alone."""
+"""The base class of careers that work only by the clock."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ class ScheduledCareer(LeaderCareer):
 
     @only_waiting
     def execute(self, term: Term) -> None:
-        """Wait; the runner has something to do between two ticks."""
+        """Wait until the runner has something to do, between two ticks."""
         term.wait(_A_WHILE_S)

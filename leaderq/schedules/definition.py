@@ -1,10 +1,11 @@
-"""What a schedule is: when its ticks are, and what happens to those that cannot run in time (pure).
+"""The definition of a schedule: when its ticks are, and what happens to ticks that cannot run in
+time (pure).
 
-Times are milliseconds since the epoch. A cron expression is read by ``cronsim``, imported when the
-first one is used: a time that does not exist on the night when clocks go forward is taken for the
-end of the gap, one that exists twice for the first; expressions whose minute or hour begins with
-``*`` run by the elapsed clock. Intervals are counted from the epoch, so each host knows the same
-ticks.
+Times are milliseconds since the epoch. ``cronsim`` reads cron expressions; it is imported when the
+first one is used. On the night when clocks go forward, a time that does not exist means the end of
+the gap; when they go back, a time that exists twice means the first. Expressions whose minute or
+hour begins with ``*`` run by the elapsed clock. Intervals are counted from the epoch, so each host
+computes the same ticks.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from leaderq.base.arguments import MAX_S, Problem, above_0, between, require, wa
 from leaderq.errors import ConfigurationError
 
 MOST_COUNTED = 1000
-"""Of ticks that are due, so many are looked at; older ones are passed over uncounted."""
+"""At most so many due ticks are looked at; older ticks are passed over and not counted."""
 _FIELDS = 5
 _SECOND_MS, _DAY_MS = 1000, 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -30,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class CatchUp(str, Enum):
-    """Which of the ticks that were missed are run."""
+    """Which of the missed ticks are run."""
 
     LAST = "last"
     ALL = "all"
@@ -38,14 +39,14 @@ class CatchUp(str, Enum):
 
 
 class Overlap(str, Enum):
-    """What becomes of ticks that come due while the one before still runs."""
+    """What happens to ticks that come due while the tick before them still runs."""
 
     SKIP = "skip"
     QUEUE = "queue"
 
 
 class OnCrash(str, Enum):
-    """Whether a tick that was begun, and whose end is not recorded, is run again."""
+    """Whether a tick is run again if it was begun and its end is not recorded."""
 
     AGAIN = "again"
     SKIP = "skip"
@@ -64,9 +65,10 @@ class When:
         return next(self._from(at), None)
 
     def between(self, after: int, until: int) -> list[int]:
-        """The ticks after ``after``, up to ``until`` included; the newest ``MOST_COUNTED`` at most.
+        """The ticks after ``after`` and not after ``until``; at most the newest ``MOST_COUNTED``.
 
-        Of an expression with more ticks than that, at least half as many are returned.
+        If a cron expression has more ticks than that, fewer may be returned, but at least half as
+        many.
         """
         if self.cron is None:
             first, last = after // self.every_ms + 1, until // self.every_ms
@@ -78,13 +80,13 @@ class When:
             after += (until - after) // 2
 
     def shown(self) -> str:
-        """For people: ``30 2 * * * Europe/Berlin``, ``every 30 s``."""
+        """The times as a text for people: ``30 2 * * * Europe/Berlin``, ``every 30 s``."""
         return (
             f"every {self.every_ms / 1000:g} s" if self.cron is None else f"{self.cron} {self.tz}"
         )
 
     def moment(self, at: int) -> datetime:
-        """``at`` as a time in the zone of the schedule."""
+        """Convert ``at`` to a time in the zone of the schedule."""
         return (_EPOCH + timedelta(milliseconds=at)).astimezone(zone(self.tz))
 
     def _until(self, after: int, until: int) -> Iterator[int]:
@@ -113,9 +115,9 @@ class When:
         return map(_ms, CronSim(str(self.cron), self.moment(after)))
 
     def _elapsed(self, after: int) -> Iterator[int]:
-        """The ticks of an expression that runs by the elapsed clock. Each stretch without a change
-        of clocks is treated as a time zone of its own: cronsim goes from hour to hour, and would
-        miss the beginning of a stretch where clocks change by half an hour.
+        """Yields the ticks of an expression that runs by the elapsed clock. Each period between two
+        changes of the clocks is treated as a time zone of its own: cronsim goes from hour to hour,
+        and would miss the beginning of a period if the clocks change by half an hour.
         """
         from cronsim import CronSim
 
@@ -135,7 +137,9 @@ class When:
         return self.moment(at).utcoffset() or timedelta()
 
     def _change(self, before: int, after: int) -> int:
-        """The first second after ``before`` with another offset; there is one at ``after``."""
+        """The first second after ``before`` that has another offset from UTC. There is one, because
+        ``after`` has another offset.
+        """
         offset = self._offset(before)
         while before + _DAY_MS < after and self._offset(before + _DAY_MS) == offset:
             before += _DAY_MS
@@ -152,7 +156,7 @@ def _ms(moment: datetime) -> int:
 
 @lru_cache(maxsize=64)
 def zone(name: str) -> tzinfo:
-    """The time zone of that name; raises :class:`ConfigurationError`."""
+    """The time zone called ``name``; raises :class:`ConfigurationError` if there is none."""
     if name == "UTC":
         return timezone.utc
     from zoneinfo import ZoneInfo
@@ -188,27 +192,27 @@ def schedule(
     overlap: Literal["skip", "queue"] = "skip",
     on_crash: Literal["again", "skip"] = "again",
 ) -> Callable[[F], F]:
-    """Let a method ``def name(self, tick)`` of a career run at these times, while it leads.
+    """Run a method ``def name(self, tick)`` of a career at these times, while the career leads.
 
     ``cron``: five fields, as Debian's cron reads them, in the zone ``tz``. Or ``every_s``: an
-    interval, at least 0.1 s, counted from the epoch (``tz`` is then only that of ``tick.at``).
-    ``catch_up``: of the ticks that nobody could
-    run in time, the next leader runs the ``"last"``, ``"all"`` (oldest first, the newest 100 of
-    them) or ``"none"`` (only one that is at most a minute late). ``grace_s``: ticks that are older
-    are not run. ``overlap``: a tick that comes due while the one before still runs is left out
-    (``"skip"``), or the last of them runs after it (``"queue"``); with ``catch_up="all"`` all run.
-    ``on_crash``: a tick that was begun, and whose end is not recorded, is run ``"again"`` by the
-    next leader, or is not (``"skip"``).
+    interval, at least 0.1 s, counted from the epoch (then ``tz`` is only the zone of ``tick.at``).
+    ``catch_up``: of the ticks that nobody could run in time, the next leader runs the ``"last"``,
+    ``"all"`` (oldest first, the newest 100 of them) or ``"none"`` (only one that is at most a
+    minute late). ``grace_s``: ticks that are older are not run. ``overlap``: a tick that comes due
+    while the one before still runs is left out (``"skip"``), or the last such tick runs after it
+    (``"queue"``); with ``catch_up="all"`` all run. ``on_crash``: a tick that was begun, and whose
+    end is not recorded, is run ``"again"`` by the next leader, or is not (``"skip"``).
 
     *Guarantees:* each tick has one record, written by the leader's fenced write before the work and
-    completed after it; ticks that were not run stand in the history, with the reason. The work of a
-    tick is done at least once, with ``on_crash="skip"`` at most once; exactly once where its result
-    is written by ``tick.write``, or in a database that refuses lower term numbers.
-    *Not guaranteed:* that it begins on time: ticks are units of work of the career's one thread,
-    and take turns with ``execute`` and with other schedules of the class.
+    completed after it; the history shows the ticks that were not run, with the reason. The work of
+    a tick is done at least once; with ``on_crash="skip"`` at most once. Its result is stored
+    exactly once if ``tick.write`` writes it, or a database that refuses lower term numbers.
+    *Not guaranteed:* that a tick begins on time: ticks are units of work of the career's one
+    thread, and take turns with ``execute`` and with other schedules of the class.
 
-    An exception of the method is a failed tick; the term goes on. If the term is ending meanwhile,
-    the tick counts as interrupted, and ``on_crash`` decides. Raises :class:`ConfigurationError`.
+    If the method raises, the tick has failed, and the term goes on. If it raises while the term is
+    ending, the tick counts as interrupted, and ``on_crash`` decides. Raises
+    :class:`ConfigurationError`.
     """
     require(
         _one_of("catch_up", catch_up, CatchUp),
@@ -233,7 +237,9 @@ def schedule(
 
 
 def only_waiting(method: F) -> F:
-    """Mark an ``execute`` that does nothing: the runner waits for ticks instead."""
+    """Mark an ``execute`` that only waits: the runner does not call it, and itself waits
+    for ticks.
+    """
     setattr(method, _WAITS, True)
     return method
 
@@ -243,7 +249,7 @@ def only_waits(method: object) -> bool:
 
 
 def when_of(cron: str | None, every_s: float | None, tz: str) -> When:
-    """The times that this says; raises :class:`ConfigurationError`."""
+    """The times that these arguments describe; raises :class:`ConfigurationError`."""
     if (cron is None) == (every_s is None):
         raise ConfigurationError("a schedule needs either a cron expression, or every_s=SECONDS")
     zone(tz)

@@ -1,7 +1,8 @@
-"""Work that is done once for a key, over all hosts: the record of ``leaderq lead --once KEY``.
+"""The record of ``leaderq lead --once KEY``: work that is done once for a key, on all hosts
+together.
 
-``/leaderq/<career>/once`` holds a JSON list of runs, the oldest first, each with its key. A run
-that has failed, or whose end is not recorded, is begun again by whoever leads next.
+``/leaderq/<career>/once`` holds a JSON list of runs, the oldest first, each with its key. If a run
+has failed, or its end is not recorded, the next leader begins it again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ Runs = tuple[TickRun, ...]
 
 
 def begun(runs: Runs, key: str, now: int, *, term: int, candidate: str) -> tuple[Runs, TickRun]:
-    """The runs, and the run of ``key``, which is begun; if it is done already, nothing changes."""
+    """Return the runs with a new run of ``key``, and that run. If ``key`` is done, change nothing,
+    and return the run that did it.
+    """
     known = run_for(runs, key)
     if known is not None and known.outcome is TickOutcome.DONE:
         return runs, known
@@ -27,7 +30,9 @@ def begun(runs: Runs, key: str, now: int, *, term: int, candidate: str) -> tuple
 
 
 def concluded(runs: Runs, key: str, now: int, error: str | None) -> Runs:
-    """The runs with the end of the run of ``key`` recorded."""
+    """Return the runs with the end of the run of ``key`` added; ``error``: why it failed, or
+    ``None``.
+    """
     outcome = TickOutcome.DONE if error is None else TickOutcome.FAILED
     return tuple(
         replace(one, ended=now, outcome=outcome, error=error) if one.key == key else one

@@ -1,7 +1,7 @@
-"""What operators see of schedules, and ask of them.
+"""What operators can see of schedules, and ask of them.
 
-A wish is written into the data of ``/leaderq/<career>/schedules``, which the leader watches; it
-stands until it is followed, also if nobody leads now.
+A wish is written into the data of ``/leaderq/<career>/schedules``, which the leader watches. It
+stands there until a leader has followed it, even if nobody leads now.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _TOGETHER = 25
 
 @dataclass(frozen=True, slots=True)
 class ScheduleView:
-    """A schedule as it stood a moment ago; ``problem``: why its record cannot be read."""
+    """A schedule as it was a moment ago; ``problem``: why its record cannot be read, or
+    ``None``.
+    """
 
     name: str
     record: ScheduleRecord | None
@@ -36,14 +38,14 @@ class ScheduleView:
 
     @property
     def overdue(self) -> int:
-        """How many ticks are due and not accounted for; counted up to 1,000."""
+        """How many ticks are due that the record does not account for; counted up to 1,000."""
         record = self.record
         return 0 if record is None else len(record.when.between(record.last, clock.now_ms()))
 
 
 def schedules_in(session: Session, folders: Sequence[str]) -> dict[str, list[ScheduleView]]:
-    """All schedules in each of these folders that a leader ever ran, by name; two requests for
-    every 25 folders.
+    """All schedules that a leader ever ran in each of ``folders``, in the order of their names;
+    sends two requests for every 25 folders.
     """
     found: dict[str, list[ScheduleView]] = {}
     for some in batched(folders, _TOGETHER):
@@ -87,23 +89,23 @@ def _view(
 
 
 class ScheduleOperator:
-    """Looks at the schedules of one career, whose records are in ``folder``; asks for changes."""
+    """Reads the schedules of one career, whose records are in ``folder``, and asks for changes."""
 
     def __init__(self, session: Session, folder: str) -> None:
         self._session = session
         self._folder = folder
 
     def look(self) -> list[ScheduleView]:
-        """All schedules that a leader ever ran, by name."""
+        """All schedules that a leader ever ran, in the order of their names."""
         return schedules_in(self._session, [self._folder])[self._folder]
 
     def pause(self, name: str) -> ScheduleWishes:
-        """Let no tick begin until :meth:`resume`; returns the wishes before."""
+        """Let no tick begin until :meth:`resume`; return the wishes from before."""
         return self._change(name, lambda wishes, _record: replace(wishes, paused=True))
 
     def resume(self, name: str, *, from_now: bool = False) -> ScheduleWishes:
-        """End a pause; ``from_now``: forget which tick was the last, for a calendar that was wrong,
-        so that ticks begin now, with none missed. Returns the wishes before.
+        """End a pause; return the wishes from before. ``from_now``: also forget the last tick, so
+        that ticks begin now and none counts as missed; use it after a clock that was wrong.
         """
 
         def resumed(wishes: ScheduleWishes, record: ScheduleRecord | None) -> ScheduleWishes:
@@ -115,7 +117,9 @@ class ScheduleOperator:
         return self._change(name, resumed)
 
     def run_now(self, name: str) -> ScheduleWishes:
-        """Let the leader do the work once more, now; its ticks stay as they are."""
+        """Ask the leader to do the work once now, besides the ticks; return the wishes from
+        before.
+        """
 
         def asked(wishes: ScheduleWishes, record: ScheduleRecord | None) -> ScheduleWishes:
             return replace(wishes, run=max(wishes.run, record.ran if record else 0) + 1)

@@ -1,15 +1,15 @@
-"""What is to be done about a schedule now: the one decision, of values only.
+"""Decides what to do about a schedule now, from values only (pure).
 
-From the record, the definition, the operators' wishes and the time follows the next record, to be
-stored before anything else happens, and whether a tick is to be worked on. Nothing here waits or
-reads a clock, so threads, event loops and simulated lives use it alike.
+The input is the record, the definition, the operators' wishes and the time. The result is the next
+record, which must be stored before anything else happens, and whether to work on a tick. Nothing
+here waits or reads a clock, so threads, event loops and simulations can all use it.
 
-A record accounts for each tick up to ``last``, once: as a run, or in a gap with the reason. Who
-leads next counts from there. A tick that is *running* in a record that is read was left behind: by
-a process that died, or a term that ended before its end was written.
+A record accounts for each tick up to ``last`` once: as a run, or in a gap with the reason. The next
+leader continues after ``last``. If a tick is *running* in a record that a new leader reads, it was
+left behind: its process died, or its term ended before its end was written.
 
-Missed ticks are judged by the times in the record. The times of a changed definition hold as soon
-as nothing is due by the former ones.
+Missed ticks are computed from the times in the record. If the definition has changed, its new times
+count as soon as nothing is due by the old ones.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from leaderq.schedules.record import (
 )
 
 MOST_CAUGHT_UP = 100
-"""With ``catch_up="all"``; of more the newest."""
+"""With ``catch_up="all"`` at most so many ticks are run: the newest."""
 ON_TIME_MS = 60_000
-"""With ``catch_up="none"`` a tick may be so late: a change of leader takes seconds."""
+"""With ``catch_up="none"`` a tick may be so late, because a change of leader takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """``record`` is to be stored first, unless it is the one that was given. ``begins``: after
-    that, its ``running`` is to be worked on. ``gaps``: what was passed over in this step; ``lost``:
-    a run that was given up.
+    """What to do now. First store ``record``, if it is not the one that was given. Then, if
+    ``begins``, work on its ``running``. ``gaps``: the ticks that this step passed over. ``lost``: a
+    run that it gave up.
     """
 
     record: ScheduleRecord
@@ -54,7 +54,7 @@ class Step:
 
 
 def first_record(definition: Definition, now: int) -> ScheduleRecord:
-    """The record of a schedule that has none: no tick before ``now`` is missed."""
+    """The first record of a schedule: no tick before ``now`` counts as missed."""
     return ScheduleRecord(now, definition.when, definition.when.after(now))
 
 
@@ -67,7 +67,7 @@ def plan(
     term: int,
     candidate: str,
 ) -> Step:
-    """What is to be done at ``now`` by the leader of ``term``."""
+    """Return what the leader of ``term`` must do at ``now``."""
     lost = None
     if wishes.restarts > record.restarts:
         fresh = replace(first_record(definition, now), ran=record.ran, history=record.history)
@@ -114,14 +114,16 @@ def plan(
 def ended(
     record: ScheduleRecord, now: int, outcome: TickOutcome, error: str | None = None
 ) -> ScheduleRecord:
-    """The record with the end of the run in hand."""
+    """Return the record with the end of its running tick."""
     assert record.running is not None  # it was begun
     run = replace(record.running, ended=now, outcome=outcome, error=error)
     return replace(record, running=None, history=_with(record.history, record.when, run))
 
 
 def _asked_at(record: ScheduleRecord, now: int) -> int:
-    """What a run that was asked for stands for: no two for one time, though the calendar stands."""
+    """The time that a requested run stands for. No two runs get the same time, even if the calendar
+    stands still.
+    """
     runs = [one for one in record.history if isinstance(one, TickRun)]
     return max([now, *(one.at + 1 for one in runs if one.key is not None)])
 
@@ -137,8 +139,8 @@ def _chosen(
     wishes: ScheduleWishes,
     now: int,
 ) -> tuple[int | None, list[Passed]]:
-    """The tick to be run, and those that are passed over. With ``catch_up="all"`` the ticks after
-    the one to be run are left for later.
+    """Return the tick to run, or ``None``, and the ticks to pass over. With ``catch_up="all"`` the
+    ticks after the chosen one are left for later.
     """
     if wishes.paused:
         return None, [(at, PassedOver.PAUSED) for at in ticks]
@@ -173,7 +175,7 @@ def _too_old(at: int, definition: Definition, now: int) -> bool:
 
 
 def _busy(record: ScheduleRecord) -> tuple[int, int]:
-    """When the last run of the rhythm began and ended."""
+    """When the last run at a time of the schedule began and ended."""
     for one in reversed(record.history):
         if isinstance(one, TickRun) and one.key is None and one.ended is not None:
             return one.began, one.ended
@@ -189,7 +191,7 @@ def _gaps(passed: Sequence[Passed]) -> tuple[TickGap, ...]:
 
 
 def _with(history: History, when: When, *more: TickRun | TickGap) -> History:
-    """The history with ``more`` at its end; a gap that continues the last one is merged with it."""
+    """The history with ``more`` at its end; a gap that continues the last gap is merged with it."""
     found = list(history)
     for one in more:
         before = found[-1] if found else None

@@ -1,5 +1,5 @@
-"""What ZooKeeper knows of a schedule (pure): which ticks are accounted for, the one that was begun,
-and what became of the newest ones.
+"""What ZooKeeper stores of a schedule (pure): up to which tick all are accounted for, the tick that
+was begun, and what became of the newest ticks.
 
 ``/leaderq/<career>/schedules/<name>`` holds the record, which only leaders write, fenced; the data
 of ``/leaderq/<career>/schedules`` are the operators' wishes for all schedules of the career. Both
@@ -42,7 +42,7 @@ class PassedOver(str, Enum):
 
     @property
     def sentence(self) -> str:
-        """For people."""
+        """The reason as a sentence for people."""
         return _SENTENCES[self]
 
 
@@ -58,10 +58,10 @@ _SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class TickRun:
-    """A tick that was begun: ``at`` is the time it stands for; ``term`` and ``candidate`` those of
-    its newest attempt. ``ended`` and ``outcome`` are ``None`` until its end is recorded.
-    ``missed``: ticks that it stands in for. ``key``: it stands for this, not for a time of the
-    schedule.
+    """A tick that was begun. ``at`` is the time that it stands for; ``term`` and ``candidate`` are
+    those of its newest attempt. ``ended`` and ``outcome`` are ``None`` until its end is recorded.
+    ``missed``: how many missed ticks it replaces. ``key``: if given, the run stands for this key
+    and not for a time of the schedule.
     """
 
     at: int
@@ -78,7 +78,7 @@ class TickRun:
 
 @dataclass(frozen=True, slots=True)
 class TickGap:
-    """Ticks that were passed over, from ``first`` to ``last``."""
+    """``count`` ticks that were passed over, from ``first`` to ``last``, for the reason ``why``."""
 
     first: int
     last: int
@@ -88,10 +88,11 @@ class TickGap:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRecord:
-    """``last``: ticks up to this one are accounted for. ``when``: their times, as of the leader
-    that wrote this. ``next``: the first tick after it. ``running``: begun, and not known to have
-    ended. ``ran`` and ``restarts`` count the operators' requests that were followed. ``history``:
-    the oldest entry first.
+    """The record of a schedule. ``last``: all ticks up to this one are accounted for. ``when``: the
+    times of the ticks, as the leader that wrote this knew them. ``next``: the first tick after
+    ``last``. ``running``: the tick that was begun and is not known to have ended. ``ran`` and
+    ``restarts`` count the operators' requests that were followed. ``history``: the oldest entry
+    comes first.
     """
 
     last: int
@@ -106,8 +107,8 @@ class ScheduleRecord:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleWishes:
-    """What operators want of one schedule. ``run`` and ``restarts`` count requests: the leader
-    follows those that its record has not counted yet.
+    """What operators want of one schedule. ``run`` and ``restarts`` count requests; the leader
+    follows those that its record does not count yet.
     """
 
     paused: bool = False
@@ -130,7 +131,7 @@ def encode(record: ScheduleRecord) -> bytes:
 
 
 def brief(value: Any) -> dict[str, Any]:
-    """The fields that differ from their defaults."""
+    """The fields of ``value`` that differ from their defaults, by name."""
     values = ((each, getattr(value, each.name)) for each in fields(value))
     return {each.name: one for each, one in values if one != each.default}
 
@@ -164,7 +165,7 @@ def _when(found: Mapping[str, Any]) -> When:
 
 
 def run_of(found: Mapping[str, Any]) -> TickRun:
-    """The run that :func:`brief` has described."""
+    """The run whose fields ``found`` has, as :func:`brief` returned them."""
     outcome = found.get("outcome")
     run: TickRun = _known(TickRun, {**found, "outcome": outcome and TickOutcome(outcome)})
     return run
@@ -177,7 +178,7 @@ def _gap(found: Mapping[str, Any]) -> TickGap:
 
 _SPOILT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _TYPES: dict[str, Any] = {"int": int, "bool": bool, "str": str}
-"""Of fields, by how they are annotated; others are made, or checked, elsewhere."""
+"""The types of fields, by their annotations; other fields are made or checked elsewhere."""
 
 
 def _known(kind: Any, found: Mapping[str, Any]) -> Any:

@@ -1,4 +1,6 @@
-"""A record in one znode that only the leader writes: fenced, compared, and known to be stored."""
+"""A record in one znode that only the leader writes, fenced, at a known version; each write is
+known to be stored.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,12 @@ AGAIN_S = 0.02
 
 
 class StoredRecord:
-    """The znode at ``path``, for one leader; ``version`` is ``None`` while it is not there.
+    """The znode at ``path``, for one leader; ``version`` is ``None`` while the znode does not
+    exist.
 
-    On each failure: the answer to a write is lost: the znode is read back, and tells whether it was
-    carried out; if not, it is sent again. Somebody else wrote meanwhile: ``BadVersion``, ``NoNode``
-    or ``NodeExists`` is raised.
+    On each failure: if the answer to a write is lost, the znode is read back, which tells whether
+    the write was carried out; if not, it is sent again. If somebody else has written meanwhile,
+    ``BadVersion``, ``NoNode`` or ``NodeExists`` is raised.
     """
 
     def __init__(self, session: Session, path: str) -> None:
@@ -27,8 +30,8 @@ class StoredRecord:
         self.version: int | None = None
 
     def read(self, term: Term) -> bytes | None:
-        """The data, or ``None`` if the znode is not there; waits while ZooKeeper is silent, at most
-        until the term is over.
+        """Return the data, or ``None`` if the znode does not exist. While ZooKeeper is silent this
+        waits, at most until the term is over.
         """
         while True:
             term.check()
@@ -44,7 +47,7 @@ class StoredRecord:
                 return data
 
     def store(self, term: Term, data: bytes, ops: Sequence[Operation] = ()) -> list[Any]:
-        """Write ``data`` and carry out ``ops``, both or neither; returns the results of ``ops``
+        """Write ``data`` and carry out ``ops``, both or neither; return the results of ``ops``
         (``None`` for each if the answer was lost). Raises what ``ops`` raise, and ``Deposed``.
         """
         expected = self.version
@@ -68,6 +71,6 @@ class StoredRecord:
             return [None for _ in ops]
 
     def _holds(self, term: Term, data: bytes, expected: int | None) -> bool:
-        """Whether the write that expected this version was carried out."""
+        """Whether the write of ``data`` at the version ``expected`` was carried out."""
         found = self.read(term)
         return found == data and self.version == (0 if expected is None else expected + 1)

@@ -1,4 +1,4 @@
-"""What the method of a schedule is called with."""
+"""The argument with which the method of a schedule is called."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 class Tick:
     """A tick of the schedule ``name``, in its ``term``.
 
-    ``at`` is the time that it stands for, in the zone of the schedule, however late it runs: a
-    report of the day is a report of ``at``. ``missed``: how many ticks before it were missed, which
-    it stands in for (counted up to 1,000). ``attempt``: 1, and more when it was begun before and
-    not known to have ended. ``is_requested``: by ``leaderq schedule run-now``; then ``at`` is that
-    time, later than that of the request before.
+    ``at`` is the time that the tick stands for, in the zone of the schedule, however late it runs:
+    make the report of the day for ``at``. ``missed``: how many missed ticks before it this tick
+    replaces (counted up to 1,000). ``attempt``: 1 at first; higher if the tick was begun before and
+    is not known to have ended. ``is_requested``: ``leaderq schedule run-now`` asked for it; then
+    ``at`` is about the time of the request, and later than that of the request before.
     """
 
     name: str
@@ -37,17 +37,17 @@ class Tick:
     def write(self, ops: Iterable[Operation]) -> list[Any]:
         """Carry out ZooKeeper operations in the multi that records the tick as done; once a tick.
 
-        Guarantees: both happen or neither; so the effect of ``ops`` is there exactly once for each
-        tick. Returns and raises as :meth:`leaderq.Term.write`, but what was sent is known to have
-        been carried out or not. Not guaranteed: anything done besides ``ops``.
+        Guarantees: both happen or neither; so ``ops`` take effect exactly once for each tick.
+        Returns and raises what :meth:`leaderq.Term.write` does, except that the outcome is always
+        known. Not guaranteed: anything done besides ``ops``.
         """
         return self._complete(tuple(ops))
 
 
 @dataclass(frozen=True)
 class AsyncTick(Tick):
-    """What an ``async def`` method of a schedule is called with: a :class:`Tick` whose ``term`` is
-    an ``AsyncTerm``, and whose :meth:`write` is awaited.
+    """The argument of an ``async def`` method of a schedule: a :class:`Tick` whose ``term`` is an
+    ``AsyncTerm``, and whose :meth:`write` is awaited.
     """
 
     term: AsyncTerm  # type: ignore[assignment]

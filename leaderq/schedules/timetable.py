@@ -1,17 +1,16 @@
-"""Runs the ticks of one career, in its terms: the edge around :mod:`leaderq.schedules.plan`.
+"""Runs the ticks of one career in its terms, as :mod:`leaderq.schedules.plan` decides.
 
-Who is authoritative: the record in ZooKeeper, which only the leader writes, through its term's
-fence, and the expected version. A tick is worked on after the write that begins it was
-acknowledged; so a deposed leader begins none, and the next one knows of each that was begun.
+The record in ZooKeeper is authoritative. Only the leader writes it, fenced by its term, and at the
+expected version. Work on a tick begins after the write that begins the tick was acknowledged; so a
+deposed leader begins no tick, and the next leader knows of each tick that was begun.
 
-All that is here is called on the career's thread, except the watch, which sets a flag. A caller
-with an event loop takes :meth:`Timetable.next` and :meth:`Timetable.end` apart, and awaits the work
-between them.
+Everything here is called on the career's thread, except the watch, which only sets a flag. A caller
+with an event loop calls :meth:`Timetable.next`, awaits the work, and calls :meth:`Timetable.end`.
 
-On each failure: the record changed meanwhile (by hand): the term fails, and the next one reads it.
-It cannot be read at all: that is logged, and a new one begins with the present. The work raises:
-the tick has failed, or, in a term that is ending, was interrupted: then its record stays as it is,
-as after a crash.
+On each failure: if somebody has changed the record by hand, the term fails, and the next term reads
+the new record. If the record cannot be read at all, that is logged, and a new record begins now. If
+the work raises, the tick has failed; if the term is ending, the tick was interrupted instead, and
+its record stays as it is, as after a crash.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ Perform = Callable[[Callable[[Any], object]], object]
 
 
 class Places(Protocol):
-    """Where a career's schedules are: its folder, and the parent that several users share."""
+    """The paths of a career's schedules: their folder, and the parent that several users share."""
 
     @property
     def schedules(self) -> str: ...
@@ -77,7 +76,7 @@ _COUNTED = ("done", "failed", "interrupted", "lost", "passed", "work_s")
 
 @dataclass(eq=False)
 class _Slot:
-    """One schedule of the career, with its record as this leader wrote it last."""
+    """One schedule of the career, with its record as this leader last read or wrote it."""
 
     definition: Definition
     work: Callable[[Any], object]
@@ -90,8 +89,8 @@ class _Slot:
     figures: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0.0))
 
     def now(self) -> int:
-        """The time by which it runs: the calendar's; an interval waits no longer than itself, even
-        if the calendar was set back.
+        """The time, in milliseconds, by which the schedule runs: that of the calendar. A schedule
+        with an interval waits at most that interval, even if the calendar was set back.
         """
         now = clock.now_ms()
         if self.record is not None and self.definition.when.cron is None:
@@ -100,7 +99,7 @@ class _Slot:
         return now
 
     def due_s(self) -> float:
-        """In how many seconds something is due."""
+        """In how many seconds a tick, or a change of the record, is due."""
         if self.record is None or self.record.running is not None:
             return 0.0
         if self.record.when != self.definition.when:
@@ -117,7 +116,7 @@ class _Slot:
 
 
 class Timetable:
-    """The schedules of ``career``, run as ``candidate``; its znodes are at ``places``."""
+    """The schedules of ``career``, which runs as ``candidate``; their znodes are at ``places``."""
 
     def __init__(
         self,
@@ -157,9 +156,9 @@ class Timetable:
     # ---- what the runner asks --------------------------------------------------------------------
 
     def turn(self, term: Term, perform: Perform) -> bool:
-        """Run the tick that is due, if there is one; returns whether it did. Ticks take turns with
-        the units of a career that has some. ``perform`` calls the career's method, with the term or
-        what stands for it, and returns when its work is done.
+        """Run the tick that is due, if there is one; return whether there was one. If the career
+        has units of its own, ticks and units take turns. ``perform`` calls the career's method,
+        with the term or its async counterpart, and returns when the work is done.
         """
         if self._ticked and not self.is_all:
             self._ticked = False
@@ -183,12 +182,16 @@ class Timetable:
         return True
 
     def wait(self, term: Term) -> None:
-        """Wait until something may be due, or for a moment: the calendar may be set at any time."""
+        """Wait until something may be due, but only for a moment, because the calendar may be set
+        at any time.
+        """
         due_s = AGAIN_S if term is not self._term else min(one.due_s() for one in self._slots)
         term.wait(min(max(due_s, 0.001), _LOOK_S))
 
     def next(self, term: Term) -> Tick | None:
-        """Begin the tick that is due, if there is one, and return it; its record is written."""
+        """Begin the tick that is due, if there is one: write that into its record, and return the
+        tick.
+        """
         now_s = clock.now_s()
         if term is not self._term or self._changed or now_s >= self._look_at_s:
             try:
@@ -206,7 +209,7 @@ class Timetable:
         return None
 
     def end(self, tick: Tick, error: Exception | None = None) -> None:
-        """Record the end of ``tick``; ``error``: what its work raised."""
+        """Record the end of ``tick``; ``error`` is what its work raised, or ``None``."""
         slot = self._slot_of(tick)
         if slot.tick is not tick:  # recorded by tick.write
             self._tell_end(tick, TickOutcome.DONE.value, error)
@@ -297,7 +300,7 @@ class Timetable:
     # ---- ZooKeeper -------------------------------------------------------------------------------
 
     def _read(self, term: Term) -> None:
-        """Read the wishes, and at the beginning of a term the records."""
+        """Read the wishes; at the beginning of a term, also the records."""
         self._changed = False
         folder = self._places.schedules
         try:
@@ -388,10 +391,10 @@ def _work_on(tick: Tick, work: Callable[[Any], object]) -> Callable[[Any], objec
 
 
 def timetable_of(career: object, *rest: Any, **options: Any) -> Timetable | None:
-    """The timetable of a career whose class has schedules; ``None`` for others.
+    """Return the timetable of a career whose class has schedules; ``None`` for other careers.
 
-    :raises ConfigurationError: the method of a schedule is not a plain function, or in an async
-        career not one made with ``async def``.
+    :raises ConfigurationError: the method of a schedule is not a plain function; in an async
+        career, it is not made with ``async def``.
     """
     found = definitions_of(type(career))
     if not found:

@@ -1,5 +1,5 @@
-"""One thread applies requests in order, so what it owns needs no lock, and callers do not wait for
-one another: :class:`SingularUpdateQueue`.
+""":class:`SingularUpdateQueue`: one thread applies requests in order, so its data need no lock, and
+callers do not wait for one another.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The queue that users see: many submit, one thread applies.
+"""The queue that users see: many threads submit requests, one thread applies them.
 
-Who is authoritative: the writer's thread; what the handler owns is touched there and nowhere else.
-States: new -> working -> closed (nothing gets in; the writer goes on with what is in) -> ended.
-The thread starts with the first request, so a queue made before a fork works in the child if it
-was not used before. No request that got in vanishes: it is applied, or its future and the listener
+The writer's thread is authoritative: only this thread touches the data that the handler owns.
+States: new -> working -> closed (no request gets in; the writer goes on with those that are in) ->
+ended.
+The thread starts with the first request, so a queue that was made before a fork, and not yet used,
+works in the child. No request that got in vanishes: it is applied, or its future and the listener
 are told why not.
 """
 
@@ -45,7 +46,7 @@ def _figures(queue: SingularUpdateQueue[Any, Any]) -> dict[str, float]:
 
 
 class Options(TypedDict, total=False):
-    """The keywords of a queue, except ``max_batch``, on which the type of its handler depends."""
+    """The keywords of a queue, without ``max_batch``, on which the type of the handler depends."""
 
     name: str | None
     capacity: int | None
@@ -55,7 +56,9 @@ class Options(TypedDict, total=False):
 
 
 def log_failure(request: Any, error: BaseException) -> None:
-    """Log a request that was not applied. Those that a close cancels are logged as one line."""
+    """Log a request that was not applied. Requests that a close cancels are not logged here; the
+    close logs their number.
+    """
     if not isinstance(error, RequestCancelled):
         log.error("request not applied request=%s", reprlib.repr(request), exc_info=error)
 
@@ -64,34 +67,34 @@ class SingularUpdateQueue(Generic[R, S]):
     """Applies requests one at a time, in the order in which they came, on one thread; callers do
     not wait for one another.
 
-    ``handler(request)`` returns the outcome. Only that thread touches the handler's data, so they
-    need no lock.
+    ``handler(request)`` returns the outcome. Only that thread touches the handler's data, so the
+    data need no lock.
 
-    - ``capacity``: how many requests may wait; ``None``: as many as memory holds. The one that the
-      handler works on does not count.
-    - ``timeout_s``: how long :meth:`submit`, :meth:`post` and :meth:`call` wait for room when so
-      many wait: ``None``, for ever; 0, not at all.
+    - ``capacity``: how many requests may wait; ``None``: as many as memory holds. The request that
+      the handler works on does not count.
+    - ``timeout_s``: how many seconds :meth:`submit`, :meth:`post` and :meth:`call` wait for room in
+      a full queue; ``None``: for ever; 0: not at all.
     - ``deadline_s``: seconds within which a request must be begun, unless it comes with its own;
       ``None``: at any time.
-    - ``max_batch``: if given, the handler takes a list of all the requests that wait, at most so
-      many, and returns an outcome for each, in their order (an exception: that request failed), or
-      ``None``.
-    - ``name``: of its thread, its log lines, and its figures in Prometheus.
-    - ``on_error(request, error)``: told of each request that got in and was not applied, unless
-      its owner cancelled it; logs by default. It runs on the writer's thread, or on that which
-      closes the queue.
+    - ``max_batch``: if given, the handler takes a list of all the requests that wait, at most
+      ``max_batch``, and returns an outcome for each, in their order (an exception: that request
+      failed), or ``None``.
+    - ``name``: the name of its thread, in its log lines, and of its figures in Prometheus.
+    - ``on_error(request, error)``: called for each request that got in and was not applied, unless
+      its owner cancelled it; by default it logs. It runs on the writer's thread, or on the thread
+      that closes the queue.
 
     *Guarantees:* one request at a time, each at most once; the requests of one thread in its order,
-    and of all threads in the order in which they got in; never more than ``capacity`` wait; who
-    waits for room gets it in the order of coming, as soon as there is some. A request that got in
-    is applied, or its future and the listener get the error. A queue left open is drained when it
-    is dropped, and when the interpreter exits, for ten seconds at most. :meth:`post` may be called
-    by a finalizer or a signal handler. What handler, listener or callbacks raise ends the queue
-    only if it is a handler's ``SystemExit`` or ``KeyboardInterrupt``.
-    *Not guaranteed:* anything after the death of the process: nothing is on disk. A handler's own
-    requests to its queue get in beyond ``capacity``, because nobody else could make room. (A closed
-    queue takes no more of these either, or closing might never end.) A signal handler or finalizer
-    that interrupts its own thread while that looks for room gets ``WouldDeadlock``. Two handlers
+    and of all threads in the order in which they got in; never more than ``capacity`` wait; waiting
+    callers get room in the order in which they came, as soon as there is some. A request that got
+    in is applied, or its future and the listener get the error. A queue left open is drained when
+    it is dropped, and when the interpreter exits, for ten seconds at most. :meth:`post` may be
+    called by a finalizer or a signal handler. What handler, listener or callbacks raise ends the
+    queue only if it is a handler's ``SystemExit`` or ``KeyboardInterrupt``. *Not guaranteed:*
+    anything after the death of the process: nothing is on disk. A handler's own requests to its
+    queue get in beyond ``capacity``, because nobody else could make room. (A closed queue does not
+    take these either, because closing might never end.) A signal handler or finalizer that
+    interrupts its own thread while that thread looks for room gets ``WouldDeadlock``. Two handlers
     that wait for each other's queues wait for ever.
 
     Callbacks of other systems (a client library, a timer) must not touch what the handler owns,
@@ -162,12 +165,12 @@ class SingularUpdateQueue(Generic[R, S]):
     def submit(
         self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET
     ) -> RequestFuture[S]:
-        """Have ``request`` applied; return the future of its outcome, which can be awaited too.
+        """Let ``request`` be applied; return the future of its outcome, which can be awaited, too.
 
-        ``deadline_s`` and ``timeout_s`` stand for those of the queue; ``None``: no deadline, and
-        wait for ever. If the queue is full this blocks; in a coroutine use :meth:`call`.
+        ``deadline_s`` and ``timeout_s`` replace those of the queue; ``None`` means no deadline, and
+        a wait for ever. If the queue is full this blocks; in a coroutine use :meth:`call`.
 
-        :raises QueueFull: no room within ``timeout_s`` seconds.
+        :raises QueueFull: there was no room within ``timeout_s`` seconds.
         :raises QueueClosed: the queue is closed.
         :raises ConfigurationError: ``deadline_s`` or ``timeout_s`` is not a time.
         """
@@ -179,7 +182,9 @@ class SingularUpdateQueue(Generic[R, S]):
     def post(
         self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET
     ) -> None:
-        """As :meth:`submit`, without a future: what the handler raises reaches ``on_error``."""
+        """Do what :meth:`submit` does, without a future: what the handler raises reaches
+        ``on_error``.
+        """
         item: Any = request
         wait_s = self._timeout_s if timeout_s is AS_SET else self._wait_s(timeout_s)
         if deadline_s is not AS_SET or self._deadline_s is not None:
@@ -192,9 +197,10 @@ class SingularUpdateQueue(Generic[R, S]):
     async def apost(
         self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET
     ) -> None:
-        """As :meth:`post`, in asyncio; the event loop goes on meanwhile, also if the queue is full.
+        """Do what :meth:`post` does, in asyncio; the event loop goes on meanwhile, also if the
+        queue is full.
 
-        A request that got in just before its task was cancelled is applied all the same.
+        If the task is cancelled just after the request got in, the request is still applied.
         """
         wait_s = self._wait_s(timeout_s)
         await self._aput(self._submitted(request, deadline_s), wait_s)
@@ -202,9 +208,9 @@ class SingularUpdateQueue(Generic[R, S]):
     async def call(
         self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET
     ) -> S:
-        """Have ``request`` applied and return its outcome, in asyncio; the event loop goes on
-        meanwhile, also if the queue is full. Cancelling the task cancels the request, unless it was
-        begun.
+        """Let ``request`` be applied and return its outcome, in asyncio; the event loop goes on
+        meanwhile, also if the queue is full. If the task is cancelled, the request is cancelled,
+        too, unless it was begun.
         """
         wait_s = self._wait_s(timeout_s)
         entry = self._submitted(request, deadline_s)
@@ -217,15 +223,15 @@ class SingularUpdateQueue(Generic[R, S]):
         return await future
 
     def post_back(self, as_request: Callable[[T], R]) -> Callable[[T], None]:
-        """Return a callback for other systems, to be called on any thread: it makes a request of
-        what it is called with, and posts it here.
+        """Return a callback for other systems, which may call it on any thread. It makes a request
+        of its argument, by ``as_request``, and posts the request here.
 
         ::
 
             client.send(update).add_done_callback(queue.post_back(Sent))
 
-        It never raises into the caller: what cannot be posted reaches ``on_error``. If the queue is
-        full it blocks for ``timeout_s``.
+        The callback never raises: what cannot be posted reaches ``on_error``. If the queue is full
+        it blocks for ``timeout_s``.
         """
         require(plain_function("as_request", as_request))
 
@@ -242,15 +248,15 @@ class SingularUpdateQueue(Generic[R, S]):
     def then(
         self, other: SingularUpdateQueue[T, U], as_request: Callable[[S], T] | None = None
     ) -> SingularUpdateQueue[T, U]:
-        """Have each outcome become a request of ``other`` (made by ``as_request``, if given);
-        return ``other``, so that chains read in order.
+        """Make each outcome a request of ``other`` (by ``as_request``, if given); return ``other``,
+        so that chains read in order.
 
-        A future goes along: its outcome is that of the last queue. If ``other`` is full this
-        queue's writer waits, whatever the ``timeout_s`` of ``other``; so this queue fills up, and
-        its producers wait in turn. If ``other`` is closed, the request failed here. Close a chain
-        from its head.
+        The future of a request goes along: its outcome is that of the last queue. If ``other`` is
+        full, this queue's writer waits, whatever the ``timeout_s`` of ``other``; so this queue
+        fills up, and its producers wait as well. If ``other`` is closed, the request has failed in
+        this queue. Close a chain from its head.
 
-        :raises ConfigurationError: the queue works already, has a next one already, or the chain
+        :raises ConfigurationError: the queue has begun to work, has a next queue, or the chain
             would be a ring.
         """
         ahead: SingularUpdateQueue[Any, Any] | None = other
@@ -276,13 +282,13 @@ class SingularUpdateQueue(Generic[R, S]):
         self._writer.start()
 
     def close(self, *, drain: bool = True, timeout_s: float | None = None) -> bool:
-        """Let nothing more in, and wait until the writer has applied everything accepted; or,
+        """Accept nothing more, and wait until the writer has applied everything accepted; or,
         without ``drain``, cancel what is not begun.
 
-        Returns whether all is done: ``False`` if that takes more than ``timeout_s`` seconds (it
-        continues: call again to wait longer, or with ``drain=False`` to cancel the rest), if the
-        handler gave up (see :attr:`failure`), if called by the handler itself, which cannot wait
-        for its own end, or in a process forked from that of the queue. May be called again.
+        Returns whether all is done. It is ``False`` if that takes more than ``timeout_s`` seconds
+        (the writer goes on: call again to wait longer, or with ``drain=False`` to cancel the rest);
+        if the handler gave up (see :attr:`failure`); if the handler itself calls this, which cannot
+        wait for its own end; and in a process forked from that of the queue. May be called again.
         """
         require(timeout("timeout_s", timeout_s))
         return self._writer.close(drain=drain, timeout_s=timeout_s)
@@ -337,7 +343,7 @@ class SingularUpdateQueue(Generic[R, S]):
     def _receiver(
         self, as_request: Callable[[Any], Any] | None
     ) -> Callable[[Any, TrackedRequest | None], None]:
-        """Return the function that takes outcomes from the queue before this one in a chain."""
+        """Return the function that the queue before this one in a chain calls with its outcomes."""
 
         def receive(outcome: Any, entry: TrackedRequest | None) -> None:
             request = outcome if as_request is None else as_request(outcome)

@@ -1,6 +1,6 @@
 """A submitted request: the future of its outcome, and its deadline.
 
-A request is begun by whoever claims it first: the writer, to apply it, or a waiter that finds its
+The first to claim a request begins it: the writer, which applies it, or a waiter that finds its
 deadline over. ``concurrent.futures.Future`` decides between that and ``cancel()``.
 """
 
@@ -22,8 +22,9 @@ class RequestFuture(primitives.Future[S]):
 
     *Guarantees:* a waiter learns of a missed deadline when it passes, not when the request's turn
     comes. To cancel a task that awaits cancels the request, unless it was begun.
-    *Not guaranteed:* that ``concurrent.futures.wait``, called in a handler, is recognised as a
-    deadlock; :meth:`result` is. A ring of handlers that wait for each other's queues is not.
+    *Not guaranteed:* that a deadlock is recognised if a handler calls ``concurrent.futures.wait``;
+    :meth:`result` recognises it. A ring of handlers that wait for each other's queues is not
+    recognised.
     """
 
     _expiry_s: float | None = None
@@ -32,7 +33,7 @@ class RequestFuture(primitives.Future[S]):
     def __init__(self, inbox: Inbox[Any], expiry_s: float | None = None) -> None:
         super().__init__()
         self.inbox = inbox
-        """Where the request is: that of the next queue, once it is passed on in a chain."""
+        """The inbox of the queue that has the request: in a chain, one queue after another."""
         if expiry_s is not None:
             self._expiry_s = expiry_s
             self._unclaimed = primitives.Lock()
@@ -40,16 +41,18 @@ class RequestFuture(primitives.Future[S]):
     def result(self, timeout: float | None = None) -> S:
         """Return the outcome; wait at most ``timeout`` seconds for it, ``None`` for ever.
 
-        :raises concurrent.futures.TimeoutError: it was not there within ``timeout``.
+        :raises concurrent.futures.TimeoutError: there was no outcome within ``timeout`` seconds.
         :raises concurrent.futures.CancelledError: the request was cancelled.
         :raises DeadlineExceeded: it was not begun by its deadline.
-        :raises WouldDeadlock: called by the handler that would have to apply it. Otherwise the
-            handler's own error.
+        :raises WouldDeadlock: the caller is the handler that would have to apply it.
+            Otherwise raises the handler's own error.
         """
         return super().result(self._waited(timeout))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return the handler's error, or ``None``; otherwise as :meth:`result`."""
+        """Return the handler's error, or ``None`` if there is none; otherwise does what
+        :meth:`result` does.
+        """
         return super().exception(self._waited(timeout))
 
     def __await__(self) -> Generator[Any, None, S]:
@@ -66,7 +69,9 @@ class RequestFuture(primitives.Future[S]):
                 alarm.cancel()
 
     def begin(self) -> bool:
-        """Return whether the caller is to apply the request: not cancelled, nor claimed."""
+        """Claim the request; return whether the caller must apply it: nobody has cancelled or
+        claimed it.
+        """
         if self._unclaimed is not None and not self._unclaimed.acquire(blocking=False):
             return False
         return self.set_running_or_notify_cancel()
@@ -97,7 +102,9 @@ class RequestFuture(primitives.Future[S]):
         return error if isinstance(error, DeadlineExceeded) else None
 
     def _waited(self, timeout: float | None) -> float | None:
-        """Wait until the deadline, if that comes first; return the rest of ``timeout``."""
+        """Wait until the deadline, if it comes before the end of ``timeout``; return the rest of
+        ``timeout``.
+        """
         inbox = self.inbox
         if inbox.is_foreign and not self.done():
             raise inbox.refusal()
@@ -122,7 +129,9 @@ class RequestFuture(primitives.Future[S]):
 
 
 class TrackedRequest:
-    """A request in the inbox that has a future. Others stand there bare."""
+    """A request in the inbox that has a future. Requests without a future stand there as
+    they are.
+    """
 
     __slots__ = ("future", "is_begun", "request")
 
@@ -133,5 +142,5 @@ class TrackedRequest:
         """Whether it comes from the queue before this one in a chain."""
 
     def begin(self) -> bool:
-        """Return whether the request is to be applied; otherwise it is cancelled or expired."""
+        """Return whether to apply the request; if not, it was cancelled or has expired."""
         return self.is_begun or (not self.future.expire_if_due() and self.future.begin())

@@ -46,11 +46,12 @@ PassOn = Callable[[Any, TrackedRequest | None], object]
 
 @dataclass(frozen=True)
 class Stats:
-    """A queue at one moment. While it is idle
-    ``accepted == applied + failed + expired + cancelled``; else add ``depth`` and ``in_hand``.
+    """The figures of a queue at one moment. While the queue is idle,
+    ``accepted == applied + failed + expired + cancelled``; while it works, ``depth`` and
+    ``in_hand`` belong to the sum.
 
-    *Not guaranteed:* while the writer works a request may be counted in two of these, or in none,
-    for an instant.
+    *Not guaranteed:* that the figures fit each other exactly while the writer works: a request may
+    be counted twice, or not at all, for an instant.
     """
 
     depth: int
@@ -73,11 +74,11 @@ class Stats:
 
 
 class Writer:
-    """Applies what comes into ``inbox``, until that is closed and empty.
+    """Applies the requests of ``inbox``, until the inbox is closed and empty.
 
-    ``pass_on(outcome, entry)``, if set, hands each outcome to the next queue of a chain. The
-    thread starts with the first request, and knows the writer only: a queue that is dropped
-    without being closed is drained and leaves no thread behind.
+    ``pass_on(outcome, entry)``, if set, passes each outcome to the next queue of a chain. The
+    thread starts with the first request. It has a reference to the writer only, not to the queue:
+    so a queue that is dropped without being closed is drained, and leaves no thread behind.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Writer:
         return self.failure is None
 
     def renounce(self) -> None:
-        """In a forked child: the thread, and all requests, are the parent's."""
+        """Close the inbox in a forked child: the thread, and all requests, belong to the parent."""
         why = f"queue {self.inbox.name!r} belongs to process {self.pid}, a fork's parent"
         self.inbox.renounce(lambda: QueueClosed(f"{why}; make a queue here"))
 
@@ -229,7 +230,7 @@ class Writer:
             entry.future.settle(None, error)
 
     def _give_up(self, items: Sequence[Any], error: BaseException) -> None:
-        """The writer itself is at fault: everything it has in hand failed."""
+        """Fail everything that the writer works on, because the writer itself has failed."""
         self.failure = error
         for item in items:
             if type(item) is not TrackedRequest:
@@ -251,7 +252,9 @@ class Writer:
         return error
 
     def sweep(self, why: str) -> None:
-        """Cancel all requests not begun. After an interrupt, the next sweep cancels the rest."""
+        """Cancel all requests that are not begun; if this is interrupted, the next sweep cancels
+        the rest.
+        """
         self.inbox.empty(self._swept)
         count = 0
         while self._swept:
@@ -281,11 +284,11 @@ class Writer:
 
 
 class BatchWriter(Writer):
-    """Applies all that waits at once, at most ``max_batch``. The handler returns an outcome for
-    each request, in their order, or ``None``; an outcome that is an exception fails its request.
+    """Applies up to ``max_batch`` waiting requests at once. The handler returns an outcome for
+    each, in their order, or ``None``; if an outcome is an exception, its request has failed.
 
-    A batch never waits to grow: alone a request goes at once, and the more the writer falls
-    behind, the larger the batches are.
+    A batch never waits to grow: a single request is applied at once, and the more requests wait,
+    the larger the batches are.
     """
 
     def __init__(self, *parts: Any, max_batch: int) -> None:

@@ -1,8 +1,8 @@
-"""What background threads stand on: start, stop, wake, inboxes, room, back-off, listeners, work in
-order.
+"""The building blocks of background threads: services that start and stop, wakers, inboxes, limits
+of capacity, back-off, listeners, executors.
 
-Nothing in here knows what it is used for, or imports what is above ``errors`` and ``clock``.
-Threads, locks, waits and futures themselves are taken from ``leaderq.threads.primitives``.
+No module of this package knows what it is used for, or imports anything above ``errors`` and
+``clock``. Threads, locks, waits and futures come from ``leaderq.threads.primitives``.
 """
 
 from leaderq.threads.capacity import Capacity, Waiter, WaitingLine

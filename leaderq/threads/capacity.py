@@ -1,5 +1,5 @@
-"""Room that is given out first come, first served: who waits for it, and the usual room, a number
-of items and bytes.
+"""Two classes: a line of waiters, which get room in the order in which they came; and a room that
+holds a limited number of items and bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ W = TypeVar("W")
 
 @dataclass(eq=False, slots=True)
 class Waiter(Generic[W]):
-    """One who waits for room for ``what``, until it is admitted or refused, or leaves."""
+    """An entry of a :class:`WaitingLine`. It waits for room for ``what``, until it is admitted or
+    refused, or leaves.
+    """
 
     what: W
     wake: Callable[[], object]
@@ -53,12 +55,14 @@ class WaitingLine(Generic[W]):
         return len(self.waiters)
 
     def join(self, what: W, wake: Callable[[], object]) -> Waiter[W]:
-        """Add a waiter behind all others."""
+        """Add a waiter at the end of the line, and return it. ``wake()`` is called when it is
+        admitted or refused.
+        """
         self.waiters.append(waiter := Waiter(what, wake))
         return waiter
 
     def admit(self) -> None:
-        """Admit those who wait, in their order, as far as there is room."""
+        """Admit waiters from the front of the line, until there is no room for the next one."""
         while self.waiters:
             waiter = self.waiters[0]
             if not waiter.is_admitted:
@@ -70,7 +74,7 @@ class WaitingLine(Generic[W]):
             self._dismiss(waiter)
 
     def leave(self, waiter: Waiter[W]) -> None:
-        """Remove ``waiter``, and admit those behind it that fit now."""
+        """Remove ``waiter``, then admit the waiters after it for which there is room now."""
         if waiter in self.waiters:
             self.waiters.remove(waiter)
             self.admit()
@@ -91,13 +95,13 @@ class WaitingLine(Generic[W]):
 
 
 class Capacity:
-    """Bounds what is under way: at most ``max_items`` items and ``max_bytes`` bytes.
+    """Limits the work under way to ``max_items`` items and ``max_bytes`` bytes.
 
-    ``items`` and ``bytes`` count what is under way; to read them no lock is needed.
+    ``items`` and ``bytes`` count what is under way, and may be read without a lock.
 
-    Guarantees: nobody overtakes one who waits; the release that makes room for the first takes it
-    on the waiter's behalf. One request larger than the bounds is admitted when nothing else is
-    under way. Ctrl-C in a wait takes no room.
+    Guarantees: nobody overtakes a waiter: the release that makes room for the first waiter also
+    takes that room for it. One request larger than the bounds is admitted when nothing else is
+    under way. A wait that Ctrl-C interrupts takes no room.
     Not guaranteed: use in signal handlers or finalizers, because a short lock is held inside.
     """
 
@@ -117,7 +121,7 @@ class Capacity:
         return len(self._line)
 
     def acquire(self, items: int = 1, size: int = 0, timeout_s: float | None = None) -> bool:
-        """Take room for ``items`` of ``size`` bytes in all; return whether there was any within
+        """Take room for ``items`` items of ``size`` bytes in all; return whether it was free within
         ``timeout_s`` seconds (0 does not wait, ``None`` waits without end).
 
         :raises LeaderqError: the one that :meth:`close` was given; nothing was taken.
@@ -143,8 +147,8 @@ class Capacity:
         return waiter.is_admitted
 
     def take(self, items: int = 1, size: int = 0) -> None:
-        """Take room at once, even if there is none: for a caller that must run so that others can
-        release theirs.
+        """Take room at once, even beyond the limits: for a caller that must go on before others can
+        release their room.
 
         :raises LeaderqError: the one that :meth:`close` was given; nothing was taken.
         """
@@ -153,9 +157,9 @@ class Capacity:
             self._add(items, size)
 
     def release(self, items: int = 1, size: int = 0) -> None:
-        """Give room back, and admit those who wait, in their order, as far as there is room.
+        """Give room back; then admit waiters, in their order, as long as there is room.
 
-        :raises ValueError: more than was taken; nothing was released.
+        :raises ValueError: the caller releases more than is taken; nothing was released.
         """
         with self._lock:
             if items > self.items or size > self.bytes:
@@ -168,7 +172,9 @@ class Capacity:
             self._line.admit()
 
     def wait_empty(self, timeout_s: float | None = None) -> bool:
-        """Return whether nothing was under way at some instant within ``timeout_s`` seconds."""
+        """Wait until nothing is under way; return whether that came within ``timeout_s`` seconds.
+        ``None`` waits without end.
+        """
         with self._lock:
             if not (self.items or self.bytes):
                 return True
@@ -181,9 +187,10 @@ class Capacity:
                 self._awaiting_empty.remove(waker)
 
     def close(self, error: Callable[[], LeaderqError]) -> None:
-        """Admit nobody any more: who waits or comes later gets the error that ``error()`` returns.
+        """Admit nobody any more: present waiters and later callers get the error that ``error()``
+        returns.
 
-        What is under way may be released as before. The first close counts.
+        Room that is taken may still be released. A second close changes nothing.
         """
         with self._lock:
             self._closed = self._closed or error

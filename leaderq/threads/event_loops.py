@@ -1,4 +1,6 @@
-"""What threads and event loops need of each other. asyncio is imported by whoever runs a loop."""
+"""Calls from event loops to threads. asyncio is imported only when a coroutine makes such a
+call.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,20 @@ T = TypeVar("T")
 calls_told: ContextVar[Callable[[primitives.Future[Any]], object] | None] = ContextVar(
     "leaderq-calls-told", default=None
 )
-"""In a task: who has to know of its calls in other threads, because they outlive a cancellation."""
+"""In a task: the function to tell of its calls in other threads, which outlive a cancellation."""
 
 
 def runs_event_loop() -> bool:
-    """Whether the caller stands on an event loop of asyncio, which a wait would stop."""
+    """Whether the caller runs on an event loop of asyncio, which a blocking wait would stop."""
     running = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
     return running is not None and running() is not None
 
 
 def started(call: Callable[[], T], name: str) -> primitives.Future[T]:
-    """Call ``call`` on a thread of its own: those of a pool could all be waiting.
+    """Make ``call()`` on a new thread called ``name``; return the future of its outcome. It gets a
+    new thread because the threads of a pool could all be busy with waits.
 
-    A task that awaits it and is cancelled does not cancel the call.
+    If a task that awaits the future is cancelled, the call goes on.
     """
     outcome: primitives.Future[T] = primitives.Future()
     outcome.set_running_or_notify_cancel()
@@ -49,12 +52,12 @@ async def awaited(
     give_up: Callable[[], object] = lambda: None,
     put_back: Callable[[T], object] = lambda _: None,
 ) -> T:
-    """Make ``call()`` on a thread of its own, named ``name``, or on a thread of ``pool``; return or
-    raise what it does.
+    """Make ``call()`` on a new thread called ``name``, or on a thread of ``pool``; return what the
+    call returns, or raise what it raises.
 
     If the task is cancelled meanwhile, the call is abandoned: ``give_up()`` asks it to end soon,
     and what it still returns is given to ``put_back``. Neither may block, and ``put_back`` may be
-    called on any thread. A call that no thread of ``pool`` has begun is not made.
+    called on any thread. A call that no thread of ``pool`` has begun by then is never made.
     """
     from asyncio import CancelledError, wrap_future
 

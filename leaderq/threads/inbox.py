@@ -1,15 +1,17 @@
-"""What any thread leaves for the one that takes it: first come, first served, at most so many.
+"""An inbox: any thread puts items in, one thread takes them out in the same order, and only so many
+may wait.
 
 The *permits* are authoritative, one for each free place, in a list whose ``pop`` and ``append`` are
-atomic. Whoever puts takes a permit first; the taker returns it when it has taken the item out. So
-putting takes no lock while there is room. Everything else is decided under ``_lock``.
+atomic. A producer takes a permit before it puts an item; the taker returns the permit after it has
+taken the item out. So putting takes no lock while there is room. Everything else is decided under
+``_lock``.
 
 States: new (no permits) -> open <-> occupied (somebody waits; newcomers find no permits) -> closed.
 
-The taker puts the item of a waiting producer on its behalf, as soon as it has taken one out. No
-wake-up is lost: the producer notes itself first and looks for a permit afterwards; the taker
-returns a permit first and looks for those who wait afterwards. No item is lost either: a thread
-that had its permit before the inbox was closed finds ``has_ended`` after its put.
+As soon as the taker has taken an item out, it puts the item of the producer that waits longest. No
+wake-up is lost: a producer joins the line before it looks for a permit, and the taker returns a
+permit before it looks for waiting producers. No item is lost either: a thread that had its permit
+before the inbox was closed finds ``has_ended`` after its put.
 """
 
 from __future__ import annotations
@@ -31,17 +33,17 @@ STOP: Any = object()
 
 
 class Inbox(Generic[M]):
-    """A line of items to one taker; ``start`` is called before the first is put.
+    """A queue of items for one taker. ``start()`` is called before the first item is put.
 
-    ``take()`` waits for an item, and :meth:`take_all` for all that wait. Neither returns the places
+    ``take()`` waits for an item, and :meth:`take_all` for all that wait. Neither frees the places
     of the items: ``release`` does. The last item is ``STOP``.
 
     Guarantees: never more than ``capacity`` items wait (``None``: any number), except those that
-    the taker puts itself, because nobody else could make room. Who waits for room gets it in the
-    order of coming, as soon as there is some. Putting takes no lock while there is room: a signal
-    handler or a finalizer may put, too. Ctrl-C in a wait puts nothing.
+    the taker puts itself, because nobody else could make room. Waiting producers get room in the
+    order in which they came, as soon as there is some. Putting takes no lock while there is room: a
+    signal handler or a finalizer may put, too. A wait that Ctrl-C interrupts puts nothing.
     Not guaranteed: room for a signal handler or finalizer that interrupts its own thread while that
-    finds none; it gets ``WouldDeadlock``.
+    thread looks for room; it gets ``WouldDeadlock``.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class Inbox(Generic[M]):
         self.name = name
         self.capacity = capacity
         self.taker = 0
-        """The thread that takes, which sets this before it does."""
+        """The ident of the thread that takes; it sets this before its first take."""
         self.refused = 0
         self.has_ended = False
         """Whether nobody takes anything out any more."""
@@ -102,9 +104,10 @@ class Inbox(Generic[M]):
     def put(self, item: M, timeout_s: float | None) -> None:
         """Put ``item``; wait for room at most ``timeout_s`` seconds, ``None`` for ever.
 
-        :raises QueueFull: there was none in time.
-        :raises WouldDeadlock: the caller interrupts its own thread while that looks for room.
-        :raises LeaderqError: the inbox is closed, or was meanwhile.
+        :raises QueueFull: there was no room in time.
+        :raises WouldDeadlock: the caller interrupts its own thread while that thread looks for
+            room.
+        :raises LeaderqError: the inbox is closed, or was closed during the wait.
         """
         waker = Waker()
         with self._arriving(item, waker.wake, timeout_s) as is_in:
@@ -112,16 +115,17 @@ class Inbox(Generic[M]):
                 waker.wait(timeout_s)
 
     async def put_async(self, item: M, timeout_s: float | None) -> None:
-        """As :meth:`put`, for a task; the event loop goes on meanwhile."""
+        """Do what :meth:`put` does, for a task; the event loop goes on meanwhile."""
         waker = TaskWaker()
         with self._arriving(item, waker.wake, timeout_s) as is_in:
             if not is_in:
                 await waker.wait(timeout_s)
 
     def close(self, error: Callable[[], LeaderqError]) -> None:
-        """Let nothing more in: waiting and later producers get the error that ``error()`` makes.
+        """Refuse further items: waiting and later producers get the error that ``error()`` returns.
 
-        The first close counts; later ones wake producers that an interrupted close has left.
+        Only the ``error`` of the first close counts. A later close wakes producers that an
+        interrupted close has left waiting.
         """
         with self._lock:
             self._permit = _no_permit
@@ -131,7 +135,9 @@ class Inbox(Generic[M]):
             self._line.close(self.refusal)
 
     def renounce(self, error: Callable[[], LeaderqError]) -> None:
-        """Close it in a forked child, whatever state the parent's threads have left it in."""
+        """Close the inbox in a forked child, in whatever state the parent's threads have
+        left it.
+        """
         self._lock = primitives.RLock()
         self.waiting.clear()
         self.is_foreign = True
@@ -139,8 +145,8 @@ class Inbox(Generic[M]):
         self._permit = _no_permit
 
     def take_all(self, into: list[Any], most: float = 1, timeout_s: float | None = None) -> None:
-        """Wait for an item, for ``timeout_s`` seconds; move it, and what waits behind it, into a
-        list: at most so many, and nothing behind ``STOP``.
+        """Wait at most ``timeout_s`` seconds for an item. Append it to ``into``, and then the items
+        that wait after it, until ``into`` has ``most`` items or ends with ``STOP``.
         """
         try:
             into.append(self.take(True, timeout_s))
@@ -150,7 +156,7 @@ class Inbox(Generic[M]):
             pass
 
     def release(self, count: int) -> None:
-        """Return the room of ``count`` items that were taken out, and admit waiting producers."""
+        """Free the room of ``count`` items that were taken out, and admit waiting producers."""
         for _ in range(count):
             if self.beyond:
                 self.beyond -= 1
@@ -161,7 +167,9 @@ class Inbox(Generic[M]):
                 self._admit()
 
     def empty(self, into: deque[Any]) -> None:
-        """Move all items of a closed inbox out of it, in their order; on any thread."""
+        """Move all items of a closed inbox to ``into``, in their order. Any thread may call
+        this.
+        """
         with self._lock:
             try:
                 while True:
@@ -175,7 +183,9 @@ class Inbox(Generic[M]):
                     self._put(STOP)
 
     def refusal(self) -> LeaderqError:
-        """The error of whoever comes to a closed inbox."""
+        """Count one more refused item, and return the error for its producer; the inbox is
+        closed.
+        """
         assert self._closed is not None
         self.refused += 1
         return self._closed()
@@ -184,8 +194,8 @@ class Inbox(Generic[M]):
     def _arriving(
         self, item: M, wake: Callable[[], object], timeout_s: float | None
     ) -> Iterator[bool]:
-        """Put ``item`` at once, or note that its producer waits within the ``with`` block; yields
-        whether the producer need not wait.
+        """Put ``item`` at once, or keep its producer in the line for the length of the ``with``
+        block. Yields whether the producer need not wait.
         """
         self._start()
         arrival = self._arrived(item, wake)
@@ -206,7 +216,9 @@ class Inbox(Generic[M]):
             raise QueueFull(self.name, capacity=self.capacity or 0, waited_s=timeout_s or 0.0)
 
     def _arrived(self, item: M, wake: Callable[[], object]) -> Waiter[M] | None:
-        """Put ``item`` and return ``None``, or return its entry in the line, where it waits."""
+        """Put ``item`` and return ``None``; if there is no room, return its new entry in
+        the line.
+        """
         if self._lock._is_owned():  # type: ignore[attr-defined]
             raise WouldDeadlock(f"queue {self.name!r}: this call interrupts its own thread in here")
         with self._lock:
@@ -223,7 +235,9 @@ class Inbox(Generic[M]):
             return None if arrival.is_admitted else arrival
 
     def _admit(self) -> None:
-        """Put the items of waiting producers as far as there is room; under the lock."""
+        """Put the items of waiting producers, as long as there is room. The caller holds
+        the lock.
+        """
         self._line.admit()
         if self._closed is None and not self.waiting:
             self._permit = self._open_permit

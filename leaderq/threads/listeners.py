@@ -1,4 +1,4 @@
-"""Who is told of what: the one registry of listeners, and the ways in which they are told."""
+"""A registry of listeners, and the two ways in which it calls them."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class Listeners(Generic[T]):
     * :meth:`call` tells everybody before it returns, on its own thread. Calls of several threads
       may overlap, and a listener may cause another call.
     * :meth:`announce` (:meth:`put` and :meth:`deliver`) tells the values in the order in which they
-      were put, one call at a time. Whoever comes while another thread delivers, or is itself a
-      listener, leaves its value to the delivery under way and goes on. A listener that blocks thus
-      holds up the other listeners, and that thread.
+      were put, one call at a time. A caller that comes while another thread delivers, or that is
+      itself a listener, leaves its value to the delivery under way and goes on. So a listener that
+      blocks holds up the other listeners, and that thread.
 
-    ``name``: of the registry, in the log. ``has_thread``: a thread of this name delivers, from the
-    first listener on until :meth:`stop`; whoever announces only wakes it. ``most``: how many values
-    may wait for their delivery; further ones are dropped, and counted in ``untold``.
+    ``name``: how the log calls the registry. ``has_thread``: a thread of this name delivers, from
+    the first ``add`` until :meth:`stop`; ``announce`` only wakes it. ``most``: how many values may
+    wait for their delivery; further values are dropped, and counted in ``untold``.
     ``on_told(value)`` is called after the last listener, on the same thread.
 
     Guarantees: no lock is held while a listener runs. One that raises is logged, and the others are
-    told. What strikes a listener from outside (Ctrl-C, the abandonment of a unit) is raised where
-    it came, after the last listener, unless that is the registry's own thread. ``put``,
-    ``announce`` and ``deliver`` wait for no lock, so a finalizer or a signal handler may call them.
-    Not guaranteed: that ``announce`` has told everybody when it returns.
+    told. What strikes a listener from outside (Ctrl-C, the abandonment of a unit) is raised on the
+    same thread after the last listener; a registry with a thread of its own logs it instead.
+    ``put``, ``announce`` and ``deliver`` wait for no lock, so a finalizer or a signal handler may
+    call them. Not guaranteed: that ``announce`` has told everybody when it returns.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class Listeners(Generic[T]):
         return self._service is not None and self._service.is_current
 
     def add(self, listener: Callable[[Any], object], kind: type = object) -> None:
-        """Tell ``listener`` each value of class ``kind`` that is delivered from now on; once, if it
-        was added for ``kind`` before.
+        """Call ``listener`` with each value of class ``kind`` that is delivered from now on. Adding
+        it twice for the same ``kind`` changes nothing.
 
-        :raises NotAPlainFunction: calling it would do nothing.
+        :raises ConfigurationError: ``listener`` is not a plain function.
         """
         require(plain_function("listener", listener))
         with self._lock:
@@ -85,12 +85,14 @@ class Listeners(Generic[T]):
             self._service.start()
 
     def remove(self, listener: Callable[[Any], object], kind: type = object) -> None:
-        """Tell it nothing more, except for a call under way. An unknown listener is ignored."""
+        """Stop calling ``listener`` for ``kind``; a call under way goes on. An unknown listener is
+        ignored.
+        """
         with self._lock:
             self._entries = tuple(one for one in self._entries if one != (kind, listener))
 
     def call(self, value: T) -> None:
-        """Tell everyone now, on this thread."""
+        """Call every listener with ``value`` now, on this thread."""
         struck = None
         for entry in self._entries:
             if isinstance(value, entry[0]):
@@ -99,7 +101,7 @@ class Listeners(Generic[T]):
             raise struck
 
     def announce(self, value: T) -> None:
-        """Tell everyone, after the values that wait."""
+        """Call every listener with ``value``, after the values that were put before."""
         self.put(value)
         if self._service is None:
             self.deliver()
@@ -107,8 +109,8 @@ class Listeners(Generic[T]):
             self._service.wake()
 
     def put(self, value: T, *, is_owed: bool = False) -> None:
-        """Keep a value for the next :meth:`deliver`; if ``is_owed``, even when too many values
-        wait. Calls no listener, so the caller may hold a lock.
+        """Keep a value for the next :meth:`deliver`. If too many values wait, drop it, unless
+        ``is_owed``. Calls no listener, so the caller may hold a lock.
         """
         if is_owed or len(self._values) < self._most:
             self._values.append(value)
@@ -116,8 +118,8 @@ class Listeners(Generic[T]):
             self.untold += 1
 
     def deliver(self) -> None:
-        """Tell the listeners all values kept. If a call on another thread, or further up on this
-        one, is doing so, that call tells them.
+        """Call the listeners with all values that were put. If another thread is delivering, or a
+        listener calls this, the delivery under way tells these values, too.
         """
         struck = None
         while (self._calls or self._values) and self._delivering.acquire(blocking=False):
@@ -130,8 +132,8 @@ class Listeners(Generic[T]):
             raise struck
 
     def stop(self, timeout_s: float) -> bool:
-        """End the thread, once it has delivered what is noted; return whether that came within
-        ``timeout_s`` seconds. Without a thread there is nothing to end.
+        """End the thread after it has delivered what was put; return whether it ended within
+        ``timeout_s`` seconds. Without a thread, return ``True``.
         """
         return self._service is None or self._service.stop(timeout_s)
 
@@ -154,7 +156,9 @@ class Listeners(Generic[T]):
                 self._calls.append((self._on_told, value))
 
     def _tell(self, entry: _Entry, value: T) -> BaseException | None:
-        """Return what struck the listener from outside."""
+        """Call the listener with ``value``; return the exception that struck it from outside, or
+        ``None``.
+        """
         listener = entry[1]
         try:
             listener(value)

@@ -24,7 +24,7 @@ class PerThread(Generic[T]):
 
     @property
     def value(self) -> T:
-        """What ``make`` made for this thread."""
+        """The value of the calling thread. ``make()`` makes it when the thread first asks."""
         kind = primitives.local
         if (mine := self._locals.get(kind)) is None:
             mine = self._locals.setdefault(kind, kind())

@@ -44,17 +44,18 @@ if TYPE_CHECKING:
 
 
 def raise_in(thread: int, error: type[BaseException]) -> None:
-    """Raise ``error`` in this thread, between two bytecodes."""
+    """Raise ``error`` in the thread whose ident is ``thread``, between two of its bytecodes."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 
 def take_raised(error: type[BaseException]) -> None:
-    """Let ``error``, if another thread has raised it in this one, not arrive any more.
+    """Remove ``error`` if another thread has raised it in this thread and it has not arrived yet.
 
-    It is raised once more, and taken: before Python 3.13 the interpreter looks for what is to be
-    raised at each call, in all threads, until something has arrived. To take it back by its API
-    would leave it looking for ever, which costs up to half the speed; and Python 3.11 with a
-    debugger, or anything else that traces, would stand still.
+    To do so, this function raises ``error`` in its own thread once more, and catches it. Before
+    Python 3.13 the interpreter checks at each call, in all threads, whether there is something to
+    raise, until something has arrived. Taking ``error`` back by the C API would leave it checking
+    for ever, which costs up to half the speed; and Python 3.11 with a debugger, or with anything
+    else that traces, would stand still.
     """
     try:
         raise_in(get_ident(), error)
@@ -65,12 +66,16 @@ def take_raised(error: type[BaseException]) -> None:
 
 
 def frame_of(thread: int) -> FrameType | None:
-    """What this thread does just now."""
+    """The frame that the thread with this ident executes now; ``None`` if there is no such
+    thread.
+    """
     return sys._current_frames().get(thread)
 
 
 def new_event_loop(selector: BaseSelector) -> AbstractEventLoop:
-    """An event loop of asyncio, which is imported only here and by who uses it."""
+    """Make an event loop of asyncio, which is imported only in this call, because few programs need
+    it.
+    """
     from asyncio import SelectorEventLoop
 
     return SelectorEventLoop(selector)

@@ -1,4 +1,4 @@
-"""How often and how soon what failed is tried again: the one vocabulary for all of leaderq."""
+"""When to try again what has failed: the one rule for all of leaderq."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from leaderq.base.arguments import at_least, between, require, wanted
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and how soon what failed is tried again.
+    """A rule for what has failed: how often it is tried again, and after which waits.
 
-    ``attempts``: how often it may fail before it is given up (to the dead letters of a queue, as a
-    loss of a producer, to the other candidates of a career); ``None``: it never is. Before the
-    second attempt ``first_s`` seconds pass, before each further one ``factor`` times as many, at
-    most ``most_s``. Chance cuts up to the share ``jitter`` (0 to 1) of each wait, so that what
-    failed together does not come back together.
+    ``attempts``: after so many failures it is given up: a queue moves the item to its dead letters,
+    a producer reports a loss, a career is left to the other candidates. ``None``: it is never given
+    up. The wait before the second attempt is ``first_s`` seconds; each further wait is ``factor``
+    times as long, at most ``most_s`` seconds. Each wait is cut at random, by up to the share
+    ``jitter`` (0 to 1) of it, so that what failed together does not come back together.
 
     :raises ConfigurationError: a number cannot be used; every problem is named.
     """
@@ -39,7 +39,7 @@ class Retry:
         )
 
     def is_exhausted(self, failures: int) -> bool:
-        """Whether what has failed so often is given up."""
+        """Whether to give up after ``failures`` failures."""
         return self.attempts is not None and failures >= self.attempts
 
     def delay_s(self, failures: int, chance: float | None = None) -> float:
@@ -70,5 +70,5 @@ class Backoff:
         return self.retry.delay_s(self.failures, chance)
 
     def reset(self) -> None:
-        """Make the next failure the first again, because an attempt succeeded."""
+        """Forget all failures, because an attempt has succeeded."""
         self.failures = 0

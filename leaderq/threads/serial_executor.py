@@ -1,4 +1,6 @@
-"""One thread for one piece of work after the other, whose ends are waited for elsewhere."""
+"""A thread that runs one piece of work after another; other threads can wait for the end of
+each.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from leaderq.threads import primitives
 
 
 class SubmittedWork:
-    """What was given to a :class:`SerialExecutor`; any thread may ask about it."""
+    """One piece of work of a :class:`SerialExecutor`; any thread may ask whether it has ended."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
@@ -27,14 +29,16 @@ class SubmittedWork:
         return True
 
     def ended(self, wait_s: float) -> bool:
-        """Whether it has succeeded or failed, within ``wait_s``."""
+        """Wait at most ``wait_s`` seconds for the work; return whether it has ended, with an error
+        or not.
+        """
         if not self._until_end.acquire(timeout=wait_s):
             return False
         self._until_end.release()
         return True
 
     def begun(self, wait_s: float) -> SubmittedWork:
-        """Wait until the work begins, or so long; returns itself."""
+        """Wait until the work begins, at most ``wait_s`` seconds; return this object."""
         self._before.acquire(timeout=wait_s)
         return self
 
@@ -48,14 +52,18 @@ class SubmittedWork:
 
 
 class SerialExecutor:
-    """One thread for one piece of work after the other, from the first to :meth:`close`."""
+    """Runs one piece of work after another, on a thread that lives from the first one to
+    :meth:`close`.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._queue: primitives.SimpleQueue[SubmittedWork | None] | None = None
 
     def submit(self, work: Callable[[], None]) -> SubmittedWork:
-        """Begin ``work``; the future returned tells when it has ended."""
+        """Run ``work`` after all work submitted before; the object returned tells when it has
+        ended.
+        """
         submitted = SubmittedWork(work)
         if self._queue is None:
             queue = self._queue = primitives.SimpleQueue()
@@ -66,8 +74,8 @@ class SerialExecutor:
         return submitted
 
     def close(self, wait_s: float = 0.0) -> None:
-        """Let the thread finish its work and end, and wait for that up to so long; a later
-        :meth:`submit` starts another.
+        """Let the thread finish its work and end; wait for that at most ``wait_s`` seconds. A later
+        :meth:`submit` starts a new thread.
         """
         if self._queue is not None:
             self._queue.put(None)

@@ -1,7 +1,7 @@
 """One background thread that can be started, woken and stopped in any order.
 
-States: not started -> running -> ended; stopped at any time, which is final. No method holds a
-lock, so each may be called by a signal handler, in whatever it interrupts.
+States: not started -> running -> ended; it may be stopped in each state, for good. No method holds
+a lock, so a signal handler may call each of them, whatever it interrupts.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ class Service:
 
     @classmethod
     def repeating(cls, name: str, step: Step) -> Service:
-        """A service that calls ``step`` at once, and again after the seconds that it returns
-        (``None``: without end) or when woken. What it raises ends the service.
+        """A service that calls ``step()`` at once, and again when the seconds that ``step``
+        returned have passed (``None``: never), or when it is woken. An exception of ``step`` ends
+        the service.
         """
 
         def run(service: Service) -> None:
@@ -59,9 +60,8 @@ class Service:
     def lasting(
         cls, name: str, step: Callable[[Service], bool], *, on_struck: Callable[[], object]
     ) -> Service:
-        """A service that calls ``step(service)`` until that returns ``False``. If anything is
-        raised on its thread meanwhile, it logs that, calls ``on_struck`` after a pause, and goes
-        on.
+        """A service that calls ``step(service)`` until that returns ``False``. If an exception is
+        raised on its thread, the service logs it, calls ``on_struck`` after a pause, and goes on.
         """
 
         def run(service: Service) -> None:
@@ -141,7 +141,7 @@ class Service:
     def pause(self, seconds: float) -> bool:
         """For ``run``: sleep until ``stop``, or for ``seconds``; return whether to go on.
 
-        A wake during the pause does not end it, but the next :meth:`wait`.
+        A wake during the pause does not end the pause; it ends the next :meth:`wait`.
         """
         until_s = clock.now_s() + seconds
         woken = False

@@ -10,7 +10,9 @@ _FRAMES = 8
 
 
 def stack_of(thread: int | None) -> str:
-    """The innermost calls of the thread of this ident, outer ones first; ``""`` if it has ended."""
+    """The innermost calls of the thread with this ident, the outermost of them first; ``""`` if the
+    thread has ended.
+    """
     frame = sys._current_frames().get(thread or 0)
     frames = [] if frame is None else extract_stack(frame)[-_FRAMES:]
     return " > ".join(f"{one.name} ({Path(one.filename).name}:{one.lineno})" for one in frames)

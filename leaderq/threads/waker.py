@@ -6,13 +6,13 @@ from leaderq.threads import primitives
 
 
 class Waker:
-    """Wakes one thread that waits. Wakes that nobody has waited for yet count as one.
+    """Wakes one thread that waits. Several wakes before the next wait count as one.
 
     Guarantees: ``wake`` never blocks, whoever calls it: any thread, a signal handler, a weakref
     finalizer, the waiter itself. A wake before the wait is not lost. Ctrl-C during a wait leaves
-    the waker usable.
-    Not guaranteed: that a wait which an exception interrupted leaves its wake for the next one;
-    look at what is waited for before waiting again. If several threads wait, one of them is woken.
+    the waker usable. Not guaranteed: that a wait which is interrupted by an exception leaves its
+    wake for the next wait; check the condition before waiting again. If several threads wait, one
+    of them is woken.
     """
 
     # Locked means: not woken. The state is one lock, because one call in C takes or releases it.
@@ -32,13 +32,15 @@ class Waker:
                 pass  # another thread has woken it meanwhile
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Return whether it was woken within ``timeout_s`` seconds; ``None`` waits without end."""
+        """Wait for a wake; return whether it came within ``timeout_s`` seconds. ``None`` waits
+        without end.
+        """
         return self._lock.acquire(timeout=-1 if timeout_s is None else bounded_s(timeout_s))
 
 
 class TaskWaker:
-    """Wakes one task that waits, as :class:`Waker` a thread; its event loop goes on meanwhile. Make
-    it in the task.
+    """Wakes one waiting task, as :class:`Waker` wakes a thread; the event loop goes on during the
+    wait. Make it in the task that waits.
     """
 
     __slots__ = ("_loop", "_woken")

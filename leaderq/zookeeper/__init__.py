@@ -1,7 +1,8 @@
-"""leaderq's ZooKeeper session: kazoo as the transport, every wait bounded, every outcome said.
+"""leaderq's ZooKeeper session, on top of kazoo: every wait is bounded, and every outcome is told.
 
-The only package that imports kazoo. Start with :func:`connect`; see :class:`Session` for what is
-promised. Names are loaded when first used: a process that only ends sessions never loads kazoo.
+The only package that imports kazoo. Start with :func:`connect`; :class:`Session` says what is
+promised. Names are loaded when they are first used, so a process that only ends sessions never
+loads kazoo.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One kazoo client with one session after another, every wait bounded, and what looks after it.
+"""A kazoo client for one session after another, with every wait bounded; and its supervisor.
 
 kazoo's ``stop`` may wait forever, its ``restart`` may close the new session, and its ``_call``
-queues silently without a connection. None is used: requests are accepted exactly while connected,
-and ``finish`` ends the client within its budget. kazoo also says "connected" before the servers
-have accepted the credentials; here nobody hears of it until they have.
+queues silently without a connection. None of them is used: requests are accepted exactly while
+connected, and ``finish`` ends the client within its budget. kazoo also says "connected" before the
+servers have accepted the credentials; here nobody hears of the connection until they have.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _OPEN_STATES = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 class KazooLog:
     """Stands in for the logger of one kazoo client: quieter, and without secrets.
 
-    kazoo logs session passwords, ``addauth`` credentials and data below INFO, and a line or two per
-    attempt while servers are unreachable. So only errors keep their level, warnings and infos
+    kazoo logs session passwords, ``addauth`` credentials and data below INFO, and a line or two for
+    each attempt while servers are unreachable. So only errors keep their level, warnings and infos
     become DEBUG, and everything below is dropped before it is formatted. ``trouble`` is the newest
     warning, for our error messages.
     """
@@ -51,7 +51,7 @@ class KazooLog:
             self.warning(message, *args)
 
     def debug(self, message: str, *args: Any, **kwargs: Any) -> None:
-        """Dropped: these lines carry passwords and data."""
+        """Drop the line, because such lines hold passwords and data."""
 
     def info(self, message: str, *args: Any, **kwargs: Any) -> None:
         kazoo_log.debug("%s: " + message, self._label, *args)
@@ -70,11 +70,11 @@ class KazooLog:
 
 
 class Client(KazooClient):
-    """A client of kazoo's for one session at a time; see the module.
+    """A kazoo client that has one session at a time; see the module.
 
     ``on_state`` and ``on_event`` run on the connection thread, and must return at once; ``on_end``
-    is called once, when that thread has ended. The ``predecessor``'s knowledge of the servers holds
-    until this client has its own.
+    is called once, when that thread has ended. Until this client has connected, it uses the
+    time-out and the server addresses of ``predecessor``.
     """
 
     handler: Transport
@@ -139,7 +139,9 @@ class Client(KazooClient):
 
     @property
     def timeout_s(self) -> float:
-        """The time-out granted at the newest connection; before the first, the one asked for."""
+        """The session time-out granted at the newest connection, in seconds; before the first
+        connection, the one asked for.
+        """
         return self.connection.timeout_s
 
     @property
@@ -149,7 +151,7 @@ class Client(KazooClient):
 
     @property
     def has_unread(self) -> bool:
-        """Whether something has come from the server that was not read yet."""
+        """Whether the server has sent something that was not read yet."""
         return self.connection.has_unread()
 
     @property
@@ -164,12 +166,14 @@ class Client(KazooClient):
 
     @property
     def credentials(self) -> Credentials | None:
-        """Of the present session, connected or not; ``None`` without one."""
+        """The id and password of the present session, connected or not; ``None`` without a
+        session.
+        """
         session_id, password = private_api.session_id_and_password(self)
         return Credentials(session_id, password) if session_id else None
 
     def is_connection_thread(self) -> bool:
-        """Whether the caller runs on the connection thread, without which no answer comes."""
+        """Whether the caller runs on the connection thread, which reads all answers."""
         return primitives.current_thread() is private_api.connection_thread(self.connection)
 
     def submit(self, request: Any, reply: Any) -> None:
@@ -185,9 +189,10 @@ class Client(KazooClient):
             self.handler.wake()
 
     def finish(self, *, timeout_s: float, ends_session: bool = True) -> bool:
-        """Close the session, and release all threads and sockets, within ``timeout_s``.
+        """Close the session, and release all threads and sockets, within ``timeout_s`` seconds.
 
-        Returns whether a server confirmed the end. May be called more than once, from any thread.
+        Returns whether a server confirmed the end of the session. May be called more than once,
+        from any thread.
         """
         deadline = clock.awake_s() + timeout_s
         with self._accepting:
@@ -230,7 +235,9 @@ class Client(KazooClient):
         super()._session_callback(state)
 
     def _fail_pending(self) -> None:
-        """Answer all requests, on any thread; for a client whose own thread cannot."""
+        """Fail all requests that are queued or in flight. For a client whose connection thread does
+        not do so any more; any thread may call it.
+        """
         _fail_all(private_api.request_queue(self), NotSent())
         _fail_all(private_api.requests_in_flight(self), ConnectionLoss())
 
@@ -258,7 +265,7 @@ def replacement_reason(
     idle_s: float,
     stuck_after_s: float = STUCK_S,
 ) -> str | None:
-    """Return why a client must be replaced, or ``None``; pure."""
+    """Return why a client must be replaced, or ``None`` if it need not be; pure."""
     if has_ended:
         return "credentials refused" if is_refused else "connection thread ended"
     if not is_connected and idle_s > stuck_after_s:
@@ -267,9 +274,9 @@ def replacement_reason(
 
 
 class TimeWithoutAttempt:
-    """How long a client has been without a connection and without an attempt to get one.
+    """How long a client has had neither a connection nor an attempt to get one.
 
-    Time in which nobody looked does not count: the supervisor sleeps for hours.
+    Counted from the first look that finds it so, because the supervisor may sleep for hours.
     """
 
     def __init__(self) -> None:
@@ -278,7 +285,7 @@ class TimeWithoutAttempt:
         self._since_s = 0.0
 
     def look(self, now_s: float, client: object, attempts: int, *, is_connected: bool) -> float:
-        """Return the seconds by now."""
+        """Return the seconds without a connection and without a new attempt, up to ``now_s``."""
         attempt = (client, attempts)
         if is_connected or self._was_connected or attempt != self._attempt:
             self._since_s = now_s
@@ -289,11 +296,12 @@ class TimeWithoutAttempt:
 class ClientSupervisor:
     """Watches a session's client, and has it replaced when it is beyond repair.
 
-    One thread, asleep while all is well. An outage, however long, is not a reason: kazoo keeps
-    connecting, and the session may still stand at the servers. Reasons: the connection thread has
-    ended without our asking (an exception inside kazoo, refused credentials); or there is no
-    connection and no attempt to get one for a long time. ``client`` returns the client to watch, or
-    ``None``. ``wake`` says that something changed: from any thread, also from a finalizer.
+    It is one thread, which sleeps while all is well. There are two reasons to replace a client: its
+    connection thread has ended although nobody stopped it (an exception inside kazoo, refused
+    credentials); or for a long time there was no connection and no attempt to get one. An outage,
+    however long, is not a reason: kazoo keeps trying to connect, and the servers may still have the
+    session. ``client`` returns the client to watch, or ``None``. Call ``wake`` when something has
+    changed, from any thread or a finalizer.
     """
 
     def __init__(
@@ -307,18 +315,18 @@ class ClientSupervisor:
         self._service = Service.repeating(f"leaderq-{name}-supervisor", self._step)
         self.start, self.wake = self._service.start, self._service.wake
         self._dropped: tuple[object, int] | None = None
-        """Whose connection was dropped, and how many attempts it had made by then."""
+        """The client whose connection was dropped, and how many attempts it had made by then."""
         self._idle = TimeWithoutAttempt()
         self._replaced: list[float] = []
         self._next_at = 0.0  # no replacement before
 
     def stop(self) -> None:
-        """Stop watching; does not wait, because the supervisor itself may call it."""
+        """Stop watching. Does not wait for the thread, because the thread itself may call this."""
         self._service.stop(0)
 
     def expect_attempt(self, client: Client) -> None:
-        """The connection of ``client`` is about to be dropped: if the client makes no attempt to
-        connect after that, it is stuck.
+        """Note that the connection of ``client`` is about to be dropped: if the client then makes
+        no attempt to connect, it is stuck.
         """
         self._dropped = (client, client.attempts)
         self.wake()

@@ -1,10 +1,11 @@
-"""Threads, sockets and the connection of one kazoo client: kazoo's, made to notice and to hurry.
+"""The threads, the sockets and the connection of one kazoo client: kazoo's own classes, changed so
+that they notice a dead server and connect sooner.
 
-A :class:`ServerConnection` runs on the connection thread only, except ``drop``,
-``close_session``, ``release_when_ended`` and the attributes said to be readable anywhere.
-What it adds to kazoo's handler of a connection:
+A :class:`ServerConnection` runs on the connection thread only, except ``drop``, ``close_session``,
+``release_when_ended`` and the attributes that its docstring names. What it adds to kazoo's handler
+of a connection:
 
-* a connection in use is found dead too (see :class:`Liveness`);
+* a dead connection is noticed even while it is in use (see :class:`Liveness`);
 * connecting to one server takes at most T/(3 x addresses): a dead one leaves time for the others;
 * all that is queued goes out in one write, and all that has arrived is read in one go;
 * persistent watches are routed to their holders, beside kazoo's one-shot watches;
@@ -49,21 +50,24 @@ CONNECT_FLOOR_S = 0.5
 
 
 def connect_limit_s(timeout_s: float, addresses: int) -> float:
-    """How long one server may take for each step of connecting; all are tried within about T/3."""
+    """How many seconds one server may take for each step of connecting: all servers together can be
+    tried within about T/3.
+    """
     share_s = Shares(timeout_s).answer_s / max(1, addresses)
     return max(CONNECT_FLOOR_S, min(CONNECT_CEILING_S, share_s))
 
 
 @dataclass(slots=True)
 class Liveness:
-    """When a connection counts as dead; pure. Times in monotonic seconds, one object a connection.
+    """Decides when a connection counts as dead; pure. Each connection has its own object; all times
+    are monotonic seconds.
 
     kazoo looks at its pings only when its select call returns nothing, so a connection in steady
     use is never found dead (20 s of a frozen server without a change of state, measured). The rule
     here is Java's, made safe against our own stops: a peer is dead if nothing was heard for 2T/3
-    **and** something has been waiting for its answer for T/3. The second half spares a peer that we
-    gave no time, having been stopped ourselves (SIGSTOP, a C call that kept the GIL) with nothing
-    asked.
+    **and** something has been waiting for its answer for T/3. The second condition spares a peer if
+    this process itself was stopped (SIGSTOP, a C call that kept the GIL) while no request was
+    waiting.
     """
 
     timeout_s: float
@@ -71,12 +75,14 @@ class Liveness:
     waiting_since_s: float | None = None
 
     def sent(self, now: float) -> None:
-        """A request was sent that must be answered."""
+        """Note that a request was sent which must be answered."""
         if self.waiting_since_s is None:
             self.waiting_since_s = now
 
     def heard(self, now: float, *, still_waiting: bool) -> None:
-        """Bytes came in; ``still_waiting`` for answers to other requests or not."""
+        """Note that bytes came in; ``still_waiting``: whether other requests still wait for
+        answers.
+        """
         self.heard_s = now
         self.waiting_since_s = now if still_waiting else None
 
@@ -87,17 +93,20 @@ class Liveness:
 
     @property
     def limit_s(self) -> float:
-        """How long a server may be silent: T/3 is left to reach another before the session ends."""
+        """How many seconds a server may be silent; T/3 is left to reach another one before the
+        session ends.
+        """
         return Shares(self.timeout_s).silent_s
 
 
 class Transport(SequentialThreadingHandler):
-    """Threads and sockets of one kazoo client: kazoo's threading handler with every wait bounded.
+    """The threads and sockets of one kazoo client: kazoo's threading handler, with every wait
+    bounded.
 
-    ``stop`` joins for a bounded time, and nothing runs at exit of the process; threads carry the
-    session's name; a server that does not accept costs ``limit_s()`` seconds instead of the session
-    time-out; the wake-up pipe never blocks; TLS settings are read once, and a failed handshake
-    leaks no socket.
+    ``stop`` waits for a bounded time, and nothing runs at the exit of the process. The names of the
+    threads begin with ``label``. A server that does not accept costs ``limit_s()`` seconds instead
+    of the session time-out. The wake-up pipe never blocks. TLS settings are read once, and a failed
+    handshake leaks no socket.
     """
 
     name = "leaderq"
@@ -139,7 +148,9 @@ class Transport(SequentialThreadingHandler):
         return thread
 
     def stop(self, timeout_s: float = 1.0) -> None:
-        """End the threads after what is queued; waits ``timeout_s`` at most for a callback."""
+        """End the threads when the queued jobs are done; wait for that at most ``timeout_s``
+        seconds.
+        """
         with self._lock:
             threads, self._threads = self._threads, []
             if threads:
@@ -153,7 +164,9 @@ class Transport(SequentialThreadingHandler):
                     log.warning("thread blocked by a callback, left behind name=%s", thread.name)
 
     def complete(self, job: Callable[[], object]) -> None:
-        """Run ``job`` on the completion thread; at once, here, if that has ended."""
+        """Run ``job`` on the completion thread; if that has ended, run it at once on this
+        thread.
+        """
         with self._lock:  # so that nothing is queued behind the end mark, where it would be lost
             if self._threads:
                 self.completion_queue.put(job)
@@ -161,11 +174,13 @@ class Transport(SequentialThreadingHandler):
         _contained(job)
 
     def watch(self, job: Callable[[], object]) -> None:
-        """Run ``job`` on the watch thread; not at all once the client is stopped."""
+        """Run ``job`` on the watch thread; drop it if the client is stopped."""
         self.callback_queue.put(job)
 
     def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
-        """The wake-up pipe. It never blocks: a full one says "wake" as well."""
+        """Make the wake-up pipe. Writing to it never blocks: a full pipe wakes the thread
+        as well.
+        """
         self._wake_up = ends = socket.socketpair()
         for end in ends:
             end.setblocking(False)
@@ -177,7 +192,7 @@ class Transport(SequentialThreadingHandler):
             self._wake_up[1].send(b"\0")
 
     def drain(self) -> None:
-        """Read the wake-ups so far."""
+        """Read and forget all wake-ups that have come so far."""
         with suppress(BlockingIOError):
             while len(self._wake_up[0].recv(4096)) == 4096:
                 pass
@@ -185,7 +200,9 @@ class Transport(SequentialThreadingHandler):
     def select(
         self, readers: list[Any], writers: list[Any], _: list[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As kazoo's, which creates an epoll instance at each call, three times a request."""
+        """Do what kazoo's ``select`` does, which creates an epoll instance at each call, three
+        times a request; this one uses ``poll``.
+        """
         self.is_waiting = bool(readers)
         try:
             return _selected(readers, writers, timeout)
@@ -238,12 +255,12 @@ def _contained(job: Callable[[], object]) -> None:
 
 
 class ServerConnection(ConnectionHandler):
-    """The connection to the servers, one after the other.
+    """The connection of one client, to one server after another.
 
-    May be read from any thread: ``attempts`` (grows with every attempt to connect), ``timeout_s``
-    (granted at the newest connection; before the first, the one asked for), ``resolved`` (host,
-    address, port of each server), ``is_connecting`` (until the credentials are accepted),
-    ``is_session_closed``, ``echoes`` of the newest connection.
+    Any thread may read: ``attempts`` (grows with every attempt to connect), ``timeout_s`` (the
+    session time-out granted at the newest connection; before the first, the one asked for),
+    ``resolved`` (host, address, port of each server), ``is_connecting`` (until the credentials are
+    accepted), ``is_session_closed``, ``echoes`` of the newest connection.
     """
 
     handler: Transport
@@ -325,7 +342,7 @@ class ServerConnection(ConnectionHandler):
         return answer
 
     def connect_limit_s(self) -> float:
-        """Seconds that one step of connecting may take."""
+        """How many seconds one step of connecting may take."""
         return connect_limit_s(self.timeout_s, len(self.resolved) or len(self.client.hosts))
 
     def _capped(self, timeout: float) -> float:
@@ -365,7 +382,9 @@ class ServerConnection(ConnectionHandler):
         return isinstance(sock, ssl.SSLSocket) and sock.pending() > 0
 
     def _has_message(self) -> bool:
-        """Whether another reply is here already, for which no select would wake us."""
+        """Whether another complete reply has been received already, so that no select would wake us
+        for it.
+        """
         received = self._received
         if len(received) >= 4 and len(received) >= 4 + _INT.unpack_from(received)[0]:
             return True
@@ -446,8 +465,9 @@ class ServerConnection(ConnectionHandler):
     # -- from any thread ---------------------------------------------------------------------------
 
     def has_unread(self) -> bool:
-        """Whether something has come that the loop has not dealt with yet, such as the server's
-        farewell to a host that stood still with its clocks."""
+        """Whether the server has sent something that the loop has not handled yet, such as the end
+        of the session, for a host that was stopped together with its clocks.
+        """
         if not self.handler.is_waiting:
             return True
         sock = private_api.server_socket(self)
@@ -457,19 +477,23 @@ class ServerConnection(ConnectionHandler):
             return True
 
     def drop(self) -> None:
-        """Break the connection; the loop notices, and connects again with the same session."""
+        """Break the connection. The loop notices that, and connects again with the same session."""
         sock = private_api.server_socket(self)
         with suppress(OSError, ValueError):  # it has ended by itself
             if sock is not None:
                 sock.shutdown(socket.SHUT_RDWR)  # not closed: another thread is using its number
 
     def close_session(self) -> None:
-        """Queue the request that ends the session; nothing after it is answered. Never blocks."""
+        """Queue the request that ends the session. The server answers no request after it. Never
+        blocks.
+        """
         private_api.request_queue(self.client).append((CloseInstance, None))
         self.handler.wake()
 
     def release_when_ended(self) -> None:
-        """Close the wake-up pipe when the thread has ended, which may still wait on it."""
+        """Close the wake-up pipe; if the connection thread, which may wait on the pipe, has not
+        ended, it closes the pipe at its end.
+        """
         self._is_abandoned.set()
         if self.connection_stopped.is_set():
             self.close()

@@ -1,13 +1,16 @@
-"""Ends a session from outside: so fail-over after a crash takes milliseconds, not a time-out.
+"""Ends the session of another process, so that fail-over after a crash takes milliseconds instead
+of the session time-out.
 
-Whoever knows the id and password of a session may take it up and close it; its ephemeral znodes
-vanish then and there. This is done with plain sockets in the calling thread, which starts no other
-(Python refuses that at its exit): both requests go out together as soon as a server accepts, and
-the next server is tried beside the first one if that is slow. With TLS or SASL a kazoo client does
-the same, somewhat slower; without them kazoo is not even loaded.
+A process that knows the id and password of a session may take the session up and close it; its
+ephemeral znodes vanish at once. The calling thread does so with plain sockets, and starts no other
+thread once the addresses are known (at its exit Python refuses to start one). Both requests go out
+together as soon as a server accepts, and if that server is slow, the next one is tried as well.
+With TLS or SASL a kazoo client does the same, somewhat slower; without them kazoo is not even
+loaded.
 
-"No such session" is success: it is over already, or the password is wrong, which ZooKeeper does not
-tell apart. No answer in time is ``False``: the session then lives until it expires.
+The answer "no such session" counts as success: the session is over, or the password is wrong;
+ZooKeeper does not tell which. Without an answer in time the result is ``False``, and the session
+lives until it expires.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ _Answer = tuple[bool, bool]
 
 
 class SessionEnder:
-    """Ends sessions at one address. Made ahead of time, so that little is left to do later.
+    """Ends sessions at one address. Make it early, so that little is left to do when it is needed.
 
     :raises ConfigurationError: a malformed address, or unusable security.
     """
@@ -74,10 +77,10 @@ class SessionEnder:
         session_timeout_s: float = 10.0,
         patient: bool = True,
     ) -> bool:
-        """End the session; returns within ``timeout_s`` whether it is certainly over.
+        """End the session; return within ``timeout_s`` seconds whether it is certainly over.
 
-        To close a session, this takes it up first. ``session_timeout_s``: how long the session
-        lives on if it was taken up and could not be closed after that. Without ``patient`` each
+        To close a session, this takes it up first. ``session_timeout_s``: how many seconds the
+        session lives on if it was taken up, but could not be closed. Without ``patient`` each
         server is asked only once.
         """
         deadline = clock.awake_s() + timeout_s
@@ -136,10 +139,11 @@ def end_session(
     security: Security | None = None,
     session_timeout_s: float = 10.0,
 ) -> bool:
-    """End a session of another process, dead or alive: its ephemeral znodes vanish within
-    milliseconds, and a live owner's next request fails.
+    """End the session of another process, which may be dead or alive: the session's ephemeral
+    znodes vanish within milliseconds, and the next request of a live owner fails.
 
-    Returns whether it is certainly over; ``False`` if no server answered in ``timeout_s``.
+    Returns whether the session is certainly over; ``False`` if no server answered within
+    ``timeout_s`` seconds.
     """
     ender = SessionEnder(address, security=security)
     return ender.end(credentials, timeout_s=timeout_s, session_timeout_s=session_timeout_s)
@@ -156,9 +160,9 @@ def _resolved(address: Address) -> Iterator[_Endpoint]:
 
 
 def _says_over(answers: bytearray) -> bool:
-    """Whether what a server has answered so far says that the session is over; pure.
+    """Whether the bytes that a server has answered so far say that the session is over; pure.
 
-    Raises ``ConnectionAbortedError`` if no ZooKeeper server answers so.
+    Raises ``ConnectionAbortedError`` if they cannot come from a ZooKeeper server.
     """
     begin = 0
     while len(answers) >= begin + 4:
@@ -178,7 +182,7 @@ def _says_over(answers: bytearray) -> bool:
 
 
 class _Attempt(NamedTuple):
-    """One server asked to end the session: the bytes to send, and its answer so far."""
+    """A request to one server to end the session: the bytes to send, and the answer so far."""
 
     sock: socket.socket
     frames: bytes
@@ -222,7 +226,7 @@ def _begin(selector: selectors.BaseSelector, endpoint: _Endpoint, frames: bytes)
 
 
 def _advance(selector: selectors.BaseSelector, attempt: _Attempt, events: int) -> bool:
-    """Do what can be done now; returns whether the session is over."""
+    """Send or receive what the socket allows now; return whether the session is over."""
     sock, frames, answers = attempt
     try:
         if events & selectors.EVENT_WRITE:

@@ -1,8 +1,9 @@
 """A session of its own for every ``KazooClient`` that a user brings.
 
-The client is neither changed nor used: kazoo does not notice a dead connection in use, may block
-callers, and does not tell the granted time-out. leaderq reads from it where ZooKeeper is and who
-the user is, and opens one session beside it, however many objects use that client.
+The user's client is neither changed nor used, because kazoo does not notice a dead connection in
+use, may block callers, and does not tell the granted time-out. leaderq reads from it where
+ZooKeeper is and who the user is, and opens one session beside it, however many objects use that
+client.
 
 ============================  ======================================================================
 what happens                  what the client's session does
@@ -45,14 +46,14 @@ STOP_S = 1.0
 
 
 def as_session(client: AnyClient) -> Session:
-    """Return ``client`` itself if it is a ``Session``, else the one session of that
+    """Return ``client`` if it is a ``Session``, else the one session that belongs to this
     ``KazooClient``.
 
-    The first call with a client opens it, and may take as long as :func:`leaderq.connect`: with the
-    client's hosts, chroot, credentials, default ACL, TLS files and requested time-out.
+    The first call with a client opens the session, with the client's hosts, chroot, credentials,
+    default ACL, TLS files and requested time-out. It may take as long as :func:`leaderq.connect`.
 
-    *Guarantees:* all that a :class:`Session` promises. It ends when the client is stopped, and
-    keeps neither the client nor the interpreter alive. ``close()`` before that does nothing.
+    *Guarantees:* all that a :class:`Session` promises. The session ends when the client is stopped;
+    ``close()`` before that does nothing. It keeps neither the client nor the interpreter alive.
     *Not guaranteed:* that client and session are connected at the same time, or see the same: they
     are two sessions, with ephemeral znodes of their own.
 
@@ -85,7 +86,7 @@ class _OwnSession(Session):
 
     @classmethod
     def beside(cls, client: KazooClient) -> _OwnSession:
-        """Open it, and end it when the client ends."""
+        """Open a session for ``client``, which ends when the client ends."""
         remedy = "call its start() first, or use leaderq.connect(address)"
         not_started = ConfigurationError(f"the KazooClient given is not started; {remedy}")
         if not _is_running(client):
@@ -106,18 +107,22 @@ class _OwnSession(Session):
 
     @property
     def is_orphaned(self) -> bool:
-        """Whether the client has been stopped, or is gone; final, even if it is started again."""
+        """Whether the client was stopped, or is gone. Stays true if the client is started again."""
         client = self._owner()
         if client is None or not _is_running(client):
             self._is_orphaned = True
         return self._is_orphaned
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        """Do nothing while the client is running. Returns whether the session is over."""
+        """Close the session if the client has ended; else do nothing. Returns whether the session
+        is over.
+        """
         return self._close(timeout_s) if self.is_orphaned else False
 
     def _owner_said(self, state: str) -> bool:
-        """On the connection thread of the user's client. Returns whether kazoo may forget us."""
+        """Hear of a new state of the user's client, on its connection thread; return whether kazoo
+        may forget this listener.
+        """
         if state != KazooState.LOST or not self.is_orphaned:
             return False
         self._supervisor.wake()
@@ -135,7 +140,7 @@ class _OwnSession(Session):
 
 @dataclass(frozen=True, kw_only=True)
 class _ClientSecurity(Security):
-    """The credentials of a ``KazooClient``, which may exceed :class:`Security`."""
+    """The credentials of a ``KazooClient``, which may have more than :class:`Security` allows."""
 
     schemes: tuple[tuple[str, str], ...] = field(repr=False)
     sasl: Mapping[str, Any] | None = field(repr=False)
@@ -161,7 +166,7 @@ class _ClientSecurity(Security):
         return context
 
     def validate(self) -> None:
-        """The client is connected with it."""
+        """Check nothing, because the client is connected with these credentials."""
 
 
 def _security_of(client: KazooClient) -> _ClientSecurity:
@@ -187,7 +192,7 @@ def _security_of(client: KazooClient) -> _ClientSecurity:
 
 @dataclass
 class _Place:
-    """Where the session of one client is kept; the lock lets one thread open it."""
+    """Holds the session of one client; under the lock only one thread opens it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     session: _OwnSession | None = None
@@ -198,7 +203,9 @@ _places: weakref.WeakKeyDictionary[KazooClient, _Place] = weakref.WeakKeyDiction
 
 
 def _forget_all() -> None:
-    """After a fork: the parent's sessions cannot be used, and its threads may hold the locks."""
+    """Forget all sessions, in a forked child: they belong to the parent, whose threads may hold the
+    locks.
+    """
     global _lock, _places
     _lock, _places = threading.Lock(), weakref.WeakKeyDictionary()
 

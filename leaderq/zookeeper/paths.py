@@ -1,4 +1,4 @@
-"""Where things are: znode paths, and the address of the servers; errors name value and rule.
+"""Checks znode paths and the servers' address; its errors name the value and the rule.
 
 ZooKeeper would refuse a bad path with a message that names nothing.
 """
@@ -18,9 +18,10 @@ _ADDRESS = addresses(2181, chroot=True)
 
 
 def validated_path(path: str, *, open_ended: bool = False) -> str:
-    """Return ``path`` itself. ``open_ended`` allows a trailing slash, for sequential znodes.
+    """Return ``path`` if ZooKeeper accepts it. ``open_ended`` allows a trailing slash, for
+    sequential znodes.
 
-    :raises ConfigurationError: with the path and its problem.
+    :raises ConfigurationError: the path has a problem; the message names both.
     """
     body = path[:-1] if open_ended and len(path) > 2 and path.endswith("/") else path
     if body == "/" or (_PATH.fullmatch(body) and "/." not in body):
@@ -38,9 +39,9 @@ def validated_path(path: str, *, open_ended: bool = False) -> str:
 
 
 def own_path(path: str) -> str:
-    """Return ``path`` itself, if a user may keep a queue there.
+    """Return ``path`` if a user may keep a queue there.
 
-    :raises ConfigurationError: it is none, that of everybody, or one of the server's own.
+    :raises ConfigurationError: ``path`` is not a znode path, is ``/``, or belongs to the server.
     """
     if validated_path(path) == "/" or is_at_or_below(path, "/zookeeper"):
         whose = "everybody's" if path == "/" else "the server's"
@@ -68,7 +69,7 @@ def name_of(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address as people write it: ``host:port,host:port/chroot``.
+    """The address of the servers, as people write it: ``host:port,host:port/chroot``.
 
     ``chroot`` is the parent of all paths: ``""`` or ``/some/path``.
     """
@@ -88,9 +89,9 @@ class Address:
 
 
 def parsed_address(text: str) -> Address:
-    """Return the address that ``text`` means.
+    """Parse ``host:port,host:port/chroot``.
 
-    :raises ConfigurationError: with the value and what to write instead.
+    :raises ConfigurationError: ``text`` is not an address; the message says what to write instead.
     """
     try:
         hosts, slash, chroot = _ADDRESS.check(text.strip().rstrip("/")).partition("/")

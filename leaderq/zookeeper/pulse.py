@@ -1,12 +1,13 @@
-"""Proves that a session lives, for all who rely on it; what is proven, and why: ``proof.py``.
+"""Proves that a session lives, for everything that relies on it; ``proof.py`` says what is proven,
+and why.
 
-One pulse a session. A proof takes two round trips: a ``sync``, then a write that changes nothing.
-One is under way at a time. While somebody holds the pulse there is one every T/7, and one at each
-new connection; else only when it is asked for.
+Each session has one pulse. A proof takes two round trips: a ``sync``, then a write that changes
+nothing. One proof is under way at a time. While somebody holds the pulse, there is a proof every
+T/7 and at each new connection; else only when somebody asks for one.
 
-What happens on each failure: no connection, or no answer: no proof comes, and what was trusted runs
-out. The session is over: its proofs count for nothing in the next one. A shorter time-out is
-granted: what is trusted becomes shorter before anybody hears of the connection.
+What happens on each failure: without a connection or an answer no proof comes, and the trusted time
+runs out. When the session is over, its proofs do not count for the next session. When a shorter
+time-out is granted, the trusted time is shortened before anybody hears of the connection.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _ROOT = "/"
 
 
 class Pulse:
-    """The proofs of one session. May be used from any thread; blocks nowhere.
+    """Makes and keeps the proofs of one session. Any thread may use it; only :meth:`ensure` waits.
 
-    ``requests`` sends them; ``session`` returns the session's id now, ``None`` without one;
-    ``shares`` those of the newest connection, ``echoes`` what was heard on it. ``let_go`` is called
-    when somebody has let go of the pulse.
+    ``requests`` sends the requests. ``session()`` returns the session's present id, ``None``
+    without a session; ``shares()`` and ``echoes()`` return those of the newest connection.
+    ``let_go()`` is called when a holder has released the pulse.
     """
 
     def __init__(
@@ -65,19 +66,20 @@ class Pulse:
 
     @property
     def proof(self) -> Proof:
-        """The newest proof of the present session, which may be over, or say nothing yet."""
+        """The newest proof of the present session. It may have run out, or prove nothing yet."""
         proof, session = self._proof, self._session()
         return proof if proof.session == session else Proof(session, self._shares())
 
     def holds(self, session: int | None) -> bool:
-        """Whether this session certainly lives now, by what is proven. Asks nobody."""
+        """Whether the newest proof says that this session certainly lives now. Sends no request."""
         proof = self._proof
         is_mine = session is not None and session == proof.session == self._session()
         return is_mine and clock.now_s() < proof.trusted_until_s
 
     def ensure(self, session: int | None, within_s: float) -> bool:
-        """As :meth:`holds`; asks for a proof when the newest one grows old, and waits for it if
-        there is none."""
+        """Whether this session certainly lives now. If the newest proof grows old, ask for another
+        one; if it has run out, wait for the new proof, at most ``within_s`` seconds.
+        """
         proof = self._proof
         if proof.session != session or clock.now_s() >= proof.late_s:
             proving = self.prove()
@@ -90,8 +92,8 @@ class Pulse:
         """Prove the session again and again until the returned function is called.
 
         ``on_proof`` is called with the newest proof now, with each newer one, and again with a
-        proof whose time-out has become shorter. It is called on a thread of the session that must
-        not be blocked.
+        proof whose time-out has become shorter. It must not block, because it runs on a thread of
+        the session.
         """
         mark = object()
         with self._lock:
@@ -115,7 +117,9 @@ class Pulse:
         return bool(self._holders)
 
     def prove(self) -> primitives.Future[Proof]:
-        """Begin a proof, or join the one under way; the future fails like any request's."""
+        """Begin a proof, or join the one under way. The future fails with the error of the
+        request.
+        """
         with self._lock:
             if self._open is not None and not self._open.done():
                 return self._open
@@ -128,7 +132,7 @@ class Pulse:
         return future
 
     def connected(self) -> None:
-        """A connection was made; on the thread that heard of it."""
+        """Take note of a new connection; the thread that heard of it calls this."""
         with self._lock:
             known = self._proof
             self._proof = known.granted(self._shares())
@@ -139,7 +143,7 @@ class Pulse:
             self._service.wake()
 
     def stop(self) -> None:
-        """Prove nothing more; does not wait."""
+        """Make no more proofs. Does not wait for the thread."""
         self._service.stop(0)
 
     def _step(self) -> float | None:

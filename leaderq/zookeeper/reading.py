@@ -1,14 +1,14 @@
-"""Reads the items of a queue many at a time, and never asks for more than about a megabyte, because
-a server builds the whole answer in its memory.
+"""Reads many items of a queue at a time, but never more than about a megabyte in one request,
+because a server builds the whole answer in its memory.
 
-The sizes are asked for first, in requests that carry no data: of every item while sizes are unknown
-or one was large of late, else of the last and of every 16th, beginning at a random place. Then only
-as many items are read as surely, or by these samples, fit.
+First it asks for sizes, in requests that carry no data: for the size of every item while sizes are
+unknown or one was large of late, else for that of the last and of every 16th item, beginning at a
+random place. Then it reads only as many items as fit by these sizes.
 
-*Guarantees:* a run of 16 large items or more, and one at the end of what is asked for, is seen
-before it is read. *Not guaranteed:* that a few large items scattered among small ones are; the
-first of them that come make the next reads careful. An item that is gone has no size, and the read
-says so; a lost connection fails the read.
+*Guarantees:* a run of 16 large items or more, and a large item at the end, is seen before it is
+read. *Not guaranteed:* that a few large items among small ones are seen before they are read; but
+the first of them makes the next reads careful. An item that is gone counts as size 0, and the read
+has its error; a lost connection fails the read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ANSWER_S = 10.0
 class ReadSizes:
     """The known sizes of a queue's items, and how many items may be read next (pure).
 
-    Not synchronised: what one thread learns while another asks counts for the next read.
+    Not synchronised: what one thread learns while another thread asks counts for its next read.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,9 @@ class ReadSizes:
 
     @property
     def is_careful(self) -> bool:
-        """Whether sizes are unknown, or one was large of late."""
+        """Whether the size of every item must be known first: sizes are unknown, or one was large
+        of late.
+        """
         return self._careful > 0
 
     def to_measure(self, count: int) -> list[int]:
@@ -64,11 +66,15 @@ class ReadSizes:
         return [*sampled, count - 1]
 
     def is_unsure(self, sizes: Sequence[int]) -> bool:
-        """Whether, by these samples, the size of each item has to be asked for."""
+        """Whether these samples have a large item, so that the size of each item must be
+        asked for.
+        """
         return max(sizes, default=0) > _SMALL_BYTES
 
     def fitting(self, count: int, sizes: Sequence[int]) -> int:
-        """How many of ``count`` items to read: ``sizes`` are those of all, or of samples."""
+        """How many of ``count`` items to read at once; ``sizes`` are the sizes of all of them, or
+        samples.
+        """
         if len(sizes) < count:
             largest = max([self._typical, *sizes]) + _META_BYTES
             return max(1, min(count, int(READ_BYTES / largest)))
@@ -93,7 +99,7 @@ class ReadSizes:
 
 
 class SizedReader:
-    """Reads children of one znode, by names; see the module. For any thread."""
+    """Reads children of one znode by their names; see the module. Any thread may use it."""
 
     def __init__(self, session: Session, path: str) -> None:
         self._session = session
@@ -102,12 +108,12 @@ class SizedReader:
 
     @property
     def most(self) -> int:
-        """How many to ask for at a time; of a longer list, only the first are read."""
+        """How many names to ask for at a time; of a longer list, only the first are read."""
         return self.sizes.most
 
     def read(self, names: Sequence[str]) -> primitives.Future[list[Any]]:
-        """Read the first of ``names``, as many as fit: each as ``(data, ctime_ms, version)``, or
-        its error in its place.
+        """Read as many of the first ``names`` as fit; return for each
+        ``(data, ctime_ms, version)``, or its error in its place.
         """
         answer: primitives.Future[list[Any]] = primitives.Future()
         positions = self.sizes.to_measure(len(names := names[: self.most]))
@@ -118,17 +124,17 @@ class SizedReader:
         return answer
 
     def read_few(self, names: Sequence[str]) -> primitives.Future[list[Any]]:
-        """As :meth:`read`, at once, without asking for sizes: for names that may not be there. Only
-        the first, unless sizes are known and small.
+        """Read as :meth:`read` does, but at once, without asking for sizes: for names that may not
+        exist. Reads only the first one unless sizes are known and small.
         """
         answer: primitives.Future[list[Any]] = primitives.Future()
         self._read(answer, names[: 1 if self.sizes.is_careful else self.most])
         return answer
 
     def read_now(self, names: Sequence[str]) -> list[Any]:
-        """As :meth:`read`, waited for.
+        """Read as :meth:`read` does, and wait for the answer.
 
-        :raises ConnectionLost: not connected, or no answer within 10 seconds.
+        :raises ConnectionLost: there is no connection, or no answer within 10 seconds.
         """
         answer = self.read(names)
         try:
@@ -138,7 +144,8 @@ class SizedReader:
             raise ConnectionLost(f"items were not read in time path={self._path}") from None
 
     def read_all(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        """Each of ``names`` with its result of :meth:`read`, in order, as many at a time as fit.
+        """Yields each of ``names`` with its result of :meth:`read`, in order; reads as many at a
+        time as fit.
 
         :raises ConnectionLost: as :meth:`read_now`.
         """
@@ -162,7 +169,7 @@ class SizedReader:
     def _measured(
         self, answer: primitives.Future[list[Any]], names: Sequence[str], sizes: list[int]
     ) -> None:
-        """On the session's thread: read what fits, or first ask for all sizes."""
+        """Read the items that fit, or first ask for all sizes; runs on a thread of the session."""
         if len(sizes) < len(names) and self.sizes.is_unsure(sizes):
             everything = range(len(names))
             self._measure(answer, names, everything, partial(self._measured, answer, names))
@@ -185,7 +192,7 @@ class SizedReader:
 
 
 def children_of(session: Session, path: str) -> list[str]:
-    """The names of its children; none if it is not there."""
+    """The names of the children of ``path``; none if the znode does not exist."""
     try:
         return session.children(path)
     except NoNode:
@@ -193,7 +200,9 @@ def children_of(session: Session, path: str) -> list[str]:
 
 
 def existing(session: Session, paths: Sequence[str]) -> dict[str, tuple[bytes, Stat]]:
-    """Those of these names that are there, read in one request. Raises any error but ``NoNode``."""
+    """The data and metadata of those ``paths`` that exist, read in one request. Raises any error
+    except ``NoNode``.
+    """
     found = {}
     for path, answer in zip(paths, session.multi_read(list(map(GetData, paths))), strict=True):
         if isinstance(answer, tuple):
@@ -204,7 +213,7 @@ def existing(session: Session, paths: Sequence[str]) -> dict[str, tuple[bytes, S
 
 
 def _forward(answer: primitives.Future[list[Any]], step: Callable[[], object]) -> None:
-    """Take the next step; its error, if any, becomes the answer."""
+    """Run ``step()``; if it raises, its error becomes the answer."""
     try:
         step()
     except primitives.InvalidStateError:  # nobody waits for it any more

@@ -1,10 +1,11 @@
-"""Every request a session can make, in two forms: ``..._async``, which returns a future, and the
-plain one, which waits.
+"""Every request that a session can send, in two forms: ``..._async`` returns a future, and the
+plain form waits.
 
 **Async forms** never block and never wait for a connection: without one the future fails at once
-with :class:`~leaderq.errors.NotConnected`. It fails with :class:`~leaderq.errors.ConnectionLost`
-when the connection broke after sending: the outcome is unknown. Its callbacks run on the session's
-completion thread and must not block it. Cancelling takes nothing back.
+with :class:`~leaderq.errors.NotConnected`. If the connection breaks after the request was sent, the
+future fails with :class:`~leaderq.errors.ConnectionLost`: the outcome is unknown. Callbacks of the
+future run on the session's completion thread and must not block it. To cancel the future does not
+take the request back.
 
 **Sync forms** wait for at most ``timeout_s`` (default: 2T, 10 s at most), then raise
 ``ConnectionLost``. They must not be called from a state listener, which runs on the thread that
@@ -42,8 +43,8 @@ _SHARED = Permissions.READ | Permissions.CREATE
 
 
 class Answer(primitives.Future[T]):
-    """Its result is set on kazoo's connection thread, so that a waiter wakes without a detour; its
-    callbacks run on the completion thread.
+    """The future of one request. kazoo's connection thread sets its result, so that a waiter wakes
+    at once; callbacks run on the completion thread.
     """
 
     def __init__(self, dispatch: Callable[[Callable[[], object]], None]) -> None:
@@ -54,7 +55,7 @@ class Answer(primitives.Future[T]):
         super().add_done_callback(lambda done: self._dispatch(functools.partial(fn, done)))
 
     def cancel(self) -> bool:
-        """Stop caring about the answer. The request is not taken back: its outcome is unknown."""
+        """Stop waiting for the answer. The request is not taken back: its outcome is unknown."""
         if not self.cancelled():
             if not super().cancel():
                 return False
@@ -68,8 +69,8 @@ class Reply(Generic[T]):
     """The object that kazoo holds while a request is in flight; it calls ``set`` or
     ``set_exception``.
 
-    Neither of them raises, whatever became of the future, because that would end kazoo's connection
-    thread. ``is_last``: whether no further request has this future.
+    Neither of them raises, whatever the state of the future, because an error would end kazoo's
+    connection thread. ``is_last``: whether no further request has this future.
     """
 
     future: primitives.Future[T]
@@ -99,7 +100,9 @@ def failed_future(exc: BaseException) -> primitives.Future[Any]:
 
 
 class Requests:
-    """The request half of a :class:`~leaderq.zookeeper.Session`, which says how one is sent."""
+    """The requests of a :class:`~leaderq.zookeeper.Session`; the session itself says how to send
+    one.
+    """
 
     max_request_bytes: int = wire.MAX_REQUEST_BYTES
     _client: Client
@@ -113,7 +116,7 @@ class Requests:
     def _send_all(
         self, requests: Sequence[Any], convert: Callable[[Any], T], path: str | None
     ) -> primitives.Future[T]:
-        """Send these; each answer is converted, and the last one is the future's."""
+        """Send ``requests``; convert each answer. The last one becomes the result of the future."""
         raise NotImplementedError
 
     def _send(
@@ -126,7 +129,8 @@ class Requests:
     def create_async(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> primitives.Future[str]:
-        """Create a znode; returns the path created, ten digits longer if ``sequential``.
+        """Create a znode; the result is its path, which the server makes ten digits longer if
+        ``sequential``.
 
         Fails: ``NodeExists``, ``NoNode`` (no parent).
         """
@@ -138,7 +142,8 @@ class Requests:
     def get_async(
         self, path: str, watch: Watch | None = None
     ) -> primitives.Future[tuple[bytes, Stat]]:
-        """A znode's data and metadata. ``watch`` hears once of the next change or deletion.
+        """Read a znode's data and metadata. ``watch`` is called once, at the next change or
+        deletion.
 
         Fails: ``NoNode``.
         """
@@ -146,14 +151,16 @@ class Requests:
         return self._send(request, lambda raw: (raw[0] or b"", Stat(*raw[1])), path)
 
     def exists_async(self, path: str, watch: Watch | None = None) -> primitives.Future[Stat | None]:
-        """A znode's metadata or ``None``; ``watch`` hears once of any change to it."""
+        """Read a znode's metadata, ``None`` if it does not exist. ``watch`` is called once, at any
+        change.
+        """
         request = kazoo_wire.Exists(self._server_path(path), _one_shot(watch, path))
         return self._send(request, lambda raw: None if raw is None else Stat(*raw), path)
 
     def children_async(self, path: str, watch: Watch | None = None) -> primitives.Future[list[str]]:
-        """The names of a znode's children, unordered. Fails: ``NoNode``.
+        """Read the names of a znode's children, unordered. Fails: ``NoNode``.
 
-        ``watch`` hears once of the next child created or deleted.
+        ``watch`` is called once, when the next child is created or deleted.
         """
         request = kazoo_wire.GetChildren(self._server_path(path), _one_shot(watch, path))
         return self._send(request, list, path)
@@ -169,17 +176,19 @@ class Requests:
         return self._send(request, _nothing, path)
 
     def sync_async(self, path: str = "/") -> primitives.Future[None]:
-        """Let this session's server catch up with earlier writes; it is not a quorum operation."""
+        """Let this session's server catch up with earlier writes. This is not a quorum
+        operation.
+        """
         return self._send(kazoo_wire.Sync(self._server_path(path)), _nothing, path)
 
     def multi_async(
         self, operations: Sequence[Operation], *, are_valid: bool = False
     ) -> primitives.Future[list[Any]]:
-        """All operations or none; returns for each a ``str`` (create), ``Stat`` (set) or ``None``.
-        ``are_valid``: their paths were checked before.
+        """Carry out all operations, or none of them. The result has for each a ``str`` (create), a
+        ``Stat`` (set) or ``None``. ``are_valid``: the paths were checked before.
 
         Fails with the error of the first operation that failed by itself (``.path``, ``.index``),
-        or with :class:`~leaderq.errors.TooLarge`, and is not sent.
+        or with :class:`~leaderq.errors.TooLarge`; such a request is not sent.
         """
         operations = tuple(operations)
         prefixed = self._prefixed if are_valid else self._server_path
@@ -187,7 +196,9 @@ class Requests:
         return self._send_packed(request, lambda results: _all_done(results, operations))
 
     def multi_read_async(self, reads: Sequence[Read]) -> primitives.Future[list[ReadResult]]:
-        """Many reads in one request; returns for each its result, or its error in its place."""
+        """Do many reads in one request. The result has for each read its result, or its error in
+        its place.
+        """
         reads = tuple(reads)
         request = wire.MultiRead(reads, self._server_path)
         return self._send_packed(request, lambda results: _each(results, lambda at: reads[at].path))
@@ -195,8 +206,8 @@ class Requests:
     def child_data_async(
         self, parent: str, names: Sequence[str]
     ) -> primitives.Future[list[ChildResult]]:
-        """These children of a znode, by names that the server told, in one request; returns for
-        each ``(data, ctime in ms, version)``, or its error in its place.
+        """Read these children of a znode in one request; the server itself must have told the
+        names. The result has for each ``(data, ctime in ms, version)``, or its error in its place.
         """
         request = wire.ChildData(join(self._prefixed(parent), ""), names)
         return self._send_packed(
@@ -204,8 +215,8 @@ class Requests:
         )
 
     def child_sizes_async(self, parent: str, names: Sequence[str]) -> primitives.Future[list[int]]:
-        """How many bytes each of these children (one at least) holds, 0 if it is gone; a request
-        each, because ZooKeeper tells no sizes in a multiRead.
+        """Ask how many bytes each of these children (at least one) holds; 0 if it is gone. Sends
+        one request for each, because ZooKeeper tells no sizes in a multiRead.
         """
         above, sizes = join(self._prefixed(parent), ""), list[int]()
 
@@ -276,10 +287,10 @@ class Requests:
         return self._wait(self.multi_read_async(reads), timeout_s, None)
 
     def ensure_path(self, path: str, *, shared: str = "", timeout_s: float | None = None) -> None:
-        """Create a persistent path with missing parents; ``timeout_s`` bounds the whole.
+        """Create a persistent path and its missing parents, within ``timeout_s`` seconds in all.
 
-        ``shared`` is ``path`` or one of its parents: it and its parents, where created here, get an
-        ACL under which any user may also list and create children.
+        ``shared`` is ``path`` or one of its parents: those of ``shared`` and its parents that are
+        created here get an ACL under which any user may also list and create children.
         """
         validated_path(path)
         if shared and not is_at_or_below(path, validated_path(shared)):

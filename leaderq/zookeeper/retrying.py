@@ -1,4 +1,4 @@
-"""Requests that are asked until answered."""
+"""Repeats a request until the servers answer it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def retry_until_connected(
     *,
     check: Callable[[], object] = lambda: None,
 ) -> T:
-    """The result of ``ask``, which is asked again while the servers are unreachable; it must do no
-    harm when it is asked twice. ``check``: called before each try, and now and then; raises if
-    nobody waits any more.
+    """Return what ``ask()`` returns; call it again while the servers are unreachable. It must do no
+    harm when it is called twice. ``check()`` is called before each try; it raises if nobody waits
+    any more.
 
-    :raises ConnectionLost: there was no answer in ``patience_s`` (:data:`PATIENCE_S`).
+    :raises ConnectionLost: there was no answer within ``patience_s`` seconds (:data:`PATIENCE_S`).
     """
     deadline = clock.now_s() + (PATIENCE_S if patience_s is None else patience_s)
     while True:
@@ -44,8 +44,8 @@ def retry_until_connected(
 
 
 def await_connection(session: Session, deadline: float) -> None:
-    """Return when there seems to be a connection, when the session is closed, or at the deadline;
-    after a short wait at least.
+    """Wait until there seems to be a connection, the session is closed, or the deadline has come;
+    but at least a short while.
     """
     woken = primitives.Event()
 

@@ -1,9 +1,9 @@
-"""A seat: what one holds as long as a session lives, and what may be done from it.
+"""A seat: an ephemeral znode that its owner holds as long as the session lives, and what the owner
+may do.
 
-A term, a token of a key, a place in Curator's latch are each an ephemeral znode. *May I still act?*
-has two answers, and both are given here: this process knows it while the session is proven to live
-(:attr:`Seat.is_held`, asks nobody); the servers know it, and refuse what is written from a seat
-that is gone (:meth:`Seat.write`).
+Examples are a term, a token of a key, and a place in Curator's latch. Two sides can say whether the
+owner may still act: this process, while the session is proven to live (:attr:`Seat.is_held`, which
+sends nothing); and the servers, which refuse a write from a seat that is gone (:meth:`Seat.write`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 class SeatLost(LeaderqError):
-    """Nothing was written, because the seat is gone. ``with_session``: because its session is."""
+    """Nothing was written, because the seat is gone. ``with_session``: whether its session is gone,
+    too.
+    """
 
     def __init__(self, path: str, *, with_session: bool) -> None:
         why = "its session is over" if with_session else "its znode is gone"
@@ -32,11 +34,12 @@ class SeatLost(LeaderqError):
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """``path``: of the ephemeral znode; ``owner``: the id of the session that made it.
+    """A seat in ZooKeeper. ``path`` is its ephemeral znode; ``owner`` is the id of the session that
+    made it.
 
-    *Guarantees:* while :attr:`is_held` the session lives, so the znode stands, unless somebody
-    deletes it. What :meth:`write` has written was written while it stood.
-    *Not guaranteed:* that it is still held when :attr:`is_held` has returned.
+    *Guarantees:* while :attr:`is_held` is true, the session lives; so the znode stands, unless
+    somebody deletes it. What :meth:`write` has written was written while the znode stood.
+    *Not guaranteed:* that the seat is still held after :attr:`is_held` was read.
     """
 
     session: Session
@@ -45,7 +48,7 @@ class Seat:
 
     @property
     def is_held(self) -> bool:
-        """Whether its session certainly lives now. Asks nobody."""
+        """Whether the session of the seat certainly lives now. Sends no request."""
         return self.session.pulse.holds(self.owner)
 
     @property
@@ -55,19 +58,19 @@ class Seat:
 
     @property
     def fence(self) -> Check:
-        """The operation that makes any multi fail once the seat is gone."""
+        """The operation that makes a multi fail if the seat is gone."""
         return Check(self.path)
 
     def write(
         self, operations: Sequence[Operation], *, timeout_s: float | None = None
     ) -> list[Any]:
-        """Do all of these, or none if the seat is gone; return one result for each.
+        """Carry out all ``operations``, or none if the seat is gone; return one result for each.
 
-        :raises SeatLost: it is gone; nothing was written.
+        :raises SeatLost: the seat is gone; nothing was written.
         :raises NotConnected: nothing was sent.
-        :raises ConnectionLost: whether it was written is unknown.
-        :raises ZooKeeperError: what ZooKeeper refused; ``index`` counts in ``operations``. Nothing
-            was written.
+        :raises ConnectionLost: it is unknown whether the operations were written.
+        :raises ZooKeeperError: ZooKeeper refused an operation; ``index`` is its place in
+            ``operations``. Nothing was written.
         """
         if self.is_over:
             raise SeatLost(self.path, with_session=True)
@@ -84,8 +87,7 @@ class Seat:
 
     def watch(self, gone: Callable[[], object], unheard: Callable[[], object]) -> None:
         """Call ``gone`` when the znode is deleted or is not there. Call ``unheard`` when the watch
-        is lost; then this method has to be called again. Both are called on a thread of the
-        session's.
+        is lost; then call this method again. Both are called on a thread of the session.
         """
 
         def heard(event: WatchEvent) -> None:
@@ -103,5 +105,5 @@ class Seat:
 
 
 def is_fence(error: BaseException | None) -> bool:
-    """Whether a multi that begins with a seat's fence failed because of it."""
+    """Whether a multi that begins with a seat's fence failed because of that fence."""
     return isinstance(error, NoNode) and error.index == 0

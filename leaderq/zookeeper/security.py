@@ -1,6 +1,7 @@
-"""Who a session is to ZooKeeper, and how its connection is kept private.
+"""The credentials of a session, and the encryption of its connection.
 
-Loads neither kazoo nor ssl before they are used: the guardian, which may need neither, stays small.
+kazoo and ssl are loaded only when they are used, so that the guardian, which may need neither,
+stays small.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _SASL = ("DIGEST-MD5", "PLAIN", "CRAM-MD5", "GSSAPI")
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The arguments of :func:`~leaderq.zookeeper.end_session`. ``password`` is a secret: pass it
-    through a pipe, never on a command line, in a log or on disk.
+    """The id and password of a session, with which :func:`~leaderq.zookeeper.end_session` ends it.
+    ``password`` is a secret: pass it through a pipe, never on a command line, in a log or on disk.
     """
 
     session_id: int
@@ -40,12 +41,12 @@ class Security:
     ``DIGEST-MD5``, ``GSSAPI``, ``PLAIN``, ``CRAM-MD5`` (extra ``leaderq[sasl]``). GSSAPI uses the
     ticket cache of the process and needs no password. TLS is on with ``tls=True``, or when ``ca``
     or ``cert`` is given (paths of PEM files); ``verify`` checks the server's certificate,
-    ``check_hostname`` its name too.
+    ``check_hostname`` also checks its name.
 
-    *Guarantees:* znodes created with credentials can be used by the same credentials only (ACL
+    *Guarantees:* only the same credentials can use znodes that were created with credentials (ACL
     *creator all*), unless ``open_acl``.
-    *Not guaranteed:* that a wrong ``digest`` password is refused at once: ZooKeeper accepts any,
-    and then denies the znodes.
+    *Not guaranteed:* that a wrong ``digest`` password is refused at once: ZooKeeper accepts any
+    password, and then denies access to the znodes.
     """
 
     user: str | None = None
@@ -81,7 +82,7 @@ class Security:
         return [(DIGEST, f"{self.user}:{self.password or ''}")]
 
     def sasl_options(self) -> dict[str, Any] | None:
-        """The options for pure-sasl; a new dict each time, because kazoo adds to it."""
+        """The options for pure-sasl. Each call returns a new dict, because kazoo adds to it."""
         if not self.uses_sasl:
             return None
         options: dict[str, Any] = {"mechanism": self.mechanism, "service": self.service}
@@ -89,14 +90,14 @@ class Security:
         return options | {name: value for name, value in given.items() if value is not None}
 
     def acl(self) -> list[ACL]:
-        """The ACL of znodes created under these credentials."""
+        """The ACL for znodes that are created with these credentials."""
         from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
         is_closed = self.has_credentials and not self.open_acl
         return list(CREATOR_ALL_ACL if is_closed else OPEN_ACL_UNSAFE)
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """The TLS settings, files read; ``None`` without TLS.
+        """Read the TLS files and return the settings; ``None`` without TLS.
 
         :raises ConfigurationError: a file is missing or cannot be used.
         """
@@ -120,7 +121,7 @@ class Security:
     def validate(self) -> None:
         """Find all problems before any connection is tried.
 
-        :raises ConfigurationError: all problems at once.
+        :raises ConfigurationError: there are some; it names all of them.
         :raises MissingPiece: SASL is asked for and pure-sasl is not installed.
         """
         require(*self._problems())

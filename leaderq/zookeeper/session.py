@@ -1,9 +1,9 @@
-"""A ZooKeeper session that can be trusted to say what it does not know.
+"""A ZooKeeper session that says clearly what it knows and what it does not.
 
-The servers are authoritative about the session; kazoo's connection thread alone hears them; this
-class tells what was heard, in order. ``CONNECTED`` is about the past, ``SUSPENDED`` says nothing
-about the session, ``LOST`` is certain. No wait is unbounded, no request waits for a connection, and
-nothing is retried here: that is a decision for those who know what a request means.
+The servers are authoritative about the session. Only kazoo's connection thread hears them, and this
+class tells what it heard, in order. ``CONNECTED`` is about the past, ``SUSPENDED`` says nothing
+about the session, ``LOST`` is certain. Every wait is bounded, no request waits for a connection,
+and no request is retried here: only the caller knows whether that is safe.
 
 =======================  ===========================================================================
 what happens             what a session does
@@ -66,9 +66,10 @@ REPLACE_TIMEOUT_S = 1.0
 
 
 class SessionState(enum.Enum):
-    """The state of a :class:`~leaderq.zookeeper.Session`; three have kazoo's names.
+    """The state of a :class:`~leaderq.zookeeper.Session`; three of them have the names that kazoo
+    uses.
 
-    ``CONNECTED`` proves neither leadership nor that the next request arrives.
+    ``CONNECTED`` proves neither leadership nor that the next request will arrive.
     """
 
     CONNECTED = "connected"
@@ -130,7 +131,7 @@ class Session(Requests):
         self._state = SessionState.SUSPENDED
         self._credentials: Credentials | None = None
         self._former: Credentials | None = None
-        """Of a session that was lost with its client, and may live on at the servers."""
+        """The credentials of a session that was lost with its client, and may still live."""
         self._closed = primitives.Event()
         self._is_over = False
         self._listeners: Listeners[SessionState] = Listeners(self._name)
@@ -165,20 +166,21 @@ class Session(Requests):
 
     @property
     def address(self) -> str:
-        """The servers and chroot, as ``connect`` takes them; holds no secret."""
+        """The servers and the chroot, in the form that ``connect`` takes; has no secret."""
         return str(self._servers)
 
     @property
     def timeout_s(self) -> float:
         """T: the session time-out in seconds that the servers granted at the newest connection.
 
-        Each connection may change it. The new value stands here before ``CONNECTED`` is announced.
+        Each connection may change it. The new value can be read here before ``CONNECTED`` is
+        announced.
         """
         return self._client.timeout_s
 
     @property
     def shares(self) -> Shares:
-        """The shares of T that anything waits for."""
+        """The shares of T that parts of leaderq wait for, in seconds."""
         return Shares(self.timeout_s, self._tick_s)
 
     @property
@@ -188,35 +190,43 @@ class Session(Requests):
 
     @property
     def id(self) -> int | None:
-        """As in ``Stat.ephemeral_owner``; ``None`` from a session's end until the next begins."""
+        """The id of the session, as ``Stat.ephemeral_owner`` has it; ``None`` between the end of a
+        session and the beginning of the next.
+        """
         credentials = self._credentials
         return None if credentials is None else credentials.session_id
 
     @property
     def credentials(self) -> Credentials | None:
-        """The secret that ends this session from another process; ``None`` as for ``id``."""
+        """The secret with which another process can end this session; ``None`` while ``id`` is
+        ``None``.
+        """
         return self._credentials
 
     @property
     def state(self) -> SessionState:
-        """The last state heard of. In a process that was forked: ``CLOSED``."""
+        """The newest state that was heard of. In a forked process it is ``CLOSED``."""
         return SessionState.CLOSED if host.has_forked_from(self._pid) else self._state
 
     def check_open(self, path: str | None = None) -> None:
         """Raise :class:`~leaderq.errors.SessionClosed`, with the reason, if this session cannot be
-        used any more: it was closed, or it belongs to another process, which has forked.
+        used any more: it was closed, or this process was forked from the one that opened it.
         """
         if (refusal := self._refusal(path)) is not None:
             raise refusal
 
     @property
     def is_heard_out(self) -> bool:
-        """Whether there is a connection on which nothing waits to be read. Cheap; asks nobody."""
+        """Whether there is a connection, and all that has come over it was read. Cheap; sends no
+        request.
+        """
         return self._state is SessionState.CONNECTED and not self._client.has_unread
 
     def add_listener(self, listener: Listener) -> None:
-        """Call ``listener(state)`` at every change of state, on a thread that must not be blocked:
-        set an event, and return; wait for no request. One that raises is logged, and stays."""
+        """Call ``listener(state)`` at every change of state. It runs on a thread that must not be
+        blocked: set an event, and return; wait for no request. If it raises, that is logged, and it
+        is called at the next change, too.
+        """
         self._listeners.add(listener)
 
     def remove_listener(self, listener: Listener) -> None:
@@ -229,24 +239,26 @@ class Session(Requests):
         self, path: str, callback: Watch, *, timeout_s: float | None = None
     ) -> Subscription:
         """Call ``callback(WatchEvent)`` for everything that is created, changed or deleted at or
-        below ``path``, which need not exist, until closed.
+        below ``path``, until the subscription is closed. ``path`` need not exist.
 
-        It is called on the thread of watches, in the order in which things happened; do not block
-        that thread for long. A ``SESSION`` event says that the connection was lost and the watch is
-        set again. Events may be missing, so read again.
+        ``callback`` is called on the thread of watches, in the order in which things happened; do
+        not block that thread for long. A ``SESSION`` event says that the connection was lost and
+        the watch is set again. Events may have been missed in between, so read again.
 
-        *Not guaranteed:* before ZooKeeper 3.9, more than one watch (of this method,
-        :meth:`watch_node` and one-shot ``watch``) on one path in one session: only the newest is
-        heard.
+        *Not guaranteed:* before ZooKeeper 3.9, several watches (of this method, :meth:`watch_node`
+        and one-shot ``watch``) on one path in one session: only the newest one gets events.
 
-        :raises ConnectionLost: not connected, or no answer in ``timeout_s``; no watch is left.
+        :raises ConnectionLost: there is no connection, or no answer within ``timeout_s`` seconds;
+            no watch is left behind.
         """
         return self._subscribe(path, WatchMode.TREE, callback, timeout_s)
 
     def watch_node(
         self, path: str, callback: Watch, *, timeout_s: float | None = None
     ) -> Subscription:
-        """As :meth:`watch_tree`, for one znode and the names of its children (``CHILDREN``)."""
+        """Do what :meth:`watch_tree` does, for one znode and the names of its children
+        (``CHILDREN``).
+        """
         return self._subscribe(path, WatchMode.NODE, callback, timeout_s)
 
     def _subscribe(
@@ -279,21 +291,22 @@ class Session(Requests):
 
         Waits to be elected, ``timeout_s`` seconds at most (``None``: for ever). ``id`` is shown to
         operators and must differ between candidates; by default host, process and a random number.
-        ``root`` is the parent znode of all careers. ``leaderq status``, ``pause``, ``transfer``
-        and the rest work as for any leader. In a coroutine write ``async with``, which does not
-        stop the event loop and is given an :class:`~leaderq.AsyncTerm`: ``await term.wait(60)``.
+        ``root`` is the parent znode of all careers. ``leaderq status``, ``pause``, ``transfer`` and
+        the rest work as for any leader. In a coroutine write ``async with``, which does not stop
+        the event loop and is given an :class:`~leaderq.AsyncTerm`: ``await term.wait(60)``.
 
-        *Guarantees:* the body begins in a term that is on and not paused. However it is left (end,
-        ``break``, ``return``, any exception, Ctrl-C) the leadership is released and the line is
-        left, within seconds. Once the lease is over ``term.check()`` and ``term.write`` raise
-        ``Deposed``, ``term.wait`` returns ``False``, and ``term.reason`` says why. *Not
-        guaranteed:* that a body that checks none of these stops before the next leader begins:
-        nothing outside this program can stop it, as the guardian of ``leaderq run`` would. Nor that
-        the next candidate leads at once if this process is killed: it does after
-        ``session.timeout_s``. The body is not called again after its term: see :meth:`terms`.
+        *Guarantees:* the body begins in a term that is on and not paused. However the body is left
+        (end, ``break``, ``return``, any exception, Ctrl-C), within seconds the leadership is
+        released and the candidate leaves the line. Once the lease is over ``term.check()`` and
+        ``term.write`` raise ``Deposed``, ``term.wait`` returns ``False``, and ``term.reason`` says
+        why. *Not guaranteed:* that a body that checks none of these stops before the next leader
+        begins: nothing outside this program can stop it, as the guardian of ``leaderq run`` would.
+        Nor that the next candidate leads at once if this process is killed: it leads after
+        ``session.timeout_s`` seconds. The body is not called again after its term: see
+        :meth:`terms`.
 
         :raises ConfigurationError: a name cannot be used.
-        :raises NotElected: not elected in time.
+        :raises NotElected: the candidate was not elected within ``timeout_s``.
         :raises SessionClosed: this session was closed.
         :raises WouldDeadlock: this thread leads or waits for the same career in a block around this
             one, or it runs an event loop.
@@ -318,15 +331,15 @@ class Session(Requests):
                 while term.wait(60):
                     write_report(term.number)
 
-        A term is released when the body is left or goes on to the next one. Before it stands
-        again the candidate cools off: for ``cool_off_s`` if the body left a term that was still on,
-        or resigned from it; longer each time it was deposed; or as ``term.resign`` says.
-        ``term.finish()`` ends the loop.
+        A term is released when the body is left or asks for the next term. Before the candidate
+        stands again it cools off: for ``cool_off_s`` seconds if the body left a term that was still
+        on, or resigned from it; longer each time it was deposed; or as long as ``term.resign``
+        says. ``term.finish()`` ends the loop.
 
         *Guarantees:* as :meth:`leadership`, for each term.
         *Not guaranteed:* that operators can tell an error from a ``break``: they see *withdrawn*
-        for both. In a program that keeps the iterator, the last term lasts until it is closed
-        (``contextlib.closing``).
+        for both. In a program that keeps the iterator, the last term lasts until the iterator is
+        closed (``contextlib.closing``).
         """
         made: Generator[Term, None, None] = provided("leadership").terms(
             self, career, id=id, root=root, cool_off_s=cool_off_s, events=events
@@ -336,7 +349,9 @@ class Session(Requests):
     # -- its beginning -----------------------------------------------------------------------------
 
     def _begin(self, timeout_s: float) -> None:
-        """Connect and create the chroot, or leave nothing behind. Raises as :func:`connect`."""
+        """Connect and create the chroot, within ``timeout_s`` seconds; on an error close
+        everything. Raises what :func:`connect` raises.
+        """
         deadline = clock.awake_s() + timeout_s
         try:
             connected = self._client.start_async()
@@ -395,8 +410,8 @@ class Session(Requests):
     # -- its life ----------------------------------------------------------------------------------
 
     def drop_connection(self) -> None:
-        """Break the connection and connect again, with the same session: for one that seems dead
-        although nothing says so. Never blocks. Does nothing unless connected.
+        """Break the connection and connect again, with the same session; for a connection that
+        seems dead although there was no error. Never blocks. Does nothing unless connected.
         """
         self.check_open()
         client = self._client
@@ -405,9 +420,10 @@ class Session(Requests):
             client.connection.drop()
 
     def replace(self, reason: str) -> None:
-        """Begin a new session with a new client: ``LOST``, then ``CONNECTED``. The old one is ended
-        on the servers if that takes no longer than a second or two; otherwise it expires after T.
-        While somebody relies on it (holds its pulse) it is not ended: a leader's code may run.
+        """Begin a new session with a new client: ``LOST``, then ``CONNECTED``. The old session is
+        ended on the servers if that takes no longer than a second or two; otherwise it expires
+        after T. While somebody relies on the old session (holds its pulse) it is not ended, because
+        a leader's code may still run.
         """
         self.check_open()
         with self._replacing:
@@ -433,11 +449,12 @@ class Session(Requests):
                 self._client.start_async()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        """End the session, so that its ephemeral znodes vanish now; release threads and sockets.
+        """End the session, so that its ephemeral znodes vanish; release its threads and sockets.
 
-        Returns ``True`` when it is certainly over; ``False`` when it may live on until it expires,
-        T after a server last heard of it. Takes ``timeout_s`` at most, and a little more only if a
-        callback blocks a thread. May be called again, from any thread, in any state.
+        Returns ``True`` if the session is certainly over; ``False`` if it may live on until it
+        expires, T after a server last heard of it. Takes at most ``timeout_s`` seconds, and a
+        little more only if a callback blocks a thread. May be called again, from any thread, in any
+        state.
         """
         return self._close(timeout_s)
 
@@ -470,7 +487,9 @@ class Session(Requests):
         return self._is_over
 
     def _end(self, client: Client, credentials: Credentials | None, timeout_s: float) -> bool:
-        """Close ``client``; returns whether its session is certainly over."""
+        """Close ``client``, within ``timeout_s`` seconds; return whether its session is certainly
+        over.
+        """
         deadline = clock.awake_s() + timeout_s
         if client.finish(timeout_s=timeout_s / 2) or credentials is None:
             return True
@@ -507,7 +526,7 @@ class Session(Requests):
         return None if self._state is SessionState.CLOSED else self._client
 
     def _end_former(self) -> None:
-        """End a session that could not be ended when its client was replaced."""
+        """End the session whose client was replaced, if it could not be ended at that time."""
         with self._replacing:
             former, self._former = self._former, None
         if former is None:
@@ -517,7 +536,9 @@ class Session(Requests):
             log.warning(_NOT_ENDED, former.session_id)
 
     def _heard(self, client: Client, kazoo_state: str) -> None:
-        """On the connection thread: note a client's news, unless the client was replaced."""
+        """Take note of a client's new state, unless the client was replaced; runs on the connection
+        thread.
+        """
         state = SessionState[kazoo_state]
         with self._lock:
             is_news = client is self._client and self._state not in (SessionState.CLOSED, state)
@@ -561,7 +582,9 @@ class Session(Requests):
         return answer
 
     def _refusal(self, path: str | None) -> errors.SessionClosed | None:
-        """The error for every use of the session, if it cannot be used."""
+        """The error for every use of this session if it is closed or belongs to another process;
+        else ``None``.
+        """
         if host.has_forked_from(self._pid):
             what = f"this session belongs to process {self._pid}; connect again after the fork"
             return errors.SessionClosed(what, path=path)
@@ -583,19 +606,20 @@ def connect(
     """Return a started session with the ZooKeeper servers at ``hosts``:
     ``host:port,host:port/chroot`` (port 2181 unless given).
 
-    ``timeout_s`` is the session time-out asked for; the servers may grant another
+    ``timeout_s`` is the session time-out to ask for, in seconds; the servers may grant another one
     (``session.timeout_s``). ``name`` appears in the names of threads. ``max_request_bytes`` is the
     servers' ``jute.maxbuffer``. ``tick_s`` is their ``tickTime`` in seconds, if it is known:
-    leadership and claims are then trusted longer in a silence; a shorter one than theirs is unsafe.
-    ``leaderq doctor`` shows it. A chroot that is missing is created with the ACL of these
-    credentials; in the znodes above it any user may list and create children.
+    leadership and claims are then trusted longer while the servers are silent. A value below theirs
+    is unsafe; ``leaderq doctor`` shows theirs. A chroot that is missing is created with the ACL of
+    these credentials; if znodes above it are missing, any user may list and create children in
+    them.
 
     *Guarantees:* returns or raises within ``connect_timeout_s`` and about a second; leaves no
     thread or socket behind when it raises.
 
     :raises ConfigurationError: the address, a time or the security cannot be used; every problem is
         named.
-    :raises MissingPiece: SASL without the extra ``leaderq[sasl]``.
+    :raises MissingPiece: SASL is asked for, and the extra ``leaderq[sasl]`` is not installed.
     :raises ServersUnreachable: no server answered in time.
     :raises AccessRefused: a server refused the credentials.
     :raises ZooKeeperError: the server is older than 3.6.

@@ -1,4 +1,4 @@
-"""kazoo's exceptions in leaderq's words: no exception of kazoo leaves this package."""
+"""Turns kazoo's exceptions into leaderq's: no exception of kazoo leaves this package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leaderq.zookeeper.wire import Failed
 
 
 class NotSent(Exception):
-    """The error of a request refused before it was sent: there is no connection."""
+    """The request was refused before it was sent, because there is no connection."""
 
 
 _REFUSED = (theirs.AuthFailedError, theirs.SessionClosedRequireSaslError)
@@ -41,7 +41,7 @@ _TABLE: tuple[tuple[_Kind, type[ours.ZooKeeperError], str], ...] = (
 def translated(
     exc: BaseException, path: str | None = None, index: int | None = None
 ) -> LeaderqError:
-    """Return the leaderq error that ``exc`` means, with ``exc`` as its cause."""
+    """Return the leaderq error for kazoo's error ``exc``, with ``exc`` as its cause."""
     if isinstance(exc, LeaderqError):
         return exc
     operation = "" if index is None else f", operation {index} of the multi"

@@ -1,7 +1,7 @@
-"""What sessions are built on, looked up late.
+"""The two classes that sessions are built on, as attributes that can be replaced.
 
-A simulation replaces the attributes of this module by clients of its own servers; so they are used
-by attribute: ``transport.new_client(...)``.
+A simulation replaces them by clients of its own servers; so always look them up here:
+``transport.new_client(...)``.
 """
 
 from __future__ import annotations

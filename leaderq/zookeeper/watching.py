@@ -2,8 +2,8 @@
 
 One-shot watches are kept by kazoo, and removed when they fire. Persistent ones are kept here: their
 events are routed from the connection thread to the thread of watches, and they are set again after
-every reconnection, because the server forgets them. A holder then gets a ``SESSION`` event, *after*
-the watch stands again, and reads again: so nothing is missed.
+every reconnection, because the server forgets them. *After* the watch is set again its holder gets
+a ``SESSION`` event, and reads again, so that it misses nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class WatchKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """``kind`` happened to ``path`` (as the session sees paths: without the chroot)."""
+    """Says that ``kind`` happened to ``path`` (a path of the session, without the chroot)."""
 
     kind: WatchKind
     path: str
@@ -51,7 +51,9 @@ _KINDS = {"CHILD": WatchKind.CHILDREN, **WatchKind.__members__}  # by kazoo's na
 
 @dataclass(frozen=True, slots=True)
 class OneShot:
-    """A one-shot watch as kazoo keeps it; equal for equal callables, which fire once."""
+    """A one-shot watch in the form that kazoo keeps. Two of one callable and path are equal, so it
+    is called once.
+    """
 
     callback: Watch
     path: str
@@ -63,7 +65,9 @@ class OneShot:
 
 @dataclass(eq=False, slots=True)
 class Subscription:
-    """A persistent watch, until ``close()``; an event under way may still arrive once."""
+    """A persistent watch that lasts until ``close()``; an event under way may still arrive after
+    that.
+    """
 
     _watches: PersistentWatches
     path: str
@@ -85,7 +89,9 @@ class Subscription:
         self._watches.remove(self)
 
     def covers(self, kind: WatchKind, server_path: str) -> bool:
-        """Whether this event is one of ours; the server sends one event for all watches."""
+        """Whether this watch wants the event; the server sends one event for all watches of the
+        session.
+        """
         if self.mode == WatchMode.NODE:
             return server_path == self.server_path
         # CHILDREN is for a one-shot watch: a tree hears of the child itself.
@@ -93,7 +99,9 @@ class Subscription:
 
 
 class PersistentWatches:
-    """The watches of one session. ``send`` sends a request, ``watch`` runs a job."""
+    """The persistent watches of one session. ``send`` sends a request; ``watch`` runs a job on the
+    thread of watches.
+    """
 
     def __init__(
         self,
@@ -111,7 +119,9 @@ class PersistentWatches:
     def add(
         self, path: str, server_path: str, mode: int, callback: Watch
     ) -> tuple[Subscription, primitives.Future[Any]]:
-        """Return the subscription, known before it is sent, and the server's answer to it."""
+        """Keep a new subscription, then ask the server for its watch; return it and the future
+        answer.
+        """
         require(plain_function("callback", callback))
         subscription = Subscription(self, path, server_path, mode, callback)
         with self._lock:
@@ -119,7 +129,7 @@ class PersistentWatches:
             return subscription, self._send(AddWatch(server_path, mode), path)
 
     def remove(self, subscription: Subscription) -> None:
-        """Forget it, and tell the server if it was the last of its kind at its path."""
+        """Forget the subscription; if no other has the same path and mode, tell the server."""
         path, mode = subscription.server_path, subscription.mode
         with self._lock:
             if not self._has(subscription):
@@ -132,7 +142,7 @@ class PersistentWatches:
             self._send(RemoveWatches(path, WatchMode.REMOVE[mode]), subscription.path)
 
     def route(self, kind: int, server_path: str) -> None:
-        """Queue an event for the subscriptions it concerns. On the connection thread."""
+        """Queue an event for the subscriptions that want it. Runs on the connection thread."""
         event = WatchEvent(WatchKind(kind), self._local_path(server_path))
         for subscription in self.all:
             if subscription.covers(event.kind, server_path):

@@ -1,9 +1,9 @@
-"""What one request can ask for, and its bytes; pure, no I/O.
+"""The operations and requests of ZooKeeper that leaderq makes, and their bytes; pure, no I/O.
 
-The operations of a multi and the reads of a multiRead are values, to be kept, compared and sent
-again. The requests are those that kazoo has no class for, and the multi in a leaner form, in the
-shape that kazoo's connection expects (``type``, ``serialize()``, ``deserialize(buffer, offset)``),
-with paths as the server sees them. The body is packed once, in the caller's thread. No repr shows
+The operations of a multi and the reads of a multiRead are values, which can be kept, compared and
+sent again. The requests are those that kazoo has no class for, and a leaner multi. They have the
+form that kazoo's connection expects (``type``, ``serialize()``, ``deserialize(buffer, offset)``),
+and paths as the server sees them. The body is packed once, in the caller's thread. No repr shows
 data.
 
 Sources: ``zookeeper.jute`` and ``ZooDefs.OpCode`` of Apache ZooKeeper: 14 multi, 18 removeWatches,
@@ -39,7 +39,7 @@ class Stat(NamedTuple):
     """A znode's metadata. ``ephemeral_owner`` is the owning session's id, 0 if persistent.
 
     ``version`` starts at 0 again when a znode is deleted and created again: only ``czxid`` tells
-    two lives of one path apart.
+    the old znode from the new one.
     """
 
     czxid: int
@@ -87,9 +87,9 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Let the multi fail unless the znode exists in this version (-1: any). Result: ``None``.
+    """Make the multi fail unless the znode exists in this version (-1: any). Result: ``None``.
 
-    It fences only if its path is never used twice: versions start at 0 again.
+    It is a fence only if its path is never used twice, because versions start at 0 again.
     """
 
     path: str
@@ -105,7 +105,9 @@ class GetData:
 
 @dataclass(frozen=True, slots=True)
 class GetChildren:
-    """List a znode's children by name, in no order. Result in a multi_read: a list of names."""
+    """List the names of a znode's children, in no order. Result in a multi_read: a list of
+    names.
+    """
 
     path: str
 
@@ -118,9 +120,9 @@ Read = GetData | GetChildren
 
 
 ServerPath = Callable[[str, bool], str]
-"""From a path to the one that the server sees; whether it may end in a slash."""
+"""From a path, and whether it may end in a slash, to the path that the server sees."""
 Reader = Callable[[bytes, int], tuple[Any, int]]
-"""From a buffer and an offset to what is there, and the offset behind it."""
+"""From a buffer and an offset to the value there, and the offset after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,9 @@ class Failed:
 
     @property
     def is_consequence(self) -> bool:
-        """Whether another operation is to blame: rolled back (0), or never looked at (-2)."""
+        """Whether another operation failed, and this one was rolled back (0) or never tried
+        (-2).
+        """
         return self.code in (0, -2)
 
 
@@ -154,7 +158,9 @@ class PackedRequest:
 
     @classmethod
     def deserialize(cls, buffer: bytes, offset: int) -> list[Any]:
-        """The results, in the order of the parts; a :class:`Failed` for each that failed."""
+        """Return the results, in the order of the parts; a part that failed has a
+        :class:`Failed`.
+        """
         results: list[Any] = []
         readers, header = cls.readers, _MULTI_HEADER
         while True:
@@ -202,7 +208,9 @@ def _read_failed(buffer: bytes, offset: int) -> tuple[Failed, int]:
 
 
 class Multi(PackedRequest):
-    """All of these operations or none. Results: ``str`` (create), ``Stat`` (set) or ``None``."""
+    """Carries out all operations, or none. Results: ``str`` (create), ``Stat`` (set) or
+    ``None``.
+    """
 
     __slots__ = ()
     type = 14
@@ -238,7 +246,7 @@ class MultiRead(PackedRequest):
 
 
 class ChildData(PackedRequest):
-    """The data of these children of one znode; ``prefix`` is the path of each without its name.
+    """Reads the data of these children of one znode; the path of each is ``prefix`` and its name.
     Results: ``(data, ctime in ms, version)``.
     """
 
@@ -255,7 +263,9 @@ class ChildData(PackedRequest):
 
 
 class WatchMode:
-    """Modes of a persistent watch, and how removeWatches names them since ZooKeeper 3.9."""
+    """The modes of a persistent watch, and the numbers that removeWatches has for them since
+    ZooKeeper 3.9.
+    """
 
     NODE = 0
     TREE = 1
@@ -264,7 +274,7 @@ class WatchMode:
 
 @dataclass(frozen=True, slots=True)
 class AddWatch:
-    """Set a persistent watch; it stays until removed or the connection ends."""
+    """Set a persistent watch, which stays until it is removed or the connection ends."""
 
     path: str
     mode: int
@@ -279,7 +289,7 @@ class AddWatch:
 
 
 class RemoveWatches(AddWatch):
-    """Remove this session's watches of a path; ``mode`` is one of ``WatchMode.REMOVE``."""
+    """Remove this session's watches of a path; ``mode`` is a value of ``WatchMode.REMOVE``."""
 
     __slots__ = ()
     type = 18

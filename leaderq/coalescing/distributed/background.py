@@ -1,6 +1,6 @@
-"""What one coordinator does in the background: release slots, however often the answer is lost,
-look whether its tokens stand, and cover requests that were declined in this process. Nobody has to
-wait for any of it.
+"""What a coordinator does in the background: it releases slots, even if answers are lost; it checks
+that its tokens stand; and it covers requests that were declined in this process. Nobody waits for
+this.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ _AGAIN = Retry(first_s=0.1, most_s=5.0)
 
 @dataclass(eq=False, slots=True)
 class Release:
-    """A slot to be released. ``done``: whether the token stood until now."""
+    """A slot that must be released. The result of ``done`` says whether the token stood
+    until then.
+    """
 
     znodes: KeyZnodes
     holder: SlotHolder
@@ -64,20 +66,19 @@ Renewed = tuple[Check, Callable[[], object]]
 
 
 class SlotKeeper:
-    """Releases slots, and looks after those that are held. May be used from any thread; blocks
-    nowhere. One thread, started with the first head or waiter, asleep while there is nothing to do.
+    """Releases slots, and checks those that are held. Any thread may use it; it never blocks. Its
+    own thread starts with the first head or waiter, and sleeps while there is nothing to do. Every
+    T/7 it checks, in one multi, all tokens that ``held`` returns; so it learns which were evicted.
 
-    Every T/7 it checks all tokens that ``held`` returns in one multi, which tells what was evicted.
+    On a release the token's znode is authoritative. Its name is never used twice, and a token and
+    its slot are made and deleted in one multi; so ``Delete(token), Delete(slot)`` deletes nobody
+    else's slot and may be repeated. If it is sent in the session that took the slot, it is carried
+    out after the slot was taken, or the slot is never taken: ZooKeeper keeps the order of a
+    session's requests, and refuses those left over from a connection that the session has given up.
 
-    Who is authoritative on a release: the token's znode. Its name is never used twice, and a
-    token and its slot are made and deleted in one multi; so ``Delete(token), Delete(slot)`` deletes
-    nobody else's slot and may be repeated. Sent in the session that took the slot, it is carried
-    out after the taking, or the taking never is: ZooKeeper keeps the order of a session's requests,
-    and refuses those left over from a connection that the session has given up.
-
-    What happens on each failure: no answer: sent again when connected. The token is gone: done, by
-    a former try, by the end of the session or by an eviction. Closed: left to the end of the
-    session.
+    On each failure: without an answer, the release is sent again when connected. If the token is
+    gone, the slot is released: by a former try, by the end of the session or by an eviction. If the
+    session is closed, the slot vanishes with it.
     """
 
     def __init__(self, session: Session, held: Callable[[], Sequence[Renewed]]) -> None:
@@ -91,7 +92,7 @@ class SlotKeeper:
         return not self._unanswered
 
     def release(self, release: Release) -> primitives.Future[bool]:
-        """Release it, now if possible; return its ``done``."""
+        """Release the slot, at once if possible; return the future ``release.done``."""
         self._send(release)
         if self._unanswered:
             self.wake()
@@ -103,7 +104,9 @@ class SlotKeeper:
                 self._send(self._unanswered.popleft())
 
     def wake(self, *, is_urgent: bool = False) -> None:
-        """There is something to do, or, if it is urgent, the connection came or went."""
+        """Wake the thread, because there is something to do; ``is_urgent``: the connection came or
+        went.
+        """
         if is_urgent:
             self._service.wake()
         elif not self._is_ticking:
@@ -111,7 +114,7 @@ class SlotKeeper:
             self._service.wake()
 
     def stop(self, timeout_s: float | None) -> None:
-        """Do no more; waits for the thread, which never blocks."""
+        """Stop, and wait at most ``timeout_s`` seconds for the thread, which never blocks."""
         self._service.stop(timeout_s)
 
     def _step(self) -> float | None:
@@ -168,20 +171,21 @@ class SlotKeeper:
 
 
 class Coverage:
-    """Covers requests that were declined in this process, if the waiter they relied on never
+    """Covers requests that were declined in this process, if the waiter that they rely on never
     begins. ``run(key)`` asks for a key, and does its work unless it is declined.
 
     The waiter's token in ZooKeeper is authoritative. A waiter writes to it when its run begins, and
-    it vanishes with the waiter. So each declined request sets one watch on it: if the token
-    *changes* first, a run has begun after the request came; if it is *deleted* first, the waiter
+    it vanishes with the waiter. So each declined request sets one watch on that token. If the token
+    *changes* first, a run has begun after the request came. If it is *deleted* first, the waiter
     gave up or died, and this process asks for the key itself.
 
     States of a key: watched -> covered, or owed -> covered (by ``run``, or by relying on another
     waiter: watched again).
 
-    On each failure: the connection breaks: the token is looked at again, and the key is owed if it
-    is gone; no answer, no turn in time: tried again, later each time; the work raises: logged,
-    because the run began; this process dies: its declined requests are gone.
+    On each failure: if the connection breaks, the token is read again, and the key is owed if the
+    token is gone. Without an answer, or a turn in time, it tries again, each time after a longer
+    wait. If the work raises, that is only logged, because the run began. If this process dies, its
+    declined requests are gone.
     """
 
     def __init__(self, session: Session, run: Callable[[str | bytes], object]) -> None:
@@ -190,7 +194,7 @@ class Coverage:
         self._watched: dict[str, str | bytes] = {}
         self._service = Service("leaderq-coalescing-cover", self._serve)
         self._news: Inbox[tuple[str, bool]] = Inbox(self._service.name, start=self._service.start)
-        """A token, and whether it is gone; else it is to be looked at again."""
+        """Each item is a token, and whether it is gone; if not, it must be looked at again."""
         # The thread's own:
         self._owed: dict[str | bytes, None] = {}
         self._unknown: dict[str, None] = {}
@@ -203,7 +207,9 @@ class Coverage:
         return not (self._watched or self._owed)
 
     def rely_on(self, key: str | bytes, token: str) -> None:
-        """A request for ``key`` was declined because the one with this token waits."""
+        """Take note that a request for ``key`` was declined because the request with ``token``
+        waits.
+        """
         if token not in self._watched:
             self._watched[token] = key
             self._look(token)
@@ -263,7 +269,9 @@ class Coverage:
             self._forget(token)
 
     def _look_again(self) -> float | None:
-        """Look at tokens of which there was no answer; return when to do so next."""
+        """Read the tokens again for which there was no answer; return in how many seconds to do so
+        next.
+        """
         now_s = clock.now_s()
         if self._unknown and now_s >= self._next_look_s:
             self._next_look_s = now_s + self._backoff.next_s()
@@ -274,7 +282,9 @@ class Coverage:
         return max(0.0, self._next_look_s - now_s) if self._unknown else None
 
     def _cover(self) -> float | None:
-        """Cover a key; return the seconds until the next is due, ``None`` if none is owed."""
+        """Cover one key that is owed; return the seconds until the next one is due, ``None`` if
+        none is owed.
+        """
         key = next(iter(self._owed), None)
         if key is None:
             return None

@@ -1,18 +1,18 @@
 """One works on a key, at most one waits, the rest are declined: across all processes that use one
 root in ZooKeeper.
 
-The two slots of a key in ZooKeeper are authoritative (see :mod:`.slots`), and each goes with a
-*token*: a multi that begins with a check of it is refused as soon as another may be the head.
+The two slots of a key in ZooKeeper are authoritative (see :mod:`.slots`), and each has a *token*: a
+multi that begins with a check of the token is refused as soon as another request may be the head.
 ``docs/design/coalescing.md`` has the reasons. On each failure:
 
-* **head frozen, and back**: ``is_current`` is false at the first look, and its fenced writes are
-  refused; its other effects are not prevented;
-* **waiter killed, or tired of waiting**: its slot vanishes. The requests it covered cover
-  themselves (see :mod:`.background`);
-* **an answer is lost**: the request is sent again so that it cannot act twice; no slot is left
-  that belongs to nobody;
-* **ZooKeeper is unreachable**: heads go on, in doubt after 2T/3; enqueue fails when its time is
-  up, and what it may have taken is released later;
+* **head frozen, and back**: ``is_current`` is false at once, and its fenced writes are refused; its
+  other effects are not prevented;
+* **waiter killed, or tired of waiting**: its slot vanishes. The processes of the requests that
+  relied on it cover them (see :mod:`.background`);
+* **an answer is lost**: the request is sent again, in a way that it cannot act twice; no slot is
+  left behind without an owner;
+* **ZooKeeper is unreachable**: heads go on, and are in doubt once the proof of the session has run
+  out; ``enqueue`` fails when its time is up, and a slot that it may have taken is released later;
 * **own session over**: tokens are over at once, waiters are told.
 """
 
@@ -53,25 +53,24 @@ DEFAULT_TIMEOUT_S = 30.0
 
 
 class DistributedQueueCoordinator:
-    """Lets one process at a time work on a key, and one wait; on ``client``, a session or a started
-    ``KazooClient`` that it does not own.
+    """Lets one process at a time work on a key, and one wait. ``client`` is a session or a started
+    ``KazooClient``, which the caller must close.
 
-    All who use the same ``root`` (a znode, made when needed) on the same ensemble are coordinated,
-    whatever process or thread they are. ``timeout_s`` bounds each :meth:`enqueue` and
-    :meth:`dequeue` that is not told otherwise; ``None``: nothing does.
+    All processes and threads that use the same ``root`` (a znode, made when needed) on the same
+    ensemble are coordinated. ``timeout_s`` is the default of :meth:`enqueue` and :meth:`dequeue`,
+    in seconds; ``None``: without end.
 
     *Guarantees:* of a key, at most one token is the head's and at most one request waits, for every
     key and at every moment of the servers' time. When a request was declined, somebody was waiting
     who had not begun. The one that waits is told of its turn by one event, asks nothing more, and
-    nobody else is woken. An uncontended enqueue and dequeue are a round trip each.
-    **A declined request is covered**, with ``cover``: a run begins after it came. If the one that
-    waited dies, or gives up, before it has begun, a process in which a request was declined for its
-    sake asks for the key, and calls ``cover(key)``, on a thread of its own, when its turn comes.
-    (The same change may be covered by two of them.)
-    *Not guaranteed:* that anybody but the next request runs then without ``cover``, or if every
-    process that was declined has died too: where that matters use a queue. That a run which began
-    succeeds. Fairness between three: a request that comes when the head leaves may wait while an
-    earlier one was declined.
+    nobody else is woken. An uncontended enqueue and dequeue are a round trip each. **A declined
+    request is covered**, with ``cover``: a run begins after it came. If the request that waited
+    dies or gives up before it has begun, a process in which a request was declined because of it
+    asks for the key; when its turn comes, it calls ``cover(key)`` on a thread of its own. (Two such
+    processes may cover the same change.) *Not guaranteed:* that a declined request is covered soon,
+    without ``cover`` or if every process with such a request has died: then only the next request
+    for the key covers it. If that matters use a queue. That a run which began succeeds. Fairness: a
+    request that comes when the head leaves may wait, although an earlier one was declined.
 
     :raises ConfigurationError: the root, the time-out, ``cover`` or the client cannot be used.
     """
@@ -111,17 +110,18 @@ class DistributedQueueCoordinator:
         return f"<DistributedQueueCoordinator {self.root!r}, head of {len(self._held)} keys>"
 
     def enqueue(self, key: str | bytes, timeout_s: float | None = AS_SET) -> DistributedToken:
-        """Ask to work on ``key``. The token is true (``if token:``) when it is this request's turn,
-        at once or after waiting for the head, and false if it was declined because another waits
-        already. A true one must be given to :meth:`dequeue`, or used as a context manager.
+        """Ask to work on ``key``. Returns a token when it is this request's turn, at once or after
+        a wait for the head: it is true (``if token:``), and must be given to :meth:`dequeue` or
+        used as a context manager. If another request waits, this one is declined: its token is
+        false.
 
         :param key: text or bytes of any length; text and bytes are never the same key.
-        :param timeout_s: bounds all of it, seconds; 0 asks and does not wait, ``None`` waits for
-            ever. ZooKeeper's answer is given 5 s, if that is more.
-        :raises WaitTimedOut: the head was still there; this request waits no more.
-        :raises ConnectionLost: ZooKeeper did not answer in time. What may have been taken is given
-            back, however late that is known.
-        :raises SessionExpired: the session ended while this request waited; it may be repeated.
+        :param timeout_s: seconds for the whole call; 0 asks and does not wait, ``None`` waits for
+            ever. ZooKeeper has at least 5 s to answer.
+        :raises WaitTimedOut: the head did not leave in time; this request does not wait any more.
+        :raises ConnectionLost: ZooKeeper did not answer in time. If a slot was taken, it is
+            released, however late that is known.
+        :raises SessionExpired: the session ended while this request waited; ask again.
         :raises TokenOver: the waiting request was evicted.
         :raises WouldDeadlock: this thread has a current token of the key from this coordinator, and
             would wait for itself.
@@ -152,12 +152,12 @@ class DistributedQueueCoordinator:
                 self._requests.pop(request, None)
 
     def dequeue(self, token: DistributedToken, timeout_s: float | None = AS_SET) -> bool:
-        """The work is done: pass the key to the waiter. Return whether the token certainly stood
+        """End the work, and pass the key to the waiter. Return whether the token certainly stood
         until then.
 
-        May be called again, and with a token that is over, or was declined. Without a connection it
-        raises nothing: the slot is released when there is one, and ``False`` is returned after
-        ``timeout_s``.
+        May be called again, and with a token that is over or was declined. Without a connection it
+        raises nothing: it returns ``False`` after ``timeout_s`` seconds, and the slot is released
+        when there is a connection.
         """
         release = self._release(token, TokenEnding.DEQUEUED)
         if release is None:
@@ -170,9 +170,9 @@ class DistributedQueueCoordinator:
             return False
 
     def look(self, key: str | bytes) -> KeyView:
-        """The head of a key, and its waiter, as of a moment ago.
+        """Return the head and the waiter of a key, as they were a moment ago.
 
-        :raises ZooKeeperError: it could not be read.
+        :raises ZooKeeperError: they could not be read.
         """
         znodes = KeyZnodes.of(self.root, key)
         read: list[Any] = self._session.multi_read(
@@ -181,14 +181,14 @@ class DistributedQueueCoordinator:
         return view([holder(number, one) for number, one in enumerate(read)])
 
     def evict(self, key: str | bytes) -> SlotHolder | None:
-        """Take the key from its head, in whatever process, and give it to the waiter; return the
-        former head, ``None`` if there was none, or if it left meanwhile.
+        """Take the key from its head, in any process, and give it to the waiter. Return the former
+        head; ``None`` if there was none, or if it left meanwhile.
 
-        From then on the token's writes are refused; its owner learns of it by the next of them, or
-        T/6 later. Its unfenced effects are not stopped.
+        From then on the writes of the head's token are refused; its owner learns of that at its
+        next write, or T/7 later. Unfenced effects of the owner are not stopped.
 
-        :raises ZooKeeperError: ZooKeeper could not be asked, or did not answer: then it may have
-            been done.
+        :raises ZooKeeperError: ZooKeeper could not be asked, or did not answer; then the head may
+            have been evicted.
         """
         znodes = KeyZnodes.of(self.root, key)
         head = self.look(key).head
@@ -201,11 +201,11 @@ class DistributedQueueCoordinator:
         return head
 
     def close(self, timeout_s: float | None = 5.0) -> bool:
-        """Take no more requests, tell those who wait, and wait until the tokens given out are
-        dequeued; return whether they were in time.
+        """Take no more requests, end those that wait, and wait at most ``timeout_s`` seconds until
+        all tokens are dequeued; return whether they were.
 
-        Those that are not are over then, and their keys are given to whoever waits. The session
-        stays open. May be called again.
+        Tokens that are not dequeued in time are over, and their keys pass to the waiters. The
+        session stays open. May be called again.
         """
         deadline = Deadline(_bound(timeout_s))
         with self._idle:
@@ -282,7 +282,7 @@ class DistributedQueueCoordinator:
         return token
 
     def _release(self, token: DistributedToken, ending: TokenEnding) -> Release | None:
-        """The token is over; ``None`` if it was released before."""
+        """End the token, and return the release of its slot; ``None`` if it was released before."""
         held = token.holder
         with self._idle:
             known = None if held is None else self._held.pop(held.token, None)

@@ -6,12 +6,13 @@ Each try is two requests sent together, answered in one round trip::
     multi:      Create(slot, data=token), Create(token)       both ephemeral
     multiRead:  slot 0, slot 1, slot 0 again
 
-The reading is authoritative: ZooKeeper serves it after the multi, applied or refused; see
-:func:`.slots.judge`. The next try, if one is needed, is for the slot that was seen free.
+The multiRead is authoritative, because ZooKeeper serves it after the multi, whether that was
+applied or refused; see :func:`.slots.judge`. If another try is needed, it is for the slot that was
+free.
 
 States: *seeking*; *waiting*, with a watch on the other slot and on its own token; *head*. A waiter
-that is told that the other slot was deleted asks nothing more while the lease on its session holds:
-whoever takes that slot now is younger. On each failure:
+that hears that the other slot was deleted need not ask while its session is proven to live: a
+request that takes that slot now is younger. On each failure:
 
 * **an answer is lost**: the same try again, once connected; one request never has two slots;
 * **the session ends while seeking**: a new token in the new session. **While waiting**:
@@ -63,9 +64,9 @@ _EVICTED = "it was evicted while it waited"
 
 
 class SlotRequest:
-    """See the module. Used by one thread, but for :meth:`wake`.
+    """One request for a key; see the module. Only one thread uses it, except for :meth:`wake`.
 
-    ``timeout_s`` bounds it from now on (but see :data:`ASKING_S`); ``None``: nothing does.
+    It may last ``timeout_s`` seconds from now on (but see :data:`ASKING_S`); ``None``: for ever.
     """
 
     def __init__(self, session: Session, znodes: KeyZnodes, timeout_s: float | None) -> None:
@@ -95,7 +96,7 @@ class SlotRequest:
         self._changed.set()
 
     def release(self) -> Release | None:
-        """The slot to be released, if this request has taken one or may have."""
+        """The slot to release, if this request has taken one or may have; else ``None``."""
         if self._slot is None:
             return None
         return Release(self._znodes, SlotHolder(self._slot, self._token, 0, self._session_id or 0))
@@ -127,7 +128,9 @@ class SlotRequest:
                 return standing
 
     def _try(self, slot: int) -> tuple[LeaderqError | None, list[SlotHolder | None] | None]:
-        """The result of the multi, and the three readings; ``None`` for one to be tried again."""
+        """Try to take ``slot``. Return the error of the multi, or ``None``, and the three readings;
+        ``None`` instead of them if the request must be tried again.
+        """
         znodes, session = self._znodes, self._session
         token = self._token
         who = self._who()
@@ -154,7 +157,9 @@ class SlotRequest:
         return None, [holder(number, one) for number, one in zip((0, 1, 0), read, strict=True)]
 
     def _keep_to_session(self) -> None:
-        """A token belongs to one session: another session's may vanish, or stand, without us."""
+        """Choose a new token if there is a new session, because a token of the old session may
+        vanish, or stand, without our doing.
+        """
         current = self._session.id
         if current is not None and current != self._session_id:
             self._session_id = current
@@ -168,7 +173,7 @@ class SlotRequest:
             self._await_connection()
 
     def wait(self) -> None:
-        """Wait until our slot is the older one."""
+        """Wait until this request is the head: its slot is the older one."""
         mine = self.holder
         assert mine is not None  # seek() has found it
         self._end_s = self._turn_end_s
@@ -184,20 +189,23 @@ class SlotRequest:
                 )
 
     def note_begun(self) -> None:
-        """Tell the requests that rely on it that its run begins; waits for no answer."""
+        """Tell the requests that rely on this one that its run begins. Does not wait for the
+        answer.
+        """
         self._session.set_async(self.fence.path, self._who(begun=clock.calendar_s()))
 
     def _is_told(self, mine: SlotHolder) -> bool:
-        """Whether it is certainly the head, without a look. Events come in the order of what they
-        tell, so an eviction before the other slot was deleted would be known.
+        """Whether this request is certainly the head, by its watches alone. Events come in the
+        order in which things happened, so if it had been evicted before the other slot was deleted,
+        it would know.
         """
         if self._is_evicted:
             raise TokenOver(self._znodes.key, number=mine.number, reason=_EVICTED)
         return self._is_vacant and self._session.pulse.holds(mine.session)
 
     def _is_head(self, mine: SlotHolder) -> bool:
-        """Look once, and set the watches; a write in the same round trip proves that our token
-        stands.
+        """Read the slots once, set the watches, and return whether this request is the head. A
+        check in the same round trip proves that its token stands.
         """
         self._changed.clear()
         own, other = self._znodes.token(mine.token), self._znodes.slot(1 - mine.slot)
@@ -224,7 +232,9 @@ class SlotRequest:
         self._changed.set()
 
     def _is_unknown(self, error: LeaderqError) -> bool:
-        """Without an answer it is not known to be the head; look again once connected."""
+        """Wait for the connection after an answer was lost; return ``False``: it is not known to be
+        the head.
+        """
         if not isinstance(error, (ConnectionLost, SessionExpired)):
             raise error
         self._await_connection()
@@ -247,7 +257,7 @@ class SlotRequest:
         raise WaitTimedOut(self._znodes.key, waited_s=clock.now_s() - self._began_s)
 
     def _answer(self, future: primitives.Future[T]) -> T | LeaderqError:
-        """The result, or its error; none in time counts as lost."""
+        """Return the result, or its error; if there is no answer in time, ``ConnectionLost``."""
         try:
             return future.result(min(max(_REST_S, self._left_s()), primitives.TIMEOUT_MAX))
         except primitives.FutureTimeout:
@@ -257,7 +267,9 @@ class SlotRequest:
             return exc
 
     def _await_connection(self) -> None:
-        """Wait for a connection until the time is up; a moment at least: a break is told late."""
+        """Wait for a connection until the time is up; at least a moment, because a break is told
+        late.
+        """
         self._changed.clear()
         self._changed.wait(min(_REST_S, self._left_s()))
         while (

@@ -1,15 +1,16 @@
-"""The znodes of a key, what they say (who is the head, who waits: pure), and the right to work on a
-key, as a value with an end.
+"""The znodes of a key; who is the head and who waits, by what they hold (pure); and the token,
+which is the right to work on a key.
 
 ::
 
     <root>/<key>~0, <root>/<key>~1  the two slots; data = the name of the token that took the slot
     <root>/<key>~<32 hex digits>    a token, one to each slot that is taken; data = who
 
-All are ephemeral. A slot and its token are made and deleted together. The head is whoever's slot is
-older, by its ``czxid``, which is the fencing number too: ``docs/design/coalescing.md`` says why.
+All are ephemeral. A slot and its token are made and deleted together. The head is the owner of the
+older slot, by its ``czxid``, which is also the fencing number: ``docs/design/coalescing.md`` says
+why.
 
-``<key>`` is ``s-`` (text) or ``b-`` (bytes) and the key, with every byte but letters, digits,
+``<key>`` is ``s-`` (text) or ``b-`` (bytes) and the key, with every byte except letters, digits,
 ``.``, ``_`` and ``-`` as ``%XX``: two keys never share a name, and operators can read most of them.
 One longer than 160 characters becomes ``S-`` or ``B-``, the SHA-256 of the whole key, and its
 beginning.
@@ -74,7 +75,7 @@ class KeyZnodes:
         return join(self.root, name)
 
     def new_token(self) -> str:
-        """A name that no token ever had, or will have."""
+        """A new name for a token, which no other token ever has."""
         return f"{self.name}~{chance.uuid4().hex}"
 
     def owns(self, token: str) -> bool:
@@ -102,7 +103,7 @@ class SlotHolder:
 
 @dataclass(frozen=True, slots=True)
 class KeyView:
-    """A key as it was a moment ago; ``None`` where nobody is."""
+    """The head and the waiter of a key, as they were a moment ago; ``None``: there is none."""
 
     head: SlotHolder | None
     waiter: SlotHolder | None
@@ -113,7 +114,7 @@ class KeyView:
 
 
 class SlotStanding(Enum):
-    """The standing of a request at a key."""
+    """Where a request stands in the line of a key."""
 
     HEAD = "head"
     WAITS = "waits"
@@ -147,8 +148,8 @@ def find(token: str, slots: Sequence[SlotHolder | None]) -> SlotHolder | None:
 def judge(
     token: str, first: SlotHolder | None, second: SlotHolder | None, again: SlotHolder | None
 ) -> tuple[SlotStanding, int]:
-    """The standing of ``token``, and its slot or the one to try next, from three readings in this
-    order: slot 0, slot 1, slot 0 again.
+    """Return the standing of ``token``, and its slot or the slot to try next. The input are three
+    readings, made in this order: slot 0, slot 1, slot 0 again.
 
     The readings may be of different moments. A declined request relies on a waiter that begins
     later, so it is declined only if slot 0 had one and the same owner before and after slot 1 was
@@ -195,17 +196,17 @@ class TokenEnding(Enum):
 
 
 class DistributedToken:
-    """The right to work on one key, if and as long as it is true: ``if token:``. Returned
-    by ``enqueue``.
+    """The right to work on one key, as long as the token is true: ``if token:``. Returned by
+    ``enqueue``.
 
     ``number`` is the fencing number: of two heads of a key, the later has the higher one; store it
     beside the data and refuse lower ones. ``outcome`` is ACCEPT (at once), BLOCK (after waiting) or
     DECLINE. ``ended`` is a :class:`threading.Event`, set when the token is over.
 
     *Guarantees:* while :attr:`is_current` is ``True`` no other process is the head of the key. Once
-    another is, :meth:`write` and :meth:`confirm` raise :class:`~leaderq.errors.TokenOver`, whatever
-    this process knows: the servers refuse.
-    *Not guaranteed:* that it is still current when :attr:`is_current` has *returned*; only
+    another process is, :meth:`write` and :meth:`confirm` raise :class:`~leaderq.errors.TokenOver`,
+    whatever this process knows, because the servers refuse.
+    *Not guaranteed:* that the token is still current after :attr:`is_current` was read; only
     :meth:`write`, or a resource that compares ``number``, closes that gap.
 
     As a context manager it is dequeued at the end of the block.
@@ -252,13 +253,14 @@ class DistributedToken:
 
     @property
     def is_current(self) -> bool:
-        """Whether this process is certainly the head; asks nobody. May be true again after it was
-        false, unless :attr:`is_over`."""
+        """Whether this process is certainly the head. Sends no request. It may be true again after
+        it was false, unless :attr:`is_over`.
+        """
         return self._ending is None and self._seat is not None and self._seat.is_held
 
     @property
     def is_over(self) -> bool:
-        """Whether it is over for good, as far as this process has heard."""
+        """Whether the token is over for good, as far as this process has heard."""
         return self._ending is not None
 
     @property
@@ -267,9 +269,9 @@ class DistributedToken:
 
     @property
     def fence(self) -> Check:
-        """The operation that makes any multi fail once this token is not current.
+        """The operation that makes a multi fail if this token is not current.
 
-        :raises TokenOver: it was declined.
+        :raises TokenOver: the token was declined.
         """
         return self._taken.fence
 
@@ -282,14 +284,14 @@ class DistributedToken:
     def write(
         self, operations: Sequence[Operation], *, timeout_s: float | None = None
     ) -> list[Any]:
-        """Do all of these operations, or none if this token is not current; return one result for
+        """Carry out all ``operations``, or none if this token is not current; return one result for
         each. The servers decide.
 
-        :raises TokenOver: it is not current; nothing was written.
+        :raises TokenOver: the token is not current; nothing was written.
         :raises NotConnected: nothing was sent.
-        :raises ConnectionLost: whether it was written is unknown.
-        :raises ZooKeeperError: what ZooKeeper refused; ``index`` counts in ``operations``. Nothing
-            was written.
+        :raises ConnectionLost: it is unknown whether the operations were written.
+        :raises ZooKeeperError: ZooKeeper refused an operation; ``index`` is its place in
+            ``operations``. Nothing was written.
         """
         if self._ending is not None:
             raise self._over(self._ending)
@@ -300,12 +302,13 @@ class DistributedToken:
             raise self._over(ending) from exc
 
     def confirm(self, *, timeout_s: float | None = None) -> None:
-        """Ask the servers; return if this token was current at a moment after the call. Errors as
-        :meth:`write`."""
+        """Ask the servers; return if this token was current at a moment after the call. Raises what
+        :meth:`write` raises.
+        """
         self.write([], timeout_s=timeout_s)
 
     def end(self, ending: TokenEnding) -> bool:
-        """End it; return whether it was not over before. For its coordinator."""
+        """End the token; return ``False`` if it was over before. For its coordinator."""
         with self._lock:
             if self._ending is not None:
                 return False

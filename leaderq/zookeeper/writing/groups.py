@@ -1,18 +1,18 @@
-"""The groups of a writer, from their submission to their outcome: what is sent next, and what
-becomes of what failed (pure). :class:`~leaderq.zookeeper.writing.writer.SequencedWriter` calls it
-under its lock.
+"""The groups of operations of a writer, from their submission to their outcome. Decides which
+groups are sent next, and what becomes of those that failed (pure).
+:class:`~leaderq.zookeeper.writing.writer.SequencedWriter` calls this under its lock.
 
-A group waits in ``waiting``, is sent in a batch of ``flight``, and is done; or it comes back:
+A group waits in ``waiting``, is sent in a batch of ``flight``, and is done; or its batch fails:
 
-* a batch that was *certainly* not applied is undone, its groups wait again, at the front, and may
+* a batch that was *certainly* not applied is undone: its groups wait again, at the front, and may
   get another number;
-* a *doubtful* one (sent without an answer) is kept whole in ``again`` until the writer has been
-  read: applied, it is done; not applied, it is sent again unchanged, under its number, so that
-  whichever copy reaches the servers first is the only one applied.
+* a *doubtful* batch (sent, but not answered) is kept whole in ``again`` until the writer has been
+  read. If it was applied, it is done. If not, it is sent again unchanged, under its number, so that
+  only the copy that reaches the servers first is applied.
 
 A server keeps its last 500 transactions in memory, and of each value in a multi three copies. So a
-multi larger than ``max_bytes`` is followed by *small* ones, of the writer's own operation only, one
-for each further ``max_bytes``: they push large ones out.
+multi larger than ``max_bytes`` is followed by *small* multis, which push it out of that memory: one
+for each further ``max_bytes``, with only the writer's own operation.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ MARGIN_BYTES = 4096
 
 
 class OperationGroup:
-    """Operations of which all are applied, or none. Override :meth:`on_outcome` to learn the
-    outcome.
+    """Operations that are applied all together, or not at all. Override :meth:`on_outcome` to learn
+    which.
 
-    A slim object, because a queue makes one for every item. It has no lock: the writer changes it
-    while it holds its own lock.
+    It is a slim object, because a queue makes one for every item. It has no lock: the writer
+    changes it under the writer's own lock.
     """
 
     __slots__ = ("_operations", "count", "is_alone", "is_counted", "repairs", "size")
@@ -80,16 +80,21 @@ class OperationGroup:
         return self._operations
 
     def begin(self) -> bool:
-        """It is about to be sent; ``False``: nobody wants that any more."""
+        """Take note that the group is about to be sent; return ``False`` if nobody wants that any
+        more.
+        """
         return True
 
     def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
-        """Told the outcome once, on the session's thread or a writer's, where nothing may block:
-        its results (``None`` if the answer was lost), or why it was not applied.
+        """Called once with the outcome: the results (``None`` if the answer was lost), or the error
+        why the group was not applied. Must not block, because it runs on the session's thread or a
+        writer's.
         """
 
     def settle(self, results: list[Any] | None = None, error: LeaderqError | None = None) -> None:
-        """Tell those who wait; an error there must not keep the others from hearing."""
+        """Call :meth:`on_outcome`, and log its error, so that the other groups hear of
+        theirs, too.
+        """
         try:
             self.on_outcome(results, error)
         except Exception:
@@ -97,7 +102,9 @@ class OperationGroup:
 
 
 class FutureGroup(OperationGroup):
-    """A group whose outcome is a future: results, or ``None`` if only the answer was lost."""
+    """A group that has a future of its results. The result is ``None`` if only the answer
+    was lost.
+    """
 
     __slots__ = ("future",)
 
@@ -127,10 +134,10 @@ def estimated_bytes(operations: Sequence[Operation], chroot_bytes: int) -> int:
 
 
 def validated(operations: Sequence[Operation]) -> Sequence[Operation]:
-    """These, if ZooKeeper can use their paths.
+    """Return ``operations`` if ZooKeeper can use their paths.
 
-    :raises ConfigurationError: it cannot; better here, at the call, than in a multi that others
-        share.
+    :raises ConfigurationError: it cannot use one. Found here, the error reaches this caller, and
+        not the others that share the multi.
     """
     for op in operations:
         validated_path(op.path, open_ended=isinstance(op, Create) and op.sequential)
@@ -138,7 +145,7 @@ def validated(operations: Sequence[Operation]) -> Sequence[Operation]:
 
 
 class MultiStatus(Enum):
-    """What an answer says about a batch."""
+    """What the answer to a batch says about it."""
 
     APPLIED = "applied"
     REFUSED = "refused"
@@ -154,8 +161,8 @@ class MultiStatus(Enum):
 
 
 class PackedMulti:
-    """The groups of one multi. ``number``: the writer's version that it needs, and raises by one.
-    ``is_doubtful``: it was sent, once at least, without an answer.
+    """The groups of one multi. ``number``: the version that the guard must have, which the multi
+    raises by one. ``is_doubtful``: the multi was sent at least once without an answer.
     """
 
     __slots__ = ("error", "groups", "is_doubtful", "number", "results", "size", "status")
@@ -187,7 +194,7 @@ class PackedMulti:
         self.is_doubtful = self.is_doubtful or self.status is MultiStatus.UNKNOWN
 
     def settle(self) -> None:
-        """It was applied: tell each group."""
+        """Tell each group its results: the multi was applied."""
         results = self.results
         at = 1
         for group in self.groups:
@@ -196,7 +203,9 @@ class PackedMulti:
             at = end
 
     def culprit(self) -> tuple[OperationGroup, Operation] | None:
-        """The group of a refused batch that is to blame; the error's index counts in it."""
+        """The group and the operation that ZooKeeper refused, or ``None`` if they are unknown.
+        Makes the error's ``index`` count within the group.
+        """
         error = self.error
         if isinstance(error, ZooKeeperError) and error.index is not None:
             at = 1
@@ -209,7 +218,7 @@ class PackedMulti:
 
 
 def status_of(error: LeaderqError) -> MultiStatus:
-    """What an error says about the multi that it answered."""
+    """What ``error``, as the answer to a multi, says about that multi."""
     if isinstance(error, SessionClosed):
         return MultiStatus.OVER
     if isinstance(error, NotConnected):
@@ -221,7 +230,9 @@ def status_of(error: LeaderqError) -> MultiStatus:
 
 
 def packed(waiting: deque[OperationGroup], max_ops: int, max_bytes: int) -> list[OperationGroup]:
-    """Take the next groups that fit into one multi; cancelled ones are left out."""
+    """Take from ``waiting`` the next groups that fit into one multi, without those that are
+    cancelled.
+    """
     taken: list[OperationGroup] = []
     count = size = 1
     while waiting:
@@ -240,7 +251,7 @@ def packed(waiting: deque[OperationGroup], max_ops: int, max_bytes: int) -> list
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """These in lists of that size; the last may be shorter."""
+    """Yields ``items`` in lists of ``size``; the last list may be shorter."""
     rest = iter(items)
     while some := list(islice(rest, size)):
         yield some
@@ -278,7 +289,9 @@ class SendQueue:
 
     @property
     def may_send(self) -> bool:
-        """Whether :meth:`next_batch` returns anything; if not, an answer will continue it."""
+        """Whether :meth:`next_batch` may return a batch. If not, the next answer makes the writer
+        look again.
+        """
         if self.is_halted:
             return False
         under_way = self._under_way
@@ -298,7 +311,9 @@ class SendQueue:
 
     @property
     def needs_renewal(self) -> bool:
-        """Whether the guard has to be made again before anything new is sent, and may be now."""
+        """Whether the guard must be made again before anything new is sent, and nothing is under
+        way.
+        """
         return not (self.number < RENEW_AT or self.is_halted or self.flight or self.again)
 
     def next_batch(self) -> PackedMulti | None:
@@ -324,7 +339,7 @@ class SendQueue:
         return batch
 
     def take_applied(self) -> list[PackedMulti]:
-        """The applied batches at the head of the flight; any other answer halts the line."""
+        """Remove and return the batches at the head of the flight that were applied."""
         done: list[PackedMulti] = []
         flight = self.flight
         while flight and flight[0].status is MultiStatus.APPLIED:
@@ -334,15 +349,17 @@ class SendQueue:
         return done
 
     def take_failed(self) -> list[PackedMulti]:
-        """All that is under way, once halted and answered; else nothing yet."""
+        """Once the queue is halted and everything under way was answered, remove and return all of
+        that; before, return nothing.
+        """
         if not self.is_halted or any(batch.status is None for batch in self.flight):
             return []
         return self._landed()
 
     def blame(self, failed: list[PackedMulti]) -> PackedMulti | None:
-        """The batch that ZooKeeper refused by its content, if that is what happened. Then all
-        batches under way wait again, because none of them was applied: those behind a refused one
-        need a version that the writer did not reach.
+        """Return the batch that ZooKeeper refused because of an operation in it, if that is what
+        happened. Then all batches under way wait again. None of them was applied, because those
+        after the refused one need a version that the guard did not reach.
         """
         first = failed[0]
         # An operation of a group was refused: so the guard had its number, and no former try was
@@ -359,7 +376,9 @@ class SendQueue:
         return first
 
     def set_aside(self, failed: list[PackedMulti]) -> None:
-        """Keep all up to the last doubtful one until the writer is read; all behind waits again."""
+        """Keep the batches up to the last doubtful one until the guard is read; the groups of all
+        batches after it wait again.
+        """
         batches = [*failed, *self.again]
         keep = 1 + max(
             (position for position, batch in enumerate(batches) if batch.is_doubtful), default=-1
@@ -368,8 +387,9 @@ class SendQueue:
         self._undo(batches[keep:])
 
     def reconcile(self, version: int, *, is_new: bool) -> tuple[_Batches, _Batches]:
-        """The writer was read: it has ``version``; ``is_new``: made again, with a new count.
-        Returns the batches that were applied, and those whose outcome cannot be known.
+        """Decide on the batches that were set aside, now that the guard was read and has
+        ``version``. ``is_new``: the guard was made again, with a new count. Returns the batches
+        that were applied, and those whose outcome cannot be known.
         """
         batches = list(self.again)
         self.again.clear()
@@ -387,7 +407,7 @@ class SendQueue:
         return [batch for batch in batches if batch.number < version], []
 
     def drop(self, group: OperationGroup) -> bool:
-        """Do not send it any more; return whether it was waiting."""
+        """Do not send ``group`` any more; return whether it was waiting."""
         try:
             self.waiting.remove(group)
         except ValueError:
@@ -395,7 +415,9 @@ class SendQueue:
         return True
 
     def empty(self) -> tuple[list[PackedMulti], list[OperationGroup]]:
-        """Give everything up: return the batches ever sent, and the groups that were not."""
+        """Give everything up: return the batches that were ever sent, and the groups that never
+        were.
+        """
         batches, groups = [*self._landed(), *self.again], list(self.waiting)
         self.again.clear()
         self.waiting.clear()
@@ -403,7 +425,7 @@ class SendQueue:
         return batches, groups
 
     def _landed(self) -> list[PackedMulti]:
-        """All that was under way; nothing is any more."""
+        """Remove and return all batches under way."""
         batches = list(self.flight)
         self.flight.clear()
         self._under_way = self._bytes = 0

@@ -1,29 +1,30 @@
 """Multis that are applied exactly once, in order, whatever happens to their answers.
 
 Every multi begins with ``SetData(guard, version=n)`` on a znode that nobody else writes, the
-*sequence guard*. So the guard's version is the number of multis applied; the n-th can be applied
-only once, and only after the one before it. In doubt the version is read, or the same multi is
-sent again. Groups of operations (all or none each) are packed into multis bounded by count and
-bytes; several multis are under way at a time.
+*sequence guard*. So the guard's version is the number of multis applied, and each multi can be
+applied only once, and only after the one before it. In doubt the writer reads the version, or sends
+the same multi again. Groups of operations (all or none each) are packed into multis bounded by
+count and bytes; several multis are under way at a time.
 
 States:
 
 * **open**: batches are sent in order, up to ``window`` under way;
-* **halted**: some answer was not a success. Nothing more is sent until all under way are answered.
-  Then a group that ZooKeeper refused is told its error, and all others are sent again, in order.
-  If an outcome is *unknown*, a thread waits for the connection, reads the guard, and sends again
-  what was not applied (see :mod:`~leaderq.zookeeper.writing.groups`);
-* **over**: closed, or an *ephemeral* guard whose session is gone. What was certainly not applied
-  fails with :class:`~leaderq.errors.SessionExpired`, :class:`~leaderq.errors.SessionClosed` or
-  :class:`~leaderq.errors.QueueClosed`, anything else with :class:`~leaderq.errors.ConnectionLost`.
+* **halted**: some answer was not a success. Nothing more is sent until all batches under way are
+  answered. Then a group that ZooKeeper refused gets its error, and all others are sent again, in
+  order. If an outcome is *unknown*, a thread waits for the connection, reads the guard, and sends
+  again what was not applied (see :mod:`~leaderq.zookeeper.writing.groups`);
+* **over**: the writer was closed, or the session of an *ephemeral* guard is gone. What was
+  certainly not applied fails with :class:`~leaderq.errors.SessionExpired`,
+  :class:`~leaderq.errors.SessionClosed` or :class:`~leaderq.errors.QueueClosed`, anything else with
+  :class:`~leaderq.errors.ConnectionLost`.
 
 An ephemeral guard is also a fence: nothing can be applied once its session is over. A persistent
-one outlives the session; what a killed process leaves is swept (:func:`sweep`).
+guard outlives the session; :func:`sweep` deletes those that killed processes left.
 
-Further failures: **parent missing** (queue deleted, container reaped): made again, and the group
-sent again; **2^30 multis**: the guard is made again before its version runs over; **guard
-missing** (deleted by hand): the groups in doubt fail with ``ConnectionLost``, all others are sent
-with a new count.
+Further failures: **parent missing** (queue deleted, container reaped): the parent is made again,
+and the group is sent again; **2^30 multis**: the guard is made again before its version overflows;
+**guard missing** (deleted by hand): the groups in doubt fail with ``ConnectionLost``, all others
+are sent with a new count.
 """
 
 from __future__ import annotations
@@ -85,10 +86,10 @@ _PROOF_S = 0.5
 def await_outcomes(
     futures: Sequence[primitives.Future[Any]], patience_s: float | None = None
 ) -> list[LeaderqError | None]:
-    """The errors of a writer's groups, ``None`` for those applied, waited for as long as something
-    moves.
+    """Wait for the outcomes of a writer's groups, as long as answers come; return the error of
+    each, ``None`` for a group that was applied.
 
-    :raises ConnectionLost: nothing was answered for ``patience_s`` (``retrying.PATIENCE_S``).
+    :raises ConnectionLost: no answer came for ``patience_s`` seconds (``retrying.PATIENCE_S``).
     """
     patience_s = retrying.PATIENCE_S if patience_s is None else patience_s
     errors: list[LeaderqError | None] = []
@@ -115,13 +116,14 @@ _BACKOFF = Retry(first_s=0.05, most_s=1.0)
 
 
 class SequencedWriter:
-    """See the module. May be used from any thread; callbacks of its futures run on the session's
-    thread and must not block.
+    """Applies groups of operations exactly once, in order; see the module. Any thread may use it;
+    callbacks of its futures run on the session's thread and must not block.
 
-    *Guarantees:* each group is applied at most once; if its future returns a result, exactly once;
-    if it fails with another error than ``ConnectionLost``, never. Groups are applied in the order
-    of :meth:`submit`, but for those refused. *Not guaranteed:* results (the paths created) when an
-    answer was lost: then the future returns ``None``.
+    *Guarantees:* each group is applied at most once; exactly once if its future has a result; never
+    if the future fails with another error than ``ConnectionLost``. Groups are applied in the order
+    of :meth:`submit`, except those that are refused.
+    *Not guaranteed:* results (the paths created) when an answer was lost: then the future's result
+    is ``None``.
     """
 
     def __init__(
@@ -162,10 +164,10 @@ class SequencedWriter:
         self._end: LeaderqError | None = None
 
     def open(self) -> None:
-        """Make the guard; groups submitted earlier wait for it. May be called again, after an error
-        too.
+        """Make the guard, and send the groups that were submitted before. May be called again, also
+        after an error.
 
-        :raises ConnectionLost: not connected, or no answer.
+        :raises ConnectionLost: there is no connection, or no answer.
         """
         try:
             stat = self._made()
@@ -192,7 +194,7 @@ class SequencedWriter:
             self._in_background(lambda: sweep(self._session, parent, stat.mtime_ms))
 
     def _made(self) -> Stat:
-        """Create the guard; the second write is there for its result."""
+        """Create the guard and return its ``Stat``, for which a second write is needed."""
         create = Create(self.path, self._data, ephemeral=self.is_ephemeral)
         try:
             made: Stat = self._session.multi([create, SetData(self.path, self._data)])[1]
@@ -205,16 +207,19 @@ class SequencedWriter:
         return self._end is not None
 
     def surely_stands(self) -> bool:
-        """Whether the session of an ephemeral guard cannot have ended unheard of, as it can while
-        the process is frozen, or cut off: then others may have what was claimed by this writer. A
-        proof that grows old is asked for again, and waited for, for a moment, if there is none.
+        """Whether the session of an ephemeral guard certainly lives. While the process is frozen or
+        cut off the session can end unnoticed, and then others may have what this writer claimed. If
+        the newest proof grows old, this asks for another; if there is no valid one, it waits a
+        moment for it.
         """
         if self.is_over or self._session.state is not SessionState.CONNECTED:
             return False
         return self._session.pulse.ensure(self._owner, _PROOF_S) and not self.is_over
 
     def close(self, timeout_s: float) -> bool:
-        """Wait for groups under way, delete the guard; returns whether all settled in time."""
+        """Wait at most ``timeout_s`` seconds for the groups under way, and delete the guard; return
+        whether all groups had an outcome in time.
+        """
         deadline = clock.now_s() + timeout_s
         is_clean = self.flush(timeout_s) if self._is_open else not self.unsettled
         was_over = self._end is not None
@@ -235,10 +240,10 @@ class SequencedWriter:
     def submit(
         self, operations: Sequence[Operation], *, are_valid: bool = False
     ) -> primitives.Future[list[Any] | None]:
-        """Send these, all or none, at the next opportunity. Never blocks. ``are_valid``: their
-        paths were checked before.
+        """Send ``operations`` as one group as soon as possible; the future has their results. Never
+        blocks. ``are_valid``: the paths were checked before.
 
-        :raises ConfigurationError: a path that ZooKeeper cannot use.
+        :raises ConfigurationError: ZooKeeper cannot use one of the paths.
         """
         one = tuple(operations)
         group = FutureGroup(
@@ -249,8 +254,8 @@ class SequencedWriter:
         return group.future
 
     def send(self, groups: Sequence[OperationGroup]) -> None:
-        """As :meth:`submit`, for groups that the caller made, with paths known to be valid;
-        each hears of its outcome by itself.
+        """Send groups that the caller made, whose paths are known to be valid. Each group is told
+        its own outcome.
         """
         limit = self.limit
         fit = [group for group in groups if group.count and group.size <= limit]
@@ -279,7 +284,9 @@ class SequencedWriter:
         group.settle(error=TooLarge(what, size=group.size, limit=self.limit, path=path))
 
     def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
-        """Withdraw those ``wanted`` that were certainly not sent, untold. Returns them."""
+        """Remove and return the waiting groups for which ``wanted(group)`` is true: they are
+        certainly not sent, and hear of no outcome.
+        """
         with self._lock:
             found = [group for group in self._queue.waiting if wanted(group)]
             self._queue.waiting = deque(group for group in self._queue.waiting if not wanted(group))
@@ -287,14 +294,18 @@ class SequencedWriter:
         return found
 
     def _on_done(self, group: OperationGroup, future: primitives.Future[Any]) -> None:
-        """A future can be cancelled until its group is sent; then that is not kept any more."""
+        """If the future was cancelled, which is possible until its group is sent, drop the
+        group.
+        """
         if future.cancelled():
             with self._lock:
                 self._queue.drop(group)
             self._count_down([group])
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until everything submitted is settled; return whether it was, in ``timeout_s``."""
+        """Wait until every group that was submitted has its outcome; return whether that took at
+        most ``timeout_s`` seconds.
+        """
         with self._lock:
             return self._settled.wait_for(lambda: not self.unsettled, timeout_s)
 
@@ -379,7 +390,9 @@ class SequencedWriter:
         self._send_more(is_answering=True)
 
     def _refused(self, batch: PackedMulti) -> None:
-        """Tell the group to blame. The others wait again: none of them was applied."""
+        """Tell the group that ZooKeeper refused, or first repair its parent. The other groups of
+        the batch were not applied, and wait again.
+        """
         blamed = batch.culprit()
         error = batch.error
         if blamed is None:  # the culprit is not known
@@ -417,7 +430,9 @@ class SequencedWriter:
         self._send_more()
 
     def _renew(self) -> None:
-        """Make the guard again in one transaction: nobody sees it gone, it counts from 0."""
+        """Delete the guard and make it again in one transaction: nobody sees it gone, and it counts
+        from 0.
+        """
         create = Create(self.path, self._data, ephemeral=self.is_ephemeral)
         try:
             self._session.multi([Delete(self.path), create])
@@ -480,7 +495,7 @@ class SequencedWriter:
         return self.is_ephemeral and (is_lost or self._session.id not in (None, self._owner))
 
     def _finish(self, error: LeaderqError) -> None:
-        """Send nothing more; everything left fails."""
+        """Send nothing more; everything that has no outcome fails."""
         with self._lock:
             if self._end is None:
                 self._end = error
@@ -492,7 +507,7 @@ class SequencedWriter:
         self._woken.wake()
 
     def _on_state(self, state: SessionState) -> None:
-        """On the session's thread: an ephemeral writer dies with its session, idle or not."""
+        """End an ephemeral writer when its session is lost; runs on the session's thread."""
         self._woken.wake()
         if self.is_ephemeral and state is SessionState.LOST and self._end is None:
             self._in_background(lambda: self._finish(self._expired()))
@@ -510,13 +525,14 @@ _SWEEP_S = 10.0
 
 
 def sweep(session: Session, parent: str, now_ms: int, *, old_s: float = OLD_S) -> int:
-    """Delete the writers below ``parent`` that were not written for ``old_s`` before ``now_ms``,
-    the servers' time; returns their number. Of very many it looks at some.
+    """Delete the guards below ``parent`` that nobody has written for ``old_s`` seconds before
+    ``now_ms`` (the servers' time); return how many were deleted. If there are very many, look at
+    some of them.
 
-    Safe for living owners too: the next write of an idle owner makes its writer again. Only writes
-    that have been in doubt for all that time, because their sender had no connection, fail as
-    unknown then. Each is deleted at the version seen, so one in use stays. Errors are logged at
-    level debug: the next start tries again.
+    Living owners are safe: the next write of an idle owner makes its guard again. Only writes that
+    have been in doubt for all that time, because their sender had no connection, then fail as
+    unknown. A guard is deleted only at the version that was read, so one in use stays. Errors are
+    logged at level debug; the next writer that is opened tries again.
     """
     try:
         names = session.children(parent)
@@ -534,13 +550,15 @@ def sweep(session: Session, parent: str, now_ms: int, *, old_s: float = OLD_S) -
 
 
 OVERTAKEN = (BadVersion, NoNode, NodeExists)
-"""What the servers say of a transition from a state that is not that of the znode any more."""
+"""The errors of a transition from a state that the znode does not have any more."""
 Outcome = tuple[list[Any] | None, LeaderqError | None]
 """The results (``None`` if the answer was lost), or why it was not applied."""
 
 
 class _Awaited(OperationGroup):
-    """A future for each, with its lock, would cost a quarter of a call."""
+    """A group whose caller is told of the outcome by ``heard()``. A future for each group, with its
+    lock, would cost a quarter of a call.
+    """
 
     __slots__ = ("heard", "outcome")
 
@@ -562,12 +580,12 @@ def outcomes(
     path: str,
     timeout_s: float = PATIENCE_S,
 ) -> list[Outcome]:
-    """Write these, each all or nothing.
+    """Write these groups of operations, and return the outcome of each.
 
-    Once nothing has been answered for ``timeout_s`` seconds, the rest is ``NotConnected`` if it was
-    certainly not sent, else ``ConnectionLost``.
+    If no answer comes for ``timeout_s`` seconds, the error of the remaining groups is
+    ``NotConnected`` if they were certainly not sent, else ``ConnectionLost``.
 
-    :raises ConfigurationError: an operation of the user's has a path that ZooKeeper cannot use.
+    :raises ConfigurationError: ZooKeeper cannot use the path of one of the user's operations.
     """
     ours = f"{path}/"
     validated([op for group in groups for op in group if not op.path.startswith(ours)])
