@@ -129,7 +129,9 @@ def _shown(view: View, data: bytes, path: str, now: float) -> ShownReport:
 
 @dataclass(frozen=True)
 class OperatorRequest:
-    """A request to a career by an operator who gave a name. ``at_ms`` is since the epoch."""
+    """A request to a career by an operator who gave a name. ``at_ms`` is in milliseconds since the
+    epoch.
+    """
 
     at_ms: int
     by: str
@@ -286,8 +288,8 @@ def named(one: Member | TermRecord) -> str:
 
 
 def catch_up(report: DrainReport) -> str:
-    """How long it takes, at the present rate, until the lag is 0; or, in words, why that is not
-    known.
+    """How long it will take until the lag is 0, at the present rate; or words such as ``held
+    up``.
     """
     if report.held_up is not None:
         return "held up"

@@ -249,9 +249,9 @@ class DynoDrain:
     ``BodyStore``.
 
     *Guarantees:* a message is in the queue until it was passed to :meth:`keep`; a message that was
-    not goes back unchanged. *Not guaranteed:* that each message comes out only once. If the process
-    is killed, or its session ends, before the next batch, the messages are delivered again, as
-    those of a dead consumer are.
+    not passed to it goes back unchanged. *Not guaranteed:* that each message comes out only once.
+    If the process is killed, or its session ends, before the next batch, the messages are delivered
+    again, as those of a dead consumer are.
     """
 
     kind = DYNO

@@ -51,7 +51,7 @@ def duration(seconds: float) -> str:
 
 
 def briefly(seconds: float) -> str:
-    """A duration; less than a second in milliseconds."""
+    """``seconds`` as a duration; less than a second is told in milliseconds."""
     return duration(seconds) if seconds >= 1 else f"{seconds * 1000:.0f} ms"
 
 

@@ -1,6 +1,6 @@
 """``leaderq doctor``: finds what is missing, unreachable, or not as it should be.
 
-Each check is one function that yields findings; what it finds, it does not raise.
+Each check is one function. It yields findings, and raises no error for what it finds.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _PACKAGES = {
 
 
 def _python() -> Iterator[Finding]:
-    """The interpreter, the clock that leases are measured on, and the client libraries."""
+    """Check the interpreter, the clock that leases are measured on, and the client libraries."""
     found = f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})"
     yield Finding("python", _OK, found)
     if hasattr(time, "CLOCK_BOOTTIME"):

@@ -1,9 +1,8 @@
 """Checks, for ``leaderq doctor``, whether ZooKeeper's servers are such that leases hold.
 
 :mod:`leaderq.zookeeper.proof` says what a lease depends on, and why the servers' tick counts. A
-    server tells everybody its mode (``srvr``), unless that is forbidden. It tells its tick only
-    where the word ``conf`` or the AdminServer is allowed. Nothing is changed, and no secret is
-    sent.
+server tells everybody its mode (``srvr``), unless that is forbidden. It tells its tick only where
+the word ``conf`` or the AdminServer is allowed. Nothing is changed, and no secret is sent.
 """
 
 from __future__ import annotations
@@ -204,9 +203,9 @@ def judge_tick(
 def spare_s(shares: Shares) -> float:
     """How many seconds the servers may stall before a term is lost.
 
-    Beats come at even distances, so a beat proves what was sent ``beats`` of them earlier. When a
-    stall begins, the last proof is up to one beat old; after the stall, the next proof comes up to
-    one beat later.
+    Beats come at even intervals, and each beat proves what was sent ``beats`` intervals earlier.
+    When a stall begins, the last proof is up to one interval old; after the stall, the next proof
+    comes within one interval.
     """
     beats = ceil(shares.known_s / shares.beat_s)
     return shares.trusted_s - (beats + 1) * shares.beat_s

@@ -53,8 +53,8 @@ class Given:
 
 
 class SettingOption(click.Option):
-    """The option of a setting. Help shows it below the heading of its ``section``, or names only
-    its flag there. ``None``: an option of every command.
+    """An option for a setting. Help explains it below the heading of its ``section``, or only lists
+    its flag there. If ``section`` is ``None``, every command has this option.
     """
 
     def __init__(self, *names: str, section: Section | None = None, **attributes: Any) -> None:

@@ -1,6 +1,6 @@
 """Writes what verbs return to standard output: tables for people, one JSON object a line for
-programs. What a person should see besides, a line or a progress bar, goes to standard error; only
-errors are logged.
+programs. Lines and progress bars for a person who watches go to standard error; only errors are
+logged.
 """
 
 from __future__ import annotations

@@ -258,8 +258,9 @@ def lead(given: Given) -> int:
 def deadline(given: Given) -> ExitCode:
     """Write how many seconds of the lease are left; for a command that leaderq lead has started.
 
-    Use this as the last check before an effect that cannot be fenced. It fails if the term is over
-    or about to end; then do nothing. The lease is renewed all the time, so the number grows again.
+    Use this as the last check before an effect that cannot be fenced. If it fails, the term is over
+    or about to end, and the effect must not happen. The lease is renewed all the time, so the
+    number grows again.
 
     Exit codes: 0 the term is on, 1 it is over or too little is left, 2 not within leaderq lead.
 

@@ -30,7 +30,7 @@ def stop_early(_number: int, _frame: FrameType | None) -> None:
 
 class Stopping:
     """A context manager that handles signals as this module says. ``on_ask`` is called at the first
-    one.
+    signal.
     """
 
     def __init__(self) -> None:

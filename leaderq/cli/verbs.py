@@ -16,8 +16,8 @@ class Verbs(click.Group):
     """A group of verbs, each loaded when it is used: help lists them without loading any.
 
     Settings before a verb are moved after it; for a misspelt verb, the nearest one is suggested.
-    ``verbs``: for each verb, the module that has it under its name, and its line in help; or a
-    group. ``line`` is the group's own line in help; ``examples`` use its verbs.
+    ``verbs`` maps each verb to the module that has it under its name, and to its line in help; or
+    to a group. ``line`` is the group's own line in help; ``examples`` use its verbs.
     """
 
     def __init__(

@@ -97,15 +97,15 @@ def choice(*words: str) -> ValueKind:
 
 
 def _in_any_case(word: str) -> str:
-    """A regular expression for ``word`` in upper or lower case, because those of JSON Schema have
-    no flag for that. The words need no escapes, and a needless escape is an error there.
+    """A regular expression that matches ``word`` in upper and lower case, because JSON Schema has
+    no flag for that. The words need no escapes; JSON Schema forbids needless ones.
     """
     return "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else c for c in word)
 
 
 def addresses(default_port: int, *, chroot: bool = False) -> ValueKind:
-    """The kind for addresses ``host:port``: one text, separated by commas, or a list. An address
-    without a port has ``default_port``.
+    """The kind for addresses ``host:port``: a text with commas between them, or a list. An address
+    without a port gets ``default_port``.
 
     ``chroot``: a znode path may follow the last address.
     """

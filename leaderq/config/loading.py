@@ -106,10 +106,11 @@ def _flag(key: str) -> str:
 
 @dataclass
 class Resolution:
-    """What the layers set; ``places``: where the user changes each; ``invalid``: wrong ones.
+    """The settings that the layers result in. ``places`` says where the user changes each one;
+    ``invalid`` names those that cannot be used.
 
-    ``unknown`` variables are warned of only: a newer version may know them, and one that is rolled
-    back must start in the same environment.
+    ``unknown`` variables are only warned of: a newer version may know them, and a version that is
+    rolled back must start in the same environment.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -286,8 +287,8 @@ RELATIONS = (
 
 
 def broken_relations(values: Values, invalid: Collection[str]) -> Iterator[tuple[str, str]]:
-    """For each relation that ``values`` break, yield the setting that the error names, and the
-    sentence.
+    """For each relation that ``values`` break, yield the setting that the error names, and a
+    sentence that says what is wrong.
     """
     for relation in RELATIONS:
         mine = [values[name] for name in relation.names if name not in invalid]

@@ -139,8 +139,8 @@ class Settings:
     """Every setting of leaderq, checked; times are in seconds. Secrets are not in its repr.
 
     :func:`leaderq.config.load` makes an instance from file, environment and flags. If you make one
-        yourself, each value is checked alone: not whether files exist, nor whether two settings
-        conflict.
+    yourself, each value is checked alone: not whether files exist, nor whether two settings
+    conflict.
 
     :raises ConfigurationError: with all problems.
     """

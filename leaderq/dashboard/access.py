@@ -1,8 +1,8 @@
 """Decides who may look and who may act, and prevents pages of other sites from acting for a user.
 
-Whoever reaches the port may look, if only this host can reach it, which is the default. On any
-other address, a user signs in first. To act, a user needs ``--allow-actions`` and a token of his or
-her own, so that the history has a name. A cookie, which scripts and other sites cannot read, tells
+By default only this host can reach the port, and everybody who reaches it may look. On any other
+address, a user signs in first. To act, a user needs ``--allow-actions`` and a token of his or her
+own, so that the history has a name. A cookie, which scripts and other sites cannot read, tells
 whose visit it is; each form also carries the visit's secret, and is refused if another origin sent
 it. A request for an unexpected host name is refused, because anybody can make a name point here.
 """
@@ -96,8 +96,8 @@ class Visit:
 @dataclass
 class PageAccess:
     """``hosts``: the names, without port, by which the page may be requested. ``tokens``: each
-    user's. ``is_local``: only this host can reach the port, so its own names are expected, too. If
-    other hosts can reach it, users must sign in even to look.
+    user's token. ``is_local``: only this host can reach the port, so its own names are expected,
+    too. If other hosts can reach it, users must sign in even to look.
     """
 
     hosts: frozenset[str] = frozenset()

@@ -68,8 +68,8 @@ def why_all_dead(states: Sequence[RunnerState]) -> str | None:
 
 
 def why_unready(state: RunnerState, cool_off_s: float = 0.0) -> str | None:
-    """Why the process neither leads nor can lead now; ``None`` if it does or can. ``cool_off_s``:
-    how much of a cool-off is left.
+    """Why the process neither leads nor can lead now; ``None`` if it leads or can lead.
+    ``cool_off_s``: how many seconds of a cool-off are left.
     """
     if state.stopping or state.ended:
         return "it is stopping"

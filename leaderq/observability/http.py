@@ -333,7 +333,7 @@ class _Exchange(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def version_string(self) -> str:
-        """For the header ``Server``: no versions."""
+        """The value of the header ``Server``, which tells no versions."""
         return "leaderq"
 
     def log_message(self, format: str, *args: Any) -> None:

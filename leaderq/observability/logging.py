@@ -46,7 +46,7 @@ _OURS = str(Path(__file__).parents[1])
 
 
 def log_events(events: EventBus) -> Callable[[], None]:
-    """Log each event that is published on ``events``, once; return a function that ends that."""
+    """Log each event that is published on ``events``, once; return a function that stops this."""
     return events.subscribe(Event, _log_event)
 
 
@@ -187,9 +187,9 @@ def _plain(value: Any) -> Any:
 
 
 def _from_user_code(error: BaseException | None) -> _ExcInfo | None:
-    """``error`` for a log record; our own frames at the start of its traceback are left out.
-    ``None`` if the message alone is enough: for an error of leaderq that no code of the user's has
-    seen, except when the level is DEBUG.
+    """What a log record needs of ``error``, without our own frames at the start of its traceback.
+    ``None`` if the error's message is enough: leaderq raised the error, it passed through no code
+    of the user's, and the level is not DEBUG.
     """
     if error is None:
         return None

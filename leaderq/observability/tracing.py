@@ -9,13 +9,13 @@ configured OpenTelemetry's SDK; without an SDK they go nowhere.
 * Each call of a handler (for a batch of records, one record, a message, items of a queue) is a span
   of its own, ``process DESTINATION``, and is current during the call. It is linked to the sender of
   each record, once for each sender; it has no parent, because a batch holds records of many
-  senders. Links take at most a hundredth of the time (:class:`LinkTime`): if none is left for a
-  call, its span has no links, and says so.
+  senders. Links take at most a hundredth of the time (:class:`LinkTime`): if no time is left for
+  a call, its span has no links, and says so.
 * What a handler sends (``produce``, a Dyno message, an item of a queue, a request of a buffered
   producer into a ``KafkaSink``) is a child, ``send DESTINATION``. Its context travels in W3C's
   format, in the headers or in the item's note. Headers that already carry a context are left alone.
-  A buffered producer keeps the context in memory: requests read from its journal have none, nor has
-  what a ``process`` step makes.
+  A buffered producer keeps the context in memory: requests that it reads from its journal have no
+  context, and neither have records that a ``process`` step makes.
 
 The names follow OpenTelemetry's messaging conventions, whose status is still "development".
 """
@@ -140,9 +140,9 @@ class Tracer:
             span.end()  # also after what is not an Exception
 
     def sent(self, system: str, destination: str, given: Iterable[str]) -> dict[str, str]:
-        """Make a span for one message, and return its context, which belongs among the message's
-        headers. Return nothing if ``given``, the names of its headers, show that it carries a
-        context.
+        """Make a span for one message, and return the span's context, as headers to add to the
+        message. ``given`` are the names of its headers: if one of them carries a context, return no
+        headers.
         """
         if not self._names.isdisjoint(given):
             return {}

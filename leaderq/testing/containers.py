@@ -335,5 +335,7 @@ class KafkaContainerCluster(_ContainerGroup[KafkaContainer]):
 
 
 def _variable(key: str) -> str:
-    """The image's name for a property: a ``_`` becomes two, a ``-`` three, a ``.`` one."""
+    """The image's name for the property ``key``: ``_`` becomes ``__``, ``-`` becomes ``___``, ``.``
+    becomes ``_``.
+    """
     return "KAFKA_" + key.replace("_", "__").replace("-", "___").replace(".", "_").upper()

@@ -107,7 +107,7 @@ class Weather:
 
     @property
     def is_silent(self) -> bool:
-        """Whether the end of a connection, too, is kept from the other side."""
+        """Whether even the end of a connection is hidden from the other side."""
         return self.is_held or self.is_swallowed
 
 
@@ -440,7 +440,7 @@ class FaultProxy:
     def start(self) -> FaultProxy:
         """Begin to listen and pass bytes on.
 
-        :raises ServerFailed: no port can be had.
+        :raises ServerFailed: no port is free.
         """
         if self._thread is not None:
             return self
@@ -511,8 +511,8 @@ class FaultProxy:
 
     def drop_replies(self, which: int | FrameTest, *, cut: bool = True) -> None:
         """Lose the next ``which`` replies, or the first one for which ``which(body)`` is true; then
-        end that connection. Without ``cut``, the connection continues until ``heal``: for watch
-        events, which no client misses.
+        end that connection. Without ``cut``, the connection continues until ``heal``. Use that for
+        watch events, because no client notices that one is missing.
 
         A reply is a frame without its length; pings and watch events are replies, too. Earlier
         replies arrive. The server has done its work, and the client cannot know it.

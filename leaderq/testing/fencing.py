@@ -107,7 +107,7 @@ def check_fencing(
 
     Takes a few seconds. Guarantees: a store that does not compare, compares in one step and writes
     in another, or compares numbers as text does not pass. Not guaranteed: that a store which passes
-    is right; times of hours, restarts, and replicas of the store are not tried.
+    is right; it is not tried for hours, with restarts, or with replicas.
 
     :raises ConfigurationError: an argument cannot be used.
     """

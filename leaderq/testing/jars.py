@@ -8,8 +8,8 @@ fetches while the others wait. ``jgo`` is imported only for fetching.
 The cache folder is ``$LEADERQ_CACHE``, else ``$XDG_CACHE_HOME/leaderq``, else ``~/.cache/leaderq``.
 It may be deleted while no server is starting.
 
-A user's machine resolves no versions: each line of ``jars.lock`` holds ``<set> <sha256> <bytes>
-<group:artifact:version>``; ``make lock`` writes the file again.
+``make lock`` resolves the versions and writes ``jars.lock``; a user's machine only reads the file.
+Each of its lines holds ``<set> <sha256> <bytes> <group:artifact:version>``.
 """
 
 from __future__ import annotations

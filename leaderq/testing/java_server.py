@@ -85,7 +85,7 @@ class WatchedProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """``None`` while the program runs; a negative code is the signal that ended it."""
+        """The exit code: ``None`` while the program runs, negative if a signal has ended it."""
         return self._child.poll()
 
     def send(self, number: signal.Signals) -> None:

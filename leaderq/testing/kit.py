@@ -16,9 +16,9 @@ a list of records.
         assert bills() == {7: 1, 9: 1}
 
 Everything that needs no server is real: stages, batches, ``on_error``, deserialisers, workers, the
-checks of what the class declares. Time is not: ``term.wait`` returns at once, and a term is over
-when ``lasts_s`` seconds have been waited in all. ``tick(at)`` makes a tick, with which a test calls
-the method of a schedule.
+checks of what the class declares. Only time is not real: ``term.wait`` returns at once, and a term
+is over when ``lasts_s`` seconds have been waited in all. ``tick(at)`` makes a tick, with which a
+test calls the method of a schedule.
 """
 
 from __future__ import annotations
@@ -131,7 +131,9 @@ def records(
     *,
     partition: int = 0,
 ) -> list[Record]:
-    """Records of one partition with these values, or pairs of key and value."""
+    """Records of one partition, with offsets from 0. Each value is the record's value, or a pair of
+    key and value.
+    """
     pairs = [value if isinstance(value, tuple) else (None, value) for value in values]
     return [
         Record(topic, partition, offset, 0, key, value) for offset, (key, value) in enumerate(pairs)
@@ -425,8 +427,8 @@ def _assembly(
 def _handling(
     career: KafkaCareer, at: Record | None, driven: Driven
 ) -> Callable[[Sequence[Record], Any], Any]:
-    """The career's own ``handle``; it loses the leadership at record ``at``, and is noted when it
-    returns.
+    """Return a function that calls the career's own ``handle``. The leadership is lost when
+    ``handle`` looks at record ``at``; each call that returns is added to ``driven.handled``.
     """
     own = career.handle
 

@@ -79,7 +79,7 @@ class GivenServer(Server):
 
 
 def runs_from_jars(kind: str) -> bool:
-    """Whether a server of this kind (see :func:`provided`) runs from jars, so that it has all
+    """Whether a server of this kind (see :func:`provided`) runs from jars, and so takes all
     options.
 
     :raises ConfigurationError: ``LEADERQ_SERVERS`` is unknown.

@@ -74,12 +74,12 @@ class Server(ABC):
     @property
     @abstractmethod
     def alive(self) -> bool:
-        """Whether the process exists; that of a frozen server does."""
+        """Whether the process exists; also true if it is frozen."""
 
     @property
     @abstractmethod
     def log_paths(self) -> Sequence[Path]:
-        """The log files there are now."""
+        """The log files that exist now."""
 
     @abstractmethod
     def start(self: S) -> S:

@@ -25,8 +25,9 @@ class ServerLink:
     """The way from one server to another, in this order; *back* is the way of the opposite order.
 
     Guarantees: when a method returns, its fault is in force. What is stalled arrives late and in
-    its order. What is lost ends the connection at :meth:`heal`, not before. Not guaranteed: that
-    either server notices. A server that hears nothing for ``syncLimit`` ticks gives up.
+    its order. What is lost ends the connection at :meth:`heal`, not before.
+    Not guaranteed: that either server notices. A server that hears nothing for ``syncLimit`` ticks
+    gives up.
     """
 
     def __init__(self, there: FaultProxy, back: FaultProxy) -> None:

@@ -165,7 +165,7 @@ class Contender:
 
     @property
     def exit_code(self) -> int | None:
-        """``None`` while the process runs; a negative code is the signal that ended it."""
+        """The exit code: ``None`` while the process runs, negative if a signal has ended it."""
         return self._process.exit_code if self._process is not None else None
 
     def said(self, event: str, **fields: Any) -> list[Said]:
@@ -222,9 +222,9 @@ def choose(path: Path | None, records: int) -> tuple[str, Iterator[str]]:
 class Pace:
     """``records`` spread over ``planned_s`` seconds.
 
-    A tenth of them is kept back. If the changes of leader take longer than planned, it is fed
-    slowly, so that there are records before and after each change. After the last change, the rest
-    is fed at twice the rate.
+    A tenth of them is kept back. If the changes of leader take longer than planned, this tenth is
+    fed slowly, so that there are records before and after each change. After the last change, the
+    rest is fed at twice the rate.
     """
 
     records: int
@@ -315,7 +315,7 @@ class StoodStill(DemoFailed):
 
 @dataclass
 class DemoStage:
-    """The stage on which the story is played."""
+    """The stage on which the demo is played: screen, ledger, feed, servers and candidates."""
 
     screen: Screen
     ledger: Path

@@ -66,10 +66,10 @@ class Outlet:
         return self.written - unread[0]
 
     def write(self, data: bytes) -> None:
-        """Write all of it.
+        """Write all of ``data``.
 
-        :raises KeyboardInterrupt: a signal came, and nothing of this was written.
-        :raises OSError: the reader is gone (``BrokenPipeError``), the disk is full.
+        :raises KeyboardInterrupt: a signal came, and nothing of ``data`` was written.
+        :raises OSError: the reader is gone (``BrokenPipeError``), or the disk is full.
         """
         with self._stopping.safely():
             self._await_room()

@@ -106,8 +106,8 @@ def keeping(given: Given, path: str | None = None) -> Iterator[Operated]:
 
 @contextmanager
 def keeping_only(kind: type[K], given: Given) -> Iterator[K]:
-    """As :func:`keeping`, for a verb that only Dyno queues have, or only those of Curator's
-    recipes.
+    """As :func:`keeping`, but refuses a queue that is not of ``kind`` (``DynoAdmin`` or
+    ``QueueAdmin``).
     """
     with keeping(given) as keeper:
         if not isinstance(keeper, kind):

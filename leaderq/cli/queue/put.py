@@ -242,7 +242,7 @@ def _wanted(given: Given) -> QueueKind | None:
 
 def _kind(admin: QueueAdmin, given: Given) -> QueueKind | None:
     """Return the kind of the queue: the one that the options tell, if the items agree; else the one
-    that the items tell; ``None`` if the queue is empty, too.
+    that the items tell; ``None`` if neither options nor items tell it.
 
     :raises ConfigurationError: options and items do not agree.
     """
@@ -267,7 +267,7 @@ def _store(
     first: Sequence[Entry],
     refusals: Refusals,
 ) -> Store:
-    """Return what puts entries into this queue. The keys of the first entry tell the kind of an
+    """Return the :class:`Store` for this queue. The keys of the first entry tell the kind of an
     empty queue.
     """
     if isinstance(keeper, DynoAdmin):
@@ -293,7 +293,7 @@ def _tell_if_new(keeper: DynoAdmin | QueueAdmin, path: str, kind: str) -> None:
 
 class Store:
     """Puts entries into a queue, in their order. ``stored`` counts the znodes that are certainly
-    there.
+    stored.
     """
 
     def __init__(self, refusals: Refusals) -> None:

@@ -1,4 +1,4 @@
-"""What a nemesis does harm to: servers, proxies, candidates and their supervisor. Also observes
+"""The targets of a nemesis: servers, proxies, candidates and their supervisor. Also observes
 them.
 """
 
@@ -184,8 +184,8 @@ class Cluster:
                 log.write(f"{line.get('time', '')} {candidate.pid} {text}\n")
 
     def _end_all(self) -> None:
-        """Keep the logs, and kill every process whose environment names our folder: none of them is
-        a stranger's.
+        """Keep the logs, and kill every process whose environment names our folder, and so no
+        stranger's.
         """
         for candidate in [*self._ended, *self.candidates.values()]:
             self._keep_log(candidate)

@@ -70,7 +70,7 @@ _HOLES: Final[dict[Kind, tuple[Direction, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault to come. It begins ``at_s`` seconds after its round, and lasts ``lasts_s``.
+    """One fault to come. It begins ``at_s`` seconds after its round began, and lasts ``lasts_s``.
 
     It strikes the candidate at ``place`` in the line. 0 is the leader: the fault waits up to T for
     one.
@@ -370,8 +370,8 @@ class Nemesis:
 
     def _stall(self, way: ServerLink, back: ServerLink, dice: random.Random) -> None:
         """Hold messages between the two servers back for a time, and then deliver them at once.
-        Mostly, nothing arrives that the follower says after that: its acknowledgement is heard, and
-        what the acknowledgement depends on is not.
+        Mostly, what the follower says after that is lost: one of its acknowledgements is heard, and
+        the messages on which it depends are not.
         """
         for stalled in (way, back) if dice.random() < 0.3 else (way,):
             stalled.stall()

@@ -1,4 +1,5 @@
-"""The history of a run, to which all its processes write: one JSON object a line. Also its words.
+"""The history of a run, to which all its processes write: one JSON object a line. Also defines the
+words that stand in it.
 
 Each line is one write to a file opened with ``O_APPEND``, so its place in the file is its place in
 time. ``at`` is :func:`leaderq.base.clock.now_s`, the same clock for all processes of the host.
@@ -47,7 +48,9 @@ class What(str, Enum):
 
 
 class Part(Enum):
-    """The part that a fault strikes. One fault at a time strikes a part, of each candidate."""
+    """The part that a fault strikes. At most one fault at a time strikes the same part of a
+    candidate.
+    """
 
     PROCESS = "process"
     NETWORK = "network"
