@@ -31,8 +31,8 @@ _TIMEOUT_S = 20.0
 
 
 class Deed(Enum):
-    """What an operator can do. Each value has three parts: its word in addresses, the text of its
-    button, and the words after "You want to". ``{0}`` stands for the subject, ``{1}`` for the
+    """The actions of an operator. Each value has three parts: its word in addresses, the text of
+    its button, and the words after "You want to". ``{0}`` stands for the subject, ``{1}`` for the
     detail.
     """
 

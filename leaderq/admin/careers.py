@@ -194,7 +194,7 @@ def why_nobody_leads(view: View, now: float) -> Iterator[tuple[str, bool]]:
 
 
 def until(at: float | None, now: float) -> str | None:
-    """A coming moment: the local time, and how far ahead it is."""
+    """The local time of a coming moment, and how far ahead it is; ``None`` if ``at`` is."""
     if at is None:
         return None
     return f"{time.strftime('%H:%M:%S', time.localtime(at))} (in {duration(at - now)})"
@@ -288,9 +288,7 @@ def named(one: Member | TermRecord) -> str:
 
 
 def catch_up(report: DrainReport) -> str:
-    """How long it will take until the lag is 0, at the present rate; or words such as ``held
-    up``.
-    """
+    """The time until the lag is 0, at the present rate, in words; or words such as ``held up``."""
     if report.held_up is not None:
         return "held up"
     # Some records are always on their way: one second's worth is not a lag.

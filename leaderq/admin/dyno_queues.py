@@ -104,7 +104,7 @@ class DynoContents(NamedTuple):
 
 
 class DynoAdmin:
-    """What an operator can do to a Dyno queue. The caller closes it at the end."""
+    """The actions of an operator on a Dyno queue. The caller closes it at the end."""
 
     def __init__(self, session: Session, path: str) -> None:
         self.path = path
@@ -127,7 +127,9 @@ class DynoAdmin:
         return is_dyno(self._session, self.path)
 
     def overview(self) -> dict[str, Any]:
-        """What ``leaderq queue ls --json`` tells about the queue, and whether it is ``paused``."""
+        """The facts that ``leaderq queue ls --json`` tells about the queue, and whether it is
+        ``paused``.
+        """
         figures = self.figures()
         counts = {
             what: sum(one[what] for one in figures) for what in ("due", "delayed", "held", "dead")

@@ -42,8 +42,8 @@ _OF_ONE_QUEUE = (ConfigurationError, CorruptItem, NoNode, NoPermission)
 
 @dataclass(frozen=True)
 class Listing:
-    """What the names of a queue's items told at ``at_ms``. ``oldest_ms``: since when the oldest due
-    item has been due. ``due`` and ``delayed`` are counts, which only Dyno queues and queues with
+    """The facts that the names of a queue's items told at ``at_ms``. ``oldest_ms``: when the oldest
+    due item became due. ``due`` and ``delayed`` are counts, which only Dyno queues and queues with
     due times have. ``problem``: why the names cannot be read.
     """
 

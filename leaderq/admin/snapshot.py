@@ -1,4 +1,4 @@
-"""What the page and ``leaderq top`` show: everything that was read at one moment."""
+"""Everything that the page and ``leaderq top`` show, as it was read at one moment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEPT_MS = 3_600_000
 
 @dataclass(frozen=True)
 class PlottedFigures:
-    """The figures of one reading that plots show: each queue's depth, each career's lag."""
+    """The figures that plots need of one reading: each queue's depth, each career's lag."""
 
     at_ms: int
     depths: Mapping[str, int]
@@ -30,9 +30,9 @@ class PlottedFigures:
 
 @dataclass(frozen=True)
 class PageSnapshot:
-    """What was read at ``at_ms``. ``number`` counts readings, failed ones included. If the last
-    reading failed, ``problem`` says why, ``failing_since_ms`` since when, and the other values are
-    older.
+    """Everything that was read at ``at_ms``. ``number`` counts readings, failed ones included. If
+    the last reading failed, ``problem`` says why, ``failing_since_ms`` since when, and the other
+    values are older.
     """
 
     number: int = 0

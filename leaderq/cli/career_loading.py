@@ -28,7 +28,7 @@ _EXAMPLE = "write package.module:Class, like billing:AdBilling"
 
 
 class _Wrong(Exception):
-    """What is wrong with a target: the rest of a sentence that begins with the target."""
+    """The rest of a sentence that begins with the target, and says what is wrong with it."""
 
 
 def find_career(target: str, folder: Path) -> type[ILeaderCareer]:

@@ -1,5 +1,5 @@
 """The verbs about careers. Some show who leads, since when, in which stage, and who waits; why
-nobody leads; and how far behind a career is that drains Kafka (``status``, ``members``,
+nobody leads; and, for careers that drain Kafka, how far behind they are (``status``, ``members``,
 ``history``). The others change who leads, or how (``step-down`` to ``forget``).
 """
 

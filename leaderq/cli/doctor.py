@@ -94,7 +94,7 @@ def _zookeeper(settings: Settings) -> Iterator[Finding]:
 
 
 def _ensemble(session: Session, settings: Settings) -> Iterator[Finding]:
-    """Who leads the servers, and whether their tick is such that leases hold."""
+    """Check who leads the servers, and whether their tick is such that leases hold."""
     security = zookeeper_security(settings)
     tls = None if security is None else security.ssl_context()
     if tls is not None:
@@ -123,8 +123,8 @@ def _session_timeout(session: Session, settings: Settings) -> Finding:
 
 
 def _root(session: Session, root: str) -> Finding:
-    """Whether ``root`` can be written. It is made, with a child, and removed in one transaction, so
-    nothing is left behind.
+    """Check whether ``root`` can be written: make it and a child, and remove both, in one
+    transaction, so that nothing is left behind.
     """
     from leaderq.zookeeper import Create, Delete
 

@@ -44,9 +44,10 @@ _HOW_TO_TELL = (
 
 @dataclass(frozen=True)
 class ServerView:
-    """What one server says about itself. ``mode``: ``""`` if it does not say; ``None`` if it does
-    not answer. ``tick_s``, ``least_s``: its ``tickTime`` and ``minSessionTimeout``, in seconds;
-    ``None`` if it does not say. ``ours``: the doctor's session is connected to this server.
+    """The facts that one server tells about itself. ``mode``: ``""`` if it does not say; ``None``
+    if it does not answer. ``tick_s``, ``least_s``: its ``tickTime`` and ``minSessionTimeout``, in
+    seconds; ``None`` if it does not say. ``ours``: the doctor's session is connected to this
+    server.
     """
 
     address: str

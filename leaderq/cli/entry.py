@@ -1,5 +1,5 @@
-"""Runs a command line. Only here, an error becomes one sentence on standard error and an exit
-code.
+"""Runs a command line, and turns every error into one sentence on standard error and an exit code.
+No other module does that.
 """
 
 from __future__ import annotations

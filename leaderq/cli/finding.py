@@ -1,4 +1,4 @@
-"""What a check of ``leaderq doctor`` finds."""
+"""The findings of the checks of ``leaderq doctor``."""
 
 from __future__ import annotations
 

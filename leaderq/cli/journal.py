@@ -172,7 +172,7 @@ def _write_damages(damages: Sequence[Damage], *, as_json: bool, as_error: bool) 
     JSON,
 )
 def replay(given: Given) -> None:
-    """Write the records of the journal in DIR that are not acknowledged to standard output, one a
+    """Write to standard output the records of the journal in DIR that are not acknowledged, one a
     line and in their order.
 
     Changes nothing, acknowledges nothing; may be used while a process has the journal open.

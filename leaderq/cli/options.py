@@ -1,4 +1,4 @@
-"""What a verb takes: its own options, and options made from the table of settings, so that no
+"""The options of verbs: their own ones, and those made from the table of settings, so that no
 setting is described twice.
 
 Click knows neither defaults nor variables of settings: only the resolver decides which one wins,

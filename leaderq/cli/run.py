@@ -316,8 +316,8 @@ def _of_file(given: Given) -> list[Wanted]:
 
 
 def _wants_guardian(given: Given, name: str | None, target: str) -> bool:
-    """Whether this process should be a guardian; sets up its log. ``False`` if settings are bad:
-    the worker reports them.
+    """Return whether this process should be a guardian, and set up its log. If settings are bad,
+    return ``False``: the worker reports them.
     """
     class_name = target.rpartition(".")[2].rpartition(":")[2]
     try:

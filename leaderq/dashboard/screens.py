@@ -44,8 +44,8 @@ class ScreenKind(Enum):
 
 @dataclass(frozen=True)
 class PageScreen:
-    """What a viewer looks at. ``subject`` is the career or the queue; ``only`` selects some of
-    many, as :func:`~leaderq.admin.text.is_like` does.
+    """The screen that a viewer looks at. ``subject`` is the career or the queue; ``only`` selects
+    some of many, as :func:`~leaderq.admin.text.is_like` does.
     """
 
     kind: ScreenKind

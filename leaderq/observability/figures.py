@@ -33,7 +33,9 @@ Figures = Mapping[str, float]
 
 
 class FigureSource(str, Enum):
-    """What has figures; the value is the name of the label that tells objects of one kind apart."""
+    """A kind of object that offers figures. The value is the name of the label that tells such
+    objects apart.
+    """
 
     DRAIN = "career"
     QUEUE = "queue"

@@ -187,9 +187,9 @@ def _plain(value: Any) -> Any:
 
 
 def _from_user_code(error: BaseException | None) -> _ExcInfo | None:
-    """What a log record needs of ``error``, without our own frames at the start of its traceback.
-    ``None`` if the error's message is enough: leaderq raised the error, it passed through no code
-    of the user's, and the level is not DEBUG.
+    """The exception information of ``error`` for a log record, without our own frames at the start
+    of its traceback. ``None`` if the error's message is enough: leaderq raised the error, it passed
+    through no code of the user's, and the level is not DEBUG.
     """
     if error is None:
         return None

@@ -37,13 +37,13 @@ _SESSION_STATES = ("connected", "suspended", "lost", "closed")
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One metric. Its name tells what it is: a counter (``_total``), a histogram
-    (``_duration_seconds``) or else a gauge. ``label``: a label beside that of the source; its
-    ``values`` are there from the start. The metric is one of three kinds:
+    """One metric. Its name tells its type: a counter (``_total``), a histogram
+    (``_duration_seconds``) or else a gauge. ``label`` is a label in addition to that of the source;
+    the label's ``values`` exist from the start. The metric's value is one of three things:
 
-    * a count of ``events``: the event's attribute ``label`` is the value of that label;
-    * a figure that ``source`` offers under the name ``figure``, which may be followed by ``:`` and
-      the value of ``label``;
+    * the number of ``events``; the attribute ``label`` of an event is then the label's value;
+    * the figure that ``source`` offers as ``figure``, or as ``figure:VALUE`` for each value of
+      ``label``;
     * with neither, a value that :class:`_CareerCounts` computes for a runner.
     """
 

@@ -59,7 +59,7 @@ _topic_of = attrgetter("topic")
 
 
 class LinkTime:
-    """How much time links may take: a share of all time. Unused time is saved, up to 5 ms.
+    """Limits the time that links take to a share of all time. Unused time is saved, up to 5 ms.
 
     Links cost some microseconds a record: to look for the contexts of a batch, to make the links,
     and to make a span that has them. At the full speed of a drain that would be a fifth of the time

@@ -2,9 +2,9 @@
 one server or a group, through testcontainers. They behave like servers from jars.
 
 Each server has a container of its own and a fixed port of the host, which is published on the
-loopback interface only, unless the engine is on another host. To kill is ``docker kill``, to freeze
-is ``docker pause``. The data are in the container and its volumes, which ``stop`` removes. The
-engine is asked each time for the state of a container.
+loopback interface only, unless the engine is on another host. ``kill`` is ``docker kill``,
+``freeze`` is ``docker pause``. The data are in the container and its volumes, which ``stop``
+removes. The engine is asked each time for the state of a container.
 
 Containers are removed by ``stop``, and by :mod:`leaderq.testing.server` when this process exits. If
 this process was killed, testcontainers' reaper (``testcontainers/ryuk``) removes them. With

@@ -109,7 +109,7 @@ def _asked_version(program: Path) -> str | None:
 
 
 class ClassArchive:
-    """The archive of one class path on one Java."""
+    """The archive of loaded classes for one class path and one Java."""
 
     def __init__(self, java: Java, class_path: str, name: str, *, may_make: bool) -> None:
         marks = f"{java.program.resolve()} {java.version} {class_path}"

@@ -218,7 +218,7 @@ class JavaServer(OwnServer):
         return [self.log_path] if has_folder and self.log_path.exists() else []
 
     def address_of(self, port_name: str) -> str:
-        """The address of the server's listener for another name in ``port_names``."""
+        """The address of the listener that ``port_names`` calls ``port_name``."""
         return self._port(port_name).address
 
     @property

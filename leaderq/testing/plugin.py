@@ -206,7 +206,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Note where a worker of pytest-xdist that has ended has put logs; one that crashed does not
+    """Note where a worker of pytest-xdist has put logs, when it has ended; a crashed one does not
     tell.
     """
     node.config.stash[_KEEPER].folders += getattr(node, "workeroutput", {}).get("leaderq_logs", [])

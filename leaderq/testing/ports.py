@@ -52,8 +52,8 @@ def can_be_leased(number: int) -> bool:
 def lease_port(wanted: int | None = None) -> LeasedPort:
     """Lease a free port, or exactly ``wanted``.
 
-    Not guaranteed: that no other program, which does not lease its ports, binds the port first. A
-    server that is being started then tries another port.
+    Not guaranteed: that the port is free when the server binds it, because programs that do not
+    lease ports may take it. A server that is being started then tries another port.
 
     :raises ServerFailed: ``wanted`` is taken, or no port is free.
     """

@@ -1,9 +1,9 @@
 """The ways between the servers of an ensemble; a test can stall, cut and heal each of them.
 
 A server that follows connects to the one that leads, at its *peer* port. With links, each server
-knows the peer port of each other server by the address of a fault proxy. So two proxies make up the
-way between two servers; which of them is used depends on who follows. Elections do not go through
-proxies: a server can always notice that another one is gone, but it may not hear from it.
+gets the address of a fault proxy in place of each other server's peer port. So there are two
+proxies between two servers; which of them is used depends on who follows. Elections do not go
+through proxies: a server can always notice that another one is gone.
 """
 
 from __future__ import annotations

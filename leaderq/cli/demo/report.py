@@ -1,6 +1,6 @@
-"""What the demo shows. A screen: lines that stay and, on a terminal, a few lines below them that
-are drawn again and again. An outcome: the changes of leader, the audit of the ledger, a verdict
-(pure).
+"""The screen and the outcome of the demo. The screen has lines that stay and, on a terminal, a few
+lines below them that are drawn again and again. The outcome has the changes of leader, the audit of
+the ledger, and a verdict (pure).
 
 Without a terminal, no control characters are written, and the lines below become one plain line
 every two seconds.
@@ -107,8 +107,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Span:
-    """When a term billed its first and its last record (seconds since the epoch), and how many it
-    billed.
+    """The times of a term's first and last bill (seconds since the epoch), and the number of its
+    bills.
     """
 
     first: float

@@ -154,8 +154,8 @@ class Acts:
         self.stage.screen.tell(f"{new} leads term {view.term}{took}")
 
     def _stop(self, pid: int) -> float:
-        """Stop the worker at a moment when it does not hold the ledger's lock; return that time
-        (epoch).
+        """Stop the worker at a moment when it does not hold the ledger's lock; return the time of
+        that, in seconds since the epoch.
 
         A stopped process would keep the lock of the file, and nobody could bill: that is a limit of
         SQLite, not of the election. A database server would end such a transaction.

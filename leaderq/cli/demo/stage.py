@@ -53,8 +53,8 @@ _ACKNOWLEDGED_WITHIN_S = 10.0
 
 
 class DemoFolder:
-    """A temporary folder. :meth:`close` removes it, or first copies it to where nobody cleans
-    up.
+    """A temporary folder. :meth:`close` removes it, and may first copy its contents to a folder
+    that stays.
     """
 
     def __init__(self) -> None:

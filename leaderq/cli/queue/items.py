@@ -356,10 +356,10 @@ def requeue(given: Given) -> None:
     """Send dead letters of the queue at PATH back to the queue: those with these NAMEs, those with
     an --error, or --all.
 
-    Each letter keeps its id, priority or due time, goes behind the items that have the same, and
-    has all its attempts again. It leaves the dead letters and appears in the queue in one
-    transaction, so it is never lost, and never there twice. If this was interrupted or killed, run
-    it again.
+    Each letter goes behind all items or, in a priority or delay queue, behind those of the same
+    priority or due time. It keeps its id, priority or due time, and has all its attempts again. It
+    leaves the dead letters and appears in the queue in one transaction, so it is never lost, and
+    never there twice. If this was interrupted or killed, run it again.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What the verbs about queues share: their options, and the queue that they are about."""
+"""Options that the verbs about queues share, and functions that open the queue of a verb."""
 
 from __future__ import annotations
 

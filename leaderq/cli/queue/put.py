@@ -470,9 +470,9 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What an item's name says besides its number; the kind of the queue decides what is needed.
-    ``is_bare``: the name says nothing else, as for an item that Java has requeued. Shard, group and
-    headers are for Dyno queues, whose messages may have all keys.
+    """The parts of an item's name besides its number; the kind of the queue decides which are
+    needed. ``is_bare``: the name has no other part, as for an item that Java has requeued. Shard,
+    group and headers are for Dyno queues, whose messages may have all keys.
     """
 
     id: str | None = None
@@ -494,7 +494,9 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What becomes one znode. ``number``: the line or argument with which it begins, from 1."""
+    """The values and keys of one znode that will be put. ``number``: the line or argument with
+    which it begins, from 1.
+    """
 
     number: int
     values: tuple[bytes, ...]

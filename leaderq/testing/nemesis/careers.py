@@ -1,4 +1,4 @@
-"""What the workers of a nemesis run: the user's career, recorded.
+"""The career that the workers of a nemesis run: the user's career, recorded.
 
 A worker is ``leaderq run leaderq.testing.nemesis.careers:Recorded``. ``Recorded`` is made when it
 is imported: a subclass of the career that the environment names, which writes the history.

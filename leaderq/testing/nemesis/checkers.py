@@ -248,14 +248,15 @@ class _Harm:
 
 
 class _Excuses:
-    """Excuses dead lines that nobody promised to prevent, by the faults that the worker has
-    suffered: see ``docs/design/nemesis.md``.
+    """Excuses dead lines that nobody promised to prevent. Which ones depends on the faults that the
+    worker has suffered (see ``docs/design/nemesis.md``):
 
-    * The worker was frozen: it is excused until 100 ms after it goes on; it may begin one unit
-      then. Children of a worker that was frozen alone were not frozen.
-    * Its guardian was killed or frozen: nobody stops a running unit or children, but no unit may
-      begin. A guardian that goes on has T/4 and 100 ms.
-    * Its session or its znode was ended from outside: the worker learns of it within T.
+    * The worker was frozen: its effects, and the beginning of one unit, are excused until 100 ms
+      after it was thawed. If it was frozen alone, its children were not frozen, and have no excuse.
+    * Its guardian was killed or frozen: effects of the worker and its children are excused; the
+      beginning of a unit is not. If the guardian was thawed, the excuse ends T/4 and 100 ms later.
+    * Its session or its znode was ended from outside: everything is excused until T later, when the
+      worker must know.
     """
 
     def __init__(self, bounds: Bounds) -> None:
