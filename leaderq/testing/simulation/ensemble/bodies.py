@@ -26,7 +26,7 @@ _OPEN_ACL: Final = b"".join(
 
 
 class MultiPart(NamedTuple):
-    """One operation of a multi: ``number`` is its version, or the flags of a create."""
+    """One operation of a multi. ``number`` is the expected version or, for a create, the flags."""
 
     kind: int
     path: str
@@ -61,7 +61,7 @@ def operations(body: bytes) -> Iterator[MultiPart]:
 
 
 def reads(body: bytes) -> Iterator[tuple[int, str]]:
-    """The kinds and paths of a multiRead."""
+    """Yield the kind and path of each part of a multiRead."""
     at, end = 0, len(body) - _HEADER_SIZE
     while at < end:
         kind, _, _, size = _HEAD.unpack_from(body, at)
