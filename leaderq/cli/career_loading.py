@@ -1,5 +1,5 @@
-"""Finds the career class that ``package.module:Class`` names; or tells in one sentence what is
-wrong, where, and what to do.
+"""From ``package.module:Class`` to a class that can lead, or one sentence: what is wrong with it,
+where, and what to do.
 
 Importing a user's module runs the user's code, which may raise anything. That is reported as bad
 input, with the user's exception as the cause.

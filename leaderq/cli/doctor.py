@@ -392,9 +392,7 @@ def _needs_kafka(career: type[ILeaderCareer] | None, configuration: Configuratio
 
 
 def _class_of(name: str, configuration: Configuration) -> str:
-    """The class of the career ``name``: the one in the configuration file, else the one that its
-    candidates run.
-    """
+    """The class of the career ``name``: as the file says, else as its candidates do."""
     if target := configuration.careers.get(name):
         return target
     from leaderq.election import Observer

@@ -314,9 +314,9 @@ def send(given: Given) -> None:
     not confirmed when it was stopped or killed may arrive twice. Refused while a process has the
     journal open.
 
-    It stops at a record that is not one for Kafka, and keeps that record. If the program's process
-    step turns requests into records, or if its own codec has written them, only the program itself
-    can send them. Expired and damaged records are not sent; both are counted.
+    It stops at a record that is not one for Kafka, and keeps it. Only the program itself can send
+    requests that its process step turns into records, or that its own codec has written. Expired
+    records are not sent, and damaged ones cannot be; both are counted.
 
     \b
     Examples:

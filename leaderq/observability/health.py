@@ -1,6 +1,5 @@
-"""Answers probes, load balancers and people who ask about a candidate's process (``/livez``,
-``/readyz``, ``/leader``, ``/status``). The decisions are functions of values;
-``docs/design/metrics.md`` has the answers.
+"""What probes, load balancers and people ask a candidate's process (``/livez``, ``/readyz``,
+``/leader``, ``/status``); decided on values. ``docs/design/metrics.md`` has the answers.
 
 The candidate's thread counts as dead if it has not answered for ``DEAD_AFTER_S``, or for 3T if that
 is longer.

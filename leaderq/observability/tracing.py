@@ -249,8 +249,8 @@ def of_messages(deliveries: Sequence[Any], queue: str) -> AbstractContextManager
 def of_items(
     claims: Sequence[Any], queue: str, count: int, *, is_batch: bool
 ) -> AbstractContextManager[None]:
-    """The span of one call of a consumer with ``count`` items of a queue. The notes of ``claims``
-    tell who put the items.
+    """The span of a consumer of so many items of a queue; the notes of their claims tell what put
+    them.
     """
     if (tracer := _tracer) is None:
         return _OFF

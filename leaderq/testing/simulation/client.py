@@ -326,7 +326,7 @@ class SimulatedClient:
         return True
 
     def _next(self, timeout_s: float) -> Any:
-        """Wait for the next message or wake-up; ``None`` if there is none within ``timeout_s``."""
+        """The next message or wake-up within ``timeout_s``; else ``None``."""
         inbox = self.inbox
         if timeout_s <= 0 and not inbox.queue:
             return None

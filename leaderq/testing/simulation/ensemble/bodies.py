@@ -61,7 +61,7 @@ def operations(body: bytes) -> Iterator[MultiPart]:
 
 
 def reads(body: bytes) -> Iterator[tuple[int, str]]:
-    """Yield the kind and path of each part of a multiRead."""
+    """The kinds and paths of a multiRead."""
     at, end = 0, len(body) - _HEADER_SIZE
     while at < end:
         kind, _, _, size = _HEAD.unpack_from(body, at)
