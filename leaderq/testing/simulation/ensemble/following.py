@@ -24,7 +24,7 @@ class Superior(Protocol):
         """Take a write, or the beginning of a session."""
 
     def sync(self, pending: PendingRequest) -> None:
-        """Answer when all is applied that is committed by now."""
+        """Answer a sync when everything is applied that is committed by now."""
 
     def take_up(self, end: ServerEnd) -> None:
         """Take note that a client has come to the follower with its session."""
