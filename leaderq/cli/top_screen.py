@@ -250,7 +250,7 @@ class TopApp(App[None]):
         self.query_one("#careers").focus()
 
     def action_ask(self, name: str) -> None:
-        """Ask for a reason, and do this to the career under the cursor."""
+        """Ask for a reason; then do the deed ``name`` to the career under the cursor."""
         state = self.snapshot.career(self.selected or "")
         if state is not None and len(self.screen_stack) == 1:
             deed = Deed[name]

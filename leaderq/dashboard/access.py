@@ -95,9 +95,9 @@ class Visit:
 
 @dataclass
 class PageAccess:
-    """``hosts``: the names, without port, by which the page may be requested. ``tokens``: each
-    user's token. ``is_local``: only this host can reach the port, so its own names are expected,
-    too. If other hosts can reach it, users must sign in even to look.
+    """Decides who may request the page. ``hosts``: the names, without port, by which it may be
+    requested. ``tokens``: each user's token. ``is_local``: only this host can reach the port, so
+    its own names are expected, too. If other hosts can reach it, users must sign in even to look.
     """
 
     hosts: frozenset[str] = frozenset()

@@ -232,7 +232,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 class _LogKeeper:
-    """Holds the logs of servers whose ``with`` block failed, until the result of the test is
+    """If the ``with`` block of a server fails, keeps the server's logs until the test's result is
     known.
     """
 

@@ -89,7 +89,7 @@ def kafka_installed(kafka: SimulatedKafka) -> Iterator[SimulatedKafka]:
 
 
 def _administration(kafka: SimulatedKafka) -> dict[str, Callable[..., Any]]:
-    """The functions by which a career asks the brokers without its clients."""
+    """The functions by which a career asks the brokers for other things than records."""
 
     def ensure_topic(address: str, topic: str, **_: Any) -> bool:
         if topic in kafka.cluster.topics():
