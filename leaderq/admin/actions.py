@@ -1,6 +1,6 @@
-"""What may be done from the page and from ``leaderq top``, and how it is done: by the same
-operators as the command line's, with the user's name and reason. Of a career that is kept in its
-history; of a queue, which has none, it is a line of the log.
+"""The actions that the page and ``leaderq top`` offer. They call the same operators as the command
+line, and pass on the user's name and reason, which a career's history keeps. A queue has no
+history: what was done to it is a line of the log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _TIMEOUT_S = 20.0
 
 
 class Deed(Enum):
-    """Its word in addresses, its button, and what is going to be done, of subject and detail."""
+    """The actions of an operator. Each value has three parts: its word in addresses, the text of
+    its button, and the words after "You want to". ``{0}`` stands for the subject, ``{1}`` for the
+    detail.
+    """
 
     PAUSE = "pause", "Pause", "pause {0}, so that its leader begins no new work"
     RESUME = "resume", "Resume", "resume {0}"
@@ -43,14 +46,14 @@ class Deed(Enum):
 
     @property
     def is_about_queue(self) -> bool:
-        """Whether it is done to a queue, and not to a career."""
+        """Whether the subject is a queue; if not, it is a career."""
         return self in (Deed.REDRIVE, Deed.REDRIVE_ALL)
 
 
 @dataclass(frozen=True)
 class Action:
-    """A deed, and what it is done to: ``subject`` is a career or the path of a queue; ``detail`` is
-    the candidate, the schedule or the dead letter.
+    """A deed and what it is done to. ``subject`` is the name of a career or the path of a queue;
+    ``detail`` is the candidate, the schedule or the dead letter, where the deed needs one.
     """
 
     deed: Deed
@@ -65,18 +68,20 @@ class Action:
 
     @property
     def label(self) -> str:
-        """On a button."""
+        """The text of the action's button."""
         label: str = self.deed.value[1]
         return label.format(self.subject, self.detail)
 
     @property
     def sentence(self) -> str:
-        """What is going to be done."""
+        """The words after "You want to", for this action."""
         sentence: str = self.deed.value[2]
         return sentence.format(self.subject, self.detail)
 
     def problem(self, snapshot: PageSnapshot) -> str | None:
-        """Why it cannot be done, by what is known."""
+        """Why the action cannot be done, as far as ``snapshot`` tells; ``None``: it may be
+        tried.
+        """
         if "{1}" in self.deed.value[2] and not self.detail:
             return "it is not said with what"
         if self.deed.is_about_queue:
@@ -90,9 +95,9 @@ class Action:
 
 
 def carry_out(session: Session, root: str, action: Action, by: str, why: str) -> str:
-    """Do it; returns what happened, as a sentence. May wait for some 20 s.
+    """Do ``action``, and return a sentence that tells what happened. May wait for some 20 s.
 
-    :raises LeaderqError: it was refused, or not done in time; the text says what holds now.
+    :raises LeaderqError: the action was refused, or not done in time; the text says what holds now.
     """
     values = by, action.deed.value[0], action.subject, action.detail, why
     log.warning("operator acts by=%s do=%s of=%s with=%s why=%s", *map(harmless, values))

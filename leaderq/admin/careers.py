@@ -1,5 +1,5 @@
-"""Careers as operators see them: each one's view, the last report of its leader's draining, and its
-schedules; read together, in a number of requests that depends on the number of careers only.
+"""Careers as operators see them: the view of each, the last report of its leader's draining, and
+its schedules. They are read together; the number of requests depends on the number of careers only.
 """
 
 from __future__ import annotations
@@ -44,26 +44,27 @@ _UNCLEAN = "killed, or cut off from ZooKeeper"
 
 @dataclass(frozen=True)
 class ShownReport:
-    """A leader's report with its age; ``fresh``: written lately by the present leader."""
+    """A leader's report with its age. ``fresh``: the present leader wrote it, at most 15 s ago."""
 
     report: DrainReport
     age_s: float
     fresh: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """The report as plain values, for JSON."""
         age_s = round(self.age_s, 1)
         return {"fresh": self.fresh, "age_s": age_s, "lag": self.report.lag, **asdict(self.report)}
 
     def lag(self, offsets: int) -> str:
-        """How many offsets behind; with the age of a report that is not fresh."""
+        """Return ``offsets``, a lag, as text. If the report is not fresh, its age is added."""
         return str(offsets) if self.fresh else f"{offsets} ({duration(self.age_s)} ago)"
 
 
 @dataclass(frozen=True)
 class CareerState:
-    """One career. ``view`` is ``None`` if its record cannot be read, and then ``problem`` says why;
-    it may also say why there is no ``drain``: ``None`` too for a career that drains nothing.
+    """One career. ``view`` is ``None`` if the career's record cannot be read; ``problem`` then says
+    why. ``drain`` is ``None`` if the career drains nothing, or if its report cannot be read;
+    ``problem`` then says why, too.
     """
 
     career: str
@@ -74,7 +75,7 @@ class CareerState:
 
     @property
     def next_tick(self) -> dict[str, Any] | None:
-        """The next tick; ``None`` if it has no schedules."""
+        """The earliest next tick of all its schedules; ``None`` if no tick is planned."""
         known = [
             (one.record.next, one.name)
             for one in self.schedules
@@ -87,7 +88,7 @@ class CareerState:
 
 
 def career_states(session: Session, root: str, careers: Sequence[str]) -> list[CareerState]:
-    """These careers as they stand: a constant number of requests for every 25 of them."""
+    """Read the state of each of these careers, with a constant number of requests for every 25."""
     from leaderq.election import Observer
     from leaderq.election.layout import Layout
     from leaderq.schedules.operating import schedules_in
@@ -128,7 +129,9 @@ def _shown(view: View, data: bytes, path: str, now: float) -> ShownReport:
 
 @dataclass(frozen=True)
 class OperatorRequest:
-    """What an operator who gave a name asked of a career."""
+    """A request to a career by an operator who gave a name. ``at_ms`` is in milliseconds since the
+    epoch.
+    """
 
     at_ms: int
     by: str
@@ -137,12 +140,12 @@ class OperatorRequest:
 
     @property
     def because(self) -> str:
-        """The reason, to be put behind a sentence."""
+        """A colon and the reason, to append to a sentence; empty if there is no reason."""
         return f": {self.why}" if self.why else ""
 
 
 def requests_of(view: View) -> list[OperatorRequest]:
-    """Those that are kept, the newest first; damaged ones are left out."""
+    """The operators' requests that are kept, the newest first; damaged ones are left out."""
     found = []
     for one in view.asked:
         try:
@@ -154,7 +157,9 @@ def requests_of(view: View) -> list[OperatorRequest]:
 
 
 def members_of(view: View) -> Iterator[tuple[int | None, str, Member]]:
-    """The candidates of a career: each one's turn, its role in words, itself."""
+    """Yield the candidates of a career: for each its turn in the line, its role in words, and the
+    member. A candidate that cools off has no turn.
+    """
     turns = enumerate(view.members, 1 if view.leader or view.repaired else 2)
     roles = {1: "not known" if view.repaired else "leader", 2: "next"}
     for turn, one in turns:
@@ -164,7 +169,9 @@ def members_of(view: View) -> Iterator[tuple[int | None, str, Member]]:
 
 
 def why_nobody_leads(view: View, now: float) -> Iterator[tuple[str, bool]]:
-    """One fact a sentence, of a career without a leader; and whether it is a bad one."""
+    """Yield why a career has no leader: a sentence for each fact, and whether that fact is a bad
+    one.
+    """
     if view.repaired:
         first, *others = map(named, view.members)
         yield f"its term record was repaired; it is not known whether {first} leads", False
@@ -187,15 +194,15 @@ def why_nobody_leads(view: View, now: float) -> Iterator[tuple[str, bool]]:
 
 
 def until(at: float | None, now: float) -> str | None:
-    """A time to come, today."""
+    """The local time of a coming moment, and how far ahead it is; ``None`` if ``at`` is."""
     if at is None:
         return None
     return f"{time.strftime('%H:%M:%S', time.localtime(at))} (in {duration(at - now)})"
 
 
 class Condition(Enum):
-    """How a career stands: in a word, and whether that is ``bad``, ``warn``, ``good`` or ``faint``.
-    Those in trouble come first.
+    """The condition of a career: its name, and how bad it is (``bad``, ``warn``, ``good`` or
+    ``faint``). The conditions that mean trouble come first.
     """
 
     UNREADABLE = "unreadable", "bad"
@@ -214,7 +221,9 @@ class Condition(Enum):
 
 
 def condition_of(state: CareerState, now_ms: int) -> Condition:
-    """How a career stands. One whose candidates were all stopped in order is not in trouble."""
+    """The condition of a career. ``STOPPED``: it has no candidates, and its last term ended well,
+    so that is not trouble.
+    """
     view, drain = state.view, state.drain
     if view is None:
         return Condition.UNREADABLE
@@ -233,7 +242,9 @@ def condition_of(state: CareerState, now_ms: int) -> Condition:
 
 
 def is_late(schedule: ScheduleView, now_ms: int) -> bool:
-    """Whether its next tick should have begun long ago."""
+    """Whether the schedule's next tick should have begun more than a minute ago. A schedule that is
+    paused, or whose tick runs, is not late.
+    """
     record = schedule.record
     if record is None or record.next is None or record.running or schedule.wishes.paused:
         return False
@@ -241,7 +252,7 @@ def is_late(schedule: ScheduleView, now_ms: int) -> bool:
 
 
 def reasons(state: CareerState, now_ms: int) -> list[str]:
-    """Why it stands so: sentences."""
+    """Sentences that explain the condition of a career."""
     view, found = state.view, [state.problem] if state.problem else []
     if view is None:
         return found
@@ -265,7 +276,7 @@ def is_bad_end(term: TermRecord) -> bool:
 
 
 def how_it_ended(term: TermRecord) -> str:
-    """The end of a term that is over."""
+    """Tell, in words, how a past term ended."""
     if term.ended is None:
         return f"unclean: {_UNCLEAN}"
     return f"{term.reason}: {harmless(term.error)}" if term.error else str(term.reason)
@@ -277,7 +288,7 @@ def named(one: Member | TermRecord) -> str:
 
 
 def catch_up(report: DrainReport) -> str:
-    """When the lag will be 0, or why not."""
+    """The time until the lag is 0, at the present rate, in words; or words such as ``held up``."""
     if report.held_up is not None:
         return "held up"
     # Some records are always on their way: one second's worth is not a lag.
@@ -299,14 +310,14 @@ def last_run(view: ScheduleView) -> TickRun | TickGap | None:
 
 
 def outcome(one: TickRun | TickGap) -> str:
-    """What became of it, in a word."""
+    """A word: the outcome of a tick, or why it did not run."""
     if isinstance(one, TickGap):
         return one.why.value
     return one.outcome.value if one.outcome else "running"
 
 
 def due_in(at_ms: int, now_ms: int) -> str:
-    """How far ahead, or past, a tick is."""
+    """The distance from ``now_ms`` to ``at_ms`` in words, like ``in 4 s`` or ``4 s ago``."""
     ahead_s = (at_ms - now_ms) / 1000
     return f"in {duration(ahead_s)}" if ahead_s > 0 else f"{duration(-ahead_s)} ago"
 
@@ -317,8 +328,8 @@ def due_in(at_ms: int, now_ms: int) -> str:
 def in_order(
     careers: tuple[CareerState, ...], wanted: str, now_ms: int
 ) -> list[tuple[Condition, CareerState]]:
-    """The careers whose name, or whose condition in words, is like ``wanted``; those in trouble
-    first.
+    """The careers whose name or condition is like ``wanted``, each with its condition; those in
+    trouble come first.
     """
     found = [(condition_of(one, now_ms), one) for one in careers]
     shown = [each for each in found if is_like(wanted, each[1].career, each[0].value[0])]
@@ -349,7 +360,7 @@ def career_row(condition: Condition, state: CareerState, now_ms: int) -> Row:
 
 
 def career_facts(state: CareerState, view: View, now_ms: int) -> Row:
-    """What is known of one career, each by its name."""
+    """What is known of one career: the name of each fact, and its value."""
     leader = named(view.members[0]) if view.leader and view.members else view.leader
     facts: Row = {"Leader": leader or "nobody", "Term": view.term or "none yet"}
     if view.leader:
@@ -390,7 +401,9 @@ def is_present(term: TermRecord, view: View) -> bool:
 
 
 def term_rows(view: View, now_ms: int) -> list[Row]:
-    """The terms that are kept, the newest first, with the time before each in which nobody led."""
+    """A row for each term that is kept, the newest first. A row also says how long nobody led
+    before it.
+    """
     rows = []
     for term, before in pairwise([*view.history, None]):
         assert term is not None

@@ -1,9 +1,8 @@
-"""A Dyno queue in an operator's hands, with the methods that
-:class:`~leaderq.queues.admin.QueueAdmin` has for other queues, and those that only a Dyno queue
-has.
+"""Administers a Dyno queue, with the methods that :class:`~leaderq.queues.admin.QueueAdmin` has for
+other queues, and some that only a Dyno queue has.
 
-It is a consumer only while it drains. Payloads in a ``BodyStore`` are out of reach; the programs
-sweep those without a message.
+The administrator is a consumer only while it drains the queue. It cannot read payloads that are in
+a ``BodyStore``. The programs that use the queue delete stored payloads that have no message.
 """
 
 from __future__ import annotations
@@ -41,7 +40,9 @@ DYNO = "dyno"
 
 
 def is_dyno(session: Session, path: str) -> bool:
-    """Whether there is a Dyno queue: shards, and nothing that a Dyno queue does not have."""
+    """Whether ``path`` is a Dyno queue: it has shards, and no child that a Dyno queue does not
+    have.
+    """
     has_shards = session.exists(join(path, "shards")) is not None
     return has_shards and set(session.children(path)) <= PARTS
 
@@ -58,7 +59,9 @@ def dyno_below(session: Session, path: str) -> Iterator[DynoAdmin]:
 
 @dataclass(frozen=True)
 class BrowsedMessage(Browsed):
-    """``said``: the fields that messages have beyond those of other items."""
+    """A message, shown as the items of other queues are. ``said``: the fields that only messages
+    have.
+    """
 
     said: dict[str, Any] = field(default_factory=dict)
 
@@ -66,7 +69,7 @@ class BrowsedMessage(Browsed):
 def _browsed(
     shard: str, name: str, data: bytes, note: Note, is_held: bool | None = None, **said: Any
 ) -> BrowsedMessage:
-    """A message, or the dead letter of one, as items are shown."""
+    """Return a message, or a dead letter, in the form in which items are shown."""
     items: Sequence[bytes] | None = None
     frame, problem = frame_of(data), None
     try:
@@ -101,7 +104,7 @@ class DynoContents(NamedTuple):
 
 
 class DynoAdmin:
-    """The actions of an operator on a Dyno queue; closed at the end."""
+    """The actions of an operator on a Dyno queue. The caller closes it at the end."""
 
     def __init__(self, session: Session, path: str) -> None:
         self.path = path
@@ -124,7 +127,9 @@ class DynoAdmin:
         return is_dyno(self._session, self.path)
 
     def overview(self) -> dict[str, Any]:
-        """The queue as ``leaderq queue ls --json`` tells of it; ``paused`` beside that."""
+        """The facts that ``leaderq queue ls --json`` tells about the queue, and whether it is
+        ``paused``.
+        """
         figures = self.figures()
         counts = {
             what: sum(one[what] for one in figures) for what in ("due", "delayed", "held", "dead")
@@ -170,7 +175,9 @@ class DynoAdmin:
             yield _Place(rank, order, int(name[-10:]), shard, name, due_ms)
 
     def browse(self, limit: int | None = None, *, seen: Any) -> Iterator[BrowsedMessage]:
-        """Read them, ``limit`` at most; vanished ones are left out."""
+        """Read the messages of ``seen``, at most ``limit``. Messages that have vanished are left
+        out.
+        """
         reader = SizedReader(self._session, self._paths.shards)
         for some in batched(islice(seen.places, limit), _AT_A_TIME):
             claims = {
@@ -199,7 +206,9 @@ class DynoAdmin:
         return sum(one["messages"] for one in self.queue.shard_sizes().values())
 
     def ack(self, names: Sequence[str], *, held_too: bool) -> dict[str, list[str]]:
-        """Which of these were ``acknowledged``, which are ``held``, which are ``absent``."""
+        """Delete these messages; return the names that were ``acknowledged``, those that a consumer
+        has (``held``, which ``held_too`` deletes as well), and those that are ``absent``.
+        """
         said: dict[str, list[str]] = {"acknowledged": [], "held": [], "absent": []}
         for name in names:
             is_done = (self.queue.remove if held_too else self.queue.finish)(name)
@@ -237,13 +246,14 @@ class DynoAdmin:
 
 
 class DynoDrain:
-    """As :class:`~leaderq.queues.admin.QueueDrain`: due or not, also during a pause. Messages that
-    others have stay, and so do those whose payloads are in a ``BodyStore``.
+    """Takes messages out, as :class:`~leaderq.queues.admin.QueueDrain` does: due or not, also while
+    the queue is paused. Messages that others have stay, and so do those whose payloads are in a
+    ``BodyStore``.
 
-    *Guarantees:* a message is in the queue until it was passed to :meth:`keep`; what was not goes
-    back as it was. *Not guaranteed:* that a message comes out only once, if the process is killed,
-    or its session ends, before the next batch; then it is delivered again as that of a dead
-    consumer.
+    *Guarantees:* a message is in the queue until it was passed to :meth:`keep`; a message that was
+    not passed to it goes back unchanged. *Not guaranteed:* that each message comes out only once.
+    If the process is killed, or its session ends, before the next batch, the messages are delivered
+    again, as those of a dead consumer are.
     """
 
     kind = DYNO
@@ -263,7 +273,9 @@ class DynoDrain:
     def batches(
         self, limit: int | None = None, *, corrupt_too: bool = True
     ) -> Iterator[list[BrowsedMessage]]:
-        """Unreadable ones become dead letters, whatever ``corrupt_too`` says."""
+        """Yield the messages in batches, at most ``limit`` messages in all. Unreadable messages
+        become dead letters, whatever ``corrupt_too`` says.
+        """
         given, before = 0, -1
         while before != given != limit:
             before = given
@@ -313,13 +325,15 @@ def _taken_out(one: Delivery) -> BrowsedMessage:
 
 @dataclass(frozen=True)
 class DynoLetter(DeadItem):
-    """A dead letter as those of other queues are shown."""
+    """A dead letter, in the form in which those of other queues are shown."""
 
     message: DeadMessage
 
 
 class DynoLetters:
-    """As :class:`~leaderq.queues.admin.DeadLetters`. A letter goes by its name or message's id."""
+    """The dead letters of a Dyno queue, as :class:`~leaderq.queues.admin.DeadLetters`. A letter may
+    be named by its own name or by the id of its message.
+    """
 
     def __init__(self, queue: DynoQueue) -> None:
         self._letters = queue.dead_letters
@@ -329,7 +343,7 @@ class DynoLetters:
         return sum(one["dead"] for one in self._sizes().values())
 
     def names(self) -> list[str]:
-        """All by which a letter may be named."""
+        """All words that name a letter: the letters' names and the ids of their messages."""
         names = (name for one in self.browse() for name in (one.name, one.note.origin))
         return [name for name in names if name is not None]
 

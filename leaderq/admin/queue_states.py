@@ -1,10 +1,11 @@
-"""Queues of all kinds as operators see them, read together, in a number of requests that depends on
-how many queues and shards there are, and not on what they hold.
+"""Reads queues of all kinds for operators. The number of requests depends on how many queues and
+shards there are, not on what they hold.
 
-What the servers count (depth, dead letters, consumers) is read each time. The kind of a queue and
-its oldest item take a listing of all names: one request, of much data. It is made again only where
-something has changed, not of queues with more than ``MOST_LISTED`` items, and so seldom that it
-takes a twentieth of the time at most. The first items of a queue are read while it is looked at.
+The counts that the servers keep (depth, dead letters, consumers) are read each time. The kind of a
+queue and its oldest item need a list of all names, which is one request with much data. So a list
+is read again only if something has changed, never for a queue with more than ``MOST_LISTED`` items,
+and so seldom that it takes at most a twentieth of the time. The first items of a queue are read
+while somebody looks at the queue.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ _OF_ONE_QUEUE = (ConfigurationError, CorruptItem, NoNode, NoPermission)
 
 @dataclass(frozen=True)
 class Listing:
-    """What the names of a queue's items told at ``at_ms``. ``oldest_ms``: since when the oldest one
-    that is due has been so; ``due`` and ``delayed`` of a Dyno queue, and of one with due times.
+    """The facts that the names of a queue's items told at ``at_ms``. ``oldest_ms``: when the oldest
+    due item became due. ``due`` and ``delayed`` are counts, which only Dyno queues and queues with
+    due times have. ``problem``: why the names cannot be read.
     """
 
     at_ms: int
@@ -55,8 +57,8 @@ class Listing:
 
 @dataclass(frozen=True)
 class QueueState:
-    """A queue by what the servers count. ``listing`` may be older, and is ``None`` while nothing is
-    known, or where there is ``too_many`` to list.
+    """A queue as the servers count it. ``listing`` may be older than the counts; it is ``None``
+    while the names were never listed. ``too_many``: the queue has too many items for a list.
     """
 
     path: str
@@ -72,7 +74,9 @@ class QueueState:
 
 @dataclass(frozen=True)
 class Contents:
-    """The first items and dead letters of a queue that somebody looks at; ``problem``: why not."""
+    """The first items and dead letters of a queue that somebody looks at; ``problem``: why there
+    are none.
+    """
 
     items: tuple[Browsed, ...] = ()
     letters: tuple[DeadItem, ...] = ()
@@ -80,7 +84,7 @@ class Contents:
 
 
 class _Counted(NamedTuple):
-    """A queue as the servers count it; ``stamp`` is another one whenever its items changed."""
+    """A queue as the servers count it. ``stamp`` changes whenever the items of the queue do."""
 
     state: QueueState
     stamp: tuple[int, ...]
@@ -88,7 +92,9 @@ class _Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class _Listed:
-    """The last listing of a queue; ``first``: its first items' names; when it may be repeated."""
+    """The last list of a queue's items, read at ``at_s``. ``first``: the names of the first items.
+    ``again_at_s``: when the queue may be listed again.
+    """
 
     stamp: tuple[int, ...]
     listing: Listing
@@ -98,8 +104,8 @@ class _Listed:
 
 
 class QueueStates:
-    """Reads the queues that ``patterns`` name: a path, or ``PATH/`` for those directly below it
-    that have side data of leaderq or are Dyno queues. For one thread.
+    """Reads the queues that ``patterns`` name. A pattern is the path of a queue; or ``PATH/``, for
+    the queues directly below it that are Dyno queues or have side data of leaderq. For one thread.
     """
 
     def __init__(self, session: Session, patterns: Sequence[str]) -> None:
@@ -108,8 +114,9 @@ class QueueStates:
         self._read_at_s = float("-inf")
 
     def read(self, wanted: Collection[str]) -> tuple[list[QueueState], dict[str, Contents]]:
-        """All queues by path, and the contents of those ``wanted``. After a pause no others are
-        listed at first, so that it takes no longer where they hold much.
+        """Return all queues, sorted by path, and the contents of those in ``wanted``. The first
+        call, and the first after a pause, list only the wanted queues, so that it is fast even if
+        the others are large.
         """
         counted = self._counted()
         # Those that are looked at first, then those whose listing is the oldest.
@@ -163,7 +170,9 @@ class QueueStates:
         ]
 
     def _shards(self, paths: Sequence[str]) -> dict[str, list[list[Stat]]]:
-        """Of each Dyno queue the counts of each shard: messages, claims, rests, dead letters."""
+        """For each Dyno queue and each of its shards, the znodes whose children are counted:
+        messages, claims, rests, dead letters.
+        """
         names = self._all([GetChildren(DynoPaths(path).shards) for path in paths])
         parents = {
             path: [DynoPaths(path).shard(shard).parents for shard in map(unquote, found)]
@@ -222,7 +231,7 @@ class QueueStates:
 
 
 def _side(path: str) -> list[str]:
-    """What is read of each queue, of any kind."""
+    """The paths that are read for each queue, whatever its kind."""
     paths, dyno = QueuePaths(path), DynoPaths(path)
     return [path, paths.dead, paths.control, paths.members, dyno.members, dyno.shards]
 

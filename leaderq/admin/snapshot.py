@@ -1,4 +1,4 @@
-"""All that the page and ``leaderq top`` show, as it was read at one moment."""
+"""Everything that the page and ``leaderq top`` show, as it was read at one moment."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from leaderq.zookeeper import Session
 
 log = logging.getLogger(__name__)
 KEPT_FRAMES = 900
-"""So many readings are kept for plots: half an hour of looking."""
+"""The number of readings that are kept for plots: half an hour of looking."""
 _KEPT_MS = 3_600_000
 
 
 @dataclass(frozen=True)
 class PlottedFigures:
-    """The figures of one reading that plots are made of."""
+    """The figures that plots need of one reading: each queue's depth, each career's lag."""
 
     at_ms: int
     depths: Mapping[str, int]
@@ -30,8 +30,9 @@ class PlottedFigures:
 
 @dataclass(frozen=True)
 class PageSnapshot:
-    """``number`` counts readings, those that failed too; ``at_ms``: when this was read. If the last
-    one failed, ``problem`` says why, since ``failing_since_ms``, and the rest is older.
+    """Everything that was read at ``at_ms``. ``number`` counts readings, failed ones included. If
+    the last reading failed, ``problem`` says why, ``failing_since_ms`` since when, and the other
+    values are older.
     """
 
     number: int = 0
@@ -77,7 +78,7 @@ def reading(session: Session, root: str, patterns: Sequence[str]) -> ReadAgain:
 def read_again(
     read: ReadAgain, before: PageSnapshot, wanted: frozenset[str] = frozenset()
 ) -> PageSnapshot:
-    """The next snapshot; one that says why, if it cannot be read."""
+    """Read the next snapshot. If that fails, return ``before`` with the ``problem``."""
     try:
         return read(before, wanted)
     except Exception as error:  # noqa: BLE001  (whatever it is, it is shown)
@@ -102,6 +103,8 @@ def after_reading(
 
 
 def after_failure(before: PageSnapshot, problem: str, at_ms: int) -> PageSnapshot:
-    """The snapshot after a reading that has failed: what was known, and since when it is not."""
+    """The snapshot after a reading that has failed: the values of ``before``, and since when
+    readings fail.
+    """
     since = before.failing_since_ms or at_ms
     return replace(before, number=before.number + 1, problem=problem, failing_since_ms=since)

@@ -1,4 +1,6 @@
-"""Values in words (pure): durations, times, texts of others, made short and harmless; and rows."""
+"""Turns values into words (pure): durations, times, and texts of others, which are made short and
+harmless. Also defines the rows of tables.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,12 @@ from typing import Any, Literal
 
 _WIDEST = 60
 Row = dict[str, Any]
-"""What is shown of one thing: headings, and what stands below them; ``None``: nothing."""
+"""A row of a table: each heading and its value; ``None`` shows nothing."""
 Tone = Literal["good", "warn", "bad", "faint", ""]
 
 
 class Toned(str):
-    """A text and how good or bad that is, for whatever has colours."""
+    """A text, and its tone for displays with colours: how good or bad the text is."""
 
     __slots__ = ("tone",)
     tone: Tone
@@ -25,14 +27,18 @@ class Toned(str):
 
 
 def is_like(wanted: str, *texts: str) -> bool:
-    """Whether ``wanted`` is a part of one of these texts, or a pattern (``team-*``) of it."""
+    """Whether ``wanted`` is a part of one of these texts, or a pattern (``team-*``) that one
+    matches. Case does not matter.
+    """
     wanted = wanted.strip().lower()
     pattern = wanted if set(wanted) & set("*?[") else f"*{wanted}*"
     return any(fnmatchcase(one.lower(), pattern) for one in texts)
 
 
 def duration(seconds: float) -> str:
-    """The two largest units: ``4 s``, ``3 m 20 s``, ``2 h 5 m``, ``6 d 1 h``; never negative."""
+    """``seconds`` in their two largest units: ``4 s``, ``3 m 20 s``, ``2 h 5 m``, ``6 d 1 h``;
+    never negative.
+    """
     whole = max(0, int(seconds))
     units = [
         (whole // 86400, "d"),
@@ -45,18 +51,18 @@ def duration(seconds: float) -> str:
 
 
 def briefly(seconds: float) -> str:
-    """A duration; less than a second in milliseconds."""
+    """``seconds`` as a duration; less than a second is told in milliseconds."""
     return duration(seconds) if seconds >= 1 else f"{seconds * 1000:.0f} ms"
 
 
 def iso(at_ms: int | None) -> str | None:
-    """ISO 8601 in UTC; ``None`` if unknown, or beyond what a calendar holds."""
+    """``at_ms`` as ISO 8601 in UTC; ``None`` if it is unknown, or beyond the calendar."""
     moment = _moment(at_ms)
     return moment.isoformat(timespec="milliseconds") if moment else None
 
 
 def local(at_ms: int | None) -> str | None:
-    """As a person's clock shows it; ms since the epoch where no calendar reaches."""
+    """``at_ms`` as local date and time; beyond the calendar, as milliseconds since the epoch."""
     if moment := _moment(at_ms):
         return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
     return None if at_ms is None else f"{at_ms} ms"
@@ -72,17 +78,21 @@ def _moment(at_ms: int | None) -> datetime | None:
 
 
 def harmless(text: str) -> str:
-    """``text`` made safe for a terminal, whoever it comes from."""
+    """``text`` with its unprintable characters escaped, so that it cannot control a terminal."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def cut(text: str, width: int, *, is_longer: bool = False) -> str:
-    """``text``, with an ellipsis if it does not fit or ``is_longer``."""
+    """``text``, cut to ``width`` characters. It ends in an ellipsis if it was cut or
+    ``is_longer``.
+    """
     return text if len(text) <= width and not is_longer else text[: width - 1] + "…"
 
 
 def brief(data: bytes) -> str:
-    """At most some sixty characters on one line that are safe for a terminal."""
+    """``data`` as one line of at most some sixty characters that are safe for a terminal; in
+    hexadecimal if it is not text.
+    """
     is_long = len(data) > 4 * _WIDEST
     try:
         text = data[: 4 * _WIDEST].decode(errors="ignore" if is_long else "strict")

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code (:class:`leaderq.base.exits.ExitCode`); never raises
+    """Run one command and return its exit code (:class:`leaderq.base.exits.ExitCode`). Never raises
     for a user's mistake.
 
-    ``arguments`` are those behind the program's name; default: the process's own.
+    ``arguments`` are the words after the program's name; default: those of this process.
     """
     from leaderq.cli.entry import run  # click is imported only where a command line is run
 

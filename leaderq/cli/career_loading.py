@@ -1,8 +1,8 @@
 """From ``package.module:Class`` to a class that can lead, or one sentence: what is wrong with it,
 where, and what to do.
 
-Importing a user's module runs the user's code, so anything may be raised: it is refused as bad
-input and kept as the cause.
+Importing a user's module runs the user's code, which may raise anything. That is reported as bad
+input, with the user's exception as the cause.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ _EXAMPLE = "write package.module:Class, like billing:AdBilling"
 
 
 class _Wrong(Exception):
-    """The part of an error's sentence that follows the target."""
+    """The rest of a sentence that begins with the target, and says what is wrong with it."""
 
 
 def find_career(target: str, folder: Path) -> type[ILeaderCareer]:
-    """The career class that ``target`` names; modules are also looked for in ``folder``.
+    """Return the career class that ``target`` names; no instance is made. Modules are also looked
+    for in ``folder``.
 
-    It is not instantiated yet. Raises :class:`~leaderq.errors.ConfigurationError`.
+    :raises ConfigurationError: there is no such class, or it cannot be run as a career.
     """
     try:
         found = _named(target, folder)
@@ -50,7 +51,10 @@ def find_career(target: str, folder: Path) -> type[ILeaderCareer]:
 
 
 def make_career(career: type[ILeaderCareer], target: str) -> ILeaderCareer:
-    """An instance of ``career``; a ConfigurationError if its constructor raises."""
+    """Return an instance of ``career``.
+
+    :raises ConfigurationError: its constructor raised an error.
+    """
     try:
         return career()
     except Exception as exc:

@@ -1,6 +1,6 @@
-"""The verbs about a career: who leads, since when, in which stage, and who waits; if nobody leads,
-why; for careers that drain Kafka, how far behind (``status``, ``members``, ``history``). And those
-that change who leads, or how (``step-down`` to ``forget``).
+"""The verbs about careers. Some show who leads, since when, in which stage, and who waits; why
+nobody leads; and, for careers that drain Kafka, how far behind they are (``status``, ``members``,
+``history``). The others change who leads, or how (``step-down`` to ``forget``).
 """
 
 from __future__ import annotations
@@ -83,16 +83,16 @@ _FILTERS = (
     *_ANY,
 )
 def status(given: Given) -> ExitCode:
-    """Show who leads each career (or only --career), and why if nobody does; of a leader that
-    drains Kafka, also how far behind it is; of one with schedules, the next tick.
+    """Show who leads each career (or only --career), or why nobody does. For a leader that drains
+    Kafka, also show how far behind it is; for one with schedules, the next tick.
 
-    LAG counts offsets not handled yet, RATE those handled a second; CATCH-UP is the time until LAG
-    is 0 at the rate of the last half minute, or "held up" while something that the records need is
-    unreachable. The leader reports them every 5 s; an older report, or one of an earlier term, is
-    shown with its age. A narrow terminal shows fewer columns.
+    LAG counts the offsets that are not handled yet, RATE those that are handled in a second.
+    CATCH-UP is the time until LAG is 0 at the rate of the last half minute, or "held up" while
+    something that the records need is unreachable. The leader reports them every 5 s; an older
+    report, or one of an earlier term, is shown with its age. A narrow terminal shows fewer columns.
 
-    Exit codes: 5 if --career is given and nobody leads it now, or one of those that match; else 0,
-    also while that is not known because the term record was repaired.
+    Exit codes: 5 if --career is given and nobody leads that career, or one of those that match;
+    else 0. It is also 0 if a term record was repaired, because then it is not known who leads.
 
     \b
     Examples:
@@ -140,7 +140,7 @@ def _write_states(found: Sequence[CareerState], given: Given) -> None:
 
 
 def _wanted(found: Sequence[CareerState], given: Given) -> list[tuple[CareerState, View]]:
-    """Those to show, each with its view."""
+    """The careers to show, each with its view."""
     return [
         (one, one.view)
         for one in found
@@ -152,8 +152,8 @@ def _wanted(found: Sequence[CareerState], given: Given) -> list[tuple[CareerStat
 
 @verb(JSON, *_ANY)
 def members(given: Given) -> None:
-    """List candidates in the order of their turns, of one career with --career, else of all; and
-    candidates that cool off, with the time at which they stand again.
+    """List the candidates of one career (--career), or of all, in the order of their turns.
+    Candidates that cool off are listed, too, with the time at which they stand again.
 
     \b
     Examples:
@@ -173,9 +173,11 @@ def members(given: Given) -> None:
 
 @verb(JSON, *_ONE)
 def history(given: Given) -> None:
-    """Show the last terms of a career, the newest first: who led, for how long, and why it ended.
+    """Show the last terms of a career, the newest first: who led, for how long, and why the term
+    ended.
 
-    Ten terms before the newest are kept. A term that ended uncleanly (killed, cut off) has no end.
+    The ten terms before the newest are kept. If a term ended uncleanly (its leader was killed or
+    cut off), its end is not known.
 
     \b
     Examples:
@@ -269,9 +271,9 @@ def step_down(given: Given) -> None:
     *_ONE,
 )
 def transfer(given: Given) -> None:
-    """Ask the leader to hand over to candidate ID; return when that one is inaugurated.
+    """Ask the leader to hand over to candidate ID; return when ID is inaugurated.
 
-    A candidate that leads already is left alone.
+    If ID already leads, nothing happens.
 
     \b
     Example:
@@ -284,8 +286,8 @@ def transfer(given: Given) -> None:
 
 @verb(_REASON, *_ONE)
 def pause(given: Given) -> None:
-    """Stop the leader from beginning new units of work, until leaderq resume; it stays the leader.
-    Later leaders are paused as well.
+    """Stop the leader from beginning new units of work, until leaderq resume. It remains the
+    leader. Later leaders are paused as well.
 
     \b
     Example:
@@ -321,10 +323,10 @@ def resume(given: Given) -> None:
 def raise_floor(given: Given) -> None:
     """Number the next term of a career NUMBER or higher; the present term continues.
 
-    For an ensemble that was rebuilt and has forgotten earlier terms: resources refuse lower numbers
-    than they have seen. It also repairs an unreadable term record, because of which nobody can
-    lead. Nothing but leaderq forget lowers the number again. After that, and on an ensemble that
-    was rebuilt, the career is not known: give --new.
+    Use this if an ensemble was rebuilt and has forgotten earlier terms, because resources refuse
+    lower numbers than they have seen. It also repairs an unreadable term record, because of which
+    nobody can lead. Only leaderq forget lowers the number again. After leaderq forget, and on a
+    rebuilt ensemble, the career is not known: give --new.
 
     \b
     Examples:
@@ -344,11 +346,11 @@ def raise_floor(given: Given) -> None:
 
 @verb(YES, *_ONE)
 def forget(given: Given) -> None:
-    """Delete everything stored for a career; leaderq status does not show it any more.
+    """Delete everything stored for a career; leaderq status then no longer shows it.
 
-    Refused while a candidate stands or cools off, or while a process that waited is alive. Offsets
-    kept in ZooKeeper are lost. If the career is ever run again, its terms are numbered from 1;
-    where resources compare term numbers, run leaderq raise-floor --new afterwards.
+    Refused while a candidate stands or cools off, or while a process that stood is still running.
+    Offsets kept in ZooKeeper are lost. If the career is run again, its terms are numbered from 1;
+    if resources compare term numbers, run leaderq raise-floor --new after this.
 
     \b
     Example:

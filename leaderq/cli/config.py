@@ -1,5 +1,6 @@
-"""``leaderq config``, ``version`` and ``completion``: every setting, its value and where it comes
-from; a file to begin with; what runs here; what makes a shell complete it.
+"""``leaderq config``, ``version`` and ``completion``: show every setting, its value and its source;
+write a configuration file to begin with, and its schema; show versions; write the script that makes
+a shell complete words.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _OPTIONAL = ("confluent-kafka", "prometheus-client")
 def show(given: Given) -> None:
     """Show every setting with its value and source; secrets are masked.
 
-    Sources, last wins: defaults; leaderq.toml (settings at its top, those of one career in
-    [careers.NAME]); LEADERQ_* variables; options. If anything is wrong, every mistake is listed and
-    the exit code is 2.
+    If several sources set a value, the last of these wins: defaults; leaderq.toml (settings at its
+    top, then those of one career in [careers.NAME]); LEADERQ_* variables; options. If anything is
+    wrong, every mistake is listed and the exit code is 2.
 
     \b
     Examples:
@@ -42,7 +43,8 @@ def show(given: Given) -> None:
 
 @verb()
 def sample(given: Given) -> None:
-    """Write a leaderq.toml with every setting, explained, its default behind a #.
+    """Write a sample of leaderq.toml: every setting with its explanation; a # stands before its
+    default.
 
     \b
     Example:
@@ -61,11 +63,11 @@ def sample(given: Given) -> None:
 
 @verb(click.Argument(["targets"], metavar="MODULE:CLASS...", nargs=-1))
 def schema(given: Given) -> None:
-    """Write a JSON schema of leaderq.toml, by which editors complete and check it; with the options
-    of careers that have a class Options.
+    """Write a JSON schema with which editors complete and check leaderq.toml. It includes the
+    options of the careers that are named, if they have a class Options.
 
-    With the line #:schema ./leaderq.schema.json at the top of the file, editors with Taplo (such as
-    Even Better TOML) use it.
+    Editors with Taplo (such as Even Better TOML) use the schema if the line #:schema
+    ./leaderq.schema.json is at the top of leaderq.toml.
 
     \b
     Example:

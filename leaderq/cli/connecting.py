@@ -1,8 +1,8 @@
-"""From settings to a ZooKeeper session, and to the careers, candidates and queues that a verb is
-about; also while a shell completes them.
+"""Opens the session of a verb, and finds the careers, candidates and queues that the verb is about;
+also while a shell completes their names.
 
-Completion must never disturb the person who types: what cannot be had within two seconds is left
-out without a word.
+Completion must never disturb the person who types: it leaves out what it cannot find within two
+seconds, and says nothing.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _COMPLETED_WITHIN_S = 2.0
 
 
 def open_session(settings: Settings) -> Session:
-    """A started session; closed at the end of the ``with`` block.
+    """Return a started session, for a ``with`` block that closes it.
 
-    Raises :class:`~leaderq.errors.ServersUnreachable` after ``connect_timeout_s``.
+    :raises ServersUnreachable: no server answered within ``connect_timeout_s``.
     """
     from leaderq.zookeeper import connect  # importing kazoo costs what --help should not
 
@@ -54,7 +54,7 @@ def open_session(settings: Settings) -> Session:
 
 
 def zookeeper_security(settings: Settings) -> Security | None:
-    """The credentials and TLS settings for ZooKeeper; ``None`` for a server that needs none."""
+    """The credentials and TLS settings for ZooKeeper; ``None`` if the settings have neither."""
     from leaderq.zookeeper import Security
 
     if settings.zookeeper_auth == "none" and not settings.zookeeper_tls:
@@ -76,8 +76,8 @@ def connected(given: Given) -> Iterator[Session]:
 
 @contextmanager
 def operator(given: Given, *, must_be_known: bool = True) -> Iterator[Operator]:
-    """An operator of the career that is named; a candidate must have stood for it before. For a
-    verb with ``--reason`` the history keeps who asks, and why.
+    """An operator of the career that is named. With ``must_be_known``, a candidate must have stood
+    for the career before. If the verb has ``--reason``, the history keeps who asks, and why.
     """
     settings = given.settings
     career = named_career(settings)
@@ -92,7 +92,7 @@ def operator(given: Given, *, must_be_known: bool = True) -> Iterator[Operator]:
 
 
 def user_here() -> str:
-    """Who runs this process, as the history names operators."""
+    """The user of this process, as the history names operators: ``user@host``."""
     try:
         return f"{getuser()}@{host.name()}"
     except (KeyError, OSError):  # a user without a name, in a container
@@ -100,7 +100,10 @@ def user_here() -> str:
 
 
 def named_career(settings: Settings) -> str:
-    """The career of a verb that needs one; raises :class:`~leaderq.errors.ConfigurationError`."""
+    """Return the name of the career, for a verb that needs one.
+
+    :raises ConfigurationError: no career is named.
+    """
     if settings.career is None:
         raise ConfigurationError(
             "no career is named; give --career NAME, or set LEADERQ_CAREER (leaderq status lists"
@@ -110,7 +113,9 @@ def named_career(settings: Settings) -> str:
 
 
 def known_career(session: Session, settings: Settings) -> str:
-    """As :func:`named_career`; a candidate must have stood for it, against typing errors."""
+    """As :func:`named_career`, but also refuses a career that nobody has ever stood for, because
+    its name may be mistyped.
+    """
     career, careers = named_career(settings), _careers(session, settings)
     if career not in careers:
         known = f"known: {', '.join(careers)}" if careers else "no career is known there"
@@ -122,8 +127,10 @@ def known_career(session: Session, settings: Settings) -> str:
 
 
 def known_careers(session: Session, settings: Settings) -> list[str]:
-    """The career that is set, which must be known, or those that it matches as a pattern, of which
-    there must be one; else every career there is.
+    """Return every known career; if the setting ``career`` is set, only that one, or those that
+    match it as a pattern.
+
+    :raises ConfigurationError: the career is not known, or no career matches.
     """
     pattern = settings.career
     careers = _careers(session, settings)
@@ -180,7 +187,9 @@ def _completer(ask: Callable[[Session, Settings], list[str]]) -> Completer:
 
 
 def queues(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The znodes below the path typed so far; side data of queues is left out."""
+    """Complete a queue's path: return the znodes below the path typed so far, except side data of
+    queues.
+    """
     parent = incomplete.rpartition("/")[0]
 
     def below(session: Session, _: Settings) -> list[str]:
@@ -202,7 +211,7 @@ def _career_option(help: str) -> click.Option:
 ONE_CAREER = _career_option("the career; required")
 SOME_CAREER = _career_option("only this career, or those that match, like 'team-*'; else all")
 candidates: Completer = _completer(_candidates)
-"""The ids of the candidates of the career typed so far."""
+"""Completes the id of a candidate of the career typed so far."""
 
 
 def _as_patterns(

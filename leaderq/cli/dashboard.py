@@ -1,4 +1,4 @@
-"""``leaderq dashboard``: a page about careers, queues and schedules."""
+"""``leaderq dashboard``: serves a page about careers, queues and schedules."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def _as_address(ctx: click.Context, param: click.Parameter, value: str) -> tuple
     hidden=("career",),
 )
 def dashboard(given: Given) -> None:
-    """Serve a page to look at: careers, those in trouble first, with the reasons; the terms of one
-    on a time axis; queues with their dead letters; schedules.
+    """Serve a page that shows careers (those in trouble first, with the reasons), the terms of one
+    career on a time axis, queues with their dead letters, and schedules.
 
-    It is read-only and reaches no further than this host, unless you say otherwise. On another
-    address one signs in for looking, too. Needs the extra leaderq[dashboard].
+    By default the page is read-only, and only this host can reach it. If it listens on another
+    address, users must sign in even to look. Needs the extra leaderq[dashboard].
 
-    ZooKeeper is read while somebody looks, once for all who do.
+    ZooKeeper is read only while somebody looks, once for all viewers.
 
     \b
     Examples:

@@ -1,5 +1,5 @@
-"""``leaderq dead``: the letters about records that a career could not handle are shown, and the
-records sent back to where they came from.
+"""``leaderq dead``: shows the letters about records that a career could not handle, and sends the
+records back to where they came from.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ def _as_place(ctx: click.Context, param: click.Parameter, value: str) -> tuple[i
     *_SETTINGS,
 )
 def ls(given: Given) -> None:
-    """List the letters on the dead-letter topic as it is now.
+    """List the letters that are on the dead-letter topic now.
 
-    ORIGIN is topic-partition@offset of the record that could not be handled; TIME is when it was
-    set aside. REPLAYED says whether leaderq dead replay has sent it back; if its record dies again,
-    that is another letter.
+    ORIGIN is the record that could not be handled (topic-partition@offset); TIME is when it was set
+    aside. REPLAYED says whether leaderq dead replay has sent the record back; if the record fails
+    again, it gets another letter.
 
     \b
     Examples:
@@ -174,16 +174,17 @@ def replay(given: Given) -> None:
     of the letters.
 
     Key, value and headers are kept; headers leaderq-replayed-* are added. A record goes to the
-    partition it was read from; if that is gone, or with --to, to the one that Java's and Python's
-    producers choose for its key. The letters stay where they are, and those left out by --error,
-    --origin or --letter remain for a later replay.
+    partition it was read from. If that partition is gone, or with --to, it goes to the one that
+    Java's and Python's producers choose for its key. The letters stay where they are. Letters left
+    out by --error, --origin or --letter remain for a later replay.
 
     Every group that reads those topics gets the records again, also groups that have handled them.
-    Where that is wrong, send them to a topic of their own with --to, and let the career read it.
+    If that is wrong, send the records to another topic with --to, and let the career read that
+    topic.
 
-    If it was interrupted or killed, run it again: it continues where it was. Its progress is in one
-    transaction with the records (committed offsets of the group CAREER-dead-replay), so that
-    readers of committed records see none twice. A second replay ends the first one.
+    If a replay was interrupted or killed, run it again: it continues where it stopped. It commits
+    its progress (as offsets of the group CAREER-dead-replay) in one transaction with the records,
+    so readers of committed records see no record twice. A second replay ends the first one.
 
     \b
     Examples:
@@ -238,12 +239,12 @@ def replay(given: Given) -> None:
     *_SETTINGS,
 )
 def bury(given: Given) -> None:
-    """Let a record pass that holds the work up, or that fails the term again and again.
+    """Pass over a record that holds the work up, or that fails the term again and again.
 
-    The leader obeys when the record next fails: it sets the record aside as a dead letter, if the
-    career has a topic for these, and else skips it with a warning. leaderq history shows who asked.
-    If the leader does not obey in time (the record does not fail any more, or nobody leads), the
-    request is taken back, and the exit code is 1.
+    The leader does so when the record fails the next time: it sets the record aside as a dead
+    letter if the career has a topic for these, else it skips the record with a warning. leaderq
+    history shows who asked. If the leader does not do it in time (because the record does not fail
+    any more, or nobody leads), the request is taken back, and the exit code is 1.
 
     \b
     Examples:
@@ -290,7 +291,7 @@ def _me() -> str:
 
 
 def _sum_up(work: DeadLetterReplay, given: Given) -> None:
-    """The last line; also of a replay that was interrupted."""
+    """Write the last line, also for a replay that was interrupted."""
     counts = work.counts
     verb = "would be replayed" if given.dry_run else "replayed"
     about = "up to " if counts.unseen or counts.held else ""
@@ -307,8 +308,9 @@ def _sum_up(work: DeadLetterReplay, given: Given) -> None:
 
 
 def _letters_topic(given: Given) -> str:
-    """The topic of the career's letters: as given, else as its leader published last, else its name
-    with ``-dead``. Raises what reading from ZooKeeper raises.
+    """Return the topic of the career's letters: the one that is given, else the one that its leader
+    published last, else the career's name with ``-dead``. Raises what reading from ZooKeeper
+    raises.
     """
     if given.topic is not None:
         return str(given.topic)
@@ -357,7 +359,9 @@ def _rows(given: Given, reader: DeadLetterReader) -> Iterator[dict[str, Any]]:
 
 
 def _letter(record: Record, selection: DeadLetterFilter | None = None) -> dict[str, Any]:
-    """A letter without key, value and headers, for JSON; empty if it is not selected."""
+    """The facts about a letter, for JSON, without key, value and headers; empty if ``selection``
+    does not contain the letter.
+    """
     from leaderq.kafka.dead_letters.format import read_dead_letter
 
     letter = read_dead_letter(record)
@@ -411,7 +415,7 @@ def _resend(chosen: tuple[DeadLetter, Message]) -> dict[str, Any]:
 
 
 def _shown(data: bytes | None) -> str:
-    """Text if a terminal can show it safely, else hexadecimal."""
+    """``data`` as text if a terminal can show it safely, else in hexadecimal."""
     if data is None:
         return "(none)"
     text = json_value(data)

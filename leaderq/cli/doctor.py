@@ -1,6 +1,6 @@
-"""``leaderq doctor``: what is missing, unreachable or not as it should be.
+"""``leaderq doctor``: finds what is missing, unreachable, or not as it should be.
 
-One function for each check; each yields findings, and none raises for what it finds.
+Each check is one function. It yields findings, and raises no error for what it finds.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _PACKAGES = {
 
 
 def _python() -> Iterator[Finding]:
-    """The interpreter, the clock that leases are measured on, and the client libraries."""
+    """Check the interpreter, the clock that leases are measured on, and the client libraries."""
     found = f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})"
     yield Finding("python", _OK, found)
     if hasattr(time, "CLOCK_BOOTTIME"):
@@ -69,7 +69,7 @@ def _python() -> Iterator[Finding]:
 
 
 def _java() -> Finding:
-    """Whether ``servers up`` and ``demo`` have a Java to run on; nothing else needs one."""
+    """Whether ``servers up`` and ``demo`` have a Java to run on; nothing else needs Java."""
     from leaderq.testing.java import find_java
 
     try:
@@ -94,7 +94,7 @@ def _zookeeper(settings: Settings) -> Iterator[Finding]:
 
 
 def _ensemble(session: Session, settings: Settings) -> Iterator[Finding]:
-    """Who leads the servers, and whether their tick is such that leases hold."""
+    """Check who leads the servers, and whether their tick is such that leases hold."""
     security = zookeeper_security(settings)
     tls = None if security is None else security.ssl_context()
     if tls is not None:
@@ -123,7 +123,9 @@ def _session_timeout(session: Session, settings: Settings) -> Finding:
 
 
 def _root(session: Session, root: str) -> Finding:
-    """Made and removed in one transaction, with a child, so that nothing is left behind."""
+    """Check whether ``root`` can be written: make it and a child, and remove both, in one
+    transaction, so that nothing is left behind.
+    """
     from leaderq.zookeeper import Create, Delete
 
     parts = root.split("/")[1:]
@@ -174,9 +176,9 @@ def _career(career: type[ILeaderCareer], target: str, settings: Settings) -> Ite
 def check_kafka_career(
     career: KafkaCareer, name: str, settings: Settings, here: Deployment | None = None
 ) -> Iterator[Finding]:
-    """Whether a career could do its work as this user, in the deployment ``here`` (``None``: that
-    is not known); no record is read or written. Raises what asking Kafka raises, and for a career
-    that cannot be run as declared.
+    """Yield whether a career could do its work as this user, in the deployment ``here`` (``None``
+    if that is not known). Reads and writes no record. Raises what asking Kafka raises, and
+    ``ConfigurationError`` for a career that cannot be run as declared.
     """
     from leaderq.kafka import OffsetStore, StoreContext
     from leaderq.kafka.assembly import access_for, topics_of
@@ -228,7 +230,9 @@ def judge_topic(topic: str, view: TopicView) -> Finding:
 def judge_output(
     topic: str, view: TopicView, largest: int | None, max_message_bytes: int
 ) -> Finding:
-    """A topic of ``produces``, which takes batches of up to ``largest`` bytes."""
+    """Judge a topic that the career produces to. ``largest``: how many bytes the topic takes in a
+    batch; ``None`` if unknown.
+    """
     refused = None
     if not view.partitions:
         refused = (
@@ -318,11 +322,12 @@ def _group(
 )
 def doctor(given: Given) -> int:
     """Check Python, packages, configuration, ZooKeeper, Kafka and Java, and say what to do about
-    each fault; with --career, whether that career could be run. Of ZooKeeper's servers it tells who
-    leads them, and whether their tick and the session time-out are such that leases hold.
+    each fault. With --career, also check whether that career could be run. About ZooKeeper's
+    servers, say who leads them, and whether their tick and the session time-out are such that
+    leases hold.
 
-    The class of a career that is given by NAME is that of [careers.NAME] in the configuration file,
-    else that which its candidates run.
+    If a career is given by NAME, its class is that of [careers.NAME] in the configuration file,
+    else the one that its candidates run.
 
     Exit codes: 0 nothing failed (there may be advice), 2 configuration or credentials, 3 a server
     did not answer, 1 anything else. Nothing is left behind on any server.
@@ -377,7 +382,9 @@ def _findings(given: Given) -> Iterator[Finding]:
 
 
 def _needs_kafka(career: type[ILeaderCareer] | None, configuration: Configuration) -> bool:
-    """Whether Kafka is to be asked: not for a career without topics, if nobody has said where."""
+    """Whether to ask Kafka. Not for a career without topics, unless somebody has set Kafka's
+    address.
+    """
     from leaderq.kafka.career import KafkaCareer
 
     is_set = configuration.source("kafka") != DEFAULT

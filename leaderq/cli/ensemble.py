@@ -1,8 +1,8 @@
-"""Whether ZooKeeper's servers are such that leases hold, for ``leaderq doctor``.
+"""Checks, for ``leaderq doctor``, whether ZooKeeper's servers are such that leases hold.
 
-What a lease rests on, and why the servers' tick counts: :mod:`leaderq.zookeeper.proof`. Servers say
-in which mode they are to anybody (``srvr``), unless that is forbidden; their tick only where the
-word ``conf`` or the AdminServer is allowed. Nothing is changed, and no secret is sent.
+:mod:`leaderq.zookeeper.proof` says what a lease depends on, and why the servers' tick counts. A
+server tells everybody its mode (``srvr``), unless that is forbidden. It tells its tick only where
+the word ``conf`` or the AdminServer is allowed. Nothing is changed, and no secret is sent.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ _HOW_TO_TELL = (
 
 @dataclass(frozen=True)
 class ServerView:
-    """What one server says of itself. ``mode``: ``""`` if it does not say; ``None`` if it does not
-    answer. ``tick_s``, ``least_s``: its ``tickTime`` and ``minSessionTimeout``, if it says so.
-    ``ours``: the session of the doctor is with it.
+    """The facts that one server tells about itself. ``mode``: ``""`` if it does not say; ``None``
+    if it does not answer. ``tick_s``, ``least_s``: its ``tickTime`` and ``minSessionTimeout``, in
+    seconds; ``None`` if it does not say. ``ours``: the doctor's session is connected to this
+    server.
     """
 
     address: str
@@ -60,14 +61,16 @@ class ServerView:
 
 
 def ensemble_of(session: Session, tls: ssl.SSLContext | None) -> list[ServerView]:
-    """What each server that ``session`` may connect to says, within some seconds."""
+    """Ask each server that ``session`` may connect to; return what they say, within some
+    seconds.
+    """
     ours = _connected_to(session)
     servers = dict.fromkeys(session.resolved_servers)
     return [replace(view_of(ip, port, tls), ours=(ip, port) == ours) for ip, port in servers]
 
 
 def view_of(ip: str, port: int, tls: ssl.SSLContext | None = None) -> ServerView:
-    """What the server there says."""
+    """Ask the server at this address about itself."""
     address = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
     stated, told = ask(ip, port, "srvr", tls), ask(ip, port, "conf", tls)
     if stated is None:
@@ -82,7 +85,9 @@ def view_of(ip: str, port: int, tls: ssl.SSLContext | None = None) -> ServerView
 
 
 def roles_of(session: Session) -> list[str]:
-    """``participant`` or ``observer`` for each server of the ensemble, as far as we may know."""
+    """``participant`` or ``observer`` for each server of the ensemble; empty if this session may
+    not read it.
+    """
     if "/" in session.address:
         return []  # what is above a chroot cannot be read
     try:
@@ -124,7 +129,9 @@ def _seconds(milliseconds: object) -> float | None:
 
 
 def _connected_to(session: Session) -> tuple[str, int] | None:
-    """The server at the other end of a socket of this process; where the system lists those."""
+    """The server at the other end of a socket of this process; ``None`` if there is none, or if the
+    system does not list sockets.
+    """
     servers = session.resolved_servers
     with suppress(OSError):
         for descriptor in os.listdir("/proc/self/fd"):  # noqa: PTH208  (numbers, not paths)
@@ -139,7 +146,9 @@ def _connected_to(session: Session) -> tuple[str, int] | None:
 
 
 def judge_servers(views: Sequence[ServerView], roles: Sequence[str] = ()) -> Iterator[Finding]:
-    """Who leads the servers, who follows, who does not answer; ``roles``: of the whole ensemble."""
+    """Yield who leads the servers, who follows, and who does not answer. ``roles``: those of the
+    whole ensemble.
+    """
     shown = [f"{one.address} {_MODES.get(one.mode or '', one.mode)}" for one in views if one.mode]
     if mute := [one.address for one in views if one.mode == ""]:
         shown.append(f"{', '.join(mute)}: not said (srvr is not in 4lw.commands.whitelist)")
@@ -162,7 +171,9 @@ def judge_servers(views: Sequence[ServerView], roles: Sequence[str] = ()) -> Ite
 def judge_tick(
     views: Sequence[ServerView], timeout_s: float, configured_s: float | None
 ) -> Iterator[Finding]:
-    """Whether T, which was granted, and the tick satisfy what the proof of a lease needs."""
+    """Yield whether T (``timeout_s``, which was granted) and the servers' tick satisfy what the
+    proof of a lease needs. ``configured_s`` is the setting ``tick_s``.
+    """
     ticks = [one.tick_s for one in views if one.tick_s is not None]
     answering = [one for one in views if one.mode is not None]
     if not ticks:
@@ -191,11 +202,11 @@ def judge_tick(
 
 
 def spare_s(shares: Shares) -> float:
-    """How long the servers may stall, in seconds, and no term is lost by it.
+    """How many seconds the servers may stall before a term is lost.
 
-    Beats come at even distances, so what is proven at one was sent ``beats`` of them before. What
-    was proven last before the stall is up to a beat old then, and the next proof comes up to a beat
-    after it.
+    Beats come at even intervals, and each beat proves what was sent ``beats`` intervals earlier.
+    When a stall begins, the last proof is up to one interval old; after the stall, the next proof
+    comes within one interval.
     """
     beats = ceil(shares.known_s / shares.beat_s)
     return shares.trusted_s - (beats + 1) * shares.beat_s

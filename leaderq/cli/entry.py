@@ -1,5 +1,5 @@
-"""The way in and out of the command line: every error becomes one sentence on standard error and an
-exit code, here only.
+"""Runs a command line, and turns every error into one sentence on standard error and an exit code.
+No other module does that.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fill_closed_streams() -> None:
-    """Have the null device take the numbers of standard streams that are closed: else the next
-    socket gets one of them, and what is printed goes there. ``sys.stdin`` stays ``None``.
+    """Open the null device for each standard stream that is closed. Otherwise the next socket would
+    get the number of that stream, and what is printed would go there. ``sys.stdin`` stays ``None``.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -107,7 +107,9 @@ def _complain(sentence: str, remedy: str = "") -> None:
 
 
 def _trace(error: Exception, arguments: list[str]) -> None:
-    """Show where an error came from, if asked for; an error may come before options are parsed."""
+    """Show where an error came from, if ``--debug`` or ``LEADERQ_DEBUG`` asks for it. The error may
+    have come before the options were parsed.
+    """
     own = takewhile(lambda each: each != "--", arguments)  # after it: options of a command
     if "--debug" in own or os.environ.get("LEADERQ_DEBUG", "").lower() not in _OFF:
         traceback.print_exception(error)

@@ -1,4 +1,4 @@
-"""What a check of ``leaderq doctor`` finds."""
+"""The findings of the checks of ``leaderq doctor``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leaderq.errors import LeaderqError
 
 
 class Verdict(str, Enum):
-    """The result of a check; the value is the word shown."""
+    """The result of a check; the value is the word that is shown."""
 
     OK = "ok"
     ADVICE = "advice"
@@ -18,7 +18,9 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. ``error``: what a failed check raised; decides the exit code."""
+    """The result of one check. ``error`` is what a failed check raised; it decides the exit
+    code.
+    """
 
     check: str
     verdict: Verdict

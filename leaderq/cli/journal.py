@@ -1,5 +1,5 @@
-"""``leaderq journal``: what is in a journal is shown, checked, written out, sent to Kafka when its
-program is dead, or discarded.
+"""``leaderq journal``: shows, checks and writes out what is in a journal, sends it to Kafka if its
+program is dead, or discards it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _PAUSE_S = 0.2
 
 @contextmanager
 def _readable(directory: Path) -> Iterator[None]:
-    """Raise an error that says which directory cannot be read, and why.
+    """Within this block, an ``OSError`` becomes an error that says which directory cannot be read,
+    and why.
 
-    :raises ConfigurationError: it cannot be.
+    :raises ConfigurationError: the directory cannot be read.
     """
     try:
         yield
@@ -55,9 +56,9 @@ def inspect(given: Given) -> None:
     acknowledged, and what is set aside.
 
     Changes nothing; may be used while a process has the journal open. Records acknowledged in the
-    last half second may still be shown as waiting. Records are not checked: leaderq journal verify
-    does that. --json writes one object for the journal, then one for each segment, file set aside
-    and damage.
+    last half second may still be shown as waiting. The records are not checked; leaderq journal
+    verify checks them. --json writes one object for the journal, then one for each segment, for
+    each file set aside, and for each damage.
 
     \b
     Examples:
@@ -117,9 +118,9 @@ def verify(given: Given) -> ExitCode:
     """Read every byte of the journal in DIR and check every record. The exit code is 1 if anything
     is damaged or missing.
 
-    Changes nothing; may be used while a process has the journal open. Files set aside already
+    Changes nothing; may be used while a process has the journal open. Files that were set aside
     (.bad) do not count as damage. --json writes one object for each damaged place, then one for the
-    whole.
+    journal.
 
     \b
     Examples:
@@ -175,9 +176,9 @@ def replay(given: Given) -> None:
     line and in their order.
 
     Changes nothing, acknowledges nothing; may be used while a process has the journal open.
-    Unreadable records are left out: leaderq journal verify names them. --json writes id, times and
-    payload (base64). --decode writes the requests of a BufferedProducer without a codec of its own:
-    bytes as text, or as an object with base64.
+    Unreadable records are left out; leaderq journal verify names them. --json writes id, times and
+    payload (base64). --decode writes the requests of a BufferedProducer that has no codec of its
+    own: bytes as text, or as an object with base64.
 
     \b
     Examples:
@@ -243,8 +244,10 @@ def _plain(value: Any) -> Any:
 )
 def truncate(given: Given) -> None:
     """Discard the oldest records of the journal in DIR as if they had been acknowledged, or delete
-    the files set aside. Refused while a process has the journal open. Ids continue. leaderq journal
-    replay writes records out first.
+    the files set aside.
+
+    Refused while a process has the journal open. Later records continue the ids. To keep the
+    records, write them out with leaderq journal replay first.
 
     \b
     Examples:
@@ -305,10 +308,11 @@ def send(given: Given) -> None:
     """Send the records of the journal in DIR that Kafka has not confirmed, in their order, as their
     BufferedProducer with a KafkaSink would.
 
-    For a host whose program will not start again. Each record is acknowledged in the journal when
-    Kafka has confirmed it. Ctrl-C and SIGTERM stop it behind the batch in hand, a second one at
-    once. Run it again then: it continues where it was. Records that Kafka had not confirmed when it
-    was stopped or killed may arrive twice. Refused while a process has the journal open.
+    Use this on a host whose program will not start again. Each record is acknowledged in the
+    journal when Kafka has confirmed it. Ctrl-C or SIGTERM stops it after the present batch, a
+    second signal at once. Run it again then: it continues where it stopped. Records that Kafka had
+    not confirmed when it was stopped or killed may arrive twice. Refused while a process has the
+    journal open.
 
     It stops at a record that is not one for Kafka, and keeps it. Only the program itself can send
     requests that its process step turns into records, or that its own codec has written. Expired
@@ -349,7 +353,9 @@ def send(given: Given) -> None:
 
 
 class JournalSending:
-    """Sends the records of a journal, batch after batch; unconfirmed ones go first."""
+    """Sends the records of a journal, batch after batch. What Kafka has not confirmed is sent again
+    before the next batch.
+    """
 
     def __init__(
         self,
@@ -364,10 +370,12 @@ class JournalSending:
         self.sent = self.expired = 0
 
     def run(self) -> None:
-        """Return when nothing is left.
+        """Send until the journal has no further records.
 
-        :raises ConfigurationError: a record is not one for Kafka. SinkAway, SinkBroken: Kafka does
-            not take them. KeyboardInterrupt: a signal came.
+        :raises ConfigurationError: a record is not one for Kafka.
+        :raises SinkAway: Kafka has taken nothing for ``away_s``.
+        :raises SinkBroken: the sink cannot go on.
+        :raises KeyboardInterrupt: a signal came.
         """
         after_id = 0
         while records := self._journal.read(after_id):
@@ -403,7 +411,7 @@ class JournalSending:
         return found, None
 
     def _given(self, batch: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
-        """Send a batch to the sink once; return the rest of it."""
+        """Send a batch to the sink once; return the part of it that must be sent again."""
         try:
             outcome = self._sink.send([request for _, request in batch], _SINK_S)
         except SinkAway:

@@ -1,4 +1,4 @@
-"""``leaderq observe``: what monitoring begins with, alerts and a dashboard."""
+"""``leaderq observe``: writes what monitoring begins with, alerts and a dashboard."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rules(given: Given) -> None:
 
 @verb()
 def dashboard(given: Given) -> None:
-    """Write a dashboard for Grafana, to be imported; data source and job are chosen in it.
+    """Write a dashboard that Grafana can import; it lets you choose data source and job.
 
     \b
     Example:

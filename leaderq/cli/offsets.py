@@ -1,4 +1,4 @@
-"""``leaderq offsets``: where a career reads on is shown, set, written out and read in."""
+"""``leaderq offsets``: shows, sets, writes and reads the offsets at which a career reads on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PLACE = re.compile(r"([A-Za-z0-9._-]+)-(\d+)=(\d+)")
 
 @dataclass(frozen=True)
 class _Career:
-    """A career's store, and what is needed to look at it."""
+    """A career's offset store, and what is needed to read and set its offsets."""
 
     declared: Declaration
     store: OffsetStore
@@ -96,7 +96,7 @@ def _no_producer() -> Any:
 
 @verb(_TARGET, JSON, *_SETTINGS)
 def show(given: Given) -> None:
-    """Show where a career reads on, in each partition, wherever its offsets are kept.
+    """Show where a career reads on in each partition, wherever its offsets are kept.
 
     \b
     Examples:
@@ -138,10 +138,10 @@ def show(given: Given) -> None:
 )
 def set(given: Given) -> None:
     """Set where a career reads on. Refused while somebody leads, unless the career is paused
-    (leaderq pause); with offsets in ZooKeeper, until all candidates are stopped.
+    (leaderq pause). If its offsets are in ZooKeeper, refused until all candidates are stopped.
 
-    A leader in its pause cannot commit over what was set: it joins the group again, and reads on
-    from there. What it has in hand is not committed.
+    A paused leader cannot commit over what was set: it joins the group again, and reads on from
+    there. The records that it has in hand are not committed.
 
     \b
     Examples:
@@ -166,8 +166,9 @@ def set(given: Given) -> None:
     *_SETTINGS,
 )
 def to_time(given: Given) -> None:
-    """Let a career read on at the first record of each partition that is not older than TIME, such
-    as 2026-11-23T08:00 (local time) or 2026-11-23T08:00:00+00:00. Where there is none: at the end.
+    """Let a career read on, in each partition, at the first record that is not older than TIME; if
+    there is none, at the end. TIME is like 2026-11-23T08:00 (local time) or
+    2026-11-23T08:00:00+00:00.
 
     \b
     Examples:
@@ -202,8 +203,8 @@ def export(given: Given) -> None:
     *_SETTINGS,
 )
 def import_(given: Given) -> None:
-    """Set the offsets that leaderq offsets export has written, also to move a career from one store
-    to another. Refused as leaderq offsets set is.
+    """Set the offsets of a career to those that leaderq offsets export has written, for instance to
+    move the career to another store. Refused in the same cases as leaderq offsets set.
 
     \b
     Examples:

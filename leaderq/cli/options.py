@@ -1,8 +1,8 @@
-"""What a verb takes: options of its own, and those made from the table of settings, so that no
+"""The options of verbs: their own ones, and those made from the table of settings, so that no
 setting is described twice.
 
-Click is told neither defaults nor variables of settings: the resolver alone decides which one wins,
-and knows where a value came from.
+Click knows neither defaults nor variables of settings: only the resolver decides which one wins,
+and where a value comes from.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Given:
         raise AttributeError(f"the verb has no option {name!r}")
 
     def load(self, *, career: str | None = None) -> Configuration:
-        """All settings, resolved; ``career`` is the class's own name where one is run."""
+        """Return all settings, resolved. ``career``: the name of the class, for a verb that runs
+        one.
+        """
         from leaderq.config import load  # not needed for --help
 
         return load(self._flags, config=self._config, career=career)
@@ -51,8 +53,8 @@ class Given:
 
 
 class SettingOption(click.Option):
-    """An option that help shows below the heading of its section, or folded into one line with it;
-    ``None``: an option of every command.
+    """An option for a setting. Help explains it below the heading of its ``section``, or only lists
+    its flag there. If ``section`` is ``None``, every command has this option.
     """
 
     def __init__(self, *names: str, section: Section | None = None, **attributes: Any) -> None:
@@ -61,8 +63,9 @@ class SettingOption(click.Option):
 
 
 class Verb(click.Command):
-    """A command whose help shows its own options and the settings most used; of the others a line a
-    section. ``unfolded``: the names of those settings; ``None``: all.
+    """A command whose help explains its own options and the settings used most. It only names the
+    flags of the other settings, in one line for each section. ``unfolded``: the names of the
+    settings used most; ``None``: all are explained.
     """
 
     unfolded: Collection[str] | None = (
@@ -108,7 +111,7 @@ class Verb(click.Command):
     def parted(
         self, ctx: click.Context
     ) -> tuple[dict[str, list[tuple[str, str]]], dict[str, list[str]]]:
-        """By heading: what help says of options, and the flags that it only names."""
+        """Return, by heading, the options that help explains, and the flags that it only names."""
         shown: dict[str, list[tuple[str, str]]] = {"Options": []}
         folded: dict[str, list[str]] = {}
         for option in self.get_params(ctx):
@@ -140,11 +143,11 @@ def verb(
     cls: type[click.Command] = Verb,
     **attributes: Any,
 ) -> Callable[[Callable[[Given], object]], click.Command]:
-    """Make a command of a function; its docstring is the help, and its result the exit code.
+    """Make a command of a function; the function's docstring is the help, its result the exit code.
 
-    ``takes``: its own options and arguments, and the sections of settings that it takes; an option
-    of its own may stand for a setting of that name. ``hidden``: settings that are accepted, as by
-    all commands, and mean nothing to this one.
+    ``takes``: the command's own options and arguments, and the sections of settings that it takes.
+    An own option replaces the setting of the same name. ``hidden``: settings that the command
+    accepts, as all commands do, and does not use.
     """
     own = [each for each in takes if isinstance(each, click.Parameter)]
     rows = [row for row in TABLE if row.section in takes]
@@ -170,8 +173,8 @@ def verb(
 
 
 def takes_value(argument: str) -> bool | None:
-    """Whether ``argument`` is an option of settings whose value is the next argument; ``None`` if
-    it is not such an option.
+    """Whether ``argument`` is an option of a setting whose value is the next argument; ``None`` if
+    it is not an option of a setting.
     """
     name, equals, _ = argument.partition("=")
     for row in TABLE:
@@ -191,7 +194,7 @@ def number(
     default: float | None = None,
     metavar: str = "N",
 ) -> click.Option:
-    """An option with a number, a whole one if ``least`` is one."""
+    """An option whose value is a number: a whole number if ``least`` is one."""
     within: Any = click.IntRange if isinstance(least, int) else click.FloatRange
     return click.Option(
         [name],
@@ -208,7 +211,7 @@ def switch(*names: str, help: str) -> click.Option:
 
 
 def pairs(name: str, dest: str, help: str) -> click.Option:
-    """An option that may be given several times, and is a mapping."""
+    """An option ``KEY=VALUE`` that may be given several times; its value is a mapping."""
     return click.Option(
         [name, dest], multiple=True, metavar="KEY=VALUE", callback=_as_pairs, help=help
     )
@@ -247,18 +250,18 @@ _DEBUG = SettingOption(
 
 
 def needs_yes(given: Given, what: str) -> None:
-    """Refuse to destroy anything without ``--yes``; before there is a connection."""
+    """Refuse to destroy anything without ``--yes``. Verbs call it before they connect."""
     if not given.yes:
         raise ConfigurationError(f"{what}; give --yes if that is what you want")
 
 
 def without_mark(first_line: bytes) -> bytes:
-    """The first line of a text, without the byte-order mark that some editors begin with."""
+    """Return the first line of a text without the byte-order mark that some editors put there."""
     return first_line.removeprefix(codecs.BOM_UTF8)
 
 
 def meant(name: str, known: Iterable[str], otherwise: str) -> str:
-    """The remedy for an unknown name: take the nearest one, or ``otherwise``."""
+    """The remedy for an unknown name: the nearest known name, or ``otherwise`` if none is near."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else otherwise
 

@@ -1,5 +1,6 @@
-"""How data reaches standard output: tables for people, one JSON object a line for programs; and
-what else is said: a line or a progress bar for a person who watches, and only errors are logged.
+"""Writes what verbs return to standard output: tables for people, one JSON object a line for
+programs. Lines and progress bars for a person who watches go to standard error; only errors are
+logged.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ def quiet() -> None:
 
 
 def say(sentence: str) -> None:
-    """A line for people: on standard error, where it does not disturb programs."""
+    """Write a line for people to standard error, where it does not disturb programs."""
     click.echo(sentence, err=True)
 
 
 def require_output() -> None:
-    """Return if standard output is open.
+    """Refuse to go on if standard output is closed.
 
-    :raises ConfigurationError: it was closed when this process began.
+    :raises ConfigurationError: standard output was closed when this process began.
     """
     if sys.__stdout__ is None:
         what = "standard output is closed, and what is written would be lost"
@@ -60,7 +61,9 @@ def write_json(value: Mapping[str, Any]) -> None:
 
 
 def conclude(sentence: str, as_json: bool, **values: Any) -> None:
-    """Report what a verb has done: its last line, and with ``--json`` one object."""
+    """Write what a verb has done: ``sentence`` as its last line and, with ``as_json``, ``values``
+    as one object.
+    """
     if as_json:
         write_json(values)
     say(sentence)
@@ -76,11 +79,11 @@ def write_rows(
     row: Callable[[Any], Sequence[Any]] | None = None,
     spare: Mapping[str, int] = {},
 ) -> None:
-    """Write results: with ``as_json`` each as the JSON of ``said(result)``, as it comes; otherwise
-    all as one table, or ``nothing`` for people if there are none.
+    """Write results. With ``as_json``, ``said(result)`` is written for each result as it comes.
+    Otherwise all results are one table; if there are none, people see the sentence ``nothing``.
 
-    A row of the table is ``row(result)`` below ``columns``; without ``row`` both come from the
-    JSON.
+    A row of the table is ``row(result)`` below ``columns``; without ``row``, both come from
+    ``said(result)``.
     """
     if as_json:
         for each in found:
@@ -97,7 +100,7 @@ def write_rows(
 
 
 class _Coloured(str):
-    """Text that is harmless, between control characters of ours."""
+    """Text that is harmless, between control characters that we added."""
 
     __slots__ = ()
 
@@ -115,11 +118,11 @@ def shaded(text: object, shade: Shade | None) -> str:
 def write_table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], spare: Mapping[str, int] = {}
 ) -> int:
-    """Write rows below headings; returns how many there were. Without a row nothing is written.
+    """Write rows below headings; return the number of rows. Without rows, nothing is written.
 
-    Columns are as wide as the widest cell of the first hundred rows; later rows are not kept.
-    ``None`` is shown as a dash; control characters are escaped. Where the terminal is too narrow,
-    columns are left out: those with the highest number in ``spare`` first.
+    Columns are as wide as the widest cell of the first hundred rows; later rows are not held in
+    memory. ``None`` is shown as a dash; control characters are escaped. If the terminal is too
+    narrow, the columns in ``spare`` are left out, those with the highest number first.
     """
     source = iter(rows)
     first = [[_text(cell) for cell in row] for row in islice(source, _SAMPLE)]
@@ -137,7 +140,7 @@ def write_table(
 
 
 def json_value(data: bytes | None) -> str | dict[str, str] | None:
-    """Text if it is UTF-8, else ``{"base64": ...}``."""
+    """``data`` as text if it is UTF-8, else as ``{"base64": ...}``."""
     if data is None:
         return None
     try:
@@ -147,7 +150,7 @@ def json_value(data: bytes | None) -> str | dict[str, str] | None:
 
 
 def redrawn(look: Callable[[], T], show: Callable[[T], None]) -> T:
-    """Look and show every second, until Ctrl-C; returns the last result."""
+    """Call ``look`` and ``show`` every second, until Ctrl-C; return the last result of ``look``."""
     seen = look()
     try:
         while True:
@@ -165,7 +168,7 @@ def redrawn(look: Callable[[], T], show: Callable[[T], None]) -> T:
 def progress(
     total: int | None, label: str, *, wanted: bool = True
 ) -> Iterator[Callable[[int], None]]:
-    """Yields a function to call with the number of newly done items.
+    """Yield a function to call with the number of items that were just done.
 
     The bar is drawn on standard error, and only if that is a terminal.
     """

@@ -1,9 +1,10 @@
-"""``leaderq run`` and ``leaderq lead``: stand for election with a user's career, or to run a
-command, under a guardian.
+"""``leaderq run`` and ``leaderq lead``: stand for election, under a guardian, with a user's career
+or to run a command.
 
-The parent becomes the guardian and runs the same command again as the worker, which finds the link
-to its guardian in its environment, checks everything and does the work. The guardian never imports
-the user's module: what that takes at import (a port, memory, a lock) is free for the worker.
+The parent process becomes the guardian, and runs the same command again as the worker. The worker
+finds the link to its guardian in its environment, checks everything and does the work. The guardian
+never imports the user's module, so what the module takes at import (a port, memory, a lock) is free
+for the worker.
 """
 
 from __future__ import annotations
@@ -65,11 +66,12 @@ _OF_THE_PROCESS = (Section.CONNECTION, Section.ZOOKEEPER_SECURITY, Section.PROCE
 def run(given: Given) -> int:
     """Stand for election with the career MODULE:CLASS, and lead when elected, until told to stop.
 
-    Several careers share this process and its session. Each has its own candidate and failures; one
-    that ends does not end the others. But an overrun hand-over, or a unit that outlives its lease,
-    ends the process and all of them; and processes that they start in a term may outlive it.
+    Several careers share this process and its session. Each has its own candidate and failures; if
+    one ends, the others go on. But a hand-over that takes too long, or a unit of work that outlives
+    its lease, ends the process and all careers in it. With several careers, processes that a career
+    starts in a term may outlive the term.
 
-    The module is looked for in the current directory too. The first SIGTERM or SIGINT (Ctrl-C)
+    The module is also looked for in the current directory. The first SIGTERM or SIGINT (Ctrl-C)
     winds the work up and hands over; the second one leaves at once.
 
     Exit codes: 0 stopped as asked, 1 the career failed, 2 bad usage or configuration, 3 ZooKeeper
@@ -165,20 +167,23 @@ _TIMES = (
 def lead(given: Given) -> int:
     """Stand for election as NAME, and run COMMAND, in any language, while this process leads.
 
-    The first SIGTERM or SIGINT (Ctrl-C), a step-down or a transfer ends the term: COMMAND and
-    everything it has started get SIGTERM, and SIGKILL when the hand-over budget is nearly over; if
-    the lease was lost, after a sixth of the session time-out. They are dead before anybody else
-    leads, also when this process is killed. After a lost or transferred term it stands again.
-    Standard streams are COMMAND's; SIGUSR1 and SIGUSR2 are passed on to it. A pause has no effect.
+    The first SIGTERM or SIGINT (Ctrl-C), a step-down or a transfer ends the term. COMMAND and
+    everything it has started get SIGTERM; they get SIGKILL when the hand-over budget is nearly over
+    or, if the lease was lost, after a sixth of the session time-out. They are dead before anybody
+    else leads, even if this process is killed. After a term that was lost or transferred, this
+    process stands again. COMMAND has the standard streams; SIGUSR1 and SIGUSR2 are passed on to it.
+    leaderq pause has no effect.
 
-    When COMMAND ends by itself, the term ends, and so do all processes that it has left: a program
-    must stay in the foreground. With --on-exit stop this process then ends with its exit code. With
-    stand-again it stands again after --cool-off-s; after each failure (not 0) later and later.
+    When COMMAND ends by itself, the term ends, and so do all processes that COMMAND has left
+    behind: a program must stay in the foreground. With --on-exit stop, this process then ends with
+    the exit code of COMMAND. With stand-again, it stands again after --cool-off-s; the pause grows
+    with each failure in a row (an exit code other than 0).
 
-    Started on several hosts, COMMAND runs on one after the other, once on each. To run it once, in
-    cron's place, give --cron: it runs at each tick on the host that leads then, and the leaders
-    after that know which ticks are done (leaderq schedule ls). Started by cron on every host, give
-    --once KEY, such as the day: done once for that key, over all hosts (400 keys are kept).
+    If leaderq lead is started on several hosts, COMMAND runs on one host after the other, once on
+    each. To replace cron, give --cron: COMMAND runs at each tick, on the host that leads then, and
+    later leaders know which ticks are done (leaderq schedule ls). If cron starts leaderq lead on
+    every host, give --once KEY, such as the day: COMMAND is run once for that key, over all hosts
+    (400 keys are kept).
 
     \b
     COMMAND finds in its environment:
@@ -191,7 +196,7 @@ def lead(given: Given) -> int:
       LEADERQ_TERM_DEADLINE_FILE  a file with the end of the lease, in seconds on CLOCK_BOOTTIME;
                                   renewed all the time; if it is gone, the term is over; leaderq
                                   deadline reads it
-      LEADERQ_TERM_TICK_AT        with --cron: the time the tick stands for, however late it is
+      LEADERQ_TERM_TICK_AT        with --cron: the time the tick stands for, however late it runs
       LEADERQ_TERM_TICK_MISSED, LEADERQ_TERM_TICK_ATTEMPT
       LEADERQ_TERM_TICK_KEY       with --once: the key
 
@@ -251,10 +256,11 @@ def lead(given: Given) -> int:
     )
 )
 def deadline(given: Given) -> ExitCode:
-    """Write how many seconds are left of the lease, in a command that leaderq lead has started.
+    """Write how many seconds of the lease are left; for a command that leaderq lead has started.
 
-    For the last look before an effect that cannot be fenced: fail, and do nothing, if the term is
-    over or about to be. The lease is renewed all the time, so what is left grows again.
+    Use this as the last check before an effect that cannot be fenced. If it fails, the term is over
+    or about to end, and the effect must not happen. The lease is renewed all the time, so the
+    number grows again.
 
     Exit codes: 0 the term is on, 1 it is over or too little is left, 2 not within leaderq lead.
 
@@ -310,8 +316,8 @@ def _of_file(given: Given) -> list[Wanted]:
 
 
 def _wants_guardian(given: Given, name: str | None, target: str) -> bool:
-    """Whether this process is to be a guardian; sets its log up. The worker tells of
-    bad settings.
+    """Return whether this process should be a guardian, and set up its log. If settings are bad,
+    return ``False``: the worker reports them.
     """
     class_name = target.rpartition(".")[2].rpartition(":")[2]
     try:
@@ -343,7 +349,9 @@ class _Problems(list[str]):
 def _all_checked(
     given: Given, wanted: Sequence[Wanted]
 ) -> list[tuple[str, Settings, type[ILeaderCareer]]]:
-    """Settings and class of each that is wanted; raises with the problems of all."""
+    """Return target, settings and class of each career in ``wanted``; raise one error with the
+    problems of all.
+    """
     problems, found = _Problems(), []
     for name, target in wanted:
         with problems.noted():
@@ -354,7 +362,7 @@ def _all_checked(
 
 
 def _checked(given: Given, name: str | None, target: str) -> tuple[Settings, type[ILeaderCareer]]:
-    """Settings and class, or the problems of both at once."""
+    """Return settings and class of a career; raise one error with the problems of both."""
     problems, career = _Problems(), None
     with problems.noted():
         career = find_career(target, current_folder())
@@ -367,7 +375,7 @@ def _checked(given: Given, name: str | None, target: str) -> tuple[Settings, typ
 
 
 def _check_together(settings: Sequence[Settings]) -> None:
-    """Whether careers with these settings can share a process."""
+    """Raise an error if careers with these settings cannot share a process."""
     problems = []
     names = [each.career for each in settings]
     for name in sorted({str(one) for one in names if names.count(one) > 1}):
@@ -381,7 +389,9 @@ def _check_together(settings: Sequence[Settings]) -> None:
 
 
 def _made(classes: Iterable[tuple[str, Settings, type[ILeaderCareer]]]) -> Careers:
-    """An instance of each class; raises with all that is wrong with what they declare."""
+    """Return an instance of each class; raise one error with all that is wrong in what they
+    declare.
+    """
     problems, made = _Problems(), []
     for target, settings, kind in classes:
         with problems.noted():
@@ -394,10 +404,11 @@ def _made(classes: Iterable[tuple[str, Settings, type[ILeaderCareer]]]) -> Caree
 
 
 def _collect_seldom(threshold: int) -> None:
-    """Let Python's garbage collector run after ``threshold`` new objects, if it runs sooner.
+    """Let Python's garbage collector run only after ``threshold`` new objects, if it runs sooner
+    now.
 
-    Batches of records are thousands of objects that live for milliseconds and hold no cycle: with
-    the usual threshold of 700 a drain spends up to half of its time looking at them in vain. A
+    Batches of records are thousands of objects that live for milliseconds and hold no cycle. With
+    the usual threshold of 700, a drain spends up to half of its time looking at them in vain. A
     library must leave that to the program; here, leaderq is the program.
     """
     young, *others = gc.get_threshold()
@@ -406,7 +417,7 @@ def _collect_seldom(threshold: int) -> None:
 
 
 def _work(careers: Careers, link: GuardianLink | None, *, leaves: bool = False) -> int:
-    """Stand with each career, with its settings, in this process; returns the exit code."""
+    """Stand for election with each career, in this process; return the exit code."""
     settings = careers[0][0]
     if settings.http is None:
         return _stand(careers, link, None, leaves)
@@ -454,7 +465,7 @@ def _stand(
 
 
 def _run_together(runners: Sequence[Runner]) -> int:
-    """Run these until all have ended; then raise the first failure."""
+    """Run all runners until they have ended; then raise the first failure."""
     from leaderq.running.runner import supervise
 
     failures: list[LeaderqError] = []
@@ -481,7 +492,7 @@ def _answer(endpoint: HttpEndpoint, runners: Sequence[Runner]) -> None:
 
 
 def _leave(code: int) -> None:
-    """End the process and all it has started: its code was told to stop, and did not."""
+    """End the process and all processes it has started: its code was told to stop, and did not."""
     if code == ExitCode.FORCED and sys.stderr is not None and sys.stderr.isatty():
         # Past the log: this is a signal handler, and the interrupted code may hold its lock.
         os.write(sys.stderr.fileno(), b"leaderq: left at the second signal, without a hand-over\n")

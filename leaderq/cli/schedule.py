@@ -1,5 +1,5 @@
-"""The verbs about schedules: their last and next ticks, their history; and those that ask the
-leader for something.
+"""The verbs about schedules. Some show their last and next ticks, and their history; the others ask
+the leader for something.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _SPARE = {"TIMES": 3, "BY": 2, "ATTEMPT": 2, "LASTED": 1}
 
 @verb(JSON, *_ANY)
 def ls(given: Given) -> None:
-    """List schedules, of one career with --career, else of all: the last tick and what became of
-    it, the next one, how many are due and not run yet, and who works on one now.
+    """List the schedules of one career (--career), or of all: the last tick and its outcome, the
+    next tick, how many ticks are due and not run yet, and who runs one now.
 
     \b
     Examples:
@@ -67,8 +67,8 @@ def ls(given: Given) -> None:
 
 @verb(_NAME, JSON, *_ONE)
 def history(given: Given) -> None:
-    """Show what became of the last ticks of schedule NAME, the newest first; and of those that were
-    not run, why. NAME may be left out if the career has only one. 100 entries are kept.
+    """Show the outcomes of the last ticks of schedule NAME, the newest first, and why ticks were
+    not run. NAME may be left out if the career has only one schedule. 100 entries are kept.
 
     \b
     Examples:
@@ -92,8 +92,8 @@ def history(given: Given) -> None:
 
 @verb(_NAME, *_ONE)
 def run_now(given: Given) -> None:
-    """Let the leader do the work of schedule NAME once more, now: a run of its own, which changes
-    nothing about the next ticks. If nobody leads now, the next leader does it.
+    """Let the leader do the work of schedule NAME once more, now. This run is not a tick, and does
+    not change the next ticks. If nobody leads now, the next leader does it.
 
     \b
     Example:
@@ -106,7 +106,7 @@ def run_now(given: Given) -> None:
 @verb(_NAME, *_ONE)
 def pause(given: Given) -> None:
     """Let no tick of schedule NAME begin, until leaderq schedule resume. Ticks that come due
-    meanwhile are not run later; the history lists them. One that is being worked on goes on.
+    meanwhile are not run later; the history lists them. A tick that is running continues.
 
     \b
     Example:
@@ -148,7 +148,7 @@ def _operator(session: Session, given: Given, career: str) -> ScheduleOperator:
 
 
 def _named(operator: ScheduleOperator, given: Given) -> ScheduleView:
-    """The schedule that is named, or the only one."""
+    """The schedule that is named; without a name, the only one."""
     views = {view.name: view for view in operator.look()}
     if given.name is None and len(views) == 1:
         return next(iter(views.values()))

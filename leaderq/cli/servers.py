@@ -1,7 +1,7 @@
 """``leaderq servers up`` and ``down``: a ZooKeeper and a Kafka to try things on.
 
-Those in the background belong to a process that holds a lock on a file in the cache while it lives;
-the file says which process, and where the servers are.
+Servers in the background belong to a process that holds a lock on a file in the cache while it
+lives. The file says which process that is, and where the servers are.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _STOPPED_WITHIN_S = 60.0
     JSON,
 )
 def up(given: Given) -> None:
-    """Start one ZooKeeper and one Kafka, print their addresses, stop them at Ctrl-C or SIGTERM;
-    with --detach keep them in the background until leaderq servers down.
+    """Start one ZooKeeper and one Kafka, print their addresses, and stop them at Ctrl-C or SIGTERM.
+    With --detach, they stay in the background until leaderq servers down.
 
-    Needs nothing but Python with leaderq[servers]: the servers are fetched once and kept. Their
-    data is thrown away at the end. They listen on 2181 and 9092, which are leaderq's defaults, if
-    these ports are free. A server named by LEADERQ_ZOOKEEPER or LEADERQ_KAFKA is used as it is and
+    Needs only Python with leaderq[servers]: the servers are fetched once and kept. Their data is
+    thrown away at the end. They listen on 2181 and 9092, which are leaderq's defaults, if these
+    ports are free. A server that LEADERQ_ZOOKEEPER or LEADERQ_KAFKA names is used as it is, and is
     not started.
 
     \b
@@ -68,7 +68,8 @@ def up(given: Given) -> None:
 
 @verb()
 def down(given: Given) -> None:
-    """Stop the servers that leaderq servers up --detach has started; returns when they are gone.
+    """Stop the servers that leaderq servers up --detach has started; return when they have
+    ended.
 
     \b
     Example:
@@ -103,14 +104,14 @@ def _print(addresses: dict[str, str], given: Given) -> None:
 
 
 def _state() -> IO[str]:
-    """The file about servers in the background."""
+    """Open the file that describes the servers in the background."""
     from leaderq.testing.jars import cache_folder
 
     return (cache_folder() / "servers.json").open("a+")
 
 
 def _is_ours(state: IO[str]) -> bool:
-    """Lock the file, unless servers that run hold it."""
+    """Try to lock the file; return whether that succeeded. It fails while the servers run."""
     state.seek(0)
     try:
         fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -120,7 +121,7 @@ def _is_ours(state: IO[str]) -> bool:
 
 
 def _detached() -> dict[str, str]:
-    """Start servers in the background, if there are none; returns their addresses."""
+    """Start servers in the background, unless they run already; return their addresses."""
     with ExitStack() as stack:
         state = stack.enter_context(_state())
         if not _is_ours(state):

@@ -1,8 +1,9 @@
-"""Ctrl-C and SIGTERM: before there is anything to wind up, and in verbs that have items in hand.
+"""Handles Ctrl-C and SIGTERM in a process that is still starting, and in verbs that have items in
+hand.
 
-Python raises ``KeyboardInterrupt`` anywhere, also in the middle of steps that must stay whole. In
-:class:`Stopping` the first signal is only noted, and raised where the verb says that it may be:
-while it reads, writes, or waits. A second one is raised at once.
+Python raises ``KeyboardInterrupt`` anywhere, also in the middle of steps that must stay whole.
+:class:`Stopping` only notes the first signal, and raises it where the verb allows that: while it
+reads, writes, or waits. A second signal is raised at once.
 """
 
 from __future__ import annotations
@@ -17,18 +18,20 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StoppedEarly(KeyboardInterrupt):
-    """Told to stop while still starting. Not an ``Exception``: a user's module must not swallow it
-    while it is imported.
+    """The process was told to stop while it was still starting. It is not an ``Exception``, so a
+    user's module that is being imported cannot swallow it.
     """
 
 
 def stop_early(_number: int, _frame: FrameType | None) -> None:
-    """A signal handler for the time until the runner has its own."""
+    """A signal handler that raises ``StoppedEarly``, until the runner sets its own."""
     raise StoppedEarly
 
 
 class Stopping:
-    """A context manager that handles signals this way. ``on_ask``: called at the first one."""
+    """A context manager that handles signals as this module says. ``on_ask`` is called at the first
+    signal.
+    """
 
     def __init__(self) -> None:
         self.is_asked = False
@@ -46,7 +49,9 @@ class Stopping:
 
     @contextmanager
     def safely(self) -> Iterator[None]:
-        """In here the first signal raises ``KeyboardInterrupt`` too; at once, if it came before."""
+        """Within this block, the first signal raises ``KeyboardInterrupt``, too; if it came before
+        the block, this raises at once.
+        """
         self._is_safe = True
         try:
             self.check()

@@ -1,4 +1,6 @@
-"""``leaderq top``: careers and queues on one screen, refreshed; and what may be asked of them."""
+"""``leaderq top``: shows careers and queues on one screen, reads them again and again, and asks for
+changes.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ from leaderq.errors import ConfigurationError, MissingPiece
     *CONNECTION,
 )
 def top(given: Given) -> None:
-    """Watch careers, those in trouble first, queues, and what happened last; pause and resume
-    careers, and change who leads, after a question. The history keeps who asked, and why.
+    """Watch careers (those in trouble first), queues, and the last events. You can also pause and
+    resume careers, and change who leads; each time, top asks first. The history keeps who asked,
+    and why.
 
     Keys: arrows and Enter (one career in full), / (filter: part of a name, a pattern such as
     team-*, or a condition such as held up), s (sort), p (pause), r (resume), d (step down), t

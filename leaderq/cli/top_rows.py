@@ -1,4 +1,6 @@
-"""What ``leaderq top`` shows of a snapshot: rows that fit, and lines about one career. Pure."""
+"""Makes what ``leaderq top`` shows of a snapshot: rows that fit, and lines about one career.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ _LONGEST_CELL, _SHORTEST_CELL = 24, 12
 
 
 class Sort(Enum):
-    """The order of careers; the value is the word known."""
+    """The order of careers; the value is the word that the screen shows."""
 
     TROUBLE = "trouble"
     NAME = "name"
@@ -49,7 +51,7 @@ class Sort(Enum):
 
     @property
     def next(self) -> Sort:
-        """The one after it, in a circle."""
+        """The order after this one; after the last, the first."""
         orders = list(Sort)
         return orders[(orders.index(self) + 1) % len(orders)]
 
@@ -68,7 +70,7 @@ def chosen(snapshot: PageSnapshot, wanted: str, sort: Sort) -> list[tuple[Condit
 
 
 def summary(snapshot: PageSnapshot, count: int) -> str:
-    """One line about all of it, of which ``count`` careers are known."""
+    """One line about the whole snapshot; ``count`` is how many careers are shown."""
     tones = [known.condition_of(one, snapshot.at_ms).value[1] for one in snapshot.careers]
     bad, warned = tones.count("bad"), tones.count("warn")
     parts = [f"{len(tones)} careers"]
@@ -81,15 +83,15 @@ def summary(snapshot: PageSnapshot, count: int) -> str:
 
 
 def queues_in_order(queues: Sequence[QueueState]) -> list[QueueState]:
-    """Those with dead letters first, then the deepest."""
+    """The queues in order: those with most dead letters first, then the deepest."""
     return sorted(queues, key=lambda one: (-one.dead, -one.depth, one.path))
 
 
 def fitting(
     columns: Mapping[str, int], rows: Sequence[Row], width: int
 ) -> tuple[list[str], list[list[str]]]:
-    """The columns that fit into ``width``, each with two blanks around it, and their cells; if even
-    those that are never left out do not fit, the widest is cut.
+    """Return the columns that fit into ``width``, and their cells. Each column has two blanks
+    around it. If even the columns that are never left out do not fit, the widest one is cut.
     """
     cells = {
         name: [cut(_plain(row[name]), _LONGEST.get(name, _LONGEST_CELL)) for row in rows]
@@ -113,8 +115,8 @@ def _plain(value: Any) -> str:
 
 
 def last_events(snapshot: PageSnapshot, most: int) -> list[str]:
-    """What has happened last, the newest first: terms that began and ended, what operators asked
-    for.
+    """The last events, the newest first: terms that began or ended, and what operators asked for;
+    at most ``most``.
     """
     found: list[tuple[int, str]] = []
     for state in snapshot.careers:

@@ -1,7 +1,7 @@
-"""The screen of ``leaderq top``: draws rows, asks before it acts. Decides nothing.
+"""The screen of ``leaderq top``: draws rows, and asks before it acts. It decides nothing.
 
-Reading and acting run on threads of Textual's, one of each at a time, so that the keyboard answers
-while a server does not.
+Reading and acting run on Textual's threads, one of each at a time, so the keyboard works while a
+server does not answer.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from leaderq.errors import LeaderqError
 
 _MOST_EVENTS = 3
 STYLES = {"bad": "bold #ff9c94", "warn": "#f0c069", "good": "#7fd3bb", "faint": "#a1b0ac", "": ""}
-"""How words are drawn. They say the same without colours, and are bright enough where Textual makes
-greys of them (``NO_COLOR``).
+"""The style of each tone. The words say the same without colours. If Textual turns the colours into
+greys (``NO_COLOR``), they are still bright enough.
 """
 
 
 class ConfirmScreen(ModalScreen["tuple[Action, str] | None"]):
-    """Says what is going to happen; Enter in the last field does it, Escape does not. Returns the
-    action and the reason.
+    """Shows what is going to happen, and asks for the reason. Enter in the last field returns the
+    action and the reason; Escape returns ``None``.
     """
 
     BINDINGS: ClassVar[list[Any]] = [Binding("escape", "dismiss(None)", "No")]
@@ -65,7 +65,7 @@ class ConfirmScreen(ModalScreen["tuple[Action, str] | None"]):
 
 
 class CareerScreen(ModalScreen[None]):
-    """One career in full, drawn again with every reading."""
+    """One career in full; it is drawn again after each reading."""
 
     BINDINGS: ClassVar[list[Any]] = [Binding("escape,q,enter", "dismiss(None)", "Back")]
     CSS = "CareerScreen > VerticalScroll { height: 1fr; }"
@@ -92,8 +92,9 @@ class CareerScreen(ModalScreen[None]):
 
 
 class TopApp(App[None]):
-    """``read(before)`` returns the next snapshot; ``act(action, why)`` does it and returns a
-    sentence, or raises a ``LeaderqError``. Both may wait. ``wanted`` are the careers to show.
+    """The application. ``read(before)`` returns the next snapshot. ``act(action, why)`` does the
+    action and returns a sentence, or raises a ``LeaderqError``. Both may wait. ``wanted`` filters
+    the careers that are shown.
     """
 
     TITLE = "leaderq top"
@@ -151,7 +152,7 @@ class TopApp(App[None]):
     # ---- reading and drawing ---------------------------------------------------------------------
 
     def read_again(self) -> None:
-        """Read, unless that is still under way."""
+        """Begin to read, unless a reading is still under way."""
         if not self._is_reading:
             self._is_reading = True
             self.run_worker(self._read_now, thread=True, group="reading")
@@ -249,7 +250,7 @@ class TopApp(App[None]):
         self.query_one("#careers").focus()
 
     def action_ask(self, name: str) -> None:
-        """Ask whether to do this to the career under the cursor."""
+        """Ask for a reason; then do the deed ``name`` to the career under the cursor."""
         state = self.snapshot.career(self.selected or "")
         if state is not None and len(self.screen_stack) == 1:
             deed = Deed[name]

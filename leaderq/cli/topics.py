@@ -58,8 +58,9 @@ def create(given: Given) -> None:
 
 @verb(JSON, Section.KAFKA)
 def ls(given: Given) -> None:
-    """List topics: partitions, how many records they hold, copies of the partition that has fewest.
-    Records of transactions that were given up are counted too, until Kafka removes them.
+    """List topics: how many partitions and records each has, and the number of replicas of the
+    partition that has fewest. Records of aborted transactions are counted, too, until Kafka removes
+    them.
 
     \b
     Example:
@@ -98,10 +99,11 @@ def ls(given: Given) -> None:
     Section.KAFKA,
 )
 def put(given: Given) -> None:
-    """Send VALUEs, or without any the lines of standard input, to TOPIC as records, in their order.
+    """Send VALUEs to TOPIC as records, in their order; without any VALUE, the lines of standard
+    input.
 
-    When this ends with 0, each is stored once; if a line is refused, none is sent. It is for trying
-    things, and holds its input in memory: programs send by leaderq.producing.
+    If the exit code is 0, each record is stored once. If a line is refused, none is sent. This verb
+    is for trying things, and holds its input in memory; programs send with leaderq.producing.
 
     \b
     Examples:
@@ -130,7 +132,8 @@ def put(given: Given) -> None:
     Section.KAFKA,
 )
 def show(given: Given) -> None:
-    """Show the newest records of TOPIC, the oldest of them first. Only a look: no group commits.
+    """Show the newest records of TOPIC, beginning with the oldest of them. No group commits an
+    offset.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Which verb lives in which file; options may stand before the verb as well as behind it."""
+"""Says which verb is in which file; options may stand before a verb or after it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from leaderq.cli.options import meant, takes_value
 
 
 class Verbs(click.Group):
-    """A group of verbs that are loaded when they are used: help lists them without loading any.
+    """A group of verbs, each loaded when it is used: help lists them without loading any.
 
-    Moves settings given before a verb behind it, and guesses what a misspelt verb was meant to be.
-    ``verbs``: of each the module that has it under its name, and its line in help; or a group.
-    ``line``: that of the group in help; ``examples`` of its verbs.
+    Settings before a verb are moved after it; for a misspelt verb, the nearest one is suggested.
+    ``verbs`` maps each verb to the module that has it under its name, and to its line in help; or
+    to a group. ``line`` is the group's own line in help; ``examples`` use its verbs.
     """
 
     def __init__(
@@ -56,7 +56,9 @@ class Verbs(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, after moving options of the verb behind it; show help if there is nothing."""
+        """Move options that stand before the verb after it, and parse; show help if there are no
+        arguments.
+        """
         if not args and not ctx.resilient_parsing:
             click.echo(ctx.get_help())
             ctx.exit()
@@ -65,7 +67,9 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The verb that ``args`` begin with; raises a usage error that names the nearest one."""
+        """Return the verb that ``args`` begin with; if there is none, raise a usage error that
+        names the nearest one.
+        """
         verbs = self.list_commands(ctx)
         is_option = not args or args[0].startswith("-")
         if not (is_option or ctx.resilient_parsing or args[0] in verbs):
@@ -245,7 +249,7 @@ _SERVERS = Verbs(
     help="Show the version; see also leaderq version.",
 )
 def leaderq() -> None:
-    """Run work as an elected leader: one process at a time, another when it dies.
+    """Run work as an elected leader: one process at a time, and another one when it dies.
 
     \b
     Examples:

@@ -1,8 +1,8 @@
-"""Settings: one table, one resolver, one value that everything else is given.
+"""Settings: one table, one function that resolves them, and one value that all other code is given.
 
-What is absent never overrides; an empty variable counts as absent. Each value remembers its source.
-All problems are reported at once. The resolver is loaded when it is first used: --help and library
-users do without it.
+An absent value never overrides another; an empty variable counts as absent. Each value remembers
+its source. All problems are reported at once. The resolver is imported at its first use, because
+--help and library users do not need it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What the value of a setting may be. Each refusal says why, and what to write instead.
+"""The kinds of values that settings have. An error says why a value is refused, and what to write
+instead.
 
 A kind never looks at files or at the network. ``from_text`` turns the text of a variable or a flag
-into a value; ``check`` returns the normal form of that, or of one from TOML or Python. Both raise
-:class:`InvalidValue`.
+into a value. ``check`` takes that value, or one from TOML or Python, and returns its normal form.
+Both raise :class:`InvalidValue`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ LOOPBACK = "127.0.0.1"
 
 
 class InvalidValue(ValueError):
-    """Why a value cannot be used, raised where its source is not known; stays in this package.
+    """A value cannot be used. It is raised where the value's source is not known, and never leaves
+    this package.
 
     ``why`` completes "'value' ..."; ``remedy`` says what to write instead.
     """
@@ -38,8 +40,9 @@ class InvalidValue(ValueError):
 
 @dataclass(frozen=True)
 class ValueKind:
-    """``metavar`` stands for the value in help; a switch has none. ``schema`` says in JSON Schema
-    what an editor may accept: all that ``check`` accepts, and more where it cannot say it.
+    """One kind of values. ``metavar`` stands for the value in help; it is empty for a switch.
+    ``schema`` is a JSON Schema for editors: it accepts all that ``check`` accepts, and more where
+    JSON Schema cannot express the rule.
     """
 
     metavar: str
@@ -79,7 +82,7 @@ def count(least: int, most: int) -> ValueKind:
 
 
 def choice(*words: str) -> ValueKind:
-    """One of ``words``; upper and lower case are the same."""
+    """The kind whose values are ``words``; upper and lower case are the same."""
     by_lower_case = {word.lower(): word for word in words}
 
     def check(value: Any) -> str:
@@ -94,17 +97,17 @@ def choice(*words: str) -> ValueKind:
 
 
 def _in_any_case(word: str) -> str:
-    """A pattern of JSON Schema, which has no switch for it. In words nothing needs an escape, and
-    one that is not needed is an error there.
+    """A regular expression that matches ``word`` in upper and lower case, because JSON Schema has
+    no flag for that. The words need no escapes; JSON Schema forbids needless ones.
     """
     return "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else c for c in word)
 
 
 def addresses(default_port: int, *, chroot: bool = False) -> ValueKind:
-    """``host:port``, several separated by commas, or as a list; without a port it is
-    ``default_port``.
+    """The kind for addresses ``host:port``: a text with commas between them, or a list. An address
+    without a port gets ``default_port``.
 
-    ``chroot``: a znode path may follow the last one.
+    ``chroot``: a znode path may follow the last address.
     """
     remedy = f"write host:port, like 127.0.0.1:{default_port}, several separated by commas"
 
@@ -136,7 +139,7 @@ def addresses(default_port: int, *, chroot: bool = False) -> ValueKind:
 
 
 def _listening(value: Any) -> str:
-    """One address to listen on; a port alone is that of the loopback interface."""
+    """Return one address to listen on. A port alone becomes that port of the loopback interface."""
     text = _text(value)
     if text.isascii() and text.isdigit():
         text = f"{LOOPBACK}:{text}"

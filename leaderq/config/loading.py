@@ -1,7 +1,7 @@
-"""Settings as this process sees them: file, environment and flags; checked, or refused.
+"""Reads the settings of this process from file, environment and flags, and checks them.
 
 The last layer that sets a key wins, and each value remembers its source. All problems are
-collected. :func:`resolve` is pure: a secret in a file is read through the function given.
+collected. :func:`resolve` is pure: it reads files of secrets with the function that it is given.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class Layer:
     """The settings of one source.
 
     ``source`` names where the value of a key comes from, ``place`` where the user changes it.
-    ``as_text``: values are text still to be read. Paths are relative to ``folder``. ``others``:
-    keys that are not settings. ``is_ambient``: it was not written for this version alone.
+    ``as_text``: the values are texts that must be converted. Paths are relative to ``folder``.
+    ``others``: keys that are allowed and are not settings. ``is_ambient``: the source may hold keys
+    for other versions, so unknown keys are no error.
     """
 
     values: Mapping[str, Any]
@@ -56,7 +57,9 @@ class Layer:
 
 
 def known_keys() -> list[str]:
-    """Every key of a layer: the settings, and for each secret the file that holds it."""
+    """Every key that a layer may have: the settings, and for each secret the one that names its
+    file.
+    """
     return list(dict.fromkeys(key for row in TABLE for key in (row.name, row.key)))
 
 
@@ -103,10 +106,11 @@ def _flag(key: str) -> str:
 
 @dataclass
 class Resolution:
-    """What the layers set; ``places``: where the user changes each; ``invalid``: wrong ones.
+    """The settings that the layers result in. ``places`` says where the user changes each one;
+    ``invalid`` names those that cannot be used.
 
-    ``unknown`` variables are warned of only: a newer version may know them, and one that is rolled
-    back must start in the same environment.
+    ``unknown`` variables are only warned of: a newer version may know them, and a version that is
+    rolled back must start in the same environment.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -132,7 +136,9 @@ def resolve(layers: Sequence[Layer], read_secret: ReadText) -> Resolution:
 
 
 def problems_within(layer: Layer) -> list[str]:
-    """What is wrong in ``layer`` by itself: reads no file, checks no relation between settings."""
+    """Return what is wrong in ``layer`` alone. Reads no file, and checks no relation between
+    settings.
+    """
     alone = Resolution(problems=_unknown_keys(layer))
     for row in TABLE:
         _resolve_row(row, [layer], alone, lambda _: "unread")
@@ -195,8 +201,8 @@ Uses = Callable[[Any], bool]
 
 @dataclass(frozen=True)
 class Relation:
-    """What settings demand of each other: ``broken`` tells whether the values of ``names``, each of
-    them valid by itself, conflict. The user is sent to the first.
+    """A rule between settings. ``broken`` is called with the values of ``names``, each of them
+    valid alone, and tells whether they conflict. The error names the first setting.
     """
 
     names: tuple[str, ...]
@@ -209,7 +215,9 @@ def _logs_in(protocol: str) -> bool:
 
 
 def _unused(names: str, other: str, uses: Uses, sentence: str) -> Iterator[Relation]:
-    """Each of ``names`` may be set only if ``uses`` says so of the value of ``other``."""
+    """Yield rules: each of ``names`` may be set only if ``uses`` returns true for the value of
+    ``other``.
+    """
     for name in names.split():
         yield Relation((name, other), lambda own, use: own is not None and not uses(use), sentence)
 
@@ -279,7 +287,9 @@ RELATIONS = (
 
 
 def broken_relations(values: Values, invalid: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield the setting to name and the sentence, for each relation that ``values`` break."""
+    """For each relation that ``values`` break, yield the setting that the error names, and a
+    sentence that says what is wrong.
+    """
     for relation in RELATIONS:
         mine = [values[name] for name in relation.names if name not in invalid]
         if len(mine) == len(relation.names) and relation.broken(*mine):
@@ -336,12 +346,12 @@ def load(
 
     The last one wins: defaults, the file, its table ``[careers.NAME]``, ``LEADERQ_*`` variables,
     ``flags`` by setting name. The file is ``config``, else the one that ``LEADERQ_CONFIG`` names,
-    else ``leaderq.toml`` in ``folder`` (default: the current one). ``career`` is the name of the
-    career unless a setting names another; it chooses the table. ``[careers.NAME.options]`` holds
-    values of the career's own (``Settings.options``), as do ``LEADERQ_OPTIONS_*`` variables;
-    ``class`` is what ``leaderq run --all`` runs.
+    else ``leaderq.toml`` in ``folder`` (default: the current one). ``career`` is the career's name,
+    unless a setting names another; the name chooses the table. ``[careers.NAME.options]`` and
+    ``LEADERQ_OPTIONS_*`` variables hold the career's own values (``Settings.options``); ``class``
+    is what ``leaderq run --all`` runs.
 
-    A variable ``LEADERQ_*`` that is none of these is warned of, and ignored.
+    Any other variable ``LEADERQ_*`` is ignored, with a warning.
 
     :raises ConfigurationError: with every problem found.
     """
@@ -377,7 +387,9 @@ def load(
 
 
 def _careers(document: dict[str, Any], path: Path | None, problems: list[str]) -> dict[str, Any]:
-    """The tables of careers, taken out of ``document``."""
+    """Remove the tables of careers from ``document`` and return them; add what is wrong to
+    ``problems``.
+    """
     careers = document.pop(_CAREERS, {})
     tables = careers.values() if isinstance(careers, dict) else [careers]
     if not all(isinstance(table, dict) for table in tables):
@@ -422,7 +434,9 @@ def _file_layers(
 
 
 def _read_toml(path: Path | None) -> tuple[dict[str, Any], list[str]]:
-    """Return the tables of the file; the problem has its line and column, or why it is unread."""
+    """Return the tables of the file, and what is wrong: a mistake with its line and column, or why
+    the file cannot be read.
+    """
     if path is None:
         return {}, []
     try:
@@ -440,7 +454,10 @@ def _read_toml(path: Path | None) -> tuple[dict[str, Any], list[str]]:
 
 
 def parsed_toml(text: str) -> dict[str, Any]:
-    """:raises ValueError: it is not TOML; with line and column."""
+    """Return the tables of ``text``.
+
+    :raises ValueError: the text is not TOML; the message has line and column.
+    """
     if sys.version_info >= (3, 11):
         import tomllib  # here: loading a parser costs every start, and most have no file
     else:
@@ -449,7 +466,7 @@ def parsed_toml(text: str) -> dict[str, Any]:
 
 
 def _read_secret(path: Path) -> str:
-    """The one line of ``path``; a newline at its end does not count."""
+    """Return the one line of the file ``path``, without the newline at its end."""
     try:
         text = path.read_bytes().decode("utf-8-sig").rstrip("\r\n")
     except OSError as exc:

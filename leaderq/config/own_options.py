@@ -1,8 +1,8 @@
-"""A career's own options, of a type that it declares: a dataclass, filled from text and TOML.
+"""Fills a career's own options from text and TOML into the dataclass that the career declares.
 
-Each value is checked against the type of its field before the election, and every problem is told
-with the place where it is changed. Text of a variable is converted; values of a file have types of
-their own, and must fit.
+Each value is checked against the type of its field before the election, and every problem names the
+place where the user changes the value. The text of a variable is converted; a value from a file
+must have the type of its field.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _SCHEMAS: Mapping[Any, Mapping[str, Any]] = {
 
 
 class VariableText(str):
-    """The text of a variable; in lists, commas separate."""
+    """The text of a variable. If it is a list, commas separate its elements."""
 
 
 def from_variables(environ: Mapping[str, str]) -> dict[str, VariableText]:
-    """The options that variables set, by name in lower case; an empty one counts as absent."""
+    """The options that variables set, by name in lower case; an empty variable counts as absent."""
     return {
         name[len(VARIABLES) :].lower(): VariableText(text)
         for name, text in environ.items()
@@ -49,9 +49,10 @@ def from_variables(environ: Mapping[str, str]) -> dict[str, VariableText]:
 
 
 def made_options(kind: Any, values: Mapping[str, Any], career: str) -> Any:
-    """An instance of the dataclass ``kind``, with ``values``.
+    """Return an instance of the dataclass ``kind``, filled with ``values``.
 
-    :raises ConfigurationError: with every value that is unknown, missing, or of another type.
+    :raises ConfigurationError: values are unknown, missing, or of another type; it tells all of
+        them.
     """
     table = f"[careers.{career}.options]"
     if not (isinstance(kind, type) and is_dataclass(kind)):
@@ -90,7 +91,7 @@ def made_options(kind: Any, values: Mapping[str, Any], career: str) -> Any:
 
 
 def _converted(kind: Any, value: Any) -> Any:
-    """``value`` as one of ``kind``; raises :class:`InvalidValue`."""
+    """Return ``value``, converted to the type ``kind``; raises :class:`InvalidValue`."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any:
         return value
@@ -104,7 +105,7 @@ def _converted(kind: Any, value: Any) -> Any:
 
 
 def options_schema(kind: type) -> dict[str, Any]:
-    """What ``made_options`` accepts from a file, in JSON Schema."""
+    """The JSON Schema of the values that ``made_options`` accepts from a file."""
     hints, known = get_type_hints(kind), [one for one in fields(kind) if one.init]
     required = [
         one.name for one in known if one.default is MISSING and one.default_factory is MISSING

@@ -1,7 +1,7 @@
 """A JSON schema of ``leaderq.toml`` for editors, made from the table of settings.
 
-It accepts all that leaderq accepts. What it cannot say (relations between settings, the form of an
-address, files that must be there) leaderq refuses all the same.
+The schema accepts all that leaderq accepts. It cannot express some rules: relations between
+settings, the form of an address, which files must exist. leaderq checks them when it starts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ _DRAFT = "http://json-schema.org/draft-07/schema#"  # the one that editors of TO
 
 
 def schema(options: Mapping[str, type | None]) -> dict[str, Any]:
-    """The schema; ``options``: the dataclass ``Options`` of careers by their names, or ``None``."""
+    """Return the schema. ``options`` maps the name of a career to its dataclass ``Options``, or
+    ``None``.
+    """
     settings = {key: found for row in TABLE for key, found in _keys(row).items()}
     named = {name: _career(settings, kind) for name, kind in options.items()}
     careers = {

@@ -1,8 +1,8 @@
-"""The table of settings: name, type, default, kind, help. All else follows from the name.
+"""The table of settings: name, type, default, kind, help. Everything else follows from the name.
 
-The variable of ``session_timeout_s`` is ``LEADERQ_SESSION_TIMEOUT_S``, its flag
-``--session-timeout-s``, its key in ``leaderq.toml`` ``session_timeout_s``. A secret has no flag,
-because every process of a host can read every command line. A file may hold it instead:
+The variable of ``session_timeout_s`` is ``LEADERQ_SESSION_TIMEOUT_S``, its flag is
+``--session-timeout-s``, its key in ``leaderq.toml`` is ``session_timeout_s``. A secret has no flag,
+because every process of a host can read every command line. A file may hold a secret instead:
 ``kafka_password_file``, ``LEADERQ_KAFKA_PASSWORD_FILE``, ``--kafka-password-file``.
 """
 
@@ -28,7 +28,7 @@ SECRET_FILE = "_file"  # behind the name of a secret: the file that holds it
 
 
 class Section(Enum):
-    """The group of a setting; the value is its heading in help."""
+    """A group of settings; the value is the group's heading in help."""
 
     CONNECTION = "ZooKeeper"
     ZOOKEEPER_SECURITY = "ZooKeeper security"
@@ -49,7 +49,8 @@ class KafkaSecurity:
 
     ``protocol`` is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; ``mechanism`` is PLAIN,
     SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; ``ca``, ``cert`` and ``key`` are paths of PEM
-    files. ``client_options`` are kafka-python's own: who issues tokens, for instance.
+    files. ``client_options`` are further options of kafka-python, such as the provider of OAuth
+    tokens.
     """
 
     protocol: str = "PLAINTEXT"
@@ -77,12 +78,12 @@ class Row:
 
     @property
     def variable(self) -> str:
-        """The environment variable that sets it."""
+        """The environment variable that sets this setting."""
         return PREFIX + self.name.upper()
 
     @property
     def key(self) -> str:
-        """The setting, or of a secret the one that names its file."""
+        """The name of the setting; for a secret, the name of the setting that names its file."""
         return self.name + SECRET_FILE if self.secret else self.name
 
     @property
@@ -92,11 +93,11 @@ class Row:
 
     @property
     def is_switch(self) -> bool:
-        """Whether it is on or off: its flag takes no value and has a ``--no-`` form."""
+        """Whether the setting is on or off: its flag takes no value and has a ``--no-`` form."""
         return not self.kind.metavar
 
     def problem(self, value: Any) -> str | None:
-        """The problem of ``value`` and the remedy; ``None``: it can be used."""
+        """What is wrong with ``value``, and the remedy; ``None`` if the value can be used."""
         try:
             self.kind.check(value)
         except InvalidValue as error:
@@ -104,7 +105,7 @@ class Row:
         return None
 
     def shown(self, value: Any) -> Any:
-        """``value`` as it may be shown and written as JSON."""
+        """``value`` in a form that JSON can hold; a secret is masked."""
         if self.secret and value is not None:
             return MASK
         return str(value) if isinstance(value, Path) else value
@@ -124,7 +125,9 @@ def setting(
     secret: bool = False,
     make: Callable[[], T] | None = None,
 ) -> T:
-    """A field of :class:`Settings`; if ``make`` returns the default, ``default`` describes it."""
+    """A field of :class:`Settings`. If ``make`` returns the default, ``default`` only describes
+    it.
+    """
     row = {"default": default, "kind": kind, "section": section, "help": help, "secret": secret}
     spec: Any = {"default_factory": make} if make else {"default": default}
     made: T = field(repr=not secret, metadata=row, **spec)
@@ -135,8 +138,9 @@ def setting(
 class Settings:
     """Every setting of leaderq, checked; times are in seconds. Secrets are not in its repr.
 
-    :func:`leaderq.config.load` makes one from file, environment and flags. Made by hand, each value
-    is checked by itself; files are not looked for.
+    :func:`leaderq.config.load` makes an instance from file, environment and flags. If you make one
+    yourself, each value is checked alone: not whether files exist, nor whether two settings
+    conflict.
 
     :raises ConfigurationError: with all problems.
     """
@@ -289,7 +293,7 @@ class Settings:
 
     @property
     def kafka_security(self) -> KafkaSecurity:
-        """The settings of the Kafka client besides the address."""
+        """The settings of the Kafka client except the brokers' addresses: transport and login."""
         names = {spec.name for spec in fields(KafkaSecurity)} - {"client_options"}
         values = {name: getattr(self, f"kafka_{name}") for name in names}
         files = {name: str(value) for name, value in values.items() if isinstance(value, Path)}

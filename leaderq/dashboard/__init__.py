@@ -1,9 +1,9 @@
-"""A page to look at: careers, one career, queues, schedules; ``leaderq dashboard`` serves it.
+"""The dashboard page: careers, one career, queues, schedules. ``leaderq dashboard`` serves it.
 
-The ``refresher`` reads a ``PageSnapshot`` (:mod:`leaderq.admin`) for all who look; *drawing*
-(``screens``, ``plots``) makes HTML of it, in pure functions; *serving* sends that to browsers. What
-is shown is what the command line and ``leaderq top`` show. For who may do what see
-:mod:`~leaderq.dashboard.access`.
+``refresher`` reads a ``PageSnapshot`` (:mod:`leaderq.admin`) for all viewers; ``screens`` and
+``plots`` draw it as HTML, in pure functions; ``serving`` sends that to browsers. The page shows
+what the command line and ``leaderq top`` show. :mod:`~leaderq.dashboard.access` decides who may do
+what.
 """
 
 from __future__ import annotations

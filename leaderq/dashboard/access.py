@@ -1,10 +1,10 @@
-"""Who may look and who may act, and what keeps strangers' pages from acting for them.
+"""Decides who may look and who may act, and prevents pages of other sites from acting for a user.
 
-Looking is open to whoever reaches the port, which is the host's own unless told otherwise; on any
-other address one signs in first. Acting takes ``--allow-actions`` and a token of one's own, so that
-the history has a name. A visit is known by a cookie that scripts and other sites do not get; each
-form carries the visit's own secret too, and is refused from any other origin. So is a request by a
-host name that was not expected, because any name may be made to point here.
+By default only this host can reach the port, and everybody who reaches it may look. On any other
+address, a user signs in first. To act, a user needs ``--allow-actions`` and a token of his or her
+own, so that the history has a name. A cookie, which scripts and other sites cannot read, tells
+whose visit it is; each form also carries the visit's secret, and is refused if another origin sent
+it. A request for an unexpected host name is refused, because anybody can make a name point here.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ HEADERS = {
 
 
 def read_tokens(path: Path) -> dict[str, str]:
-    """The users and their tokens: a line ``NAME TOKEN`` each; ``#`` begins a comment.
+    """Read the users and their tokens from a file: each line is ``NAME TOKEN``; ``#`` begins a
+    comment.
 
-    :raises ConfigurationError: with the line that cannot be read; never with a token.
+    :raises ConfigurationError: a line cannot be read; it names the line, and never a token.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
@@ -66,8 +67,9 @@ def read_tokens(path: Path) -> dict[str, str]:
 
 @dataclass
 class Visit:
-    """Somebody who has signed in. ``secret`` is in each form; ``asked``: what was asked for once,
-    and since when; ``notice`` is told on the next page.
+    """A user who has signed in. ``secret`` is part of each form. ``asked``: the action that waits
+    to be confirmed, its reason and its time, by the word that confirms it. The next page shows
+    ``notice``.
     """
 
     user: str
@@ -77,13 +79,15 @@ class Visit:
     notice: str | None = None
 
     def ask(self, action: Action, why: str) -> str:
-        """Keep an action until it is confirmed; returns the word that confirms it, once."""
+        """Keep ``action`` until it is confirmed; return the word that confirms it once."""
         word = chance.token_bytes(24).hex()
         self.asked = {word: (action, why, clock.now_s())}
         return word
 
     def confirmed(self, word: str) -> tuple[Action, str] | None:
-        """The action that this word confirms; ``None`` if there is none, or none any more."""
+        """The action that ``word`` confirms, and its reason; ``None`` if there is no such action,
+        or if it was asked for more than five minutes ago.
+        """
         action, why, at_s = self.asked.pop(word, (None, "", 0.0))
         is_late = clock.now_s() - at_s > _ASKED_AGAIN_S
         return None if action is None or is_late else (action, why)
@@ -91,9 +95,9 @@ class Visit:
 
 @dataclass
 class PageAccess:
-    """``hosts``: names, without port, by which the page may be asked for, beside this host's own;
-    ``tokens`` by user; ``is_local``: only this host can reach the port. If others can, one signs in
-    for looking, too.
+    """Decides who may request the page. ``hosts``: the names, without port, by which it may be
+    requested. ``tokens``: each user's token. ``is_local``: only this host can reach the port, so
+    its own names are expected, too. If other hosts can reach it, users must sign in even to look.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -102,18 +106,20 @@ class PageAccess:
     _visits: dict[str, Visit] = field(default_factory=dict)
 
     def is_expected(self, host: str) -> bool:
-        """Whether the page may be asked for by this value of the header ``Host``."""
+        """Whether the page may be requested by ``host``, the value of the header ``Host``."""
         name = re.sub(r":\d+$", "", host.lower())
         return name in (self.hosts | _OWN_HOSTS if self.is_local else self.hosts)
 
     def is_own(self, origin: str | None, fetched_from: str | None, host: str) -> bool:
-        """Whether a form comes from a page of ours, by ``Origin`` and ``Sec-Fetch-Site``."""
+        """Whether a form was sent by a page of ours, judged by ``Origin`` and
+        ``Sec-Fetch-Site``.
+        """
         if fetched_from is not None and fetched_from not in ("same-origin", "none"):
             return False
         return origin is None or urlsplit(origin).netloc.lower() == host.lower()
 
     def sign_in(self, token: str) -> str | None:
-        """The cookie of a new visit; ``None`` if the token is nobody's."""
+        """Begin a visit, and return its cookie; ``None`` if no user has this token."""
         users = [
             user
             for user, own in self.tokens.items()
@@ -128,7 +134,7 @@ class PageAccess:
         return cookie
 
     def visit(self, cookie: str | None) -> Visit | None:
-        """The visit of this cookie, if it lasts."""
+        """The visit with this cookie; ``None`` if there is none, or if it has expired."""
         found = self._visits.get(cookie or "")
         return found if found is not None and found.until_s > clock.now_s() else None
 

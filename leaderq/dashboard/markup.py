@@ -1,5 +1,5 @@
-"""HTML and SVG from values (pure). All text is escaped where an element is made of it, so that no
-screen can forget to: only what is :class:`Markup` already is left as it is.
+"""Makes HTML and SVG from values (pure). Text is escaped when an element is made of it, so no
+screen can forget to; only :class:`Markup` is left as it is.
 """
 
 from __future__ import annotations
@@ -12,19 +12,22 @@ _VOID = frozenset({"input", "link", "meta"})
 
 
 class Markup(str):
-    """Text that is HTML; what is not of this class is escaped."""
+    """Text that is HTML. All other text is escaped."""
 
     __slots__ = ()
 
 
 def joined(*parts: Any) -> Markup:
-    """One part after the other: markup, texts, numbers, lists of these; ``None`` is nothing."""
+    """The parts, one after the other: markup, texts, numbers, lists of these; ``None`` adds
+    nothing.
+    """
     return Markup("".join(map(_escaped, parts)))
 
 
 def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
-    """One element. ``class_`` stands for ``class``, ``data_x`` for ``data-x``; an attribute that is
-    ``None`` or ``False`` is left out, ``True`` is one without a value.
+    """One element. The argument ``class_`` is the attribute ``class``, ``data_x`` is ``data-x``. An
+    attribute that is ``None`` or ``False`` is left out; ``True`` makes an attribute without a
+    value.
     """
     said = "".join(_attribute(key, value) for key, value in attributes.items())
     if name in _VOID:
@@ -50,5 +53,5 @@ def _escaped(part: Any) -> str:
 
 
 def _clean(text: str) -> str:
-    """Without what no page can hold, and without letters that turn the direction of others."""
+    """Replace characters that a page cannot hold, and those that turn the direction of the text."""
     return "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)

@@ -1,5 +1,5 @@
-"""Plots as SVG (pure): terms on a time axis, and a value over time. Widths are per cent, so that a
-plot fits any screen and its letters keep their size.
+"""Plots as SVG (pure): terms on a time axis, and a value over time. Widths are percentages: a plot
+fits any screen, and its letters keep their size.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ _LEAST = 0.25  # per cent of the width: a short term is seen too
 
 @dataclass(frozen=True)
 class Stretch:
-    """A term on the axis: from when to when (seconds since the epoch), its number, and how it is
-    drawn: ``leads``, ``clean``, ``bad``, or ``unclean``, whose end is not known.
+    """A term on the time axis. It lasts from ``began`` to ``ended`` (seconds since the epoch);
+    ``label`` is its number. ``kind`` is how it is drawn: ``leads``, ``clean``, ``bad``, or
+    ``unclean`` if its end is not known.
     """
 
     began: float
@@ -31,7 +32,7 @@ class Stretch:
 
 
 def time_axis(stretches: Sequence[Stretch], until: float, describes: str) -> Markup:
-    """Terms, the oldest first, each as a bar; between them, where nobody led, gaps."""
+    """Draw each term as a bar, the oldest first, and each time in which nobody led as a gap."""
     since = stretches[0].began
     span = max(until - since, 0.001)
 
@@ -61,7 +62,9 @@ def _bar(x: float, width: float, kind: str, title: str) -> Markup:
 
 
 def line_plot(points: Sequence[tuple[int, float]], until_ms: int, describes: str) -> Markup:
-    """A value over time, ms since the epoch. The line is broken where nobody looked."""
+    """Plot a value over time; each point is milliseconds since the epoch and a value. The line is
+    broken where nobody looked.
+    """
     if len(points) < 2:
         return tag("p", "A plot begins with the next reading.", class_="faint")
     since, top = points[0][0], max(value for _, value in points)

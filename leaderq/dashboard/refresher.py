@@ -1,10 +1,10 @@
-"""The one thread that reads, for all who look.
+"""One thread reads snapshots for everybody who looks.
 
-Who looks asks for a snapshot newer than the one it has, and waits. Only while somebody waits is
-anything read, at most every ``every_s``; so nobody looking costs nothing, and a hundred cost as
-much as one. The contents of a queue that nobody looked at before come a tenth of a second after the
-last reading, because whoever opens a queue has seen nothing of it yet. A reading that fails is told
-as a snapshot that says so; the next one comes as usual.
+A viewer asks for a snapshot newer than the one it has, and waits. The thread reads only while
+somebody waits, at most every ``every_s``: without viewers it costs nothing, and a hundred viewers
+cost as much as one. When somebody opens a queue, its contents are read a tenth of a second after
+the last reading, because this viewer has seen nothing of them yet. If a reading fails, the viewers
+get a snapshot that says so; the next reading comes as usual.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _SOON_S: Final = 0.1
 
 @dataclass(frozen=True, eq=False)
 class _Waiting:
-    """Who looks: it has seen a snapshot of this number, and wants the contents of a queue."""
+    """A viewer that waits: it has seen the snapshot of this number, and wants the contents of a
+    queue.
+    """
 
     answer: primitives.Future[PageSnapshot]
     seen: int
@@ -39,8 +41,8 @@ class _Waiting:
 class Refresher:
     """Calls ``read`` with the newest snapshot and the queues whose contents are wanted.
 
-    *Guarantees:* no two calls of ``read`` at a time; none while nobody waits; a waiter that has
-    cancelled is nobody. After ``stop`` every waiter is answered, with :class:`SessionClosed`.
+    *Guarantees:* ``read`` is called by one thread only, and only while somebody waits; a waiter
+    that has cancelled does not count. After ``stop`` every waiter gets :class:`SessionClosed`.
     """
 
     def __init__(self, read: ReadAgain, every_s: float) -> None:
@@ -54,7 +56,7 @@ class Refresher:
         self._service.start()
 
     def stop(self) -> None:
-        """Read no more; who waits is told."""
+        """Stop reading, and refuse everybody who waits."""
         self._service.stop(timeout_s=0.0)
         with self._lock:
             waiting, self._waiting = self._waiting, []
@@ -62,7 +64,7 @@ class Refresher:
             _refuse(one.answer)
 
     def after(self, seen: int = 0, wants: str | None = None) -> primitives.Future[PageSnapshot]:
-        """The first snapshot that is newer than ``seen``, and not older than a pace; with the
+        """The first snapshot that is newer than ``seen`` and at most ``every_s`` old. It has the
         contents of the queue ``wants``, if there is such a queue.
         """
         waiting = _Waiting(primitives.Future(), seen, wants)
@@ -78,8 +80,9 @@ class Refresher:
         return waiting.answer
 
     def _read_if_due(self) -> float | None:
-        """Read, if somebody waits and it is time; return when to look again (``None``: when
-        somebody asks)."""
+        """Read, if somebody waits and it is time. Return in how many seconds to look again;
+        ``None``: when somebody asks.
+        """
         with self._lock:
             self._waiting = [one for one in self._waiting if not one.answer.cancelled()]
             if not self._waiting:

@@ -1,8 +1,8 @@
-"""The screens: from a snapshot to HTML (pure).
+"""Draws the screens: from a snapshot to HTML (pure).
 
-A screen is a list of parts, each with an id; the page's script replaces those that have changed.
-Everybody who looks at a screen gets the same, so nothing in it belongs to a visitor: what may be
-done is a link to a form.
+A screen is a list of parts, each with an id; the page's script replaces the parts that have
+changed. All viewers of a screen get the same HTML, so it holds nothing that belongs to one of them:
+an action is a link to a form.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COLUMNS = (
 
 
 class ScreenKind(Enum):
-    """The value is the path of the screen's address."""
+    """A kind of screen; its value is the path of its address."""
 
     CAREERS = "/"
     CAREER = "/career"
@@ -44,8 +44,8 @@ class ScreenKind(Enum):
 
 @dataclass(frozen=True)
 class PageScreen:
-    """What somebody looks at: ``subject`` is the career or queue; ``only``: what is shown of many,
-    as :func:`~leaderq.admin.told.is_like` takes it.
+    """The screen that a viewer looks at. ``subject`` is the career or the queue; ``only`` selects
+    some of many, as :func:`~leaderq.admin.text.is_like` does.
     """
 
     kind: ScreenKind
@@ -54,25 +54,27 @@ class PageScreen:
 
     @property
     def address(self) -> str:
-        """Its address below the page's root."""
+        """The address of the screen, below the root of the page."""
         asked = {"of": self.subject, "only": self.only}
         said = urlencode({name: value for name, value in asked.items() if value})
         return f"{self.kind.value}?{said}" if said else self.kind.value
 
     @property
     def queue(self) -> str | None:
-        """The queue whose contents are told."""
+        """The queue whose contents this screen shows; ``None`` if it shows none."""
         return self.subject if self.kind is ScreenKind.QUEUE else None
 
     @property
     def title(self) -> str:
-        """Its heading, and its name in the menu."""
+        """The heading of the screen, and its name in the menu."""
         return self.subject or self.kind.name.capitalize()
 
 
 @dataclass(frozen=True)
 class ScreenOptions:
-    """``actions``: offer them; ``payloads``: show what items hold; ``every_s`` is the pace."""
+    """``actions``: offer actions; ``payloads``: show what items hold; ``every_s``: how often the
+    page is read.
+    """
 
     actions: bool = False
     payloads: bool = False
@@ -89,7 +91,7 @@ class _Look(NamedTuple):
 
 
 def is_known(screen: PageScreen, snapshot: PageSnapshot) -> bool:
-    """Whether there is what the screen is about, as far as that was ever read."""
+    """Whether the career or queue that the screen is about is in ``snapshot``."""
     if not screen.subject:
         return True
     found = snapshot.queue if screen.kind is ScreenKind.QUEUE else snapshot.career
@@ -284,7 +286,7 @@ def _section(id: str, title: str, *content: Any) -> Markup:
 
 
 def _table(id: str, caption: str, rows: Sequence[Row], nothing: str = "") -> Markup:
-    """A table with the keys of its rows as headings; a sentence if there are no rows."""
+    """A table; the keys of its rows are the headings. Without rows, the sentence ``nothing``."""
     if not rows:
         return _section(id, caption, tag("p", nothing, class_="faint"))
     cells = ([tag("td", _shown(one), data_is=name) for name, one in row.items()] for row in rows)

@@ -1,8 +1,8 @@
-"""Sends screens to browsers (Starlette, uvicorn). A page is a screen as it is now, and the address
-of a stream of server-sent events with the same screen after each reading.
+"""Sends screens to browsers (Starlette, uvicorn). A page holds a screen as it is now, and the
+address of a stream of server-sent events, which sends the same screen after each reading.
 
-A screen is drawn once a reading, however many look at it. Requests to ZooKeeper are made by the
-refresher's thread, and by actions, each on a worker thread; never by a page.
+A screen is drawn once for each reading, however many look at it. Only the refresher's thread sends
+requests to ZooKeeper, and actions do, each on a worker thread; a page never does.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ CarryOut = Callable[[Action, str, str], str]
 
 
 class Guarded:
-    """Refuses what was not meant for this page, and adds the headers that keep others off it."""
+    """Refuses requests that were not meant for this page, and adds the headers that keep other
+    sites off.
+    """
 
     def __init__(self, app: ASGIApp, access: PageAccess) -> None:
         self._app, self._access = app, access
@@ -66,7 +68,9 @@ class Guarded:
 
 
 class Dashboard:
-    """The application. ``carry_out(action, by, why)`` returns what happened, and may wait."""
+    """The application. It calls ``carry_out(action, by, why)``, which may wait, and returns what
+    happened.
+    """
 
     def __init__(
         self, refresher: Refresher, carry_out: CarryOut, access: PageAccess, options: ScreenOptions
@@ -164,7 +168,7 @@ class Dashboard:
         return RedirectResponse("/", 303)
 
     async def _act(self, request: Request) -> Response:
-        """The first question: what, and why; a POST leads to the second."""
+        """Ask what is to be done and why (GET); then ask for a confirmation (POST)."""
         action, visit = _action(request.query_params), self._visit(request)
         if not self._options.actions:
             return self._refused("The page is read-only; it was started without --allow-actions.")
@@ -281,7 +285,7 @@ def _to_sign_in(request: Request) -> Response:
 
 
 def _local(address: str) -> str:
-    """An address of this page; the start for any other."""
+    """Return ``address`` if it is an address of this page, else that of the first screen."""
     is_ours = address.startswith("/") and not address.startswith(("//", "/\\"))
     return address if is_ours and address.isprintable() else "/"
 
@@ -296,7 +300,9 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 class PageServer(uvicorn.Server):
-    """Tells nothing of itself, keeps no log of requests, and ends its streams when it ends."""
+    """A server that sends no name of its own, logs no requests, and ends its streams when it
+    stops.
+    """
 
     def __init__(self, dashboard: Dashboard, refresher: Refresher) -> None:
         quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False}

@@ -1,1 +1,1 @@
-"""Listeners of events, which show them to people and to machines; nothing depends on them."""
+"""Listens to events and shows them to people and to machines; the work does not depend on it."""

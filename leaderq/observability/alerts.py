@@ -1,7 +1,7 @@
 """Alerts for Prometheus: one table, and the rule file that is written from it.
 
-Every expression is written over :data:`leaderq.observability.metrics.TABLE`. A unit test makes the
-fault of each alert, and asks promtool whether it fires and clears.
+The expressions use metrics of :data:`leaderq.observability.metrics.TABLE`. A unit test makes the
+fault of each alert, and asks promtool whether the alert fires and clears.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Severity(str, Enum):
 
 @dataclass(frozen=True)
 class Alert:
-    """One rule. ``name``: what is wrong, after ``Leaderq``. ``expr``: holds while it is.
-    ``hold``: for how long it must hold, as Prometheus writes durations. ``summary`` may name
-    labels, ``remedy`` says what to look at first.
+    """One rule. ``name`` says what is wrong; the alert's full name is ``Leaderq`` and ``name``.
+    ``expr`` is true while it is wrong; it must be true for ``hold``, written as Prometheus writes
+    durations. ``summary`` may name labels; ``remedy`` says what to look at first.
     """
 
     name: str
@@ -40,8 +40,8 @@ class Alert:
 
 
 def _happened(metric: str, by: str, window: str = "15m") -> str:
-    """Whether a counter grew within ``window``; also one that was first seen above zero, because
-    the process that counts began after the one that failed.
+    """An expression that is true if a counter grew within ``window``, or appeared with a value
+    above zero: the process that counts may have begun after the one that failed.
     """
     grew = f"sum by ({by}) (increase({metric}[{window}])) > 0"
     came = f"sum by ({by}) ({metric} unless {metric} offset {window}) > 0"
@@ -218,8 +218,8 @@ ALERTS: tuple[Alert, ...] = (
 
 
 def rule_file(job: str = "") -> str:
-    """The rules as a file for Prometheus (YAML). ``job``: a regular expression; only series of
-    these jobs are looked at.
+    """Return the rules as a file for Prometheus (YAML). ``job`` is a regular expression; the rules
+    look only at series of these jobs.
     """
     chosen = f"job=~{json.dumps(job)}" if job else ""
     lines = ["groups:", "  - name: leaderq", "    rules:"]
@@ -237,7 +237,7 @@ def rule_file(job: str = "") -> str:
 
 
 def selected(expr: str, chosen: str) -> str:
-    """``expr``, of those series only whose labels match ``chosen``."""
+    """``expr``, limited to the series whose labels match ``chosen``."""
 
     def narrowed(found: re.Match[str]) -> str:
         matchers = ",".join(filter(None, [found[3], chosen]))

@@ -1,6 +1,6 @@
 """A dashboard for Grafana, written from one table of panels.
 
-Data source and job are variables of it, so it is imported once and shows any installation.
+Data source and job are variables of the dashboard, so one import can show any installation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _COLUMNS = 24 // _WIDTH
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot over time. ``unit``: as Grafana names it. ``queries``: each legend's expression."""
+    """One plot over time. ``unit`` is Grafana's name of the unit; ``queries`` has an expression for
+    each legend.
+    """
 
     title: str
     unit: str
@@ -110,7 +112,7 @@ SECTIONS: dict[str, tuple[Panel, ...]] = {
 
 
 def dashboard() -> str:
-    """The dashboard as JSON, to be imported into Grafana (10 or later)."""
+    """Return the dashboard as JSON that Grafana (10 or later) imports."""
     panels: list[dict[str, Any]] = []
     y = 0
     for title, section in SECTIONS.items():

@@ -1,7 +1,8 @@
-"""Where a queue, a coordinator, a producer or a drain offers figures, for whatever reads them.
+"""The figures that queues, coordinators, producers and drains offer to whatever reads them.
 
-That costs one entry in a list: nothing is read, and nothing of metrics imported, until a scrape;
-and no owner is kept alive by it. Their names are in :mod:`leaderq.observability.metrics`.
+An offer costs one entry in a list: until a scrape, nothing is read and no library for metrics is
+imported. An offer does not keep its owner alive. The names of the figures are in
+:mod:`leaderq.observability.metrics`.
 """
 
 from __future__ import annotations
@@ -24,13 +25,17 @@ COUNTED = (
 )
 """What :class:`QueueFigures` counts."""
 DEPTHS = frozenset({"ready", "delayed", "in_flight", "dead", "oldest_due_s"})
-"""What each consumer of a queue sees of the whole queue: not added up."""
+"""Figures of the whole queue. Each of its consumers sees the same ones, so they are not added
+up.
+"""
 Owner = TypeVar("Owner")
 Figures = Mapping[str, float]
 
 
 class FigureSource(str, Enum):
-    """What has figures; the value is the label that tells objects of one kind apart."""
+    """A kind of object that offers figures. The value is the name of the label that tells such
+    objects apart.
+    """
 
     DRAIN = "career"
     QUEUE = "queue"
@@ -43,7 +48,7 @@ class FigureSource(str, Enum):
 _offers: list[tuple[FigureSource, str, weakref.ref[Any], Callable[[Any], Figures]]] = []
 _offering = threading.Lock()
 _most = 64
-"""At how many offers those of owners that are gone are forgotten."""
+"""At this many offers, the offers of owners that no longer exist are removed."""
 
 
 def offer_figures(
@@ -52,10 +57,10 @@ def offer_figures(
     owner: Owner,
     read: Callable[[Owner], Figures],
 ) -> None:
-    """While ``owner`` lives, ``read(owner)`` is asked for its figures at each scrape.
+    """Offer the figures of ``owner``: while it lives, each scrape calls ``read(owner)``.
 
-    ``name`` is the value of the label. Figures of several owners with one name are added up.
-    ``read`` must be fast: it asks no server. Figures that are in no table are ignored; an owner
+    ``name`` is the value of the label. If several owners have one name, their figures are added up.
+    ``read`` must be fast, so it asks no server. Figures that no metric uses are ignored; an owner
     whose ``read`` raises is left out.
     """
     global _offers, _most
@@ -85,12 +90,12 @@ def read_figures() -> dict[tuple[FigureSource, str], Figures]:
 
 
 class QueueFigures:
-    """What one queue offers: what happened to items here, counted; what a consumer here has now
-    (``live``); and how deep the queue is.
+    """The figures of one queue: counts of what happened to its items in this process, what its
+    consumer here has now (``live``), and how deep the queue is.
 
-    A scrape asks no server, so depths are those of the last look. The queue's own thread looks when
-    a scrape has asked since (:meth:`is_asked`), every ten seconds at most, and notes them
-    (:meth:`note`); whoever is not scraped pays nothing.
+    A scrape asks no server; it gets the depths of the last look. The queue's own thread looks only
+    if a scrape has come since (:meth:`is_asked`), at most every ten seconds, and calls
+    :meth:`note`. So a queue that is not scraped never looks.
     """
 
     def __init__(self, name: str, live: Callable[[Counter[str]], Figures]) -> None:
@@ -112,7 +117,7 @@ class QueueFigures:
         return {**counts, **self._live(counts), **self._depths}
 
     def is_asked(self, now_s: float) -> bool:
-        """Whether the depths are to be looked at now."""
+        """Whether the queue should look at its depths now."""
         return self._was_read and now_s >= self._noted_s + _DEPTHS_S
 
     def note(self, now_s: float, depths: Figures) -> None:

@@ -1,7 +1,8 @@
 """What probes, load balancers and people ask a candidate's process (``/livez``, ``/readyz``,
 ``/leader``, ``/status``); decided on values. ``docs/design/observability.md`` has the answers.
 
-The candidate's thread is dead if it has not answered for ``DEAD_AFTER_S`` (or 3T).
+The candidate's thread counts as dead if it has not answered for ``DEAD_AFTER_S``, or for 3T if that
+is longer.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ DEAD_AFTER_S = 60.0
 
 @dataclass(frozen=True)
 class TermState:
-    """A term at one moment; ``stage`` is ``None`` before the first one."""
+    """A term at one moment; ``stage`` is ``None`` before its first stage."""
 
     number: int
     stage: Stage | None
@@ -32,7 +33,7 @@ class TermState:
 class RunnerState:
     """A runner at one moment; ``role`` and ``session`` are words.
 
-    ``silent_s``: for how long its candidate's thread has not answered. ``units``: how many units of
+    ``silent_s``: how long the candidate's thread has not answered. ``units``: how many units of
     work have returned, in all terms.
     """
 
@@ -49,7 +50,7 @@ class RunnerState:
 
 
 def why_dead(state: RunnerState) -> str | None:
-    """Why the process should be restarted."""
+    """Why the process should be restarted; ``None`` if it should not."""
     if state.ended:
         return "the runner has ended, and the process has not"
     if state.silent_s > max(DEAD_AFTER_S, 3 * state.timeout_s):
@@ -58,13 +59,17 @@ def why_dead(state: RunnerState) -> str | None:
 
 
 def why_all_dead(states: Sequence[RunnerState]) -> str | None:
-    """Why the process of all of these careers should be restarted."""
+    """Why the process that runs all these careers should be restarted; ``None`` if it should
+    not.
+    """
     left = [state for state in states if not state.ended] or states
     return next(filter(None, map(why_dead, left)), None)
 
 
 def why_unready(state: RunnerState, cool_off_s: float = 0.0) -> str | None:
-    """Why the process does not do its job now; ``cool_off_s`` is the rest of a cool-off."""
+    """Why the process neither leads nor can lead now; ``None`` if it leads or can lead.
+    ``cool_off_s``: how many seconds of a cool-off are left.
+    """
     if state.stopping or state.ended:
         return "it is stopping"
     if state.session != "connected":
@@ -85,7 +90,7 @@ _UNREADY = {
 
 
 def why_no_leader(state: RunnerState) -> str | None:
-    """Why this process does not work as the leader now."""
+    """Why this process does not work as the leader now; ``None`` if it does."""
     term = state.term
     if term is None:
         return "it does not lead"
@@ -97,9 +102,9 @@ def why_no_leader(state: RunnerState) -> str | None:
 
 
 class Health:
-    """Answers for the runner that ``look`` describes; remembers past ``events``.
+    """Answers questions about the runner that ``look`` describes, and remembers past ``events``.
 
-    ``look`` is called at each question and must not wait.
+    Each question calls ``look``, which must not wait.
     """
 
     def __init__(self, events: EventBus, look: Callable[[], RunnerState]) -> None:
@@ -121,7 +126,9 @@ class Health:
         return why_no_leader(self.look())
 
     def status(self) -> dict[str, Any]:
-        """Everything known. Of an error only the class: its text is for the log."""
+        """Everything that is known. Of an error it names only the class: the text belongs in the
+        log.
+        """
         state = self.look()
         cooling, cool_off_s, progress = self._cooling, self._cool_off_s(), self._progress
         found = asdict(state)

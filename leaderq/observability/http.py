@@ -1,15 +1,17 @@
 """``leaderq run --http``: answers a few GET requests, whatever the clients do.
 
-One thread with an event loop reads, answers and writes; no client makes it wait. Its bounds:
+One thread with an event loop reads, answers and writes; no client makes it wait. Its limits:
 
-* ``MOST_CONNECTIONS`` at a time. One more closes the oldest, so a host full of idle connections
-  does not shut a probe out: that one is answered as soon as its request is there.
-* ``MOST_BYTES`` of a request, then 431; ``WITHIN_S`` from the connection to its end, then closed.
-* ``SHARE`` of one processor: the thread sleeps after each step, so that a flood of requests costs
-  the career's threads, which share an interpreter with it, no more than that.
+* At most ``MOST_CONNECTIONS`` at a time: one more closes the oldest. So a host full of idle
+  connections does not shut out a probe, which is answered as soon as it has sent its request.
+* At most ``MOST_BYTES`` in a request, else the answer is 431. A connection is closed ``WITHIN_S``
+  after it began.
+* At most ``SHARE`` of one processor: the thread sleeps after each step. So a flood of requests
+  takes no more than that from the career's threads, which share the interpreter.
 
-One request a connection, HTTP/1.0, parsed by the standard library. A body is not read. A route that
-raises is logged and answered by 500. A route runs on this thread, except :class:`InBackground`.
+A connection carries one request, HTTP/1.0, which the standard library parses. A body is not read.
+If a route raises, the error is logged and the answer is 500. Routes run on this thread, except
+:class:`InBackground`.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ Routes = Mapping[str, "Route | InBackground"]
 
 
 def health_routes(*careers: Health) -> Routes:
-    """The paths of :mod:`leaderq.observability.health`, for all careers and for each."""
+    """The routes of :mod:`leaderq.observability.health`: for all careers together, and for each
+    one.
+    """
     routes = _routes("", careers)
     for health in careers:
         routes |= _routes("/" + quote(health.look().career), [health])
@@ -77,7 +81,7 @@ def _routes(name: str, careers: Sequence[Health]) -> dict[str, Route]:
 
 
 def _first(careers: Sequence[Health], why: Callable[[Health], str | None]) -> str | None:
-    """The first reason why not all careers are so."""
+    """The first reason that ``why`` returns for a career; ``None`` if it returns none for any."""
     said = ((one.look().career, why(one)) for one in careers)
     told = (
         f"{career}: {reason}" if len(careers) > 1 else reason for career, reason in said if reason
@@ -101,7 +105,8 @@ def _probed(word: str, why_not: str | None) -> HttpReply:
 
 
 class HttpEndpoint:
-    """Listens on ``address`` (``host:port``; port 0: a free one, which ``address`` then tells).
+    """Listens on ``address`` (``host:port``). Port 0 is replaced by a free port, in ``address`` as
+    well.
 
     :raises ConfigurationError: the address cannot be listened on.
     """
@@ -130,7 +135,7 @@ class HttpEndpoint:
         self._service = Service("leaderq-http", lambda _: asyncio.run(self._listen()))
 
     def start(self, routes: Routes) -> None:
-        """Begin to answer requests with the route that ``routes`` has for their path."""
+        """Begin to answer requests; ``routes`` has a route for each path."""
         self._routes = routes
         self._service.start()
         log.info("http endpoint listening address=%s", self.address)
@@ -221,20 +226,23 @@ class HttpEndpoint:
 
 
 def _shut(connection: socket.socket) -> None:
-    """End the connection also for a forked child that has a copy of the socket."""
+    """End the connection, also in a forked child that has a copy of the socket."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
 
 def throttle(service: Service, began_s: float) -> None:
-    """Sleep as long as a share of ``SHARE`` demands, after work since ``began_s`` (thread time)."""
+    """Sleep so long that this thread works for at most ``SHARE`` of the time. ``began_s``: the
+    thread's CPU time when its last piece of work began.
+    """
     service.pause((time.thread_time() - began_s) * (1 / SHARE - 1))
 
 
 class InBackground:
-    """A route that may wait, such as for a career's own collectors, on a thread of its own.
+    """A route that may wait, for instance for a career's own collectors; it has a thread of its
+    own.
 
-    One call at a time; its reply is for all that asked meanwhile.
+    One call runs at a time; its reply goes to all who asked in the meantime.
     """
 
     def __init__(self, route: Route) -> None:
@@ -243,11 +251,11 @@ class InBackground:
         self._service = Service("leaderq-http-background", self._run)
 
     def stop(self) -> None:
-        """Begin no other call."""
+        """Stop; no further call begins."""
         self._service.stop(timeout_s=0.0)
 
     async def reply(self) -> HttpReply:
-        """The route's reply, on the loop of the caller."""
+        """Wait for the route's reply, on the caller's event loop."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[HttpReply] = loop.create_future()
 
@@ -282,8 +290,8 @@ def _called(route: Route, path: str) -> HttpReply:
 
 
 class _Exchange(BaseHTTPRequestHandler):
-    """The standard library's parser, from bytes to bytes; ``asked`` is the path of a good request,
-    to be answered by :meth:`reply`.
+    """Parses one request with the standard library's parser, and collects the answer, both as
+    bytes. ``asked`` is the path of a valid request; the caller answers it by :meth:`reply`.
     """
 
     error_message_format = "%(code)d %(message)s\n"
@@ -325,7 +333,7 @@ class _Exchange(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def version_string(self) -> str:
-        """For the header ``Server``: no versions."""
+        """The value of the header ``Server``, which tells no versions."""
         return "leaderq"
 
     def log_message(self, format: str, *args: Any) -> None:

@@ -1,7 +1,7 @@
-"""Logs: every event as one record on standard error, as text for people or as JSON, one a line.
+"""Logs each event as one line on standard error: as text for people, or as JSON.
 
-The message is a fixed phrase with the values behind it, as in ``stage began career=c id=a term=7
-stage=execution``. For other handlers a record carries, as attributes, ``event`` (its name),
+The message is a fixed phrase, followed by values, as in ``stage began career=c id=a term=7
+stage=execution``. For other handlers, the record has attributes: ``event`` (the event's name),
 ``career``, ``candidate`` and the event's own fields (``term``, ``stage``, ``reason``...).
 """
 
@@ -46,23 +46,23 @@ _OURS = str(Path(__file__).parents[1])
 
 
 def log_events(events: EventBus) -> Callable[[], None]:
-    """Log everything published on ``events``, once; return a function that ends it."""
+    """Log each event that is published on ``events``, once; return a function that stops this."""
     return events.subscribe(Event, _log_event)
 
 
 def log_failure(error: CareerFailed) -> None:
-    """Log an error of the user's code outside of any term, with its traceback."""
+    """Log an error that the user's code raised outside of any term, with its traceback."""
     extra = {"event": "career_failed", "career": error.career, "stage": error.stage}
     log.error("%s", error, extra=extra, exc_info=_from_user_code(error.__cause__))
 
 
 def configure(form: str, level: str, config: Path | None = None) -> None:
-    """Write the logs of this process, and Python's warnings, on standard error.
+    """Write the logs of this process, and Python's warnings, to standard error.
 
-    ``form`` is *text* or *json*. The client libraries are kept quieter than ``level`` says.
-    Handlers that a module has set on the root logger stay, and ours joins them, unless one of them
-    writes to standard error or output already; so does a level of the root logger other than
-    Python's default. ``config``: a file that sets all of it instead.
+    ``form`` is *text* or *json*. The client libraries log less than ``level`` says. Handlers that a
+    module has set on the root logger stay; ours is added, unless one of them writes to standard
+    error or standard output. If there are such handlers, a level of the root logger stays, too,
+    unless it is Python's default. ``config``: a file that sets up logging instead.
 
     :raises ConfigurationError: the file cannot be used.
     """
@@ -92,7 +92,7 @@ def configure(form: str, level: str, config: Path | None = None) -> None:
 
 
 def _configure_by(file: Path) -> None:
-    """Set logging up as ``file`` says; loggers that it does not name go on."""
+    """Set up logging as ``file`` says; loggers that it does not name are not disabled."""
     # here: they load parsers and a server of sockets, and most have no file
     from logging import config
 
@@ -117,10 +117,10 @@ def _configure_by(file: Path) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """``2026-11-22 12:30:01.250+0100 INFO message``; other libraries' loggers are named."""
+    """``2026-11-22 12:30:01.250+0100 INFO message``; a line of another library names its logger."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the library's name)
-        """Return one line; the library puts the traceback of an error behind it."""
+        """Return one line; the library appends the traceback of an error."""
         at = time.localtime(record.created)
         moment = time.strftime("%Y-%m-%d %H:%M:%S", at)
         origin = "" if record.name.startswith("leaderq") else f"{record.name}: "
@@ -129,7 +129,9 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """``time`` (ISO 8601, UTC), ``level``, ``message``, ``logger``, and the record's own keys."""
+    """A JSON object with ``time`` (ISO 8601, UTC), ``level``, ``message``, ``logger``, and the
+    record's own attributes.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, timezone.utc)
@@ -145,7 +147,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def message(event: Event) -> str:
-    """The line of ``event``: its phrase, and the values behind it."""
+    """The log line of ``event``: its phrase, followed by its values."""
     return " ".join([event.phrase, *(f"{key}={_quoted(value)}" for key, value in _values(event))])
 
 
@@ -185,8 +187,9 @@ def _plain(value: Any) -> Any:
 
 
 def _from_user_code(error: BaseException | None) -> _ExcInfo | None:
-    """``error`` for a log record, without our own frames at the head of its traceback. For an error
-    of leaderq's that no code of the user's has seen its message is enough, except for DEBUG.
+    """The exception information of ``error`` for a log record, without our own frames at the start
+    of its traceback. ``None`` if the error's message is enough: leaderq raised the error, it passed
+    through no code of the user's, and the level is not DEBUG.
     """
     if error is None:
         return None
@@ -199,8 +202,8 @@ def _from_user_code(error: BaseException | None) -> _ExcInfo | None:
 
 
 class BackgroundHandler(logging.Handler):
-    """Formats a record where it is made, and writes it to ``stream`` on a thread of its own: nobody
-    may be reading standard error, and a leader must renew its lease all the same.
+    """Formats a record in the thread that logs, and writes it to ``stream`` on a thread of its own.
+    If nobody reads standard error, a leader can still renew its lease.
 
     Guarantees: logging never blocks; lines keep their order; ``flush`` waits ``FLUSH_S`` at most.
     Not guaranteed: that the last lines before a SIGKILL are written.
@@ -228,7 +231,7 @@ class BackgroundHandler(logging.Handler):
         self._service.wake()
 
     def flush(self) -> None:
-        """Wait until all lines so far are written, at most for ``FLUSH_S``."""
+        """Wait until all lines so far are written, for ``FLUSH_S`` at most."""
         end_s = clock.now_s() + FLUSH_S
         while (
             (self._lines or self._is_writing) and self._pid == host.pid() and clock.now_s() < end_s

@@ -1,8 +1,9 @@
-"""Metrics for Prometheus: what the events tell is counted, all else is read when scraped.
+"""Metrics for Prometheus. Events are counted when they happen; all other values are read at a
+scrape.
 
 A scrape takes no lock that the work takes, and waits for nothing. ``prometheus_client`` (extra
-``leaderq[metrics]``) is imported at the first scrape. Its default registry is served, so that a
-career's own metrics are there, too.
+``leaderq[metrics]``) is imported at the first scrape. Its default registry is served, so a career's
+own metrics are in it, too.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ _SESSION_STATES = ("connected", "suspended", "lost", "closed")
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One metric, as the name says a counter (``_total``), a histogram (``_duration_seconds``) or a
-    gauge. ``label``: one besides that of the source, with the ``values`` that are there from the
-    start. It is one of three kinds:
+    """One metric. Its name tells its type: a counter (``_total``), a histogram
+    (``_duration_seconds``) or else a gauge. ``label`` is a label in addition to that of the source;
+    the label's ``values`` exist from the start. The metric's value is one of three things:
 
-    * a count of ``events``: the attribute ``label`` of an event is the value of that label;
-    * a figure that ``source`` offers as ``figure``, behind which ``:`` and the value of ``label``
-      may follow;
-    * with neither, what :class:`_CareerCounts` computes for a runner.
+    * the number of ``events``; the attribute ``label`` of an event is then the label's value;
+    * the figure that ``source`` offers as ``figure``, or as ``figure:VALUE`` for each value of
+      ``label``;
+    * with neither, a value that :class:`_CareerCounts` computes for a runner.
     """
 
     name: str
@@ -205,17 +206,18 @@ _COUNTED = {kind: row for row in TABLE for kind in row.events}
 
 
 class Metrics:
-    """A collector of ``prometheus_client`` for the runners of a process, and for all figures that
-    are offered.
+    """A collector of ``prometheus_client``: for the runners of a process, and for all offered
+    figures.
 
-    Earlier events are not counted: make it before the runners run.
+    Make it before the runners run, because it does not count earlier events.
     """
 
     def __init__(self, *careers: Health) -> None:
         self._careers = [_CareerCounts(health) for health in careers]
 
     def route(self, registry: CollectorRegistry | None = None) -> InBackground:
-        """For an :class:`~leaderq.observability.http.HttpEndpoint`; answers 501 without the extra.
+        """A route for an :class:`~leaderq.observability.http.HttpEndpoint`. It answers 501 if
+        ``prometheus_client`` is not installed.
 
         ``registry``: by default that of ``prometheus_client``.
         """
@@ -273,7 +275,7 @@ def _offered() -> Iterator[Sample]:
 
 
 class _CareerCounts:
-    """The counts that result from the events of one runner."""
+    """Counts the events of one runner."""
 
     def __init__(self, health: Health) -> None:
         self._health = health
@@ -329,7 +331,7 @@ class _CareerCounts:
     # ---- scrapes --------------------------------------------------------------------------------
 
     def samples(self) -> Iterator[Sample]:
-        """Yield every value but those of :meth:`stages`."""
+        """Yield every value except those of :meth:`stages`."""
         for (row, value), count in self._counts.copy().items():
             yield row, (self._career, value) if row.label else (self._career,), count
         for row, gauge in self._gauges():
@@ -350,12 +352,12 @@ class _CareerCounts:
             yield LEASE_MARGIN, state.term.lease_s
 
     def stages(self) -> Iterator[tuple[tuple[str, str], list[tuple[str, float]], float]]:
-        """Yield labels, cumulated buckets and sum of each stage."""
+        """For each stage, yield its labels, its cumulative buckets, and the sum in seconds."""
         bounds = [*map(str, BUCKETS_S), "+Inf"]
         for stage, (*counts, sum_s) in self._stages.items():
             yield (self._career, stage), list(zip(bounds, accumulate(counts), strict=True)), sum_s
 
 
 def is_counter(row: MetricRow) -> bool:
-    """Whether it only grows, as its name says."""
+    """Whether the metric only grows, as the ending of its name says."""
     return row.name.endswith("_total")

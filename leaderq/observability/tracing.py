@@ -1,23 +1,23 @@
-"""Traces with OpenTelemetry's API: who led, what was handled, and what that came from.
+"""Traces with OpenTelemetry's API: who led, what was handled, and what caused it.
 
-Off, which is the default, nothing of OpenTelemetry is imported, and each hook costs the look at one
-variable. On (the setting ``tracing``, or :func:`start`), spans go wherever the program has
+Tracing is off by default: then nothing of OpenTelemetry is imported, and each hook only reads one
+variable. The setting ``tracing``, or :func:`start`, turns it on. Spans go wherever the program has
 configured OpenTelemetry's SDK; without an SDK they go nowhere.
 
-* A term is a span, and its stages are its children; so is the term of a ``session.leadership``
-  block. A tick is a span of its own, and current while its work runs.
-* A call of a handler (a batch of records, one record, a message, items of a queue) is a span of its
-  own, ``process DESTINATION``, current meanwhile. It is linked to what sent each record, once for
-  each sender: records of many senders are handled together, so none of them is the parent. Links
-  take a hundredth of the time at most (:class:`LinkTime`): a call for which none was left has
-  none, and says so.
+* Each term is a span, also the term of a ``session.leadership`` block. The stages of a term are its
+  children. A tick is a span of its own, and is current while its work runs.
+* Each call of a handler (for a batch of records, one record, a message, items of a queue) is a span
+  of its own, ``process DESTINATION``, and is current during the call. It is linked to the sender of
+  each record, once for each sender; it has no parent, because a batch holds records of many
+  senders. Links take at most a hundredth of the time (:class:`LinkTime`): if no time is left for
+  a call, its span has no links, and says so.
 * What a handler sends (``produce``, a Dyno message, an item of a queue, a request of a buffered
-  producer into a ``KafkaSink``) is a child, ``send DESTINATION``, whose context travels in the
-  headers, or in the item's note, in W3C's format. Headers that carry a context already are left
-  alone. A buffered producer carries it in memory: what it reads again from its journal has none,
-  and neither has what a ``process`` step makes.
+  producer into a ``KafkaSink``) is a child, ``send DESTINATION``. Its context travels in W3C's
+  format, in the headers or in the item's note. Headers that already carry a context are left alone.
+  A buffered producer keeps the context in memory: requests that it reads from its journal have no
+  context, and neither have records that a ``process`` step makes.
 
-Names are those of the messaging conventions, which are still called a development.
+The names follow OpenTelemetry's messaging conventions, whose status is still "development".
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ _topic_of = attrgetter("topic")
 
 
 class LinkTime:
-    """How much time links may take: a share of all time. What is not used is saved, up to 5 ms.
+    """Limits the time that links take to a share of all time. Unused time is saved, up to 5 ms.
 
-    Looking for the contexts of a batch, making its links, and a span that has them, takes some
-    microseconds a record: at the full speed of a drain a fifth of the time and more. Where the work
-    takes longer, or fewer records come, all calls have their links. Threads share it; it has no
-    lock, and may be off by what one call takes.
+    Links cost some microseconds a record: to look for the contexts of a batch, to make the links,
+    and to make a span that has them. At the full speed of a drain that would be a fifth of the time
+    or more. If the work takes longer, or fewer records come, all calls have their links. Threads
+    share this object without a lock; the time may be wrong by what one call takes.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class LinkTime:
 
 
 class Tracer:
-    """What is used of OpenTelemetry's API."""
+    """The part of OpenTelemetry's API that leaderq uses."""
 
     def __init__(self) -> None:
         try:
@@ -99,7 +99,7 @@ class Tracer:
         self._link_time = LinkTime()
 
     def root(self, name: str, attributes: Mapping[str, Any], **more: Any) -> Any:
-        """A span without a parent, that somebody ends."""
+        """Begin a span without a parent; the caller ends it."""
         empty = self.context.Context()
         return self._tracer.start_span(name, context=empty, attributes=attributes, **more)
 
@@ -115,7 +115,9 @@ class Tracer:
         headers: Iterable[Headers],
         attributes: dict[str, Any],
     ) -> Iterator[None]:
-        """The span of a handler, current meanwhile; an error that ends it remembers it."""
+        """Make the span of a handler's call; it is current within the block. An error that ends the
+        block carries the span's context from then on.
+        """
         named = _named(system, "process", "process", destination) | attributes
         name = f"process {destination}" if destination else "process"
         kind = self.trace.SpanKind.CONSUMER
@@ -138,8 +140,9 @@ class Tracer:
             span.end()  # also after what is not an Exception
 
     def sent(self, system: str, destination: str, given: Iterable[str]) -> dict[str, str]:
-        """The context of a new span for one message, to put among its headers; nothing if those
-        that are ``given`` carry one.
+        """Make a span for one message, and return the span's context, as headers to add to the
+        message. ``given`` are the names of its headers: if one of them carries a context, return no
+        headers.
         """
         if not self._names.isdisjoint(given):
             return {}
@@ -149,7 +152,7 @@ class Tracer:
             return self._carrier()
 
     def _links(self, headers: Iterable[Headers]) -> list[Any]:
-        """To the sender of each record with such headers, once."""
+        """One link to each sender whose context is in the headers of a record."""
         empty, found = self.context.Context(), {}
         for pairs in dict.fromkeys(map(tuple, filter(None, headers))):
             carrier = {name: _text(value) for name, value in pairs if name in self._names}
@@ -201,7 +204,7 @@ def start() -> None:
 
 
 def stop() -> None:
-    """Trace no more; spans that have begun are ended as usual."""
+    """Stop tracing; spans that have begun are ended as usual."""
     global _tracer
     _tracer = None
 
@@ -212,7 +215,9 @@ def stop() -> None:
 def of_records(
     records: Sequence[Any], term: Any, group: str, topics: object
 ) -> AbstractContextManager[None]:
-    """The span of one call of ``handle`` of a career that reads ``topics`` in ``group``."""
+    """The span of one call of ``handle``; the career reads ``topics`` in the consumer group
+    ``group``.
+    """
     if (tracer := _tracer) is None:
         return _OFF
     about: dict[str, Any] = {"leaderq.career": term.career, "leaderq.term": term.number}
@@ -256,7 +261,7 @@ def of_items(
 
 
 def sent_record(topic: str, headers: Headers) -> Headers:
-    """The headers of a record to send, with the context of its span."""
+    """The headers of a record that is sent: ``headers``, and the context of the record's span."""
     if (tracer := _tracer) is None:
         return headers
     carried = tracer.sent("kafka", topic, [name for name, _ in headers])
@@ -264,14 +269,18 @@ def sent_record(topic: str, headers: Headers) -> Headers:
 
 
 def sent_message(queue: str, headers: Mapping[str, str]) -> Mapping[str, str]:
-    """The headers of a Dyno message to push, with the context of its span."""
+    """The headers of a Dyno message that is pushed: ``headers``, and the context of the message's
+    span.
+    """
     if (tracer := _tracer) is None:
         return headers
     return {**headers, **tracer.sent("leaderq_dyno", queue, headers)}
 
 
 def sent_item(queue: str) -> str | None:
-    """The context of the span of an item to put, for its note; ``None`` if nothing is traced."""
+    """The context of the span of an item that is put, for the item's note; ``None`` if it is not
+    traced.
+    """
     if (tracer := _tracer) is None:
         return None
     return tracer.sent("leaderq_queue", queue, ()).get(_TRACEPARENT)
@@ -285,7 +294,7 @@ def is_within_span() -> bool:
 
 
 def carried_by(error: BaseException) -> Mapping[str, str]:
-    """The context of the handler's span that ``error`` has ended; none if it was not traced."""
+    """The context of the handler's span that ``error`` ended; empty if nothing traced it."""
     found: Mapping[str, str] = getattr(error, _CARRIED, {})
     return found
 
@@ -294,8 +303,8 @@ def carried_by(error: BaseException) -> Mapping[str, str]:
 
 
 def follow(events: EventBus, career: str, candidate: str) -> Callable[[], None]:
-    """Make spans of the terms, stages and ticks of this candidate, if tracing is on. The function
-    returned ends that, and the spans that are open.
+    """Make spans of the terms, stages and ticks of this candidate, if tracing is on. Return a
+    function that stops this, and ends the spans of the term.
     """
     if (tracer := _tracer) is None:
         return lambda: None
@@ -316,7 +325,9 @@ def follow(events: EventBus, career: str, candidate: str) -> Callable[[], None]:
 
 
 class CandidateSpans:
-    """The open spans of one candidate: at most one of each kind. Events come in order."""
+    """The open spans of one candidate: one term, one stage, and its ticks. Events must come in
+    order.
+    """
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -376,7 +387,7 @@ class CandidateSpans:
         self.close()
 
     def close(self) -> None:
-        """End the spans of the term, if it has not been told how it ended."""
+        """End the spans of the term and its stage, if they are open."""
         self._leave()
         if self._term is not None:
             self._term.end()

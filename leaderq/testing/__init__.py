@@ -1,8 +1,8 @@
 """Real servers on demand, injected faults, a nemesis and a pytest plugin: for leaderq's own tests,
-the demo, and yours.
+the demo, and your tests.
 
-Importing this package costs nothing: the names below are loaded when first used, and Java, jars and
-Docker are looked for only when a server is started.
+Importing this package costs nothing. The names below are loaded when they are first used; Java,
+jars and Docker are looked for only when a server is started.
 """
 
 from __future__ import annotations

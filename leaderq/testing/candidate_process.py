@@ -1,7 +1,7 @@
-"""A candidate as a real process: ``leaderq run`` as its user starts it, with JSON logs.
+"""A candidate as a real process: ``leaderq run``, started as a user would, with JSON logs.
 
-A thread reads the logs as they come, so that a test waits for what the candidate *says*. Signals
-go to the guardian (:attr:`pid`) or to the worker (:attr:`worker_pid`), which does the work.
+A thread reads the logs as they come, so a test can wait for what the candidate *says*. Signals go
+to the guardian (:attr:`pid`) or to the worker (:attr:`worker_pid`), which does the work.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from leaderq.testing.waiting import eventually, patience
 
 
 class CandidateProcess:
-    """``leaderq run TARGET``, a context manager. With ``command`` it is ``leaderq lead`` with that
-    command, and ``target`` the name of the career.
+    """``leaderq run TARGET`` as a process; a context manager. With ``command``, it is ``leaderq
+    lead`` with that command, and ``target`` is the name of the career.
 
     ``target`` is ``module:Class``, looked for in ``cwd``. ``arguments`` are further options;
-    ``environment`` is added to this process's own; ``under`` is a command that runs it, such as
-    ``unshare``. ``lines`` holds the lines logged so far, as objects; one that is not JSON is under
-    ``message``.
+    ``environment`` is added to this process's own; ``under`` is a command that runs the process,
+    such as ``unshare``. ``lines`` holds the lines logged so far, as objects; a line that is not
+    JSON is under ``message``.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class CandidateProcess:
         self._reader: threading.Thread | None = None
 
     def start(self) -> CandidateProcess:
-        """Start it; returns without waiting for anything."""
+        """Start the process; return without waiting for anything."""
         self._process = subprocess.Popen(
             self._command,
             cwd=self._cwd,
@@ -77,7 +77,7 @@ class CandidateProcess:
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """The process started: the guardian, or with ``--no-guardian`` the worker itself."""
+        """The process that was started: the guardian, or with ``--no-guardian`` the worker."""
         if self._process is None:
             raise RuntimeError(f"candidate {self.id!r} was not started; call start() first")
         return self._process
@@ -88,7 +88,9 @@ class CandidateProcess:
 
     @property
     def worker_pid(self) -> int:
-        """The guardian's only child, or the process itself without a guardian. Linux only."""
+        """The process id of the guardian's only child or, without a guardian, of the process. Linux
+        only.
+        """
         return min(children_of(self.pid), default=self.pid)
 
     @property
@@ -107,10 +109,10 @@ class CandidateProcess:
     def wait_for(
         self, event: str, *, timeout_s: float = 60.0, count: int = 1, **fields: Any
     ) -> dict[str, Any]:
-        """The newest line for ``event``, once there are ``count`` of them.
+        """Wait until there are ``count`` lines for ``event``; return the newest one.
 
-        :raises AssertionError: not within ``timeout_s`` (times the patience); it has the last
-          lines.
+        :raises AssertionError: there are not ``count`` within ``timeout_s`` (times the patience);
+            it has the last lines.
         """
         try:
             said = eventually(lambda: self.said(event, **fields)[count - 1 :], timeout_s=timeout_s)
@@ -127,18 +129,18 @@ class CandidateProcess:
         os.kill(self.worker_pid, number)
 
     def terminate(self) -> None:
-        """Ask it to wind up, as a supervisor does."""
+        """Ask the process to wind up (SIGTERM), as a supervisor does."""
         self.process.send_signal(signal.SIGTERM)
 
     def wait(self, timeout_s: float = 60.0) -> int:
-        """Its exit code, once it has ended."""
+        """Wait until the process has ended; return its exit code."""
         code = self.process.wait(timeout_s * patience())
         if self._reader is not None:
             self._reader.join(30 * patience())  # its last lines are part of the answer
         return code
 
     def stop(self) -> None:
-        """End it, politely at first; never raises for a process that is gone."""
+        """End the process, politely at first; never raises for a process that is gone."""
         if not self.alive:
             return
         with contextlib.suppress(OSError):

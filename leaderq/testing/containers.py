@@ -1,14 +1,14 @@
-"""ZooKeeper and Kafka in containers (``LEADERQ_SERVERS=docker``): the official images, pinned,
-single or as a group, through testcontainers; the same life as from jars.
+"""ZooKeeper and Kafka in containers (``LEADERQ_SERVERS=docker``): the official images, pinned, as
+one server or a group, through testcontainers. They behave like servers from jars.
 
-Each server has its own container with a fixed port of the host, published on the loopback interface
-only unless the engine is on another host. Kill is ``docker kill``, freeze is ``docker pause``. The
-data live in the container and its volumes, which ``stop`` removes. The engine is asked each time
-for the state of a container.
+Each server has a container of its own and a fixed port of the host, which is published on the
+loopback interface only, unless the engine is on another host. ``kill`` is ``docker kill``,
+``freeze`` is ``docker pause``. The data are in the container and its volumes, which ``stop``
+removes. The engine is asked each time for the state of a container.
 
-Who cleans up: ``stop``; at the exit of this process :mod:`leaderq.testing.server`; after a process
-that was killed testcontainers' reaper (``testcontainers/ryuk``). With
-``TESTCONTAINERS_RYUK_DISABLED=true`` there is none, and a process that a signal killed leaves its
+Containers are removed by ``stop``, and by :mod:`leaderq.testing.server` when this process exits. If
+this process was killed, testcontainers' reaper (``testcontainers/ryuk``) removes them. With
+``TESTCONTAINERS_RYUK_DISABLED=true`` there is no reaper: a process that a signal killed leaves its
 containers behind, labelled ``org.testcontainers=true``.
 """
 
@@ -45,7 +45,9 @@ C = TypeVar("C", bound="ContainerServer")
 
 @contextlib.contextmanager
 def docker_errors(doing: str) -> Iterator[None]:
-    """Raise the errors of the engine, its client and testcontainers as ``ServerFailed``."""
+    """Within this block, errors of the engine, of its client and of testcontainers become
+    ``ServerFailed``.
+    """
     from docker.errors import DockerException  # type: ignore[import-untyped]
     from testcontainers.core import exceptions
 
@@ -57,7 +59,7 @@ def docker_errors(doing: str) -> Iterator[None]:
 
 
 def engine_host() -> str:
-    """The host of the Docker engine, as clients of its published ports name it.
+    """The host of the Docker engine, under the name by which clients reach its published ports.
 
     :raises MissingPiece: testcontainers is not installed, or no engine answers.
     """
@@ -83,7 +85,7 @@ def engine_host() -> str:
 
 
 class ContainerServer(OwnServer):
-    """One container, listening for clients on ``inner_port``.
+    """One container, which listens for clients on ``inner_port``.
 
     Peers reach each other by their names in a ``network``.
     """
@@ -191,7 +193,9 @@ class ContainerServer(OwnServer):
         return self._container.get_wrapped_container()
 
     def _state(self) -> str:
-        """The engine's word for its state; ``absent`` if there is none, or it was removed."""
+        """The engine's word for the state of the container; ``absent`` if there is none, or it was
+        removed.
+        """
         if self._container is None:
             return "absent"
         from docker.errors import NotFound
@@ -221,7 +225,9 @@ _NAMES_SETTINGS: Final = r"networkaddress.cache.ttl=1\nnetworkaddress.cache.nega
 
 
 class ZooKeeperContainer(AskedServer, ContainerServer):
-    """One ZooKeeper server; options as of :class:`~leaderq.testing.ZooKeeperServer`."""
+    """One ZooKeeper server in a container; the options are those of
+    :class:`~leaderq.testing.ZooKeeperServer`.
+    """
 
     what = "ZooKeeper"
     image = "zookeeper:3.9.5"
@@ -253,7 +259,9 @@ class ZooKeeperContainer(AskedServer, ContainerServer):
 
 
 class KafkaContainer(ContainerServer):
-    """One Kafka broker; ``properties`` as of :class:`~leaderq.testing.kafka_server.KafkaBroker`."""
+    """One Kafka broker in a container; ``properties`` are as for
+    :class:`~leaderq.testing.kafka_server.KafkaBroker`.
+    """
 
     what = "Kafka"
     image = "apache/kafka:4.3.1"
@@ -290,7 +298,7 @@ class KafkaContainer(ContainerServer):
 
 
 class _ContainerGroup(PeerGroup[C]):
-    """Containers in a network of their own, which is made at ``start`` and removed at ``stop``."""
+    """Containers in a network of their own, which ``start`` makes and ``stop`` removes."""
 
     _network: Any = None
 
@@ -327,5 +335,7 @@ class KafkaContainerCluster(_ContainerGroup[KafkaContainer]):
 
 
 def _variable(key: str) -> str:
-    """The image's name for a property: a ``_`` becomes two, a ``-`` three, a ``.`` one."""
+    """The image's name for the property ``key``: ``_`` becomes ``__``, ``-`` becomes ``___``, ``.``
+    becomes ``_``.
+    """
     return "KAFKA_" + key.replace("_", "__").replace("-", "___").replace(".", "_").upper()

@@ -1,11 +1,11 @@
-"""A TCP proxy that stands between a client and a server and does to their traffic what networks do.
+"""A TCP proxy between a client and a server, which does to their traffic what networks do.
 
-One thread moves all bytes. A method returns when the fault is in force. ``heal`` ends every fault
-and resets the connections that lost bytes: a stream with a hole in it cannot go on.
+One thread moves all bytes. A method returns when its fault is in force. ``heal`` ends every fault,
+and resets the connections that have lost bytes, because a stream with a hole in it cannot go on.
 
-ZooKeeper and Kafka speak in frames of four bytes of length and a body, so a lane can lose exactly
-one request or reply. A stream that is not of this kind (TLS, four-letter words) is passed on as it
-is, and no rule finds a frame.
+ZooKeeper and Kafka speak in frames: four bytes of length, then a body. So exactly one request or
+reply can be lost. A stream without such frames (TLS, four-letter words) is passed on as it is, and
+rules find no frame in it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_FRAME: Final = 64 << 20
 _AT_ONCE: Final = 256 << 10
 HIGH_WATER: Final = 4 << 20
 FrameTest = Callable[[bytes], bool]
-"""Whether a frame, given without its length, is the one that is meant."""
+"""Whether a frame, given without its length, is the wanted one."""
 
 
 class LaneDecision(Enum):
@@ -44,23 +44,24 @@ class LaneDecision(Enum):
 
 
 class Rule:
-    """What becomes of requests and replies; this one passes all. Called by the proxy's thread only.
+    """Decides what happens to requests and replies; this rule passes all. Only the proxy's thread
+    calls it.
 
-    ``connection`` tells connections apart. A frame is given without its length; bytes that are
-    returned take its place.
+    ``connection`` tells connections apart. A frame is given without its length; if bytes are
+    returned, they take its place.
     """
 
     def request(self, connection: object, body: bytes) -> LaneDecision | bytes:
-        """What becomes of a request."""
+        """Decide what happens to a request."""
         return LaneDecision.PASS
 
     def reply(self, connection: object, body: bytes) -> LaneDecision | bytes:
-        """What becomes of a reply."""
+        """Decide what happens to a reply."""
         return LaneDecision.PASS
 
 
 class LoseReplies(Rule):
-    """Loses the next ``which`` replies, or the first that ``which`` is true of."""
+    """Loses the next ``which`` replies, or the first one for which ``which(body)`` is true."""
 
     def __init__(self, which: int | FrameTest, cut: bool) -> None:
         self._left = 1 if callable(which) else which
@@ -75,7 +76,9 @@ class LoseReplies(Rule):
 
 
 class LoseReplyTo(Rule):
-    """Loses the reply to the first request that ``is_wanted`` is true of, which has its id."""
+    """Loses the reply to the first request for which ``is_wanted`` is true; the reply has the same
+    id.
+    """
 
     def __init__(self, is_wanted: FrameTest) -> None:
         self._is_wanted: FrameTest | None = is_wanted
@@ -104,16 +107,16 @@ class Weather:
 
     @property
     def is_silent(self) -> bool:
-        """Whether the end of a connection is not heard of either."""
+        """Whether even the end of a connection is hidden from the other side."""
         return self.is_held or self.is_swallowed
 
 
 @dataclass
 class Lane:
-    """The bytes on their way in one direction; ``judge`` says what becomes of a frame. Pure: the
-    time is given.
+    """The bytes on their way in one direction; ``judge`` decides about each frame. Pure: callers
+    pass the time.
 
-    ``must_cut``: a rule wants the connection cut. ``has_lost``: bytes are gone, so that the stream
+    ``must_cut``: a rule wants the connection cut. ``has_lost``: bytes are gone, so the stream
     cannot go on.
     """
 
@@ -142,7 +145,7 @@ class Lane:
         self._unfinished.clear()
 
     def due(self, *, now: float) -> bytes:
-        """The bytes to send on now; take off what was sent with :meth:`sent`."""
+        """The bytes to send now; afterwards call :meth:`sent` with how many of them were sent."""
         if self.weather.is_swallowed and self._queue:
             self.has_lost = True
             self._queue.clear()
@@ -167,7 +170,9 @@ class Lane:
 
     @property
     def next_due(self) -> float | None:
-        """When the first waiting bytes are to be sent, ``None`` if nothing waits for a time."""
+        """When the first waiting bytes should be sent; ``None`` if no bytes wait, or they are
+        held.
+        """
         return self._queue[0][0] if self._queue and not self.weather.is_held else None
 
     @property
@@ -176,7 +181,7 @@ class Lane:
 
     @property
     def has_room(self) -> bool:
-        """Whether more should be read; a held or slow lane must not grow without end."""
+        """Whether more bytes should be read; a held or slow lane must not grow without end."""
         return self._queued < HIGH_WATER
 
     def _pass(self, piece: bytes, now: float) -> None:
@@ -216,7 +221,7 @@ _LOSSES: Final = (LaneDecision.LOSE, LaneDecision.LOSE_AND_CUT)
 
 @dataclass
 class Side:
-    """One socket of a link, the lane that it feeds and the lane that it drains."""
+    """One socket of a link, the lane that it feeds, and the lane that it drains."""
 
     sock: socket.socket
     feeds: Lane
@@ -234,9 +239,9 @@ class Side:
 
 
 class Link:
-    """A client's connection and the one made to the server on its behalf.
+    """A client's connection, and the connection to the server that was made for it.
 
-    While bytes are swallowed or held, the end of one side is not told to the other.
+    While bytes are swallowed or held, one side is not told that the other has ended.
     """
 
     def __init__(
@@ -265,7 +270,9 @@ class Link:
         return self.client.feeds, self.client.drains
 
     def serve(self, ready: dict[socket.socket, int], *, now: float) -> None:
-        """Read and write as much as possible; ``ready`` are the sockets with something to do."""
+        """Read and write as much as possible; ``ready`` has the sockets on which something can be
+        done.
+        """
         # cut by an order of this very round: nothing may be opened for it any more
         if self.is_over:
             return
@@ -289,19 +296,21 @@ class Link:
         return wishes
 
     def next_due(self, *, now: float) -> float | None:
-        """When delayed bytes become due. Bytes that are due wait for their socket only."""
+        """When delayed bytes become due, or a connection is tried again; ``None``: only a socket is
+        awaited.
+        """
         times = [lane.next_due for lane in self._lanes]
         times += [self._retry_at_s] if self.server is None else []
         return min((time for time in times if time is not None and time > now), default=None)
 
     def cut(self, *, reset: bool = True) -> None:
-        """End it now, on both sides; bytes on their way are lost."""
+        """End the link now, on both sides; bytes on their way are lost."""
         for side in self._sides:
             side.close(reset=reset)
         self.is_over = True
 
     def heal(self) -> None:
-        """The fault is over: continue if no byte was lost, else end."""
+        """End the fault: the link continues if no byte was lost, else it is cut."""
         if any(lane.has_lost for lane in self._lanes) or self.client.is_gone:
             self.cut()
 
@@ -383,10 +392,10 @@ _ANSWER_TIMEOUT_S: Final = 60.0
 class FaultProxy:
     """Clients connect to ``address`` and reach ``upstream`` (``host:port``). A context manager.
 
-    ``address`` stays the same until ``stop``; ``port`` fixes it, by number or as a lease that the
-    caller keeps. ``framed`` is false for traffic that is not in the frames of ZooKeeper's or
-    Kafka's clients, such as that between servers: no rule finds a reply in it. ``wait_s``: how long
-    a client that has connected waits for somebody to listen upstream, before it is reset.
+    ``address`` stays the same until ``stop``. ``port`` fixes it: a number, or a lease that the
+    caller keeps. ``framed`` is false for traffic without the frames of ZooKeeper's or Kafka's
+    clients, such as traffic between servers; rules find no reply in it. ``wait_s``: if nobody
+    listens at ``upstream``, how long a client that has connected waits before it is reset.
     """
 
     def __init__(
@@ -431,7 +440,7 @@ class FaultProxy:
     def start(self) -> FaultProxy:
         """Begin to listen and pass bytes on.
 
-        :raises ServerFailed: no port can be had.
+        :raises ServerFailed: no port is free.
         """
         if self._thread is not None:
             return self
@@ -472,28 +481,28 @@ class FaultProxy:
     def black_hole(self) -> None:
         """Swallow all bytes both ways. Connections stay open, and new ones are accepted.
 
-        The server does not learn that a client went away either.
+        The server does not learn that a client has gone away.
         """
         self._order(lambda: self._set_weather(is_swallowed=True))
 
     def freeze_direction(self, direction: Direction) -> None:
-        """Hold the bytes of one direction until ``heal``, which delivers them, late."""
+        """Hold the bytes of one direction; ``heal`` delivers them, late."""
         self._order(lambda: setattr(self._weather[direction], "is_held", True))
 
     def release_direction(self, direction: Direction) -> None:
-        """Deliver what :meth:`freeze_direction` has held; other faults go on."""
+        """Deliver what :meth:`freeze_direction` has held; other faults continue."""
         self._order(lambda: setattr(self._weather[direction], "is_held", False))
 
     def swallow_direction(self, direction: Direction) -> None:
-        """Swallow the bytes of one direction only; see :meth:`black_hole`."""
+        """Swallow the bytes of one direction; see :meth:`black_hole`."""
         self._order(lambda: setattr(self._weather[direction], "is_swallowed", True))
 
     def delay(self, seconds: float) -> None:
-        """Deliver the bytes of each direction ``seconds`` later than they came, in their order."""
+        """Deliver the bytes of each direction ``seconds`` after they came, in their order."""
         self._order(lambda: self._set_weather(delay_s=seconds))
 
     def cut(self) -> None:
-        """Reset all connections there are now; new ones are served."""
+        """Reset all present connections; new ones are served."""
         self._order(self._cut_all)
 
     def refuse(self) -> None:
@@ -501,24 +510,24 @@ class FaultProxy:
         self._order(self._refuse)
 
     def drop_replies(self, which: int | FrameTest, *, cut: bool = True) -> None:
-        """Lose the next ``which`` replies, or the first of which ``which(body)`` is true; then end
-        that connection. Without ``cut`` it continues until ``heal``: for watch events, which no
-        client misses.
+        """Lose the next ``which`` replies, or the first one for which ``which(body)`` is true; then
+        end that connection. Without ``cut``, the connection continues until ``heal``. Use that for
+        watch events, because no client notices that one is missing.
 
-        A reply is a frame without its length, pings and watch events included. Earlier replies
-        arrive. The server has done its work, and the client cannot know.
+        A reply is a frame without its length; pings and watch events are replies, too. Earlier
+        replies arrive. The server has done its work, and the client cannot know it.
         """
         self.add_rule(LoseReplies(which, cut))
 
     def drop_reply_to(self, request: FrameTest) -> None:
-        """Lose the reply to the first request of which ``request(body)`` is true, and end the
-        connection. For ZooKeeper, where a reply begins as its request does.
+        """Lose the reply to the first request for which ``request(body)`` is true, and end the
+        connection. For ZooKeeper, whose replies begin with the same id as their requests.
         """
         self.add_rule(LoseReplyTo(request))
 
     def add_rule(self, rule: Rule) -> None:
-        """Decide by ``rule`` too until ``heal``, in place of an earlier one of its class. Of
-        several rules the first that does not pass a frame decides.
+        """Add ``rule`` until ``heal``, in place of an earlier rule of its class. If there are
+        several rules, the first that does not pass a frame decides.
         """
         self._order(lambda: self._rules.update({type(rule): rule}))
 
@@ -566,7 +575,9 @@ class FaultProxy:
             self._links = [link for link in self._links if not link.is_over]
 
     def _wait(self) -> dict[Any, int]:
-        """The sockets with something to do, once there are some or delayed bytes are due."""
+        """Wait until a socket has something to do, or delayed bytes are due; return the ready
+        sockets.
+        """
         now = time.monotonic()
         wishes = {self._alarm: selectors.EVENT_READ}
         if self._listener is not None:

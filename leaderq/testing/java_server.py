@@ -1,13 +1,14 @@
-"""A server that is one Java process on this host: folder, ports, process and readiness; what to run
-is the subclass's business.
+"""A server that is one Java process on this host: its folder, ports, process and readiness. A
+subclass says what to run.
 
-The process dies with its starter, whatever kills the starter: it is started through ``/bin/sh``,
-which first leaves a watcher behind in the same new process group and then becomes (``exec``) the
-server. The watcher waits on a pipe whose other end only the starter holds. When the starter dies,
-the kernel closes that end and the watcher kills its own group. No process id is remembered that a
-stranger could have by then (``PR_SET_PDEATHSIG`` would fire when the *thread* that forked ends).
+The process dies with its starter, whatever kills the starter. It is started through ``/bin/sh``,
+which first leaves a watcher in the same new process group, and then becomes (``exec``) the server.
+The watcher waits on a pipe whose other end only the starter holds. When the starter dies, the
+kernel closes that end, and the watcher kills its own group. So no process id is remembered that
+another process could have by then (``PR_SET_PDEATHSIG`` would fire when the *thread* that forked
+ends).
 
-The group is a session of its own: Ctrl-C on the terminal reaches the starter only, which then stops
+The group is a session of its own: Ctrl-C on the terminal reaches only the starter, which then stops
 its servers in order.
 """
 
@@ -39,13 +40,13 @@ _LAUNCH: Final = (
 
 
 class WatchedProcess:
-    """A running program whose output goes to the end of ``log_path``.
+    """A running program whose output is appended to ``log_path``.
 
     Guarantees: it does not outlive this process. A forked child of this process does not keep it
-    alive and cannot stop it.
+    alive, and cannot stop it.
 
-    ``orphaned``: the shell command that ends the program, and whatever it has started, once this
-    process is dead. It runs in their process group, whose id is ``$$``.
+    ``orphaned``: the shell command that ends the program, and everything it has started, if this
+    process dies. It runs in their process group, whose id is ``$$``.
     """
 
     def __init__(
@@ -79,27 +80,27 @@ class WatchedProcess:
 
     @property
     def pid(self) -> int:
-        """The process id of the program itself (the shell has become it)."""
+        """The process id of the program, which the shell has become."""
         return self._child.pid
 
     @property
     def exit_code(self) -> int | None:
-        """``None`` while it runs; negative is the signal that ended it."""
+        """The exit code: ``None`` while the program runs, negative if a signal has ended it."""
         return self._child.poll()
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the program only; nothing if it is gone."""
+        """Send a signal to the program only; do nothing if it is gone."""
         if os.getpid() == self._owner:
             self._child.send_signal(number)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for its end; returns whether it came."""
+        """Wait until the program has ended, for ``timeout_s`` at most; return whether it has."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(timeout_s)
         return self.exit_code is not None
 
     def end(self, *, grace_s: float) -> int:
-        """End it: SIGTERM, and after ``grace_s`` seconds SIGKILL; returns the exit code."""
+        """Send SIGTERM, and SIGKILL after ``grace_s`` seconds; return the exit code."""
         if os.getpid() != self._owner:
             return 0
         if grace_s > 0:
@@ -156,17 +157,17 @@ LOGGING: Final = tuple(
 
 
 def write_properties(file: Path, lines: Mapping[str, str]) -> Path:
-    """Write a configuration that its owner alone may read; returns ``file``."""
+    """Write a configuration file that only its owner may read; return ``file``."""
     file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
     file.chmod(0o600)
     return file
 
 
 class JavaServerOptions(TypedDict, total=False):
-    """Options of every server from jars.
+    """The options of every server from jars.
 
-    ``port``: a fixed client port instead of a free one. ``data_dir``: a folder of yours, kept,
-    instead of a temporary one.
+    ``port``: a fixed client port; default: a free one. ``data_dir``: a folder of yours, which is
+    kept; default: a temporary one.
     """
 
     name: str
@@ -199,7 +200,7 @@ class JavaServer(OwnServer):
 
     @property
     def folder(self) -> Path:
-        """Where data, configuration and log are; valid from the first ``start`` to ``stop``."""
+        """The folder of data, configuration and log; valid from the first ``start`` to ``stop``."""
         if self._given_folder is not None:
             return self._given_folder
         if self._scratch is None:
@@ -217,7 +218,7 @@ class JavaServer(OwnServer):
         return [self.log_path] if has_folder and self.log_path.exists() else []
 
     def address_of(self, port_name: str) -> str:
-        """The address of its listener under another name of ``port_names``."""
+        """The address of the listener that ``port_names`` calls ``port_name``."""
         return self._port(port_name).address
 
     @property
@@ -241,7 +242,7 @@ class JavaServer(OwnServer):
             self._process.send(signal.SIGCONT)
 
     def _may_move(self) -> bool:
-        """Whether other ports may be tried: nobody knows them yet."""
+        """Whether the server may try other ports, because nobody knows its ports yet."""
         return not self._has_served and self._wanted_port is None and self.is_alone
 
     def _launch(self) -> None:

@@ -1,11 +1,11 @@
-"""Kafka on demand: one broker, or a cluster; KRaft, every node broker and controller at once.
+"""Kafka on demand: one broker, or a cluster; KRaft, and every node is broker and controller.
 
-Whether a broker serves is asked over a plain socket (API versions, registered brokers): only
-``leaderq.kafka`` may import a Kafka client, and readiness needs few bytes of one.
+A plain socket asks whether a broker serves (API versions, registered brokers): only
+``leaderq.kafka`` may import a Kafka client, and these requests take few bytes.
 
-A broker's storage is formatted by Kafka's own tool once for each set of jars. The tool takes a
-second of a JVM to write two files: the features of the new cluster, the same for all, and three
-ids. So its result is kept in the cache, and copied from then on.
+Kafka's own tool formats a broker's storage once for each set of jars. The tool needs a JVM for a
+second to write two files: the features of the new cluster, which are always the same, and three
+ids. So its result is kept in the cache, and copied later.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _METADATA: Final = 3
 
 
 def registered_brokers(host: str, port: int, *, timeout_s: float = 3.0) -> int:
-    """How many brokers the one at ``host:port`` knows to be serving; 0 if it does not answer."""
+    """How many serving brokers the broker at ``host:port`` knows; 0 if it does not answer."""
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
             answer = _ask(connection, _API_VERSIONS, version=0, correlation=1, body=b"")
@@ -69,7 +69,9 @@ _FEATURES = "bootstrap.checkpoint"
 
 
 def new_id() -> str:
-    """An id as Kafka writes them; its tools take one that begins with a dash for an option."""
+    """A new id, as Kafka writes ids. It does not begin with a dash, which Kafka's tools take for an
+    option.
+    """
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith(
         "-"
     ):
@@ -127,12 +129,13 @@ def _format_with_tool(configuration: Path, class_path: str, cluster_id: str) -> 
 
 
 class KafkaBroker(JavaServer):
-    """One Kafka broker, a cluster by itself unless a :class:`KafkaCluster` made it.
+    """One Kafka broker, which is a cluster by itself unless a :class:`KafkaCluster` made it.
 
-    ``properties`` are added to its configuration, and win. ``listeners`` are further listeners,
-    name to protocol (``{"SECURE": "SASL_SSL"}``): each gets a port (``address_of("SECURE")``), its
-    security goes into ``properties``. ``advertised`` is the address that a further listener tells
-    its clients to use: that of a fault proxy in front. Topics are not created by being used.
+    ``properties`` are added to its configuration, and override it. ``listeners`` are further
+    listeners, name to protocol (``{"SECURE": "SASL_SSL"}``). Each gets a port
+    (``address_of("SECURE")``); its security belongs in ``properties``. ``advertised`` maps a
+    further listener to the address that it tells its clients to use, such as that of a fault proxy
+    in front. Topics are not created by use.
     """
 
     what = "Kafka"
@@ -199,10 +202,10 @@ def node_properties(
     protocols: Mapping[str, str] | None = None,
     between: str = "PLAINTEXT",
 ) -> dict[str, str]:
-    """The properties of node ``number`` of a small cluster with these addresses of controllers.
+    """The properties of node ``number`` in a small cluster, whose controllers have these addresses.
 
-    ``listeners`` and ``advertised`` map names to addresses; the protocol of a listener is PLAINTEXT
-    unless it is in ``protocols``; brokers talk to each other through the one named ``between``.
+    ``listeners`` and ``advertised`` map names to addresses. The protocol of a listener is PLAINTEXT
+    unless ``protocols`` has another. Brokers talk to each other through the listener ``between``.
     """
     voters = [f"{at}@{address}" for at, address in enumerate(controllers, start=1)]
     named = {name: (protocols or {}).get(name, "PLAINTEXT") for name in listeners}
@@ -225,7 +228,7 @@ def _listed(named: Mapping[str, str], separator: str) -> str:
 
 
 def _replication(brokers: int) -> dict[str, str]:
-    """Up to three copies of everything, of which one may be lost."""
+    """Properties for up to three copies of everything, one of which may be lost."""
     copies = min(3, brokers)
     keys = ("default", "offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
     in_sync = str(max(1, copies - 1))
@@ -257,12 +260,14 @@ SMALL_BROKER = {
 
 
 class KafkaCluster(PeerGroup[KafkaBroker]):
-    """``size`` brokers, serving when each of them knows all. ``options`` are those of each."""
+    """``size`` brokers; the cluster serves when each broker knows all others. Each gets
+    ``options``.
+    """
 
     what = "a Kafka cluster"
     kind = KafkaBroker
     usual_options = {"heap_mb": 384}  # noqa: RUF012 - never changed
 
     def address_of(self, listener: str) -> str:
-        """The address for clients of a further listener."""
+        """The addresses of a further listener, for clients."""
         return ",".join(member.address_of(listener) for member in self.members)

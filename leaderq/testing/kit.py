@@ -1,4 +1,5 @@
-"""Unit tests of careers without servers: a term that a test holds, and a career driven over a list.
+"""Unit tests of careers without servers: a term that a test holds, and a career that is driven over
+a list of records.
 
 .. code-block:: python
 
@@ -14,10 +15,10 @@
         drive(Billing(), first.left, term=term(number=2))     # what the next leader reads
         assert bills() == {7: 1, 9: 1}
 
-What has no server to talk to is the real thing: stages, batches, ``on_error``, deserialisers,
-workers, the checks of what the class declares. Time is not: ``term.wait`` returns at once, and a
-term is over when its ``lasts_s`` are waited up. ``tick(at)`` is a tick, to call the method of a
-schedule with.
+Everything that needs no server is real: stages, batches, ``on_error``, deserialisers, workers, the
+checks of what the class declares. Only time is not real: ``term.wait`` returns at once, and a term
+is over when ``lasts_s`` seconds have been waited in all. ``tick(at)`` makes a tick, with which a
+test calls the method of a schedule.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ _LONG_S = 1e9
 class FakeTerm(OpenTerm):
     """A term without a server, as :func:`term` returns it; any thread may use it.
 
-    ``written`` has the operations of each ``write``, ``waited_s`` how long was waited in all.
+    ``written`` has the operations of each ``write``; ``waited_s`` is the sum of all waits, in
+    seconds.
     """
 
     def __init__(self, *, number: int, career: str, unclean: bool, lasts_s: float) -> None:
@@ -75,8 +77,8 @@ class FakeTerm(OpenTerm):
         )
 
     def _passing_s(self, seconds: float) -> float:
-        """How long a wait really takes: not at all, whether the term is on or not. The seconds
-        count as waited.
+        """How long a wait really takes: 0, whether the term is on or not. The seconds count as
+        waited.
         """
         self.waited_s += seconds
         if self.waited_s >= self._lasts_s:
@@ -101,7 +103,9 @@ class FakeTerm(OpenTerm):
 def term(
     number: int = 1, *, career: str = "career", unclean: bool = False, lasts_s: float = 3600.0
 ) -> FakeTerm:
-    """A term that is on until a test ends it, or ``lasts_s`` seconds are waited up."""
+    """A term that is on until a test ends it, or until ``lasts_s`` seconds have been waited in
+    all.
+    """
     return FakeTerm(number=number, career=career, unclean=unclean, lasts_s=lasts_s)
 
 
@@ -114,8 +118,8 @@ def tick(
     is_requested: bool = False,
     term: FakeTerm | None = None,
 ) -> Tick:
-    """A tick to call the method of a schedule with; ``at`` is an aware time. What it writes stands
-    in ``written`` of the ``term`` that is given.
+    """A tick with which a test calls the method of a schedule; ``at`` is an aware time. What the
+    tick writes is in ``written`` of the given ``term``.
     """
     held = term or FakeTerm(number=1, career="career", unclean=False, lasts_s=3600.0)
     return Tick(name, at, held, missed, attempt, is_requested, held.write)
@@ -127,7 +131,9 @@ def records(
     *,
     partition: int = 0,
 ) -> list[Record]:
-    """Records of one partition with these values, or pairs of key and value."""
+    """Records of one partition, with offsets from 0. Each value is the record's value, or a pair of
+    key and value.
+    """
     pairs = [value if isinstance(value, tuple) else (None, value) for value in values]
     return [
         Record(topic, partition, offset, 0, key, value) for offset, (key, value) in enumerate(pairs)
@@ -139,9 +145,10 @@ class Driven:
     """The result of :func:`drive`.
 
     ``handled`` has the records of each call of ``handle`` that returned. ``committed`` and ``left``
-    are the records given, in two parts: the next leader reads those in ``left`` only. ``produced``
+    are the given records, in two parts: the next leader reads only those in ``left``. ``produced``
     and ``written`` are the effects of ``produce`` and ``write_with_offsets`` that stand. ``reason``
-    is why the term ended, ``error`` the career's first error, if :func:`drive` was to return it.
+    says why the term ended. ``error`` is the career's first error, if :func:`drive` did not raise
+    it.
     """
 
     term: FakeTerm
@@ -171,9 +178,10 @@ def drive(
     """Let ``career`` live through one term on this thread: ``prepare``, ``inaugurate``, ``execute``
     until nothing is left of ``given`` (or ``units`` are done), ``handOver``, ``retire``.
 
-    Faults: ``deposed_at``: the leadership is lost when ``handle`` comes to the record at this
-    place of ``given`` (from 0). ``failing_commit``: this commit (from 1) fails, after its batch was
-    handled. With a fault, or with ``may_fail``, the career's error is in the result.
+    Faults: with ``deposed_at``, the leadership is lost when ``handle`` comes to the record at this
+    place in ``given`` (from 0). With ``failing_commit``, the commit of this number (from 1) fails,
+    after its batch was handled. With a fault, or with ``may_fail``, the career's error is in the
+    result.
 
     :raises ConfigurationError: the class cannot be run as it is, or it would never read a record of
         ``given``.
@@ -220,7 +228,7 @@ def drive(
 
 
 def _strange(declared: Declaration, given: Sequence[Record]) -> Iterator[str]:
-    """The topics among those of ``given`` that the career does not read."""
+    """Yield a sentence for each topic of ``given`` that the career does not read."""
     topics = declared.topics
     given_topics = {record.topic for record in given}
     read = topics.among(given_topics) if isinstance(topics, TopicPattern) else topics
@@ -229,14 +237,18 @@ def _strange(declared: Declaration, given: Sequence[Record]) -> Iterator[str]:
 
 
 async def adrive(career: ILeaderCareer, given: Iterable[Record] = (), **how: Any) -> Driven:
-    """As :func:`drive`, on another thread: for tests that are coroutines, whose loop goes on."""
+    """As :func:`drive`, on another thread: for tests that are coroutines, so their event loop goes
+    on.
+    """
     from asyncio import to_thread
 
     return await to_thread(drive, career, given, **how)
 
 
 def _budgets(held: OpenTerm, settings: Settings) -> Budgets:
-    """As a runner's: at the end of the term a coroutine that would hang is cancelled in time."""
+    """Budgets as a runner makes them: at the end of the term, a coroutine that hangs is cancelled
+    in time.
+    """
     budgets = Budgets()
     budgets.open_term(held)
     held._call_at_end(lambda: budgets.allow(held, Stage.HANDOVER, settings.handover_budget_s))
@@ -245,7 +257,7 @@ def _budgets(held: OpenTerm, settings: Settings) -> Budgets:
 
 @contextmanager
 def _standing(career: ILeaderCareer) -> Iterator[None]:
-    """Within the block it is prepared; after it retired."""
+    """Call ``prepare`` before the block, and ``retire`` after it."""
     if not isinstance(career, Career):
         yield
         return
@@ -258,7 +270,7 @@ def _standing(career: ILeaderCareer) -> Iterator[None]:
 
 
 def _limited(execute: Callable[[Any], Any], units: int) -> Callable[[Any], Any]:
-    """``execute``, which ends the term after so many units."""
+    """A function that calls ``execute``, and ends the term after ``units`` calls."""
     left = iter(range(units - 1))
 
     def count(term: Any) -> None:
@@ -281,7 +293,9 @@ def _limited(execute: Callable[[Any], Any], units: int) -> Callable[[Any], Any]:
 
 @dataclass
 class _Consumer:
-    """Replaces the consumer thread: hands out the records left, and keeps the committed offsets."""
+    """Replaces the consumer thread: hands out the records that are left, and keeps committed
+    offsets.
+    """
 
     is_fit = True
     declared: Declaration
@@ -353,7 +367,9 @@ class _Letters:
 
 
 class _Watched(Sequence[Record]):
-    """A batch during which the leadership is lost: when ``at`` is looked at, or after it."""
+    """A batch that calls ``fall`` with each record that is looked at, so the leadership may be lost
+    there.
+    """
 
     def __init__(self, batch: Sequence[Record], fall: Callable[[Record], None]) -> None:
         self._batch, self._fall = batch, fall
@@ -411,7 +427,9 @@ def _assembly(
 def _handling(
     career: KafkaCareer, at: Record | None, driven: Driven
 ) -> Callable[[Sequence[Record], Any], Any]:
-    """The career's own ``handle``, which falls at a record, and is noted once it has returned."""
+    """Return a function that calls the career's own ``handle``. The leadership is lost when
+    ``handle`` looks at record ``at``; each call that returns is added to ``driven.handled``.
+    """
     own = career.handle
 
     def fall(record: Record) -> None:

@@ -1,5 +1,5 @@
-"""What every :class:`~leaderq.kafka.OffsetStore` must do: inherit :class:`OffsetStoreContract` in
-your tests, and give it your store.
+"""Tests that every :class:`~leaderq.kafka.OffsetStore` must pass. Inherit
+:class:`OffsetStoreContract` in your tests, and give it your store.
 
 .. code-block:: python
 
@@ -14,8 +14,8 @@ your tests, and give it your store.
             return [name for name, times in read("contract").items() for _ in range(times)]
 
 Each test has a career of its own. The numbers of terms are 9 and 10, so that a store that compares
-them as text is found out. *Not tried:* restarts and replicas of your server, and lost answers: do
-that where you can make them happen.
+them as text is found out. *Not tried:* restarts and replicas of your server, and lost answers. Test
+these where you can make them happen.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _REFUSED = KafkaFenced, Deposed
 
 
 class GroupOfOne:
-    """The consumer that a store meets here: it has all partitions, and the group is always free."""
+    """The consumer that these tests give to a store: it has all partitions, and its group is always
+    free.
+    """
 
     def existing(self) -> Collection[Partition]:
         return [A, B]
@@ -58,7 +60,7 @@ class StoreLeader:
         self._consumer: Any = GroupOfOne()
 
     def begin(self) -> Mapping[Partition, int]:
-        """Fence all others, and return the offsets."""
+        """Fence off all other leaders, and return the offsets."""
         self.store.begin(self.term)
         while not self.store.fence(self._consumer, self.term, self.term.check, _LONG_S):
             self.term.check()
@@ -76,21 +78,21 @@ class StoreLeader:
 
 
 class OffsetStoreContract:
-    """Inherit it; pytest runs its tests. :meth:`add` and :meth:`effects` may be left out for a
-    store that keeps offsets only.
+    """Inherit this class; pytest runs its tests. A store that keeps only offsets may leave
+    :meth:`add` and :meth:`effects` out.
     """
 
     @abstractmethod
     def make_store(self) -> OffsetStore:
-        """A new store, connected to the same server each time."""
+        """Return a new store; each one is connected to the same server."""
         raise NotImplementedError
 
     def add(self, store: Any, name: str) -> None:
-        """Within ``handle``: add an effect called ``name`` to the batch in hand."""
+        """Add an effect called ``name`` to the present batch; called within ``handle``."""
         raise NotImplementedError
 
     def effects(self) -> list[str]:
-        """The effects that stand, each as often as it happened, in any order."""
+        """The effects that stand, in any order, each as often as it happened."""
         raise NotImplementedError
 
     def make_term(self, number: int, career: str) -> Term:
@@ -100,7 +102,7 @@ class OffsetStoreContract:
     # ---- what the tests use ----------------------------------------------------------------------
 
     def leader(self, number: int = 9, career: str = "", store: OffsetStore | None = None) -> Any:
-        """A leader of the test's career, not begun yet."""
+        """A leader of the test's career that has not begun yet."""
         made = self.make_store() if store is None else store
         name = career or self._career
         made.attach(StoreContext(career=name, root="/contract"))

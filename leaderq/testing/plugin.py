@@ -1,5 +1,5 @@
-"""pytest fixtures for tests on real servers. Ask for it in ``conftest.py``: ``pytest_plugins =
-["leaderq.testing.plugin"]``.
+"""Fixtures for tests on real servers. To have them, write ``pytest_plugins =
+["leaderq.testing.plugin"]`` in ``conftest.py``.
 
 ===================  ========  =====================================================================
 fixture              scope     value
@@ -14,12 +14,12 @@ fault_proxy          function  ``fault_proxy(address)``: a ``FaultProxy`` in fro
 kafka_fault_proxy    function  one in front of ``kafka_broker``; clients that begin at it stay there
 ===================  ========  =====================================================================
 
-The servers run from jars, in containers or are given, as the environment says (``LEADERQ_SERVERS``,
-``LEADERQ_ZOOKEEPER``, ``LEADERQ_KAFKA``). After each test frozen servers are thawed and killed ones
-started. Without Java, jars or Docker a test is skipped with the reason, and fails if ``CI`` is set.
-A fault asked of a given server skips the test. When a test fails, the logs of all servers are
-copied to ``logs/<session>``, and the summary says so. Sessions and xdist workers each have their
-own servers, ports and folders.
+The environment says whether the servers run from jars, run in containers, or are given
+(``LEADERQ_SERVERS``, ``LEADERQ_ZOOKEEPER``, ``LEADERQ_KAFKA``). After each test, frozen servers are
+thawed, and killed ones are started. If Java, jars or Docker are missing, a test is skipped with the
+reason; if ``CI`` is set, it fails. A test that asks for a fault of a given server is skipped. When
+a test fails, the logs of all servers are copied to ``logs/<session>``, and the summary says so.
+Sessions and xdist workers each have their own servers, ports and folders.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from leaderq.testing.server import Server
 
 PROXIED = "PROXIED"
-"""The listener of ``kafka_broker`` whose clients are sent to ``kafka_fault_proxy``."""
+"""The listener of ``kafka_broker`` that sends its clients to ``kafka_fault_proxy``."""
 
 _session_servers: list[Server] = []
 _before_kafka: weakref.WeakKeyDictionary[Server, LeasedPort] = weakref.WeakKeyDictionary()
-"""Ports for a proxy before a broker, which sends its clients there."""
+"""For each broker, the port of the proxy in front of it; the broker sends its clients there."""
 
 
 @pytest.fixture(scope="session")
@@ -76,19 +76,19 @@ def kafka_cluster(pytestconfig: pytest.Config) -> Iterator[Any]:
 
 @pytest.fixture
 def znode_root() -> str:
-    """A path of this test's own; it is not created."""
+    """A path that only this test uses; it is not created."""
     return f"/t-{uuid.uuid4().hex}"
 
 
 @pytest.fixture
 def topic_name() -> str:
-    """A topic name of this test's own; it is not created."""
+    """A topic name that only this test uses; the topic is not created."""
     return f"t-{uuid.uuid4().hex}"
 
 
 @pytest.fixture
 def fault_proxy() -> Iterator[Callable[[str], FaultProxy]]:
-    """A maker of fault proxies, stopped after the test."""
+    """A function that makes fault proxies; they are stopped after the test."""
     from leaderq.testing.fault_proxy import FaultProxy
 
     made: list[FaultProxy] = []
@@ -104,7 +104,9 @@ def fault_proxy() -> Iterator[Callable[[str], FaultProxy]]:
 
 @pytest.fixture
 def kafka_fault_proxy(kafka_broker: Any) -> Iterator[FaultProxy]:
-    """A fault proxy in front of the session's broker. Clients that begin at it stay with it."""
+    """A fault proxy in front of the session's broker. Clients that begin at the proxy stay with
+    it.
+    """
     from leaderq.testing.fault_proxy import FaultProxy
 
     port = _before_kafka.get(kafka_broker)
@@ -118,8 +120,8 @@ def kafka_fault_proxy(kafka_broker: Any) -> Iterator[FaultProxy]:
 
 
 def serve_kafka(config: pytest.Config) -> Iterator[Server]:
-    """As ``kafka_broker``, for a fixture of that name with another scope: for tests that kill a
-    broker, because one that has not held the topics of a whole session is back sooner.
+    """As ``kafka_broker``, for a fixture of that name with another scope. Tests that kill a broker
+    should have one: a broker that does not hold the topics of a whole session comes back sooner.
     """
     from leaderq.testing.ports import lease_port
     from leaderq.testing.provision import runs_from_jars
@@ -136,9 +138,9 @@ def serve_kafka(config: pytest.Config) -> Iterator[Server]:
 
 
 def serve(config: pytest.Config, kind: str, **options: Any) -> Iterator[Server]:
-    """For a fixture of yours: a server that is healed after each test, and stopped at the end.
+    """Yield a server for a fixture of yours; it is healed after each test, and stopped at the end.
 
-    ``kind``, ``options``: as of :func:`leaderq.testing.provision.provided`.
+    ``kind`` and ``options`` are as for :func:`leaderq.testing.provision.provided`.
     """
     from leaderq.errors import MissingPiece
     from leaderq.testing.provision import GivenServer, provided
@@ -158,7 +160,9 @@ def serve(config: pytest.Config, kind: str, **options: Any) -> Iterator[Server]:
 
 
 def _reporter(config: pytest.Config) -> Progress:
-    """Show progress although output is captured: the first run fetches 50 MB."""
+    """A function that shows progress even if output is captured, because the first run fetches 50
+    MB.
+    """
     from leaderq.testing.jars import to_stderr
 
     capture = config.pluginmanager.getplugin("capturemanager")
@@ -178,7 +182,7 @@ def _reporter(config: pytest.Config) -> Progress:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
-    """Let the servers of the session serve again, whatever the test did to them."""
+    """Heal the servers of the session, whatever the test did to them."""
     for server in _session_servers:
         server.heal()
 
@@ -187,14 +191,14 @@ def pytest_runtest_teardown() -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, Any, Any]:
-    """Copy the servers' logs when a test fails, before its own servers are gone."""
+    """Copy the servers' logs when a test fails, before the test's own servers are gone."""
     report = yield
     item.config.stash[_KEEPER].settle(has_failed=report.failed)
     return report
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker of pytest-xdist has no terminal; it tells its controller where the logs are."""
+    """Tell the controller where the logs are, because a worker of pytest-xdist has no terminal."""
     output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["leaderq_logs"] = session.config.stash[_KEEPER].folders
@@ -202,7 +206,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Hear from a worker of pytest-xdist that has ended; one that crashed says nothing."""
+    """Note where a worker of pytest-xdist has put logs, when it has ended; a crashed one does not
+    tell.
+    """
     node.config.stash[_KEEPER].folders += getattr(node, "workeroutput", {}).get("leaderq_logs", [])
 
 
@@ -212,7 +218,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Only the name of the log folder is settled here; it is made when a test fails."""
+    """Choose the name of the log folder; the folder is made when a test fails."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     stamp = time.strftime("%Y%m%d-%H%M%S")
     keeper = _LogKeeper(config.invocation_params.dir / "logs" / f"{stamp}-{os.getpid()}-{worker}")
@@ -221,12 +227,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Leave nothing behind for another session of this process."""
+    """Forget this session, so that another session of this process finds nothing of it."""
     failure_listeners.remove(config.stash[_KEEPER].hold)
 
 
 class _LogKeeper:
-    """Holds logs of servers whose ``with`` block failed until the test's result is known."""
+    """If the ``with`` block of a server fails, keeps the server's logs until the test's result is
+    known.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path

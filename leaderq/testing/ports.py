@@ -1,9 +1,9 @@
 """Ports that nobody else takes while a server is down for a moment.
 
-While its server is restarted, any outgoing connection of this host may take a port of the ephemeral
-range, and a client that reconnects can even end up connected to itself. So ports are chosen below
-that range, and each is held by a file lock for the life of its server: no two test sessions on one
-host choose the same, and the kernel frees the lock of a session that is killed.
+While a server is restarted, any outgoing connection of this host may take a port of the ephemeral
+range; a client that reconnects can even get connected to itself. So ports are chosen below that
+range, and a file lock holds each of them for the life of its server. Two test sessions on one host
+never choose the same port, and the kernel frees the lock of a session that is killed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TRIES: Final = 500
 
 
 class LeasedPort:
-    """A TCP port of the loopback interface, kept from other sessions until ``release``."""
+    """A TCP port of the loopback interface; other sessions do not get it until ``release``."""
 
     def __init__(self, number: int, lock: IO[str]) -> None:
         self.number = number
@@ -37,7 +37,7 @@ class LeasedPort:
         return f"{HOST}:{self.number}"
 
     def release(self) -> None:
-        """Let others have the port; may be called again."""
+        """Let others have the port; may be called more than once."""
         self._lock.close()
 
 
@@ -50,10 +50,10 @@ def can_be_leased(number: int) -> bool:
 
 
 def lease_port(wanted: int | None = None) -> LeasedPort:
-    """A free port, or exactly ``wanted``.
+    """Lease a free port, or exactly ``wanted``.
 
-    Not guaranteed: that a program which is not leaderq does not bind it first; a server that is
-    being started then tries another.
+    Not guaranteed: that the port is free when the server binds it, because programs that do not
+    lease ports may take it. A server that is being started then tries another port.
 
     :raises ServerFailed: ``wanted`` is taken, or no port is free.
     """

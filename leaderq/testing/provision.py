@@ -1,6 +1,6 @@
-"""Which servers the environment asks for: from jars (the default), in containers, or given by
-address (``LEADERQ_ZOOKEEPER`` and ``LEADERQ_KAFKA``); and ZooKeeper and Kafka together, which
-``leaderq servers up``, the demo and the examples run on.
+"""Makes the servers that the environment asks for: from jars (the default), in containers, or given
+by address (``LEADERQ_ZOOKEEPER`` and ``LEADERQ_KAFKA``). Also makes the pair of ZooKeeper and Kafka
+on which ``leaderq servers up``, the demo and the examples run.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ def _refuse(sentence: str) -> NoReturn:
 
 
 class GivenServer(Server):
-    """A server of someone else's: ``start`` and ``stop`` leave it alone.
+    """A server that belongs to somebody else; ``start`` and ``stop`` leave it alone.
 
-    ``on_fault`` is called with a sentence when a fault is asked for (a plugin skips the test
-    there).
+    ``on_fault`` is called with a sentence when a fault is asked for (a plugin then skips the test).
     """
 
     on_fault: Callable[[str], NoReturn] = staticmethod(_refuse)
@@ -80,7 +79,8 @@ class GivenServer(Server):
 
 
 def runs_from_jars(kind: str) -> bool:
-    """Whether a server of this kind (see :func:`provided`) is one from jars, with all its options.
+    """Whether a server of this kind (see :func:`provided`) runs from jars, and so takes all
+    options.
 
     :raises ConfigurationError: ``LEADERQ_SERVERS`` is unknown.
     """
@@ -99,8 +99,9 @@ def _variable(kind: str) -> str:
 
 
 def provided(kind: str, *, progress: Progress = to_stderr, **options: Any) -> Server:
-    """A server that is not started: as the environment asks, in place of :mod:`leaderq.testing`'s
-    ``ZooKeeperServer``, ``ZooKeeperEnsemble``, ``KafkaBroker`` or ``KafkaCluster``.
+    """Make the server that the environment asks for, and do not start it. ``kind`` is the name of a
+    class of :mod:`leaderq.testing`: ``ZooKeeperServer``, ``ZooKeeperEnsemble``, ``KafkaBroker`` or
+    ``KafkaCluster``.
     """
     made: Server
     if runs_from_jars(kind):
@@ -116,8 +117,8 @@ def provided(kind: str, *, progress: Progress = to_stderr, **options: Any) -> Se
 class ServerPair(ServerGroup[Server]):
     """One ZooKeeper server and one Kafka broker, as the environment asks; a context manager.
 
-    ``usual_ports``: on 2181 and 9092, as far as these are free. ``progress`` gets a line for each
-    jar fetched and for each server that is up.
+    ``usual_ports``: use 2181 and 9092, if they are free. ``progress`` gets lines while jars are
+    fetched and a line for each server that is up.
     """
 
     def __init__(self, *, progress: Progress = to_stderr, usual_ports: bool = False) -> None:
@@ -139,7 +140,7 @@ class ServerPair(ServerGroup[Server]):
         return self.kafka.address
 
     def start(self) -> ServerPair:
-        """Start both; returns when both answer.
+        """Start both servers; return when both answer.
 
         :raises ServerFailed: one did not start; the other is stopped again.
         :raises MissingPiece: Java, jars or Docker are missing; the message says how to get them.
@@ -151,7 +152,7 @@ class ServerPair(ServerGroup[Server]):
 
 
 def usual_port(kind: str, progress: Progress) -> dict[str, int]:
-    """The option for the default port, if that is free."""
+    """The option for the default port, if that port is free; else no option."""
     port = _USUAL_PORTS[kind]
     if not runs_from_jars(kind):
         return {}

@@ -1,13 +1,13 @@
-"""The life of a server that ``leaderq.testing`` runs, the same for ZooKeeper and Kafka, jar and
-container.
+"""The life of a server that ``leaderq.testing`` runs; it is the same for ZooKeeper and Kafka, from
+jars and in containers.
 
 States: *new* (no process, no data), *serving*, *frozen*, *down* (killed; data and port kept).
-``start`` leads from new and down to serving, and returns when a real request was answered; ``stop``
-leads from anywhere to new. A server that cannot start raises
-:class:`~leaderq.errors.ServerFailed` with its last log lines, and nothing of it stays behind.
+``start`` leads from new and down to serving, and returns when a real request was answered. ``stop``
+leads from any state to new. A server that cannot start raises :class:`~leaderq.errors.ServerFailed`
+with its last log lines, and leaves nothing behind.
 
-The servers that this process runs are stopped at its exit. Their data lie in folders that hold a
-locked file; folders of owners that were killed are known by their free lock, and are swept when the
+The servers of this process are stopped at its exit. Their data are in folders, each with a locked
+file. If an owner was killed, the lock of its folder is free; then the folder is removed when the
 next one is made.
 """
 
@@ -31,14 +31,18 @@ from leaderq.testing.ports import HOST, LeasedPort, lease_port
 from leaderq.testing.waiting import patience
 
 failure_listeners: Final[list[Callable[[Server, BaseException], None]]] = []
-"""Called with a server whose ``with`` block ends in an error, before its log goes with its data."""
+"""Called with a server whose ``with`` block ends in an error, before its data and log are
+removed.
+"""
 
 _started: Final[dict[Server, int]] = {}
-"""Servers that are stopped when the process of that id exits, so that no data stay behind."""
+"""Servers, each with the id of the process at whose exit they are stopped, so that no data stay
+behind.
+"""
 
 
 def started_servers() -> list[Server]:
-    """The servers that this very process, not its parent, has started and not stopped."""
+    """The servers that this process, not its parent, has started and has not stopped."""
     return [server for server, owner in list(_started.items()) if owner == os.getpid()]
 
 
@@ -63,45 +67,55 @@ class Server(ABC):
     @property
     @abstractmethod
     def address(self) -> str:
-        """Where clients connect: ``host:port``, several with commas; the same until ``stop``."""
+        """Where clients connect: ``host:port``, several separated by commas; the same until
+        ``stop``.
+        """
 
     @property
     @abstractmethod
     def alive(self) -> bool:
-        """Whether the process is there; a frozen one is."""
+        """Whether the process exists; also true if it is frozen."""
 
     @property
     @abstractmethod
     def log_paths(self) -> Sequence[Path]:
-        """The log files there are now."""
+        """The log files that exist now."""
 
     @abstractmethod
     def start(self: S) -> S:
-        """Start it, or start it again on the same data and port; returns at once if it is alive."""
+        """Start the server, or start it again on the same data and port; return at once if it is
+        alive.
+        """
 
     @abstractmethod
     def stop(self, *, keep_data: bool = False) -> None:
-        """Stop it gracefully; remove its data, unless ``keep_data``. May be called again."""
+        """Stop the server gracefully; remove its data, unless ``keep_data``. May be called
+        again.
+        """
 
     @abstractmethod
     def kill(self) -> None:
-        """SIGKILL; returns when it is gone. Data and port are kept for ``start``."""
+        """Send SIGKILL; return when the process is gone. Data and port are kept for ``start``."""
 
     @abstractmethod
     def freeze(self) -> None:
-        """SIGSTOP, and wait until it stands still: connections stay open, nothing is answered."""
+        """Send SIGSTOP, and wait until the process stands still: connections stay open, nothing is
+        answered.
+        """
 
     @abstractmethod
     def thaw(self) -> None:
         """SIGCONT."""
 
     def heal(self) -> None:
-        """Whatever was done to it, let it serve again: thaw it if frozen, start it if down."""
+        """Let the server serve again, whatever was done to it: thaw it if it is frozen, start it if
+        it is down.
+        """
         self.thaw()
         self.start()
 
     def restart(self: S) -> S:
-        """Stop it gracefully and start it on the same data and port."""
+        """Stop the server gracefully, and start it on the same data and port."""
         self.stop(keep_data=True)
         return self.start()
 
@@ -120,7 +134,7 @@ class Server(ABC):
 
 
 def log_tail(path: Path, *, since: int = 0) -> str:
-    """The last lines that ``path`` got since it was ``since`` bytes long."""
+    """The last lines that ``path`` got after it was ``since`` bytes long."""
     try:
         with path.open("rb") as log:
             log.seek(max(since, path.stat().st_size - 64_000))
@@ -135,7 +149,8 @@ def wait_until_serving(
 ) -> None:
     """Wait until ``answers`` returns true.
 
-    :raises ServerFailed: ``problem`` returned a sentence, or 120 s (times the patience) are over.
+    :raises ServerFailed: ``problem`` returned a sentence, or 120 s (times the patience) have
+        passed.
     """
     deadline = time.monotonic() + START_TIMEOUT_S * patience()
     while not answers():
@@ -181,7 +196,7 @@ Own = TypeVar("Own", bound="OwnServer")
 class OwnServer(Server):
     """One server that this process runs; its ports and data are kept from ``start`` to ``stop``.
 
-    ``peers`` are the members of its cluster, itself included.
+    ``peers`` are the members of its cluster, including this server.
     """
 
     port_names: Sequence[str] = ("client",)
@@ -197,33 +212,35 @@ class OwnServer(Server):
 
     @abstractmethod
     def _launch(self) -> None:
-        """Start it, and return when it serves; raise ``ServerFailed`` with the end of its log."""
+        """Start the server, and return when it serves; raise ``ServerFailed`` with the end of its
+        log.
+        """
 
     @abstractmethod
     def _end(self, *, keep_data: bool) -> None:
-        """Stop what runs, gracefully if the data are kept."""
+        """Stop what runs; gracefully, if the data are kept."""
 
     @abstractmethod
     def _answers(self) -> bool:
-        """Whether it answers a real request; never raises, returns within a few seconds."""
+        """Whether the server answers a real request; never raises, returns within a few seconds."""
 
     @abstractmethod
     def _problem(self) -> str | None:
-        """Why it will never answer, if that is known."""
+        """Why the server will never answer; ``None`` if no reason is known."""
 
     @property
     def number(self) -> int:
-        """Its place in its cluster, from 1."""
+        """The server's place in its cluster, from 1."""
         return self.peers.index(self) + 1
 
     @property
     def is_alone(self) -> bool:
-        """Whether it is not a member of a cluster: those know each other's ports."""
+        """Whether the server is in no cluster, so that no peer knows its ports."""
         return len(self.peers) == 1
 
     @property
     def port(self) -> int:
-        """The client port; the same over restarts."""
+        """The client port; it is the same after restarts."""
         return self._port("client").number
 
     @property
@@ -257,7 +274,9 @@ class OwnServer(Server):
         _started.pop(self, None)
 
     def lease_ports(self) -> None:
-        """Choose the ports now, before ``start``: members of one cluster must know each other's."""
+        """Choose the ports now, before ``start``, because the members of a cluster must know each
+        other's.
+        """
         for name in self.port_names:
             if name not in self._ports:
                 self._ports[name] = lease_port(self._wanted_port if name == "client" else None)
@@ -276,7 +295,7 @@ T = TypeVar("T")
 
 
 def all_at_once(act: Callable[[T], object], targets: Sequence[T]) -> None:
-    """``act`` on all targets in parallel; waits for all, then raises the first error."""
+    """Call ``act`` with all targets in parallel; wait for all calls, then raise the first error."""
     with ThreadPoolExecutor(max(1, len(targets)), thread_name_prefix="leaderq-servers") as pool:
         futures = [pool.submit(act, target) for target in targets]
     for future in futures:
@@ -307,7 +326,7 @@ class ServerGroup(Server, Generic[M]):
         return [path for member in self.members for path in member.log_paths]
 
     def prepare(self) -> None:
-        """What must be settled for all before one can start."""
+        """Do what must be done for all members before one of them can start."""
 
     def start(self: G) -> G:
         self.prepare()
@@ -342,7 +361,7 @@ P = TypeVar("P", bound=OwnServer)
 
 
 class PeerGroup(ServerGroup[P]):
-    """``size`` servers of one ``kind`` that know each other; ``options`` are those of each."""
+    """``size`` servers of one ``kind`` that know each other; each gets ``options``."""
 
     kind: type[OwnServer]
     usual_options: Mapping[str, Any] = {}

@@ -1,9 +1,9 @@
-"""The ways between the servers of an ensemble, each of which a test can stall, cut and heal.
+"""The ways between the servers of an ensemble; a test can stall, cut and heal each of them.
 
-A server that follows connects to the one that leads, at its *peer* port. Where ways are wanted,
-each server knows that port of each other one by the address of a fault proxy of its own, so that
-two proxies make up the way between two servers: that of either, whichever follows. Elections go
-directly: nobody is kept from noticing that another one is gone, only from hearing it.
+A server that follows connects to the one that leads, at its *peer* port. With links, each server
+gets the address of a fault proxy in place of each other server's peer port. So there are two
+proxies between two servers; which of them is used depends on who follows. Elections do not go
+through proxies: a server can always notice that another one is gone.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from typing import Final
 from leaderq.testing.fault_proxy import FaultProxy
 
 WAIT_S: Final = 3.0
-"""How long who follows waits for the one elected to listen: as long as it would try again itself.
-A proxy that did not wait would end the election, because it accepts before anybody listens."""
+"""How many seconds a follower waits for the elected server to listen: as long as it would try again
+without a proxy. A proxy that did not wait would end the election, because the proxy accepts before
+the server listens.
+"""
 
 
 class ServerLink:
-    """The way from one server to the other, in this order; *back* is the other order's.
+    """The way from one server to another, in this order; *back* is the way of the opposite order.
 
     Guarantees: when a method returns, its fault is in force. What is stalled arrives late and in
-    its order; what is lost ends the connection at :meth:`heal`, not before.
-    Not guaranteed: that either server notices. One that hears nothing for ``syncLimit`` ticks
+    its order. What is lost ends the connection at :meth:`heal`, not before.
+    Not guaranteed: that either server notices. A server that hears nothing for ``syncLimit`` ticks
     gives up.
     """
 
@@ -33,27 +35,29 @@ class ServerLink:
         self._back = back
 
     def stall(self) -> None:
-        """Hold what the one sends to the other, until :meth:`release` or :meth:`heal`."""
+        """Hold what the first server sends to the second, until :meth:`release` or :meth:`heal`."""
         self._there.freeze_direction("to_server")
         self._back.freeze_direction("to_client")
 
     def release(self) -> None:
-        """Deliver what is held of what the one sends to the other; nothing else is healed."""
+        """Deliver what :meth:`stall` has held; nothing else is healed."""
         self._there.release_direction("to_server")
         self._back.release_direction("to_client")
 
     def lose(self) -> None:
-        """Lose what the one sends to the other from now on, until :meth:`heal`."""
+        """Lose what the first server sends to the second from now on, until :meth:`heal`."""
         self._there.swallow_direction("to_server")
         self._back.swallow_direction("to_client")
 
     def cut(self) -> None:
-        """Lose what either sends to the other from now on, until :meth:`heal`."""
+        """Lose what both servers send to each other from now on, until :meth:`heal`."""
         self._there.black_hole()
         self._back.black_hole()
 
     def heal(self) -> None:
-        """End all faults both ways: held bytes arrive; a connection that lost some is reset."""
+        """End all faults both ways: held bytes arrive; a connection that has lost bytes is
+        reset.
+        """
         self._there.heal()
         self._back.heal()
 
@@ -73,7 +77,9 @@ class ServerLinks:
         return self
 
     def address(self, one: int, other: int) -> str:
-        """Where the one, by its place, reaches the peer port of the other."""
+        """The address at which server ``one`` (by its place) reaches the peer port of server
+        ``other``.
+        """
         return self._ways[one, other].address
 
     def between(self, one: int, other: int) -> ServerLink:

@@ -1,4 +1,4 @@
-"""Waiting for facts: the only way tests wait here.
+"""Waits for facts, which is the only way in which leaderq's tests wait.
 
 ``LEADERQ_TEST_PATIENCE`` (a factor, default 1) stretches every wait, for slow machines.
 """
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def patience() -> float:
-    """The factor by which all waits are stretched.
+    """The factor that stretches all waits.
 
     :raises ConfigurationError: ``LEADERQ_TEST_PATIENCE`` is not a number above 0.
     """
@@ -38,11 +38,11 @@ def eventually(
 ) -> T:
     """Call ``fact`` until it returns something true, and return that.
 
-    An exception from ``fact`` counts as "not yet". ``fact`` is asked once more after the time is
-    over, so that a test process that was itself not scheduled does not fail.
+    An exception from ``fact`` counts as "not yet". After the time is over, ``fact`` is called once
+    more, so a test does not fail because its own process was not scheduled.
 
-    :raises AssertionError: ``timeout_s`` (times the patience) passed; it names ``message`` and the
-      last value, and chains the last error.
+    :raises AssertionError: ``timeout_s`` (times the patience) has passed; it names ``message`` and
+        the last value, and chains the last error.
     """
     __tracebackhide__ = True  # pytest then shows the caller's line
     require(plain_function("fact", fact))  # a coroutine is always true

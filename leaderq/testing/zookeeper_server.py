@@ -1,7 +1,7 @@
 """ZooKeeper on demand: one server, or an ensemble; whether it serves, and who leads.
 
-Asked over a plain socket: the answer comes from the server itself, not through a client library
-with reconnecting and threads of its own.
+A plain socket asks the servers, so the answer comes from the server, not from a client library that
+reconnects and has threads.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 class AskedServer(OwnServer):
-    """A ZooKeeper server that answers four-letter words; it serves once it says in which mode."""
+    """A ZooKeeper server that answers four-letter words; it serves when it tells its mode."""
 
     def _answers(self) -> bool:
         return self.mode != ""
 
     def ask(self, word: str) -> str:
-        """The answer to a four-letter word (``srvr``, ``mntr``, ``cons``, ``dump``...).
+        """Return the answer to a four-letter word (``srvr``, ``mntr``, ``cons``, ``dump``...).
 
-        :raises ServerFailed: it did not answer.
+        :raises ServerFailed: the server did not answer.
         """
         host, _, port = self.address.rpartition(":")
         pieces = []
@@ -63,11 +63,11 @@ class LedGroup(PeerGroup[A]):
     """ZooKeeper servers that elect a leader among them."""
 
     is_linked = False
-    """Whether the ways between them can be stalled and cut."""
+    """Whether the ways between the servers can be stalled and cut."""
 
     @property
     def leader(self) -> A:
-        """The server that leads now; waits for an election that is going on.
+        """The server that leads now; if an election is going on, wait for its end.
 
         :raises AssertionError: none leads within 30 s (times the patience).
         """
@@ -94,9 +94,9 @@ SETTINGS = {
 class ZooKeeperServer(AskedServer, JavaServer):
     """One ZooKeeper server, standalone unless an ensemble made it.
 
-    ``settings`` are added to the configuration file, and win. ``jaas`` is the text of a JAAS file
-    with a ``Server`` section, and turns SASL on. Both are attributes too, read at each start.
-    Writes are forced to disk unless ``settings={"forceSync": "no"}``.
+    ``settings`` are added to the configuration file, and override it. ``jaas`` is the text of a
+    JAAS file with a ``Server`` section, and turns SASL on. Both are also attributes, which are read
+    at each start. Writes are forced to disk unless ``settings={"forceSync": "no"}``.
     """
 
     what = "ZooKeeper"
@@ -146,14 +146,17 @@ class ZooKeeperServer(AskedServer, JavaServer):
         return [*options, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(file)]
 
     def _way_to(self, peer: ZooKeeperServer) -> str:
-        """Where this server reaches the peer port of ``peer``, which may be itself."""
+        """The address at which this server reaches the peer port of ``peer``, which may be this
+        server.
+        """
         if self.links is None or peer is self:
             return peer.address_of("peer")
         return self.links.address(self.number - 1, peer.number - 1)
 
 
 class ZooKeeperEnsemble(LedGroup[ZooKeeperServer]):
-    """``size`` servers, serving when each opens sessions. ``options`` are those of each.
+    """``size`` servers; the ensemble serves when each of them opens sessions. Each gets
+    ``options``.
 
     ``linked``: fault proxies stand between the servers, so that :meth:`link` can be used. They cost
     a thread for each pair and direction, and nothing else.
@@ -178,7 +181,7 @@ class ZooKeeperEnsemble(LedGroup[ZooKeeperServer]):
             member.links = self._links
 
     def link(self, one: ZooKeeperServer, other: ZooKeeperServer) -> ServerLink:
-        """The way from ``one`` to ``other``.
+        """The way from server ``one`` to server ``other``.
 
         :raises ServerFailed: the ensemble was not made with ``linked``, or not started.
         """

@@ -1,8 +1,8 @@
 """``leaderq demo``: watch leadership change hands, and see that nothing is lost or done twice.
 
-Real servers, real candidates, and four changes of leader under a steady stream of records, audited
-at the end. ``ad_billing`` in here is a link to ``examples/ad_billing``: what the demo runs is the
-example, not a copy of it.
+Real servers and real candidates handle a steady stream of records through three changes of leader;
+the result is audited at the end. ``ad_billing`` in here is a link to ``examples/ad_billing``: the
+demo runs the example, not a copy of it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _FEWEST = 500  # with fewer, some leader would find nothing to bill
     switch("--keep", help="keep the ledger and all logs, and say where"),
 )
 def demo(given: Given) -> int:
-    """Start ZooKeeper, Kafka and three candidates, feed them, and take their leaders away: kill -9,
-    freeze, transfer.
+    """Start ZooKeeper, Kafka and three candidates, feed them records, and take the leader away
+    three times: by kill -9, by freezing it, and by a transfer.
 
     The candidates bill clicks into one SQLite ledger. At the end the ledger is compared with what
-    was fed: every record must have been billed exactly once, in the order of its partition. Takes
-    about a minute; the very first time the servers are fetched.
+    was fed: every record must have been billed exactly once, in the order of its partition. The
+    demo takes about a minute; the first time, it also fetches the servers.
 
     Exit codes: 0 everything held, 1 something did not, 2 something is missing on this machine, 130
     interrupted.

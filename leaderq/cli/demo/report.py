@@ -1,8 +1,9 @@
-"""What the demo shows: a screen of lines that stay and, on a terminal, a few below them that are
-drawn again; and what came of it: the changes of leader, the audit of the ledger, a verdict (pure).
+"""The screen and the outcome of the demo. The screen has lines that stay and, on a terminal, a few
+lines below them that are drawn again and again. The outcome has the changes of leader, the audit of
+the ledger, and a verdict (pure).
 
-Without a terminal there are no control characters, and the live part becomes a plain line every
-two seconds.
+Without a terminal, no control characters are written, and the lines below become one plain line
+every two seconds.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Screen:
         self._lock = threading.Lock()
 
     def tell(self, line: str) -> None:
-        """A line that stays, with the time since the start of the demo."""
+        """Write a line that stays, with the time since the demo began."""
         self.write(f"{clock.now_s() - self._began_s:6.1f} s  {line}")
 
     def write(self, text: str) -> None:
@@ -50,7 +51,7 @@ class Screen:
             self._draw(self._last)
 
     def show(self, lines: Sequence[str]) -> None:
-        """The live part; replaces the one before."""
+        """Draw ``lines`` as the live part of the screen, in place of the former ones."""
         with self._lock:
             if self._live:
                 self._erase()
@@ -96,7 +97,9 @@ class Change:
 
     @property
     def takeover_ms(self) -> float | None:
-        """From the act to the next leader's inauguration."""
+        """The time from the demo's act to the inauguration of ``new``; ``None`` if the log does not
+        tell it.
+        """
         if self.inaugurated_at is None:
             return None
         return max(0.0, self.inaugurated_at - self.done_at) * 1000
@@ -104,7 +107,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Span:
-    """When a term billed its first and its last record, and how many."""
+    """The times of a term's first and last bill (seconds since the epoch), and the number of its
+    bills.
+    """
 
     first: float
     last: float
@@ -122,14 +127,18 @@ def spans(entries: Iterable[Entry]) -> dict[int, Span]:
 
 
 def billing_gap_ms(term: int, billed: Mapping[int, Span]) -> float | None:
-    """From the last record billed before ``term`` to the first in it; ``None`` without both."""
+    """The time from the last record billed before ``term`` to the first one billed in it; ``None``
+    if one of the two is missing.
+    """
     before = [span.last for number, span in billed.items() if number < term]
     return (billed[term].first - max(before)) * 1000 if before and term in billed else None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results of the demo. ``broken``: promises seen broken, one sentence each."""
+    """The results of the demo. ``broken``: the promises that were broken, one sentence each.
+    ``wanted``: how many changes of leader there should be.
+    """
 
     changes: Sequence[Change]
     billed: Mapping[int, Span]
@@ -176,7 +185,7 @@ def figures(outcome: Outcome) -> list[str]:
 
 
 def verdict(outcome: Outcome) -> str:
-    """One line that says whether everything held."""
+    """One line that says whether all promises held."""
     if outcome.problems:
         return "VERDICT: not everything held: " + "; ".join(outcome.problems)
     held = "every record billed exactly once and in order"

@@ -1,5 +1,5 @@
-"""The demo from beginning to end: put up the stage, play the acts (kill, freeze, transfer), audit
-the ledger, tell the outcome. A thread of its own shows the live part of the screen.
+"""Plays the demo from beginning to end: puts up the stage, plays the acts (kill, freeze, transfer),
+audits the ledger, and tells the outcome. A thread of its own shows the live part of the screen.
 """
 
 from __future__ import annotations
@@ -58,14 +58,18 @@ _DEPOSING = {reason.value for reason in Reason if reason.deposes}
 
 @dataclass
 class Acts:
-    """The acts and their results: ``changes`` made, and promises seen ``broken``."""
+    """The acts of the demo and their results: the ``changes`` of leader, and the ``broken``
+    promises.
+    """
 
     stage: DemoStage
     changes: list[Change] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
     def await_leader(self, after: int = 0) -> View:
-        """The first view in which a term after number ``after`` executes."""
+        """Wait until a term with a number above ``after`` is in its execution; return the view of
+        it.
+        """
         seen: list[View] = []
 
         def executes() -> bool:
@@ -80,7 +84,9 @@ class Acts:
         self.stage.until(fact, what, timeout_s=_LED_WITHIN_S)
 
     def let_work(self, seconds: float) -> View:
-        """Wait until the present leader has billed something, and that many seconds more."""
+        """Wait until the present leader has billed something, and then ``seconds`` more; return the
+        view.
+        """
         view = self.await_leader()
         what = f"{view.leader} bills in term {view.term}"
         self._until(lambda: self.stage.billed()[1] >= view.term, what)
@@ -89,7 +95,7 @@ class Acts:
         return self.await_leader()
 
     def kill(self) -> None:
-        """Send kill -9 to the leader's worker; its candidate is started again."""
+        """Kill the leader's worker (kill -9), and start its candidate again."""
         view, contender, pid = self._leader()
         self.stage.leaving.add(contender.id)
         self._change("kill -9", view, lambda: os.kill(pid, signal.SIGKILL))
@@ -103,7 +109,9 @@ class Acts:
         self.stage.screen.tell(f"{contender.id} was started again and waits for its turn")
 
     def freeze(self) -> None:
-        """SIGSTOP of the leader's worker until its session is over and another leads; SIGCONT."""
+        """Stop the leader's worker (SIGSTOP) until its session is over and another candidate leads;
+        then let it continue (SIGCONT).
+        """
         view, contender, pid = self._leader()
         try:
             self._change("freeze", view, lambda: self._stop(pid))
@@ -114,7 +122,9 @@ class Acts:
         self._watch_awakening(contender, view.term, time.time())
 
     def transfer(self) -> None:
-        """A planned change, as ``leaderq transfer --to`` makes it: to the last in line."""
+        """Transfer leadership to the last candidate in the line, as ``leaderq transfer --to``
+        does.
+        """
         view, _, _ = self._leader()
         to = view.candidates[-1]
         wish_for = self.stage.operator.wish_for
@@ -144,10 +154,11 @@ class Acts:
         self.stage.screen.tell(f"{new} leads term {view.term}{took}")
 
     def _stop(self, pid: int) -> float:
-        """Stop the worker at a moment when it does not hold the ledger's lock; returns when.
+        """Stop the worker at a moment when it does not hold the ledger's lock; return the time of
+        that, in seconds since the epoch.
 
-        The lock of a file stays with a stopped process, and nobody could bill: a limit of SQLite,
-        not of the election. A database server would break such a transaction off.
+        A stopped process would keep the lock of the file, and nobody could bill: that is a limit of
+        SQLite, not of the election. A database server would end such a transaction.
         """
         for _ in range(_FREEZE_TRIES):
             at = time.time()
@@ -169,7 +180,9 @@ class Acts:
         return True
 
     def _watch_awakening(self, contender: Contender, term: int, thawed_at: float) -> None:
-        """The thawed leader must notice, hand over knowing why, and stand again."""
+        """Check that the thawed leader notices, hands over because it was deposed, and stands
+        again.
+        """
         tell = self.stage.screen.tell
         tell(f"thaw: {contender.id}, {SESSION_TIMEOUT_S:g} s session long over")
         # The stage's own thread may log that it hands over before the election's logs why: wait for
@@ -196,7 +209,7 @@ class Acts:
 
 
 class Monitor:
-    """Shows ``stage`` on its screen from entering the ``with`` block to leaving it."""
+    """Shows the state of ``stage`` on its screen, during a ``with`` block."""
 
     def __init__(self, stage: DemoStage) -> None:
         self._stage = stage
@@ -231,7 +244,7 @@ class Monitor:
 
 
 def status(view: View, fed: int, billed: int, rate: float, now: float) -> list[str]:
-    """Two lines: the leadership, the work (pure)."""
+    """Two lines, about the leadership and about the work (pure)."""
     waiting = ", ".join(each for each in view.candidates if each != view.leader) or "nobody"
     since = f"{max(0.0, now - view.began):.1f} s" if view.began else "-"
     stage = "over" if view.leader is None else f"{view.stage}, for {since}"
@@ -243,7 +256,9 @@ def status(view: View, fed: int, billed: int, rate: float, now: float) -> list[s
 
 
 class Show:
-    """One demo. ``input_file`` and ``records``: the input; ``keep``: keep ledger and logs."""
+    """One demo. It feeds ``records`` lines of ``input_file`` (``None``: made up). ``keep``: keep
+    the ledger and the logs.
+    """
 
     def __init__(self, input_file: Path | None, records: int, *, keep: bool) -> None:
         self._origin, self._lines = choose(input_file, records)
@@ -252,8 +267,9 @@ class Show:
         self._screen = Screen()
 
     def run(self) -> Outcome:
-        """Play it; returns what came of it. Raises ``LeaderqError`` if it could not be played to
-        the end.
+        """Play the demo, and return its outcome.
+
+        :raises LeaderqError: the demo could not be played to the end.
         """
         interrupt_once()
         folder = None
@@ -292,7 +308,7 @@ class Show:
             return _outcome(acts, self._records)
 
     def _put_up(self, pair: ServerPair, folder: DemoFolder, stack: ExitStack) -> DemoStage:
-        """The stage, with three candidates starting; ``stack`` takes it down."""
+        """Put up the stage, and start three candidates; ``stack`` takes all of it down."""
         servers = [pair.zookeeper, pair.kafka]
         for server in servers:
             stack.enter_context(server)

@@ -1,9 +1,9 @@
 """The demo's stage: its folder, what is fed and how fast, the candidates, and what can be seen of
-their work; put up in order, and taken down in the opposite one.
+their work. It is put up in order, and taken down in the opposite order.
 
-On each failure: what was put up so far is taken down, and the logs are kept. Everything that runs
-ends with this process even if it is killed: the servers and the candidates each hold the end of a
-pipe of this process.
+On each failure, what was put up so far is taken down, and the logs are kept. Everything ends with
+this process, even if it is killed: the servers and the candidates each hold the end of a pipe of
+this process.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ _ACKNOWLEDGED_WITHIN_S = 10.0
 
 
 class DemoFolder:
-    """A temporary folder; :meth:`close` removes it, or moves it out of reach of sweepers."""
+    """A temporary folder. :meth:`close` removes it, and may first copy its contents to a folder
+    that stays.
+    """
 
     def __init__(self) -> None:
         self._scratch = ScratchFolder("demo")
@@ -69,7 +71,9 @@ class DemoFolder:
                 shutil.copy(log, self.path / log.name)
 
     def close(self, *, keep: bool) -> Path | None:
-        """Remove the folder; or keep it, if anything is in it, and return where it is now."""
+        """Remove the folder. With ``keep``, copy it first unless it is empty, and return where the
+        copy is.
+        """
         kept = None
         if keep and any(path.name != ".owner" for path in self.path.iterdir()):
             kept = Path(tempfile.mkdtemp(prefix="leaderq-demo-"))
@@ -83,7 +87,8 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def interrupt_once() -> None:
-    """Let the first signal raise ``KeyboardInterrupt``, and ignore further ones. Main thread only.
+    """Let the first signal raise ``KeyboardInterrupt``, and ignore the later ones. Main thread
+    only.
 
     What the demo has started ends with this process in any case.
     """
@@ -97,7 +102,7 @@ def interrupt_once() -> None:
 
 
 def shield() -> None:
-    """Ignore signals from now on: what follows clears up, and is bounded in time."""
+    """Ignore signals from now on, because what follows clears up, in a limited time."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
@@ -108,7 +113,7 @@ _ORPHANED: Final = "for _ in 1 2 3; do kill -TERM $$ || exit; sleep 0.5; done"
 
 @dataclass(frozen=True)
 class Said:
-    """One line of a candidate's log: an event and when it was (seconds since the epoch)."""
+    """One line of a candidate's log: an event, and its time in seconds since the epoch."""
 
     event: str
     at: float
@@ -129,9 +134,11 @@ def events_in(lines: str) -> list[Said]:
 
 
 class Contender:
-    """A candidate as a process: ``leaderq run`` as its user would start it, its JSON log in a file.
+    """A candidate as a process: ``leaderq run``, started as a user would; its JSON log is in a
+    file.
 
-    It does not outlive the demo, whatever ends the demo: its guardian is asked to leave then.
+    It does not outlive the demo: whatever ends the demo, the candidate's guardian is asked to
+    leave.
     """
 
     def __init__(self, id: str, pair: ServerPair, folder: DemoFolder) -> None:
@@ -147,7 +154,7 @@ class Contender:
         self._process: WatchedProcess | None = None
 
     def start(self) -> None:
-        """Start it, or start it again after its end; the log goes on."""
+        """Start the process, or start it again after its end; the log is continued."""
         self._process = WatchedProcess(
             self._command,
             log_path=self.log_path,
@@ -158,7 +165,7 @@ class Contender:
 
     @property
     def exit_code(self) -> int | None:
-        """``None`` while it runs; negative is the signal that ended it."""
+        """The exit code: ``None`` while the process runs, negative if a signal has ended it."""
         return self._process.exit_code if self._process is not None else None
 
     def said(self, event: str, **fields: Any) -> list[Said]:
@@ -167,7 +174,7 @@ class Contender:
         return [line for line in found if fields.items() <= line.fields.items()]
 
     def last_words(self) -> str:
-        """The last line it logged, for an error message."""
+        """The last line that the candidate logged, for an error message."""
         lines = self._log().splitlines() or ["nothing"]
         try:
             return str(json.loads(lines[-1])["message"])
@@ -181,7 +188,7 @@ class Contender:
         return self._process is None or self._process.wait(timeout_s)
 
     def ask_to_leave(self) -> None:
-        """SIGTERM to the guardian, which passes it on; the third kills the worker."""
+        """Send SIGTERM to the guardian, which passes it on; the third SIGTERM kills the worker."""
         if self._process is not None:
             self._process.send(signal.SIGTERM)
 
@@ -196,9 +203,10 @@ class Contender:
 
 
 def choose(path: Path | None, records: int) -> tuple[str, Iterator[str]]:
-    """The origin of the lines, as a phrase, and ``records`` lines of ``path``; ``None``: made up.
+    """Return where the lines come from, as a phrase, and ``records`` lines: those of ``path``, or
+    made up if it is ``None``.
 
-    Raises :class:`~leaderq.errors.ConfigurationError` if the file cannot be read or is empty.
+    :raises ConfigurationError: the file cannot be read, or is empty.
     """
     if path is None:
         return "lines made up with the skew of a real access log", generated(records)
@@ -214,8 +222,9 @@ def choose(path: Path | None, records: int) -> tuple[str, Iterator[str]]:
 class Pace:
     """``records`` spread over ``planned_s`` seconds.
 
-    A tenth is kept back and fed slowly if the changes take longer than planned, so that each of
-    them has records on both sides; once they are over, the rest is fed at twice the rate.
+    A tenth of them is kept back. If the changes of leader take longer than planned, this tenth is
+    fed slowly, so that there are records before and after each change. After the last change, the
+    rest is fed at twice the rate.
     """
 
     records: int
@@ -226,9 +235,9 @@ class Pace:
         return self.records * (1 - _KEPT_BACK) / self.planned_s
 
     def due(self, elapsed_s: float, released: tuple[float, int] | None) -> int:
-        """How many records should have been fed ``elapsed_s`` after the first.
+        """How many records should have been fed ``elapsed_s`` after the first one.
 
-        ``released``: when the changes were over, and how many were fed by then.
+        ``released``: when the changes were over, and how many records had been fed by then.
         """
         if released is not None:
             at_s, fed = released
@@ -240,10 +249,10 @@ class Pace:
 
 
 class Feeding:
-    """Feeds ``lines`` to ``topic`` from :meth:`start` on.
+    """Feeds ``lines`` to ``topic``, beginning at :meth:`start`.
 
-    ``fed`` counts the lines given to the producer. An error of the producer is kept and raised by
-    :meth:`check`, on the thread that asks.
+    ``fed`` counts the lines given to the producer. An error of the producer is kept, and raised by
+    :meth:`check` on the thread that calls it.
     """
 
     def __init__(self, address: str, topic: str, lines: Iterable[str], pace: Pace) -> None:
@@ -262,7 +271,7 @@ class Feeding:
         self._service.start()
 
     def release(self) -> None:
-        """Feed the rest quickly: no change of leader is to come."""
+        """Feed the rest quickly, because no further change of leader will come."""
         self._released = (clock.now_s() - self._began_s, self.fed)
 
     def check(self) -> None:
@@ -277,7 +286,7 @@ class Feeding:
         return ended and self._failure is None
 
     def stop(self) -> None:
-        """Feed no more; returns when the producer is closed, or after a bound."""
+        """Stop feeding; return when the producer is closed, or after a limited time."""
         self._service.stop(_ACKNOWLEDGED_WITHIN_S * patience() + 5.0)
 
     def _feed(self, _: Service) -> None:
@@ -301,12 +310,12 @@ class DemoFailed(LeaderqError):
 
 
 class StoodStill(DemoFailed):
-    """What was waited for did not come, and nothing moved meanwhile."""
+    """Something did not happen in time, and nothing made progress meanwhile."""
 
 
 @dataclass
 class DemoStage:
-    """The stage on which the story is played."""
+    """The stage on which the demo is played: screen, ledger, feed, servers and candidates."""
 
     screen: Screen
     ledger: Path
@@ -325,11 +334,12 @@ class DemoStage:
         timeout_s: float,
         progress: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Wait for ``fact``. The time begins again whenever ``progress`` has changed: then the
-        machine is slow, and nothing is broken.
+        """Wait for ``fact``. The time begins again whenever ``progress`` changes, because then the
+        machine is slow and nothing is broken.
 
-        Raises :class:`DemoFailed` when it does not come within ``timeout_s`` (times the patience)
-        or a server or candidate dies meanwhile, and the feeder's error.
+        :raises DemoFailed: the fact did not come within ``timeout_s`` (times the patience), or a
+            server or candidate has died.
+        :raises LeaderqError: the feeder failed.
         """
         end, seen = clock.now_s() + timeout_s * patience(), progress()
         while not fact():
@@ -346,7 +356,7 @@ class DemoStage:
             time.sleep(_LOOK_S)
 
     def billed(self) -> tuple[int, int]:
-        """How many records are billed, and the term of the newest bill; a cheap call."""
+        """How many records are billed, and the term of the newest bill. The call is cheap."""
         try:
             with closing(reading(self.ledger)) as connection:
                 # Rows are only ever added, so the highest row number is their count.
@@ -358,7 +368,7 @@ class DemoStage:
         return newest or (0, 0)
 
     def stop_contenders(self) -> None:
-        """Ask all to leave, and return when they have."""
+        """Ask all candidates to leave, and return when they have ended."""
         self.leaving.update(self.contenders)
         for contender in self.contenders.values():
             contender.ask_to_leave()
@@ -378,7 +388,9 @@ class DemoStage:
 
 
 def refuse_used_servers(pair: ServerPair, observer: Observer) -> None:
-    """Servers given by address may be in use."""
+    """Create the topic; raise ``ConfigurationError`` if servers that were given by address already
+    have candidates of the career or records of the topic.
+    """
     if standing := observer.view().candidates:
         raise ConfigurationError(
             f"candidates of {CAREER!r} stand already at ZooKeeper {pair.zookeeper_address!r}:"

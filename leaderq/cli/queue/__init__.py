@@ -1,1 +1,1 @@
-"""``leaderq queue``: looking into ZooKeeper queues, Curator's and Dyno's, and working on them."""
+"""``leaderq queue``: looks into ZooKeeper queues, Curator's and Dyno's, and works on them."""

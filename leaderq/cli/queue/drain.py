@@ -1,9 +1,9 @@
 """``leaderq queue drain`` writes the items of a queue to standard output, and knows of each item
 whether it was written.
 
-It does not use Python's buffers: they would keep what an interruption left, and write it at the end
-of the process after all. A pipe that is ready takes :data:`PIPE_BUF` bytes at once, or none, so
-nothing waits while bytes are under way.
+It does not use Python's buffers, because they keep what was left at an interruption, and write it
+when the process ends. A pipe that is ready takes :data:`PIPE_BUF` bytes at once, so no write waits
+in the middle.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _LAST_LOOK_S = 0.05
 
 
 class Outlet:
-    """Writes to a file descriptor, and knows how much was read.
+    """Writes to a file descriptor, and knows how much the reader has read.
 
-    A signal may prevent a piece, but not tear it: once begun it is written to its end, however long
-    the reader takes, unless there is a second signal. Anything but a pipe counts as read once it is
-    written.
+    A signal may prevent a write, but not cut it: a write that has begun goes to its end, however
+    long the reader takes, unless a second signal comes. If the descriptor is not a pipe, bytes
+    count as read once they are written.
     """
 
     def __init__(self, fd: int, stopping: Stopping) -> None:
@@ -56,7 +56,9 @@ class Outlet:
 
     @property
     def read(self) -> int:
-        """How many of the bytes ``written`` the reader has taken; exact also when it is gone."""
+        """How many of the bytes ``written`` the reader has taken; also exact when the reader is
+        gone.
+        """
         if not self._is_pipe:
             return self.written
         unread = array.array("i", [0])
@@ -64,10 +66,10 @@ class Outlet:
         return self.written - unread[0]
 
     def write(self, data: bytes) -> None:
-        """Write all of it.
+        """Write all of ``data``.
 
-        :raises KeyboardInterrupt: a signal came, and nothing of this was written.
-        :raises OSError: the reader is gone (``BrokenPipeError``), the disk is full.
+        :raises KeyboardInterrupt: a signal came, and nothing of ``data`` was written.
+        :raises OSError: the reader is gone (``BrokenPipeError``), or the disk is full.
         """
         with self._stopping.safely():
             self._await_room()
@@ -78,10 +80,10 @@ class Outlet:
                 self._await_room()
 
     def await_reader(self, timeout_s: float = math.inf) -> None:
-        """Return when all is read, or after ``timeout_s``.
+        """Return when the reader has taken everything, or after ``timeout_s``.
 
-        :raises KeyboardInterrupt: a signal came.
-        :raises BrokenPipeError: the reader is gone and has left something.
+        :raises KeyboardInterrupt: a signal came; with a ``timeout_s``, a second signal.
+        :raises BrokenPipeError: the reader is gone, and has not taken everything.
         """
         until_s = clock.now_s() + timeout_s
         poll, pause_s = select.poll(), _FIRST_LOOK_S
@@ -99,21 +101,23 @@ class Outlet:
 
 
 class ItemWriter:
-    """Writes each znode as a JSON object, or each of its values, ended by a line end or NUL."""
+    """Writes each znode as one JSON object, or each of its values, followed by a line end or
+    NUL.
+    """
 
     def __init__(
         self, send: Callable[[bytes], None], *, as_json: bool, as_base64: bool, null: bool
     ) -> None:
         self.kind: AnyKind = None
         self.ambiguous = 0
-        """Values so far that contain their own terminator: a reader will take each for several."""
+        """How many values contain the terminator: a reader will take each of them for several."""
         self._send = send
         self._as_json = as_json
         self._as_base64 = as_base64
         self._end = b"\0" if null else b"\n"
 
     def write(self, one: Browsed) -> None:
-        """Write all of it; if this raises, perhaps a part."""
+        """Write one item; if this raises, a part of it may have been written."""
         if self._as_json:
             self._send(json.dumps(item_json(one, self.kind), ensure_ascii=False).encode() + b"\n")
         elif one.items:
@@ -141,18 +145,20 @@ def drain(given: Given) -> ExitCode:
     """Write the items at PATH to standard output, one a line and in their order, and take them out
     of the queue.
 
-    All of them: also items of a delay queue that are not due, items that rest after a failure, and
-    those of a paused queue. If consumers have a lock path, give it: items that they are working on
-    then stay. Unreadable items stay too, except with --json, which writes one object a znode, with
-    name, id, priority or due time; leaderq queue put --from-json reads these. In a Dyno queue,
-    messages that cannot be read become dead letters, those in a body store stay, and after kill -9
-    those set aside are delivered again.
+    It takes all items: also those of a delay queue that are not due, those that rest after a
+    failure, and those of a paused queue. If consumers have a lock path, give it: items that they
+    are working on then stay. Unreadable items stay, too, except with --json.
 
-    An item is deleted only after it was written or, where standard output is a pipe, after the
-    reader has taken it. Meanwhile it is set aside, where no consumer sees it. If the reader goes
-    away (exit code 1), or at Ctrl-C, items not taken go back to their places. After kill -9 it
-    stays set aside (queue ls says so) until the next drain, which writes it; a few hundred items
-    may then be written twice. One drain of a queue at a time.
+    With --json, each znode is one object, with name, id, priority or due time; leaderq queue put
+    --from-json reads these objects. In a Dyno queue, messages that cannot be read become dead
+    letters, and messages whose payload is in a body store stay.
+
+    An item is deleted only after it was written or, if standard output is a pipe, after the reader
+    has taken it. Until then it is set aside, where no consumer sees it. If the reader goes away
+    (exit code 1), or at Ctrl-C, items that were not taken go back to their places. After kill -9,
+    they stay set aside (queue ls says so) until the next drain, which writes them; a few hundred
+    items may then be written twice. In a Dyno queue, they are delivered again instead. Run one
+    drain of a queue at a time.
 
     \b
     Examples:
@@ -197,7 +203,7 @@ def drain(given: Given) -> ExitCode:
 
 
 class _Drained:
-    """``count``: how many the reader has taken so far."""
+    """The items that were written. ``count``: how many of them the reader has taken so far."""
 
     def __init__(self, given: Given, outlet: Outlet) -> None:
         self.count = 0
@@ -237,7 +243,7 @@ class _Drained:
         self._written.clear()  # the rest goes back
 
     def sum_up(self, path: str) -> None:
-        """The last line; also of a drain that was interrupted."""
+        """Write the last lines, also for a drain that was interrupted."""
         say(f"{self.count} drained from {path}")
         if ambiguous := self._writer.ambiguous:
             say(f"{ambiguous} values contain what ends a value; use --json or --base64")

@@ -55,14 +55,14 @@ from leaderq.zookeeper import Session
 
 @queue_verb(ROOT, META_PATH, KIND, LOCK_PATH, JSON)
 def ls(given: Given) -> None:
-    """Show the queue at PATH, or the queues directly below it, those of a sharder too.
+    """Show the queue at PATH, or the queues directly below PATH, including those of a sharder.
 
-    DEPTH counts items, HELD those being worked on (with --lock-path); DEAD are dead letters, NEXT
-    is the number of the next item, CONSUMERS are those of leaderq; OLDEST is how long ago the
-    oldest item was put there. Foreign znodes are those that no consumer touches.
+    DEPTH counts items, HELD those that consumers are working on (needs --lock-path), DEAD dead
+    letters. NEXT is the number of the next item. CONSUMERS counts consumers of leaderq. OLDEST is
+    how long ago the oldest item was put there. Foreign znodes are those that no consumer touches.
 
-    An empty queue that leaderq never consumed looks like any other znode: it is shown if PATH names
-    it, and not listed.
+    An empty queue that leaderq never consumed looks like any other znode: it is shown only if PATH
+    names it.
 
     \b
     Examples:
@@ -82,7 +82,7 @@ def ls(given: Given) -> None:
 
 
 def _lines(session: Session, given: Given) -> Iterator[tuple[Sequence[Any], dict[str, Any]]]:
-    """Each queue as a row, and as JSON."""
+    """Yield each queue as a row of the table, and as JSON."""
     path = given.path
     with operated(session, given, path, may_be_new=True) as own:
         if isinstance(own, DynoAdmin):
@@ -106,8 +106,9 @@ def _lines(session: Session, given: Given) -> Iterator[tuple[Sequence[Any], dict
 
 @queue_verb(PATH, JSON)
 def stats(given: Given) -> None:
-    """Show the Dyno queue at PATH shard by shard: how many messages are DUE, DELAYED (or rest after
-    a failure), HELD by consumers, and DEAD, and how long the OLDEST due one has waited.
+    """Show the Dyno queue at PATH shard by shard: how many messages are DUE, DELAYED (not due, or
+    resting after a failure), HELD by consumers, and DEAD, and how long the OLDEST due message has
+    waited.
 
     \b
     Example:
@@ -128,9 +129,9 @@ def stats(given: Given) -> None:
     JSON,
 )
 def rm(given: Given) -> None:
-    """Delete the queues at each PATH: the znode, the side data beside it, and an empty lock path.
+    """Delete the queue at each PATH: its znode, its side data, and its lock path if that is empty.
 
-    A queue that holds items or dead letters, or has consumers, is refused, unless you --force it.
+    A queue that holds items or dead letters, or has consumers, is refused, unless --force is given.
 
     \b
     Examples:
@@ -153,8 +154,8 @@ def rm(given: Given) -> None:
 def pause(given: Given) -> None:
     """Stop the consumers of the queue at PATH from beginning new items, until leaderq queue resume.
 
-    They finish what they have begun. Consumers that start later are paused too; Java's consumers do
-    not know of a pause. Producers are not paused.
+    They finish the items that they have begun. Consumers that start later are paused, too. Java's
+    consumers do not know of a pause. Producers are not paused.
 
     \b
     Example:
@@ -188,11 +189,11 @@ def resume(given: Given) -> None:
     JSON,
 )
 def peek(given: Given) -> None:
-    """Show the items at PATH in the order in which they go; nothing is taken or changed.
+    """Show the items at PATH in the order in which consumers get them; nothing is taken or changed.
 
-    With --lock-path it says which of them a consumer holds. ATTEMPT is the number of the next
-    attempt: 1 if it has not failed. Corrupt items are shown as such. In JSON, values that are not
-    UTF-8 text are {"base64": ...}.
+    With --lock-path, it says which items a consumer holds. ATTEMPT is the number of the next
+    attempt: 1 if the item has not failed. Corrupt items are shown as such. In JSON, values that are
+    not UTF-8 text are {"base64": ...}.
 
     \b
     Examples:
@@ -218,10 +219,10 @@ def peek(given: Given) -> None:
     JSON,
 )
 def ack(given: Given) -> ExitCode:
-    """Remove messages, by NAME or id, from the Dyno queue at PATH, because they were done by other
-    means. This is as if a consumer had acknowledged them: an id is free again, or kept for its
-    window. One that a consumer holds is left to that consumer. Exit code 1: some are held, or
-    absent.
+    """Remove messages, by NAME or id, from the Dyno queue at PATH, because their work was done by
+    other means. The effect is the same as if a consumer had acknowledged them: an id is free again,
+    or remembered for its window. A message that a consumer holds stays, unless --held-too is given.
+    The exit code is 1 if some messages are held or absent.
 
     \b
     Examples:
@@ -250,12 +251,12 @@ def ack(given: Given) -> ExitCode:
     JSON,
 )
 def purge(given: Given) -> None:
-    """Delete all items that are at PATH now. Their data is gone; leaderq queue drain writes it out
-    first.
+    """Delete all items that are at PATH now. Their data is lost; leaderq queue drain writes it out
+    instead.
 
     If consumers of the queue have a lock path, give it: items that they are working on then stay.
-    Foreign znodes stay, and so do dead letters and items put meanwhile. If it was interrupted or
-    killed, run it again: it continues where it was.
+    Foreign znodes stay, and so do dead letters, and items that are put meanwhile. If a purge was
+    interrupted or killed, run it again: it continues where it stopped.
 
     \b
     Examples:
@@ -304,13 +305,13 @@ _ERROR = click.Option(
     JSON,
 )
 def dead(given: Given) -> None:
-    """Show the dead letters of the queue at PATH, or those that are NAMEd; with --drop, delete
-    them.
+    """Show the dead letters of the queue at PATH, or only those with these NAMEs; with --drop,
+    delete them.
 
     A letter is an item that failed too often (REASON attempts), could not be read (corrupt), or
-    killed too many consumers (died), with the last error; ORIGIN is the name it had, or its id,
-    which names a letter of a Dyno queue too. It stays at PATH-dead, or in the Dyno queue, until it
-    is sent back (leaderq queue requeue) or dropped.
+    killed too many consumers (died). ERROR is its last error. ORIGIN is the name that the item had,
+    or its id; in a Dyno queue the id may be given as NAME. A letter stays at PATH-dead, or in the
+    Dyno queue, until it is sent back (leaderq queue requeue) or dropped.
 
     \b
     Examples:
@@ -352,12 +353,13 @@ def dead(given: Given) -> None:
     JSON,
 )
 def requeue(given: Given) -> None:
-    """Send dead letters of the queue at PATH back to it: those that are NAMEd, those with an
-    --error, or --all.
+    """Send dead letters of the queue at PATH back to the queue: those with these NAMEs, those with
+    an --error, or --all.
 
-    Each goes to the tail of its kind, with the id, priority or due time it had, and has all its
-    attempts again. It leaves the dead letters and appears in the queue in one transaction: it is
-    never lost, and never there twice. If it was interrupted or killed, run it again.
+    Each letter goes behind all items or, in a priority or delay queue, behind those of the same
+    priority or due time. It keeps its id, priority or due time, and has all its attempts again. It
+    leaves the dead letters and appears in the queue in one transaction, so it is never lost, and
+    never there twice. If this was interrupted or killed, run it again.
 
     \b
     Examples:
@@ -391,10 +393,10 @@ def requeue(given: Given) -> None:
 
 
 def _chosen(keeper: Operated, given: Given) -> Iterator[DeadItem]:
-    """The letters that are named, else all; of these those with that error, and of these the first
-    ``--limit``.
+    """The letters with the given names (without names: all) that have the given error, at most
+    ``--limit`` of them.
 
-    :raises ConfigurationError: one that is named is not there.
+    :raises ConfigurationError: there is no letter of a given name.
     """
     names, error, wanted = given.names, given.error, None
     if names:
@@ -410,7 +412,7 @@ def _chosen(keeper: Operated, given: Given) -> Iterator[DeadItem]:
 
 
 def _paced(letters: Iterator[DeadItem], rate: int | None) -> Iterator[Iterable[DeadItem]]:
-    """All of them or, in each second, the next ``rate``."""
+    """Yield all letters at once; with ``rate``, the next ``rate`` letters in each second."""
     if rate is None:
         yield letters
         return

@@ -1,4 +1,4 @@
-"""What the verbs about queues share: their options, and the queue that they are about."""
+"""Options that the verbs about queues share, and functions that open the queue of a verb."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ LOCK_PATH = click.Option(
 
 
 def told_kind(given: Given) -> QueueKind | None:
-    """The value of ``--kind``, if that is one of Curator's recipes."""
+    """The value of ``--kind``, if it is one of Curator's recipes; else ``None``."""
     word = vars(given).get("kind")
     return None if word in (None, "dyno") else QueueKind(word)
 
@@ -70,10 +70,10 @@ def told_kind(given: Given) -> QueueKind | None:
 def operated(
     session: Session, given: Given, path: str, *, may_be_new: bool = False
 ) -> Iterator[Operated]:
-    """The queue at ``path``: a Dyno queue if there is one, or if ``--kind dyno`` says so.
+    """Open the queue at ``path``: as a Dyno queue if it is one, or if ``--kind dyno`` says so.
 
-    :raises ConfigurationError: the queue there is of another kind than told; or there is none,
-        unless it ``may_be_new``.
+    :raises ConfigurationError: the queue is of another kind than the options say; or there is no
+        queue, and it may not be new.
     """
     kind = told_kind(given)
     lock_path, meta_path = (vars(given).get(name) for name in ("lock_path", "meta_path"))
@@ -99,14 +99,16 @@ def operated(
 
 @contextmanager
 def keeping(given: Given, path: str | None = None) -> Iterator[Operated]:
-    """The queue of the verb, which must be there."""
+    """Open the verb's queue, which must exist."""
     with connected(given) as session, operated(session, given, path or given.path) as keeper:
         yield keeper
 
 
 @contextmanager
 def keeping_only(kind: type[K], given: Given) -> Iterator[K]:
-    """As :func:`keeping`, for verbs of Dyno queues only, or of Curator's recipes only."""
+    """As :func:`keeping`, but refuses a queue that is not of ``kind`` (``DynoAdmin`` or
+    ``QueueAdmin``).
+    """
     with keeping(given) as keeper:
         if not isinstance(keeper, kind):
             which = "Dyno queues" if kind is DynoAdmin else "queues of Curator's recipes"

@@ -1,4 +1,4 @@
-"""``leaderq queue put``: items from arguments or standard input go into a queue."""
+"""``leaderq queue put``: puts items, from arguments or standard input, into a queue."""
 
 from __future__ import annotations
 
@@ -78,15 +78,19 @@ _NEEDED = {QueueKind.ID: "--id", QueueKind.PRIORITY: "--priority", QueueKind.DEL
     JSON,
 )
 def put(given: Given) -> ExitCode:
-    """Put ITEMs, or without any the lines of standard input, into the queue at PATH, in their
-    order.
+    """Put ITEMs into the queue at PATH, in their order; without any ITEM, the lines of standard
+    input.
 
-    The items in the queue tell its kind. For an empty or new queue --id, --priority, --delay-s or
-    --kind tell it; otherwise it is a plain one. A Dyno queue takes all of these together; it
-    refuses a message with the id of another one. Each line is an item, an empty one too; a
-    byte-order mark in front of the first is left out (with --null it is not). When this ends with
-    0, all are stored, each once, even if the connection broke. If it is interrupted or killed, the
-    first ones are stored, without gaps: as many as it says, or as leaderq queue ls shows by NEXT.
+    The items in the queue tell its kind. If it is empty or new, --id, --priority, --delay-s or
+    --kind tell the kind; without them, it is a plain queue. A Dyno queue takes all of these
+    together; it refuses a message with the id of another one.
+
+    Each line is an item, also an empty line. A byte-order mark before the first line is left out,
+    except with --null.
+
+    If the exit code is 0, all items are stored, each once, even if the connection broke. If this is
+    interrupted or killed, the first items are stored, without gaps: as many as it says, or as NEXT
+    of leaderq queue ls shows.
 
     \b
     Examples:
@@ -138,7 +142,7 @@ def _check(given: Given) -> None:
 
 
 def _keys_given(given: Given) -> list[str]:
-    """Those options given that are for some kinds of queue only."""
+    """The options that were given and that only some kinds of queue have."""
     names = {"--id": given.id, "--priority": given.priority, "--delay-s": given.delay_s}
     names |= {"--shard": given.shard, "--group": given.group, "--header": given.headers or None}
     return [name for name, value in names.items() if value is not None]
@@ -146,7 +150,7 @@ def _keys_given(given: Given) -> list[str]:
 
 @contextmanager
 def _input(given: Given, stopping: Stopping) -> Iterator[Iterable[list[bytes]]]:
-    """The entries to put; shows a bar if the input is a file."""
+    """Yield the input in batches of pieces; show a progress bar if the input is a file."""
     if given.items:
         yield [[item.encode("utf-8", "surrogateescape") for item in given.items]]
         return
@@ -157,7 +161,7 @@ def _input(given: Given, stopping: Stopping) -> Iterator[Iterable[list[bytes]]]:
 
 
 class _Stdin:
-    """Standard input, which may be left at Ctrl-C."""
+    """Standard input; Ctrl-C ends a read that waits."""
 
     def __init__(self, stopping: Stopping) -> None:
         self._source = cast("Source", sys.stdin.buffer)
@@ -179,7 +183,7 @@ def _stdin_bytes() -> int | None:
 def _entries(
     given: Given, batches: Iterable[list[bytes]], refusals: Refusals
 ) -> Iterator[Entry | None]:
-    """The entries to put, and ``None`` where nothing more has come so far."""
+    """Yield the entries to put; ``None`` whenever no more input has come so far."""
 
     def read(number: int, text: bytes) -> Any:
         if number == 1 and not (given.items or given.null):
@@ -237,7 +241,11 @@ def _wanted(given: Given) -> QueueKind | None:
 
 
 def _kind(admin: QueueAdmin, given: Given) -> QueueKind | None:
-    """The kind as told, if the items there agree; else as the items tell, if there are any."""
+    """Return the kind of the queue: the one that the options tell, if the items agree; else the one
+    that the items tell; ``None`` if neither options nor items tell it.
+
+    :raises ConfigurationError: options and items do not agree.
+    """
     wanted, keys, path, names = _wanted(given), _keys_given(given), given.path, admin.names()
     refuse_sharder(contents_of(names, QueueKind.PLAIN), admin.paths)
     found = contents_of(names).kind
@@ -259,7 +267,9 @@ def _store(
     first: Sequence[Entry],
     refusals: Refusals,
 ) -> Store:
-    """The way into a queue; the keys of the first entry tell the kind of an empty one."""
+    """Return the :class:`Store` for this queue. The keys of the first entry tell the kind of an
+    empty queue.
+    """
     if isinstance(keeper, DynoAdmin):
         _tell_if_new(keeper, keeper.path, "dyno")
         return DynoStore(refusals, keeper.queue)
@@ -283,7 +293,7 @@ def _tell_if_new(keeper: DynoAdmin | QueueAdmin, path: str, kind: str) -> None:
 
 class Store:
     """Puts entries into a queue, in their order. ``stored`` counts the znodes that are certainly
-    there.
+    stored.
     """
 
     def __init__(self, refusals: Refusals) -> None:
@@ -291,7 +301,9 @@ class Store:
         self._refusals = refusals
 
     def take(self, entries: Iterable[Entry | None]) -> None:
-        """Store all; invalid entries are refused. Raises the error that prevents it."""
+        """Store all entries. Invalid ones are noted as refused; an error that prevents storing is
+        raised.
+        """
         for entry in entries:
             if entry is None:
                 self._pause()
@@ -303,14 +315,14 @@ class Store:
         self._finish()
 
     def close(self) -> None:
-        """Close. Entries not sent yet will not be sent."""
+        """Close the store. Entries that were not sent yet will not be sent."""
 
     def _put(self, entry: Entry) -> None:
-        """Take this on its way; raises one of ``_REFUSED`` if it cannot be put."""
+        """Accept this entry for sending; raise one of ``_REFUSED`` if the queue cannot take it."""
         raise NotImplementedError
 
     def _pause(self) -> None:
-        """Nothing more has come for now: send the entries taken so far."""
+        """Send the entries accepted so far, because no more input has come."""
 
     def _finish(self) -> None:
         self._pause()
@@ -458,9 +470,9 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What an item's name says besides its number; the kind of the queue decides what is needed.
-    ``is_bare``: the name is known to say nothing else, like that of an item that Java has requeued.
-    The last three are for Dyno queues, whose messages may have all of them.
+    """The parts of an item's name besides its number; the kind of the queue decides which are
+    needed. ``is_bare``: the name has no other part, as for an item that Java has requeued. Shard,
+    group and headers are for Dyno queues, whose messages may have all keys.
     """
 
     id: str | None = None
@@ -473,7 +485,7 @@ class Keys:
 
     @property
     def kind(self) -> str | None:
-        """The kind of queue that has such a key."""
+        """The kind of queue whose items have such keys; ``None`` if no key is set."""
         said = {"id": self.id, "priority": self.priority, "delay": self.due_ms}
         kinds = [kind for kind, value in said.items() if value is not None]
         is_dyno = len(kinds) > 1 or self.shard or self.group or self.headers
@@ -482,7 +494,9 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One znode to be. ``number``: the line, or argument, that it began with, from 1."""
+    """The values and keys of one znode that will be put. ``number``: the line or argument with
+    which it begins, from 1.
+    """
 
     number: int
     values: tuple[bytes, ...]
@@ -496,10 +510,10 @@ class BadEntry(Exception):  # one line of many: counted and told, the others go 
 def pieces(
     source: Source, end: bytes, on_bytes: Callable[[int], object] = lambda _: None
 ) -> Iterator[list[bytes]]:
-    """Yield the parts of the input that end with ``end``, in batches: all that have come so far.
-    What follows the last ``end`` is a part too, unless it is empty.
+    """Split the input at ``end``; yield the pieces in batches, as soon as they have come. What
+    follows the last ``end`` is a piece, too, unless it is empty.
 
-    :raises ConfigurationError: one is longer than any item can be.
+    :raises ConfigurationError: a piece is longer than any item can be.
     """
     rest = bytearray()
     number = 0
@@ -521,7 +535,9 @@ def pieces(
 
 
 def numbered(batches: Iterable[list[bytes]]) -> Iterator[tuple[int, bytes] | None]:
-    """All pieces, counted from 1; ``None`` after each batch: nothing more has come so far."""
+    """Yield all pieces, numbered from 1; ``None`` after each batch, when no more input has come so
+    far.
+    """
     number = 0
     for batch in batches:
         for number, piece in enumerate(batch, number + 1):  # noqa: B020  (goes on counting)
@@ -532,8 +548,8 @@ def numbered(batches: Iterable[list[bytes]]) -> Iterator[tuple[int, bytes] | Non
 def grouped(
     values: Iterable[tuple[int, bytes] | None], size: int, keys: Callable[[], Keys]
 ) -> Iterator[Entry | None]:
-    """Numbered values, ``size`` in a znode (the last one may have less); the pauses between
-    them.
+    """Yield entries of ``size`` values each; the last one may have fewer. Each ``None`` in
+    ``values`` is yielded, too.
     """
     together: list[bytes] = []
     first = 0
@@ -551,7 +567,10 @@ def grouped(
 
 
 def from_base64(text: bytes) -> bytes:
-    """:raises BadEntry: it is not base64."""
+    """Return the bytes that ``text`` stands for.
+
+    :raises BadEntry: it is not base64.
+    """
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -559,10 +578,10 @@ def from_base64(text: bytes) -> bytes:
 
 
 def from_json(number: int, line: bytes) -> Entry:
-    """An object as ``leaderq queue peek --json`` and ``drain --json`` write it: ``values`` (or
-    ``value``), and ``id``, ``priority`` or ``due_ms``.
+    """Return the entry of an object that ``leaderq queue peek --json`` or ``drain --json`` has
+    written. It has ``values`` (or ``value``), and ``id``, ``priority`` or ``due_ms``.
 
-    :raises BadEntry: it is not such an object.
+    :raises BadEntry: the line is not such an object.
     """
     try:
         said = json.loads(line)

@@ -1,4 +1,4 @@
-"""How items and queues are shown (pure): to people on one line each, to programs whole."""
+"""Shows items and queues (pure): one line each for people, everything for programs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def item_headings(kind: AnyKind, *, with_locks: bool) -> Sequence[str]:
 
 
 def item_row(one: Browsed, kind: AnyKind, *, with_locks: bool) -> Sequence[Any]:
-    """An item as a row. ATTEMPT is the one that it waits for, or is in."""
+    """An item as a row. ATTEMPT is the attempt that the item waits for, or that is under way."""
     held = "yes" if one.is_locked else None
     keys = _key_json(one, kind)
     keys |= {"due": local(keys.get("due_ms")), "held": held}
@@ -65,14 +65,16 @@ def item_row(one: Browsed, kind: AnyKind, *, with_locks: bool) -> Sequence[Any]:
 
 
 def item_json(one: Browsed, kind: AnyKind) -> dict[str, Any]:
-    """An item for JSON; corrupt ones have no ``values``, but their ``data``."""
+    """An item for JSON. A corrupt item has ``data`` in place of ``values``."""
     held = {} if one.is_locked is None else {"held": one.is_locked}
     when = {"enqueued": iso(one.enqueued_ms), "attempt": one.attempt + 1}
     return {"name": one.name, **_key_json(one, kind), **when, **held, **_content_json(one)}
 
 
 def _key_json(one: Browsed, kind: AnyKind) -> dict[str, Any]:
-    """Id, priority or due time, as the kind has one; all of a Dyno queue's message."""
+    """The id, priority or due time of an item, if its kind of queue has one; for a message of a
+    Dyno queue, all its fields.
+    """
     if not isinstance(kind, QueueKind):
         return dict(getattr(one, "said", {}))
     key = one.key(kind)
@@ -110,7 +112,9 @@ def shard_row(said: dict[str, Any]) -> Sequence[Any]:
 
 
 def dyno_row(said: dict[str, Any]) -> Sequence[Any]:
-    """As :func:`queue_row`, of what ``DynoAdmin.overview`` returns."""
+    """The row of a Dyno queue, as :func:`queue_row`; ``said`` is what ``DynoAdmin.overview``
+    returns.
+    """
     remarks = f"{said['due']} due, {said['delayed']} delayed, {len(said['shards'])} shards"
     remarks += ", paused" if said["paused"] else ""
     age_s = said["oldest_due_s"]

@@ -1,8 +1,9 @@
-"""A nemesis: everything that can go wrong, mixed, against your own career; and what must hold.
+"""A nemesis: everything that can go wrong happens to your own career, and checkers say what must
+not be.
 
 Three ZooKeeper servers and five candidates (``leaderq run`` under guardians, each behind fault
 proxies of its own, restarted when they exit) suffer a random schedule of faults, which a seed
-repeats. All processes append to one history, and checkers say what in it must not be::
+repeats. All processes append to one history, and checkers find in it what must not have happened::
 
     python -m leaderq.testing.nemesis --minutes 10 --seed 7 --career billing:AdBilling
 
@@ -11,11 +12,12 @@ or, in a test::
     report = run(NemesisOptions(seed=7, career="billing:AdBilling", minutes=3))
     assert not report.violations, report
 
-Each inauguration, unit of work and hand-over of a career is recorded without its help. Have it
-call :func:`effect` where it acts on the world, so that the checkers see how far into a unit it
-came, and :func:`fenced_write` where it should be refused. Both do nothing outside of a nemesis.
+Each inauguration, unit of work and hand-over of a career is recorded without its help. Let the
+career call :func:`effect` where it acts on the world, so that the checkers see how far it came
+within a unit; and :func:`fenced_write` where an old term should be refused. Both do nothing outside
+of a nemesis.
 
-The faults, the checks and what is excused: ``docs/design/nemesis.md``. Linux only (``/proc``).
+``docs/design/nemesis.md`` has the faults, the checks, and what is excused. Linux only (``/proc``).
 """
 
 from __future__ import annotations

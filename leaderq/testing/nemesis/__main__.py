@@ -23,10 +23,10 @@ from leaderq.testing.nemesis.faults import run
 @click.option("--folder", type=click.Path(path_type=Path), help="Where history and logs are kept.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def main(seed: int | None, **given: Any) -> None:
-    """Let a career suffer every fault, and check that what is promised held.
+    """Let a career suffer every fault, and check that all promises held.
 
-    ARGUMENTS are passed on to `leaderq run`, such as --kafka. Exit codes: 0 all promises held,
-    1 one was broken, 2 the nemesis could not be run.
+    ARGUMENTS are passed on to `leaderq run`, such as --kafka. Exit codes: 0 all promises held, 1
+    one was broken, 2 the nemesis could not be run.
     """
     logging.basicConfig(level=logging.ERROR)  # our own session's servers come and go
     seed = random.randrange(1 << 20) if seed is None else seed

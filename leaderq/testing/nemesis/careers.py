@@ -1,7 +1,7 @@
-"""What the workers of a nemesis run: the user's career, recorded.
+"""The career that the workers of a nemesis run: the user's career, recorded.
 
 A worker is ``leaderq run leaderq.testing.nemesis.careers:Recorded``. ``Recorded`` is made when it
-is looked for: a subclass of the career that the environment names, which writes the history.
+is imported: a subclass of the career that the environment names, which writes the history.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from leaderq.zookeeper import SessionState
 CAREER: Final = "NEMESIS_CAREER"
 SEED: Final = "NEMESIS_SEED"
 HELD: Final = ".held"
-"""Behind the name of a wish to hold the GIL, while that lasts."""
+"""The ending of a GIL file's name while the worker holds the GIL."""
 SPARED: Final = "NEMESIS_SPARED"
-"""Set for the candidate that is neither killed nor frozen: it should return soon from its units."""
+"""Set for the candidate that is neither killed nor frozen; its units should be short."""
 
 
 def recorded(career: type[ILeaderCareer]) -> type[ILeaderCareer]:
-    """``career``, writing every stage to the history.
+    """A subclass of ``career`` that writes every stage to the history.
 
     It also holds the GIL when the nemesis asks for that, and tells the nemesis how to end its
     session.
@@ -72,13 +72,15 @@ def recorded(career: type[ILeaderCareer]) -> type[ILeaderCareer]:
 
 
 def session_file(folder: Path, who: str) -> Path:
-    """The file in which ``who``'s worker says how to end its session. Its user's only."""
+    """The file in which the worker of ``who`` says how to end its session; only its user may read
+    it.
+    """
     return folder / f"session-{who}"
 
 
 def gil_file(folder: Path, who: str) -> Path:
-    """The file that makes the worker of ``who`` hold the GIL in its next unit; it contains for how
-    many seconds.
+    """The file that makes the worker of ``who`` hold the GIL in its next unit; it contains the
+    number of seconds.
     """
     return folder / f"gil-{who}"
 

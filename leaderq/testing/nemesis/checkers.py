@@ -1,7 +1,7 @@
-"""What must not be in a history. Pure: a checker reads lines and returns sentences, or none.
+"""Checks what must not be in a history. Pure: a checker reads lines and returns sentences, or none.
 
-A line is *dead* if a later term than its own was inaugurated earlier in the file. Some dead lines
-are excused, because nobody promised that they cannot be: see :class:`_Excuses`.
+A line is *dead* if, earlier in the file, a later term than its own was inaugurated. Some dead lines
+are excused, because nobody promised to prevent them: see :class:`_Excuses`.
 """
 
 from __future__ import annotations
@@ -29,36 +29,38 @@ _SLACK: Final = {"threads": 4, "descriptors": 8, "memory_kb": 12_288}
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The times of the promises. ``patience`` stretches those that a slow host needs longer."""
+    """The times in the promises. ``patience`` stretches those that a slow host cannot keep."""
 
     timeout_s: float
     patience: float = 1.0
 
     @property
     def thaw_s(self) -> float:
-        """For how long a thawed process may go on."""
+        """How long a process may continue after it was thawed."""
         return 0.1 * self.patience
 
     @property
     def guardian_s(self) -> float:
-        """How long a guardian that was frozen itself may take to end an overdue worker: a quarter
-        of T is ``handOver``'s, and a tenth of a second the unit's that was about to end.
+        """How long a guardian that was frozen may take to end an overdue worker: a quarter of T is
+        for ``handOver``, and a tenth of a second for the unit that was about to end.
         """
         return (self.timeout_s / 4 + 0.1) * self.patience
 
     @property
     def leader_s(self) -> float:
-        """How soon after healing somebody must lead."""
+        """How soon somebody must lead after everything was healed."""
         return (self.timeout_s + 2) * self.patience
 
     @property
     def newcomer_s(self) -> float:
-        """How long after a pause began a new leader may be inaugurated without having read it."""
+        """How long after the beginning of a pause a new leader may be inaugurated without knowing
+        of it.
+        """
         return 1.0 * self.patience
 
 
 def register_never_falls_back(lines: Iterable[Line], bounds: Bounds) -> list[str]:
-    """Fenced writes that ZooKeeper accepted after one of a newer term."""
+    """Sentences about fenced writes that ZooKeeper accepted after a write of a newer term."""
     problems = []
     newest = Line(0, What.ACCEPTED, number=-1)
     for line in lines:
@@ -73,7 +75,7 @@ def register_never_falls_back(lines: Iterable[Line], bounds: Bounds) -> list[str
 
 
 def nothing_after_its_term(lines: Iterable[Line], bounds: Bounds) -> list[str]:
-    """Effects, units and beliefs of a term after the inauguration of a later one."""
+    """Sentences about effects, units and beliefs of a term after a later term was inaugurated."""
     inaugurated: list[Line] = []  # in the order of their numbers
     excuses = _Excuses(bounds)
     dead: dict[tuple[int, int, str], list[Line]] = defaultdict(list)
@@ -105,7 +107,7 @@ def nothing_after_its_term(lines: Iterable[Line], bounds: Bounds) -> list[str]:
 
 
 def led_again(lines: Iterable[Line], bounds: Bounds) -> list[str]:
-    """Healings after which nobody led within T + 2 s."""
+    """Sentences about healings after which nobody led within T + 2 s."""
     problems = []
     healed: Line | None = None
     newest, line = 0, Line(0, What.HEALED)
@@ -123,8 +125,9 @@ def led_again(lines: Iterable[Line], bounds: Bounds) -> list[str]:
 def leads(line: Line, healed: Line, newest: int, bounds: Bounds) -> bool:
     """Whether ``line`` proves a leader after ``healed``; ``newest`` is the newest term's number.
 
-    A unit that begins proves it. Effects prove it only later: at first they may be those of a
-    leader whose guardian is about to end it. An observer may see the znode of a dead process.
+    A unit that begins proves it. Effects prove it only later: at first they may come from a leader
+    whose guardian is about to end it. An observer proves nothing: it may see the znode of a dead
+    process.
     """
     if line.term < newest or line.child:
         return False
@@ -133,9 +136,10 @@ def leads(line: Line, healed: Line, newest: int, bounds: Bounds) -> bool:
 
 
 def paused_is_paused(lines: Iterable[Line], bounds: Bounds) -> list[str]:
-    """Units begun while an operator's pause stood.
+    """Sentences about units that began while an operator's pause was in force.
 
-    The present leader hears of it within T: by then it has heard from ZooKeeper or has no lease.
+    The present leader knows of the pause within T: by then it has either heard from ZooKeeper, or
+    has lost its lease.
     """
     problems = []
     began: dict[int, float] = {}
@@ -158,13 +162,14 @@ def paused_is_paused(lines: Iterable[Line], bounds: Bounds) -> list[str]:
 
 
 def nobody_left_behind(lines: Iterable[Line], bounds: Bounds) -> list[str]:
-    """Processes that were left over, or candidates that did not come back."""
+    """Sentences about processes that were left over, and candidates that did not come back."""
     return [line.why for line in lines if line.what is What.STRAY]
 
 
 def flat(lines: Iterable[Line], bounds: Bounds) -> list[str]:
-    """Processes whose threads, descriptors or memory grew over their lives: from an early quarter
-    of a life to the last. A worker's begins when it is connected: before, it may wait for long.
+    """Sentences about processes whose threads, descriptors or memory grew between an early quarter
+    of their lives and the last one. The life of a worker begins when it is connected, because it
+    may wait long before.
     """
     connected: set[int] = set()
     samples: dict[tuple[str, int, str], list[Mapping[str, int]]] = defaultdict(list)
@@ -198,7 +203,7 @@ CHECKERS: Final[Sequence[Callable[[Iterable[Line], Bounds], list[str]]]] = (
 
 @dataclass(frozen=True)
 class NemesisReport:
-    """The results of a run; as text, a closing table.
+    """The results of a run; as text, a table of them.
 
     ``violations`` are sentences; there must be none. ``counts`` says how often each event was
     recorded, ``faults`` how often each fault was done.
@@ -235,7 +240,7 @@ def check(path: Path, *, seed: int, bounds: Bounds) -> NemesisReport:
 
 @dataclass
 class _Harm:
-    """The harm done to one worker. ``used`` counts the beginnings that it has excused."""
+    """The harm done to one worker. ``used`` counts how many beginnings of units it has excused."""
 
     kind: Kind
     over_s: float = float("inf")
@@ -243,14 +248,15 @@ class _Harm:
 
 
 class _Excuses:
-    """Which dead lines nobody promised to prevent, by the faults that the worker has suffered: see
-    ``docs/design/nemesis.md``.
+    """Excuses dead lines that nobody promised to prevent. Which ones depends on the faults that the
+    worker has suffered (see ``docs/design/nemesis.md``):
 
-    * Frozen: until it goes on, and 100 ms more; one unit may have been about to begin. Children of
-      a worker that was frozen alone were not frozen.
-    * Without its guardian, killed or frozen: nobody stops a unit that runs, nor children; no unit
-      may begin. A guardian that goes on has T/4 and 100 ms.
-    * Its session or its znode ended from outside: it learns of it within T.
+    * The worker was frozen: its effects, and the beginning of one unit, are excused until 100 ms
+      after it was thawed. If it was frozen alone, its children were not frozen, and have no excuse.
+    * Its guardian was killed or frozen: effects of the worker and its children are excused; the
+      beginning of a unit is not. If the guardian was thawed, the excuse ends T/4 and 100 ms later.
+    * Its session or its znode was ended from outside: everything is excused until T later, when the
+      worker must know.
     """
 
     def __init__(self, bounds: Bounds) -> None:

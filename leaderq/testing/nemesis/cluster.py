@@ -1,4 +1,6 @@
-"""What a nemesis does harm to: servers, proxies, candidates, their supervisor; and who looks on."""
+"""The targets of a nemesis: servers, proxies, candidates and their supervisor. Also observes
+them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from leaderq.zookeeper import Delete, GetData, Session, connect
 NAME: Final = "nemesis"
 NAMES: Final = ("a", "b", "c", "d", "e")
 SPARED_ONE: Final = "e"
-"""The candidate that is neither killed nor frozen: leaks show where a process lives long."""
+"""The candidate that is neither killed nor frozen: leaks show in a process that lives long."""
 
 _TARGET: Final = "leaderq.testing.nemesis.careers:Recorded"
 _LOOK_S: Final = 0.25
@@ -43,7 +45,7 @@ class NemesisOptions:
     ``seed`` determines the schedule of faults. ``career`` is ``module:Class``, looked for in
     ``cwd``. ``session_timeout_s`` is T. ``arguments`` are further options of ``leaderq run``, such
     as ``("--kafka", "host:9092")``. ``folder`` gets the history and the logs, and must not have a
-    history yet; by default it is a temporary one that stays.
+    history yet; by default it is a temporary folder that is kept.
     """
 
     seed: int
@@ -57,15 +59,14 @@ class NemesisOptions:
 
     @property
     def handover_budget_s(self) -> float:
-        """Long enough for most units of more than a lease, and not for all."""
+        """Long enough for most units that last longer than a lease, and too short for some."""
         return 1.5 * self.session_timeout_s
 
 
 class Cluster:
-    """Five candidates, each behind a proxy of its own for each server of ``ensemble``. A context
-    manager.
+    """Five candidates; each has its own proxy for each server of ``ensemble``. A context manager.
 
-    ``history`` receives what it sees; ``view`` is the newest view.
+    ``history`` receives what the cluster sees; ``view`` is the newest view.
     """
 
     def __init__(self, options: NemesisOptions, ensemble: ZooKeeperEnsemble) -> None:
@@ -127,7 +128,7 @@ class Cluster:
             return None
 
     def has_ended(self) -> bool:
-        """Whether a candidate has ended; as long as all is well, none does."""
+        """Whether a candidate has ended. While all is well, none does."""
         return bool(self._ended) or not all(each.alive for each in self.candidates.values())
 
     def last_words(self) -> str:
@@ -169,7 +170,7 @@ class Cluster:
         ).start()
 
     def _supervise(self) -> None:
-        """Restart ended candidates, as systemd or Kubernetes do; except one that cannot run."""
+        """Restart candidates that end, as systemd or Kubernetes do, except one that cannot run."""
         while not self._stopping.wait(0.1):
             for who, candidate in list(self.candidates.items()):
                 if candidate.process.poll() not in (None, ExitCode.USAGE):
@@ -183,7 +184,9 @@ class Cluster:
                 log.write(f"{line.get('time', '')} {candidate.pid} {text}\n")
 
     def _end_all(self) -> None:
-        """Keep the logs, and kill the rest: all that was given our folder, so no stranger."""
+        """Keep the logs, and kill every process whose environment names our folder, and so no
+        stranger's.
+        """
         for candidate in [*self._ended, *self.candidates.values()]:
             self._keep_log(candidate)
         mark = f"{FOLDER}={self.options.folder.resolve()}\0".encode()
@@ -196,7 +199,7 @@ class Cluster:
     # -- looking on --------------------------------------------------------------------------------
 
     def all_stand(self) -> bool:
-        """Whether each candidate stands, once."""
+        """Whether each candidate stands exactly once."""
         return sorted(self.observer.view().candidates) == list(NAMES)
 
     def _look_on(self) -> None:
@@ -216,7 +219,9 @@ class Cluster:
         self.read_register()
 
     def read_register(self) -> None:
-        """Note the fenced writes accepted since the last time, in their order, and delete them."""
+        """Note the fenced writes that were accepted since the last call, in their order, and delete
+        them.
+        """
         names = sorted(self.session.children(self._register))
         for first in range(0, len(names), 100):
             paths = [f"{self._register}/{name}" for name in names[first : first + 100]]
@@ -229,7 +234,7 @@ class Cluster:
             self.session.multi([Delete(path) for path in paths])
 
     def delete_znodes(self, who: str) -> None:
-        """Delete the znodes of ``who`` in the line, as an operator's mistake would."""
+        """Delete the znodes of candidate ``who`` in the line, as an operator might by mistake."""
         for name in self.session.children(self._layout.candidates):
             path = self._layout.candidate(name)
             if self.session.get(path)[0].decode() == who:

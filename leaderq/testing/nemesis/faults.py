@@ -38,9 +38,9 @@ from leaderq.testing.zookeeper_server import ZooKeeperEnsemble, ZooKeeperServer
 from leaderq.zookeeper import Credentials, end_session
 
 _ROUND_T: Final = 7.0
-"""For how long faults begin in one round, in session time-outs."""
+"""How long faults begin in one round, in session time-outs."""
 _AT_ONCE: Final = 3
-"""How many faults candidates suffer at a time; those of servers and operators come on top."""
+"""How many faults candidates suffer at a time; those of servers and operators come in addition."""
 _CALM_S: Final = 1.5
 _DEPOSING: Final = [
     *[Kind.BLACK_HOLE] * 3,
@@ -57,7 +57,7 @@ _LONG: Final = {
     **dict.fromkeys((Kind.LOSE_QUORUM, Kind.PAUSE, Kind.STALL_AND_CUT), 1.0),
     Kind.DELETE_ZNODE: 0.0,
 }
-"""How likely a fault outlives a session, where that is not left to chance."""
+"""How likely a fault outlives a session, for the kinds that have a likelihood of their own."""
 _TO_GUARDIAN: Final = frozenset(kind for kind in Kind if "guardian" in kind.value)
 BETWEEN_SERVERS: Final = frozenset({Kind.CUT_SERVERS, Kind.STALL_AND_CUT})
 """Faults that need servers with links between them."""
@@ -70,10 +70,10 @@ _HOLES: Final[dict[Kind, tuple[Direction, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault to come: ``at_s`` after its round began, for ``lasts_s``.
+    """One fault to come. It begins ``at_s`` seconds after its round began, and lasts ``lasts_s``.
 
-    It strikes the candidate at ``place`` in the line. 0 is the leader's: it waits for one, for up
-    to T.
+    It strikes the candidate at ``place`` in the line. 0 is the leader: the fault waits up to T for
+    one.
     """
 
     number: int
@@ -86,13 +86,13 @@ class Fault:
 def schedule(
     seed: int, timeout_s: float, *, without: Collection[Kind] = ()
 ) -> Iterator[list[Fault]]:
-    """Rounds of faults, without end (pure).
+    """Yield rounds of faults, without end (pure).
 
-    Every kind but those in ``without`` comes, those that change the leader more often. Half of the
-    faults are over before a lease is, and half outlive a session; of the freezes, three tenths are
-    over before a lease is, and seven tenths outlive a session. The quorum is always lost for longer
-    than a lease. Every pause outlives a session, so that new leaders find it, and so does every cut
-    that follows a stall.
+    Every kind comes, except those in ``without``; kinds that change the leader come more often.
+    Half of the faults are shorter than a lease, and half are longer than a session; of the freezes,
+    three tenths are shorter, and seven tenths are longer. The quorum is always lost for longer than
+    a lease. Every pause is longer than a session, so that new leaders find it; so is every cut that
+    follows a stall.
     """
     dice = random.Random(seed)
     possible = [kind for kind in _KINDS if kind not in without]
@@ -114,7 +114,7 @@ def schedule(
 
 
 class Nemesis:
-    """Does one fault after the other to ``cluster``, several at a time, and heals them."""
+    """Does faults to ``cluster``, several at a time, and heals them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -127,7 +127,7 @@ class Nemesis:
         self._room = threading.Semaphore(_AT_ONCE)
 
     def round(self, faults: list[Fault]) -> None:
-        """Do the faults of a round; returns when all are healed and all candidates stand."""
+        """Do the faults of a round; return when all are healed and all candidates stand."""
         began_s = clock.now_s()
         threads = []
         for fault in faults:
@@ -141,7 +141,9 @@ class Nemesis:
         self.settle()
 
     def settle(self) -> None:
-        """Everything is healed: note it, and the candidates that do not come back."""
+        """Heal the servers, note that everything is healed, and note what does not come back: a
+        leader, or candidates.
+        """
         self._cluster.ensemble.heal()
         since = self._history.size
         self._history.append(What.HEALED)
@@ -181,9 +183,10 @@ class Nemesis:
             self._history.append(What.OVER, number=fault.number, **noted)
 
     def _take(self, fault: Fault, held: contextlib.ExitStack) -> str | None:
-        """The candidate to strike, kept from like faults until ``held`` is closed.
+        """Return the candidate to strike; until ``held`` is closed, no like fault strikes it.
 
-        ``""``: the fault is not of a candidate. ``None``: others have it in hand.
+        ``""``: the fault is not of a candidate. ``None``: other faults have all possible
+        candidates.
         """
         until_s = clock.now_s() + self._timeout_s
         while True:
@@ -197,7 +200,9 @@ class Nemesis:
             time.sleep(0.1)
 
     def _able(self, fault: Fault, *, patiently: bool) -> list[str]:
-        """Whom the fault may strike, the best first; ``patiently``: the leader or nobody."""
+        """The candidates that the fault may strike, the best first. ``patiently``: only the leader,
+        or nobody.
+        """
         view = self._cluster.view
         if not _is_of_candidate(fault):
             return [""]
@@ -257,7 +262,7 @@ class Nemesis:
                 kill(started)  # which nobody promised to end
 
     def _sees_leave(self, who: str, worker: int) -> None:
-        """A worker whose guardian is gone finishes its unit, hands over and leaves."""
+        """Check that a worker whose guardian is gone finishes its unit, hands over and leaves."""
         within_s = self._options.handover_budget_s + 2 * self._timeout_s
         if not held_within(lambda: not _runs(worker), within_s):
             late_s = within_s * patience()
@@ -322,10 +327,10 @@ class Nemesis:
 
     @contextmanager
     def _between_servers(self, fault: Fault) -> Iterator[None]:
-        """Cut the server that our leader is connected to off from the servers' leader.
+        """Cut the server to which our leader is connected off from the servers' leader.
 
-        After a stall, and every other time without one, our leader can reach no other server
-        meanwhile, because it would go there otherwise.
+        After a stall, and in half of the other cases, our leader can reach no other server
+        meanwhile; otherwise it would go to another one.
         """
         ensemble, dice = self._cluster.ensemble, random.Random(fault.number)
         head, followers = ensemble.leader, ensemble.followers
@@ -349,7 +354,9 @@ class Nemesis:
         return int(json.loads(session_file(self._options.folder, who).read_text())["id"])
 
     def _keep_to(self, server: ZooKeeperServer, who: str, healing: contextlib.ExitStack) -> None:
-        """Let ``who`` reach ``server`` only, unless its network suffers something already."""
+        """Let ``who`` reach only ``server``, unless its network already suffers from another
+        fault.
+        """
         lock = self._busy[Part.NETWORK, who]
         if not lock.acquire(blocking=False):
             return
@@ -362,8 +369,9 @@ class Nemesis:
                 healing.callback(proxy.heal)
 
     def _stall(self, way: ServerLink, back: ServerLink, dice: random.Random) -> None:
-        """What was held back is answered at once. Mostly nothing that the follower says later
-        arrives: an acknowledgement is heard, and what it rests on is not.
+        """Hold messages between the two servers back for a time, and then deliver them at once.
+        Mostly, what the follower says after that is lost: one of its acknowledgements is heard, and
+        the messages on which it depends are not.
         """
         for stalled in (way, back) if dice.random() < 0.3 else (way,):
             stalled.stall()
@@ -425,7 +433,9 @@ REQUESTS: Final[dict[Kind, Callable[[bytes], bool]]] = {
     Kind.LOSE_RENEWAL: lambda request: _is_multi(request) and b'"stage":' not in request,
     Kind.LOSE_READ: lambda request: _operation(request) in (3, 4, 8, 12, 22),
 }
-"""The replies to lose: by ZooKeeper's operation codes, and by the contents of the term's record."""
+"""Tests for the requests whose replies are lost, by ZooKeeper's operation codes and by the contents
+of the term's record.
+"""
 
 
 def run(
@@ -434,14 +444,15 @@ def run(
     ensemble: ZooKeeperEnsemble | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> NemesisReport:
-    """Let the career of ``options`` suffer; returns the results.
+    """Let the career of ``options`` suffer; return the results.
 
-    ``ensemble``: three running servers to do harm to, between which nothing is cut unless they are
-    linked; by default such are started. ``say`` is told a line of progress after each round.
+    ``ensemble``: three running servers to do harm to; the ways between them are cut only if they
+    are linked. By default, three linked servers are started. ``say`` gets a line of progress after
+    each round.
 
-    :raises ConfigurationError: the folder holds a history already.
-    :raises ServerFailed: the candidates do not even stand when all is well; the message has their
-        last lines.
+    :raises ConfigurationError: the folder already has a history.
+    :raises ServerFailed: not all candidates stand, before any fault; the message has their last
+        lines.
     """
     timeout_s = options.session_timeout_s
     with contextlib.ExitStack() as stack:

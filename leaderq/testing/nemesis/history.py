@@ -1,4 +1,5 @@
-"""The one history that all processes of a run write, a JSON object a line; and its words.
+"""The history of a run, to which all its processes write: one JSON object a line. Also defines the
+words that stand in it.
 
 Each line is one write to a file opened with ``O_APPEND``, so its place in the file is its place in
 time. ``at`` is :func:`leaderq.base.clock.now_s`, the same clock for all processes of the host.
@@ -47,7 +48,9 @@ class What(str, Enum):
 
 
 class Part(Enum):
-    """The part that a fault strikes; one at a time strikes it, and each candidate."""
+    """The part that a fault strikes. At most one fault at a time strikes the same part of a
+    candidate.
+    """
 
     PROCESS = "process"
     NETWORK = "network"
@@ -58,9 +61,9 @@ class Part(Enum):
 
 
 class Kind(str, Enum):
-    """The kinds of fault. A worker's *tree* is the worker with all that it has started.
+    """The kinds of fault. A worker's *tree* is the worker and all that it has started.
 
-    ``part`` is the part struck; ``lasts`` says whether the fault lasts until it is healed.
+    ``part`` is the part that is struck; ``lasts`` says whether the fault lasts until it is healed.
     """
 
     KILL_WORKER = "kill worker", Part.PROCESS, False
@@ -105,7 +108,9 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One event. ``pid`` is the worker's, also where its child or its guardian is concerned."""
+    """One event. ``pid`` is that of the worker, also if the event is about its child or its
+    guardian.
+    """
 
     at: float
     what: What
@@ -120,7 +125,7 @@ class Line:
 
 
 class History:
-    """The file at ``path``, to append to. Thread-safe, and safe beside other processes."""
+    """The file at ``path``, for appending. Threads and processes may share it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -140,7 +145,9 @@ class History:
 
 
 def read(path: Path, *, since: int = 0) -> Iterator[Line]:
-    """The lines of a history from byte ``since`` on, in order, without one that was cut off."""
+    """Yield the lines of a history in order, beginning at byte ``since``; a line that was cut off
+    is left out.
+    """
     with path.open("rb") as text:
         text.seek(since)
         for raw in text:
@@ -153,7 +160,7 @@ def read(path: Path, *, since: int = 0) -> Iterator[Line]:
 
 
 def effect(term: Term | int) -> None:
-    """Record that ``term`` acts on the world now, in a worker or a child of one. Does nothing
+    """Record that ``term`` acts on the world now, in a worker or a child of a worker. Does nothing
     outside of a nemesis.
     """
     worker = int(os.environ.get(WORKER, "0"))
@@ -165,7 +172,7 @@ def effect(term: Term | int) -> None:
 def fenced_write(term: Term) -> None:
     """Write the number of ``term`` to the register of the nemesis, fenced.
 
-    It goes around the look at the clock that ``term.write`` takes, so that ZooKeeper itself must
+    This leaves out the look at the clock that ``term.write`` takes, so ZooKeeper itself must
     refuse. Does nothing outside of a nemesis; never raises a ``LeaderqError``.
     """
     register = os.environ.get(REGISTER)
@@ -177,7 +184,7 @@ def fenced_write(term: Term) -> None:
 
 
 def note(what: What, **values: Any) -> None:
-    """Add a line to the history of the nemesis that this process suffers, if it does."""
+    """Add a line to the history of the nemesis, if this process is part of one."""
     if (history := own_history()) is not None:
         history.append(what, **values)
 

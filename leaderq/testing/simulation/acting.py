@@ -8,17 +8,17 @@ _hear: Callable[[str], object] | None = None
 
 
 def acted(what: str) -> None:
-    """Say that ``what`` was done to the world outside: an invoice was sent, say. Call it right
-    where it is done.
+    """Tell the simulation that ``what`` was done to the world outside, such as an invoice that was
+    sent. Call this right where it is done.
 
     In a life that :func:`~leaderq.testing.simulation.simulate` leads, nothing may be done twice,
-    nor by a former leader. Anywhere else it does nothing, and costs nothing.
+    and nothing by a former leader. Anywhere else this does nothing, and costs nothing.
     """
     if _hear is not None:
         _hear(what)
 
 
 def heard_by(hear: Callable[[str], object] | None) -> None:
-    """Let ``hear`` be told from now on; ``None``: nobody."""
+    """Call ``hear`` with each act from now on; ``None``: nobody hears of acts."""
     global _hear
     _hear = hear

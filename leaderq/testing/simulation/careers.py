@@ -1,4 +1,6 @@
-"""Drives a user's own career through many simulated lives, and says what went wrong in which."""
+"""Drives a user's own career through many simulated lives, and tells what went wrong in which
+life.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ _TOLD_LINES = 60
 
 
 class LifeFailed(AssertionError):
-    """A career did what it must not, in the life of ``seed``: ``problems`` are sentences."""
+    """A career did something wrong in the life of ``seed``; ``problems`` has a sentence for each
+    fault.
+    """
 
     def __init__(self, seed: int, problems: Sequence[str], history: Sequence[str]) -> None:
         self.seed, self.problems, self.history = seed, list(problems), list(history)
@@ -52,7 +56,7 @@ class LifeFailed(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class SimulationReport:
-    """What was tried, if nothing was found: how many lives, terms and acts."""
+    """How many lives, terms and acts were tried; no fault was found in them."""
 
     lives: int
     terms: int
@@ -84,21 +88,22 @@ def simulate(
     seconds: float = 20.0,
     timeout_s: float = 4.0,
 ) -> SimulationReport:
-    """Lead ``career`` through a simulated life for each of ``seeds`` (a number: 0 and up), with so
-    many ``candidates``, and ``faults`` within ``seconds`` of simulated time; a session lasts
-    ``timeout_s`` seconds.
+    """Lead ``career`` through one simulated life for each seed. ``seeds`` are the seeds, or how
+    many there are, from 0. Each life has ``candidates`` candidates, and ``faults`` faults within
+    ``seconds`` of simulated time; a session lasts ``timeout_s`` seconds.
 
-    ``career`` is your class, unchanged. A Kafka career finds ``records`` in each of its topics, in
-    ``partitions``. Say with :func:`~leaderq.testing.simulation.acted` what it does to the world.
+    ``career`` is your class, unchanged. A Kafka career finds ``records`` records in each of its
+    topics, in ``partitions`` partitions. Let it call :func:`~leaderq.testing.simulation.acted`
+    where it does something to the world.
 
-    *Guarantees:* raises :class:`LifeFailed` for the first seed in which something was acted
-    twice, a record was skipped, or a former leader acted beside the next; the same seed leads the
-    same life, so ``seeds=[4711]`` repeats one. *Not guaranteed:* anything about a career that
-    reads clocks, chance or servers otherwise than through leaderq, or starts threads of its own;
-    that a life ends in which it computes for ever, asking leaderq for nothing. Repeated calls of
-    ``handle`` are no failure: only what was ``acted`` counts.
+    *Guarantees:* raises :class:`LifeFailed` for the first seed in which something was acted twice,
+    a record was skipped, or a former leader acted beside the next one. The same seed leads the same
+    life, so ``seeds=[4711]`` repeats one. *Not guaranteed:* anything about a career that reads
+    clocks, chance or servers without leaderq, or starts threads of its own; that a life ends if the
+    career computes for ever without calling leaderq. Repeated calls of ``handle`` are no failure:
+    only what was ``acted`` counts.
 
-    :raises ConfigurationError: some of this cannot be used.
+    :raises ConfigurationError: an argument cannot be used.
     """
     are_seeds = isinstance(seeds, Iterable) and not isinstance(seeds, str | bytes)
     is_count = type(seeds) is int and seeds >= 1
@@ -258,7 +263,9 @@ def _skipped(life: _UserLife, wanted: Iterable[tuple[Partition, int]]) -> list[s
 
 
 def _idle(life: _UserLife, history: Iterable[str]) -> list[str]:
-    """A career that never does anything would pass all else."""
+    """The problem of a life in which the career did nothing; such a life would pass all other
+    checks.
+    """
     if life.acts or life.handled:
         return []
     logged = next((line for line in history if " logged " in line), "nothing was logged")

@@ -1,7 +1,7 @@
-"""What is written down of a life, and what must not stand there.
+"""Writes down what happens in a life, and checks what must not happen.
 
-The history is in the words of the nemesis, and judged by the judges of the nemesis: what must not
-be in a history of real processes must not be in a simulated one.
+The history has the nemesis's words, and the nemesis's checkers judge it: what must not be in a
+history of real processes must not be in a simulated one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from leaderq.testing.simulation.scheduler import World
 
 @dataclass(frozen=True, slots=True)
 class LifeVerdict:
-    """What came of a life: ``problems`` are sentences, and there must be none."""
+    """The result of a life: ``problems`` are sentences, and there must be none."""
 
     life: Any
     problems: list[str]
@@ -55,10 +55,11 @@ class Chronicle:
 def judge(
     lines: Sequence[Line], timeout_s: float, tick_s: float, *, fenced_only: bool = False
 ) -> list[str]:
-    """All that is wrong with this history; T is ``timeout_s``.
+    """Return sentences about all that is wrong in this history; T is ``timeout_s``.
 
-    Servers end a session up to a tick after T, so somebody leads up to a tick later than promised
-    for ticks that are small beside T. ``fenced_only``: what is not fenced is not judged.
+    Servers end a session up to a tick after T. So somebody leads up to a tick later than is
+    promised for ticks that are small compared with T. With ``fenced_only``, only fenced writes are
+    judged.
     """
     bounds = Bounds(timeout_s)
     problems = register_never_falls_back(lines, bounds)
@@ -68,7 +69,9 @@ def judge(
 
 
 def failures(world: World) -> list[str]:
-    """What no life may hold, whatever it is about: code of ours that raised where nobody hears."""
+    """Return the faults that no life may have, whatever it is about: code of ours that raised where
+    nobody catches it.
+    """
     return [
         f"{process}: {what} {facts}"
         for _, process, what, facts in world.history

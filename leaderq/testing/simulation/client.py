@@ -1,8 +1,9 @@
-"""A ZooKeeper client for simulated processes, with the face of ``leaderq.zookeeper.client.Client``.
+"""A ZooKeeper client for simulated processes, with the interface of
+``leaderq.zookeeper.client.Client``.
 
-The real session, requests, watches and errors stand on it. What it replaces is kazoo's connection:
-one task connects, sends, reads and pings by the same rules (:class:`~leaderq.zookeeper.connection.
-Liveness`, the bound of a connect), one runs callbacks of answers, one those of watches.
+The real session, requests, watches and errors use it. It replaces kazoo's connection: one task
+connects, sends, reads and pings by the same rules (:class:`~leaderq.zookeeper.connection.Liveness`,
+the limit of a connect), one task runs the callbacks of answers, and one those of watches.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class _Wake(Enum):
 
 
 class _WatchEvent(NamedTuple):
-    """As kazoo tells a one-shot watch."""
+    """A one-shot watch that has fired, in kazoo's form."""
 
     type: str
     path: str | None
@@ -64,7 +65,7 @@ class _Trouble:
 
 
 class _Dropped(Exception):
-    """The connection is of no use any more."""
+    """The connection cannot be used any more."""
 
 
 class SimulatedHandler:
@@ -94,7 +95,7 @@ class SimulatedHandler:
                 thread.join(timeout_s)
 
     def complete(self, job: Callable[[], object]) -> None:
-        """Run ``job`` on the task of answers; at once, here, if that has ended."""
+        """Run ``job`` on the task of answers; if that task has ended, run it here, at once."""
         if self._threads:
             self._answers.put(job)
         else:
@@ -118,7 +119,7 @@ def _contained(job: Callable[[], object]) -> None:
 
 
 class _Droppable:
-    """What a session asks of a client's connection."""
+    """The part of a client's connection that a session uses."""
 
     def __init__(self, client: SimulatedClient) -> None:
         self._client = client
@@ -221,7 +222,7 @@ class SimulatedClient:
             self.inbox.put(_Wake.WAKE)
 
     def finish(self, *, timeout_s: float, ends_session: bool = True) -> bool:
-        """Close the session and end the tasks; returns whether a server confirmed the end."""
+        """Close the session and end the tasks; return whether a server confirmed the end."""
         until_s = self._now_s() + timeout_s
         was_accepting, self._accepts = self._accepts, False
         self._stopping = True
@@ -265,7 +266,7 @@ class SimulatedClient:
             self._next(left_s)  # wake-ups of a client without a connection say nothing
 
     def _attempted(self, server: int) -> bool:
-        """Connect to ``server`` and serve the connection; returns whether there was one."""
+        """Connect to ``server`` and serve the connection; return whether a connection was made."""
         self.attempts += 1
         if self.client_state != KeeperState.CONNECTING:
             self._become(KeeperState.CONNECTING)
@@ -378,7 +379,7 @@ class SimulatedClient:
         self._last_sent_s = at_s
 
     def _heard(self, message: Any) -> bool:
-        """Take in one message; returns whether the session was closed, as we asked."""
+        """Take in one message; return whether it says that the session was closed, as we asked."""
         if isinstance(message, Hungup):
             raise _Dropped("the server closed the connection")
         if isinstance(message, ServerEvent):
@@ -447,7 +448,7 @@ class SimulatedClient:
     # -- states ------------------------------------------------------------------------------------
 
     def _become(self, state: str) -> None:
-        """As kazoo's: what is told, and what fails, at each change of state."""
+        """Change the state, tell the listener, and fail requests, in the same cases as kazoo."""
         before = self.client_state
         if before == state:
             return
@@ -493,7 +494,9 @@ def _fail(waiting: deque[Any], error: Exception) -> None:
 
 
 class SimulatedEnder:
-    """Ends sessions from outside, with the face of ``leaderq.zookeeper.ending.SessionEnder``."""
+    """Ends sessions from outside, with the interface of
+    ``leaderq.zookeeper.ending.SessionEnder``.
+    """
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -509,7 +512,7 @@ class SimulatedEnder:
         session_timeout_s: float = 10.0,
         patient: bool = True,
     ) -> bool:
-        """End the session; returns within ``timeout_s`` whether it is certainly over."""
+        """End the session; return, within ``timeout_s``, whether it is certainly over."""
         process = running().process
         until_s = process.clock_s() + timeout_s
         while True:

@@ -1,8 +1,8 @@
-"""Simulated workers with their guardians, and the servers they compete on.
+"""Simulated workers with their guardians, and the servers for which they compete.
 
 A worker is what ``leaderq run`` starts: the real session, runner and candidate, and the user's
-career. Its guardian is a process of its own on the same host; what it knows comes through the real
-reports, what it decides through the real :class:`~leaderq.running.watchdog.Watchdog`.
+career. Its guardian is a process of its own on the same host. The guardian learns everything from
+the real reports, and decides with the real :class:`~leaderq.running.watchdog.Watchdog`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SimulatedGuardian:
         self.process.spawn(self._stay, "guardian")
 
     def hear(self, line: bytes) -> None:
-        """A line of the worker's reports."""
+        """Take in a line of the worker's reports."""
         message: dict[str, Any] = json.loads(line)
         if "session" in message:
             self._session = _known_session(message)
@@ -91,7 +91,7 @@ class SimulatedLink(GuardianLink):
 
     @property
     def is_shared(self) -> bool:
-        """So that nobody looks for processes that the career has started: there are none."""
+        """True, so that nobody looks for processes that the career has started: there are none."""
         return True
 
     def _send(self) -> None:
@@ -116,7 +116,7 @@ class SimulatedLink(GuardianLink):
 
 
 class SimulatedWorker:
-    """One candidate: a process that runs a career, started again when it has died."""
+    """One candidate: a process that runs a career, and is started again when it has died."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class SimulatedWorker:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the process and its guardian are over, so that another may be started."""
+        """Whether the process and its guardian have ended, so that a new process may be started."""
         if not self._starts:
             return True
         guardian = self.guardian
@@ -150,7 +150,7 @@ class SimulatedWorker:
 
     @property
     def session(self) -> Session | None:
-        """The session of its process, once it has one."""
+        """The session of the worker's process; ``None`` before the process has one."""
         return None if self.runner is None else self.runner._session
 
     @property
@@ -159,7 +159,7 @@ class SimulatedWorker:
         return self.runner is not None and self.runner._term is not None
 
     def start(self) -> None:
-        """Start its process, unless it runs."""
+        """Start the worker's process, unless it runs."""
         if not self.is_gone:
             return
         self._starts += 1
@@ -226,7 +226,7 @@ class SimulatedCluster:
 
     @property
     def tree(self) -> Tree:
-        """The znodes, as the server sees them that knows most."""
+        """The znodes, as the most advanced server sees them."""
         return max(self.ensemble.servers, key=lambda one: one.last_zxid).tree
 
     def znodes(self) -> dict[str, bytes]:
@@ -251,13 +251,15 @@ class SimulatedCluster:
         return made
 
     def keep_running(self) -> None:
-        """Start every worker, and start it again half a second after it was found dead."""
+        """Start every worker. Every half second, start those again that are dead."""
         for one in self.workers:
             one.start()
         self.world.at(0.5, self.keep_running)
 
     def terminate(self, process: Process) -> None:
-        """SIGTERM: the first asks to hand over, the second ends the process."""
+        """Send SIGTERM: the first one asks the worker to hand over, the second one ends the
+        process.
+        """
         for worker in self.workers:
             runner = worker.runner
             if worker.process is not process or not process.alive:

@@ -1,4 +1,4 @@
-"""The faults of the nemesis, done to simulated workers, servers and networks."""
+"""The faults of the nemesis, applied to simulated workers, servers and networks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Fault = Callable[[SimulatedCluster, SimulatedWorker], Callable[[], None]]
 class Faults:
     """Draws the faults of one life from its seed, and heals them.
 
-    ``kinds``: those to draw from; by default all that a simulation knows (:data:`KINDS`).
+    ``kinds``: the kinds to draw from; by default all that a simulation knows (:data:`KINDS`).
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Faults:
         self._kinds = list(kinds or _ACTIONS)
 
     def plan(self, faults: int, seconds: float) -> None:
-        """Let so many faults come within the next ``seconds``."""
+        """Let ``faults`` faults come within the next ``seconds``."""
         for _ in range(faults):
             self._world.at(
                 min(1.0, seconds / 4) + self._world.faults() * seconds * 0.9, self.strike
@@ -171,8 +171,10 @@ def _freeze_head(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable
 
 
 def _way_to_head(cluster: SimulatedCluster, worker: SimulatedWorker) -> tuple[int, int] | None:
-    """The server that leads the servers, and the one of the worker's session, if it is another; a
-    worker beside the leader is sent away, for the next time."""
+    """Return the servers' leader and the server of the worker's session. If both are the same,
+    return ``None``, and break the worker's connection so that it may be at another server the next
+    time.
+    """
     head, server = cluster.ensemble.leader, cluster.network.server_of(worker.process)
     if head is None or server is None:
         return None
@@ -191,8 +193,10 @@ def _cut_servers(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable
 
 
 def _stall_and_cut(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
-    """What was held back comes at once, late acknowledgements among it; then the worker and its
-    server are cut off from all others, before the server has told whom it has heard."""
+    """Hold messages to the worker's server back, then deliver them at once, late acknowledgements
+    included. Then cut the worker and its server off from all others, before the server has told
+    whom it has heard.
+    """
     way = _way_to_head(cluster, worker)
     if way is None:
         return _nothing

@@ -1,9 +1,9 @@
-"""Lets the real program run on a simulated world: the seams are pointed at it, and back.
+"""Lets the real program run on a simulated world: its seams are replaced, and put back afterwards.
 
 The seams are the attributes of :mod:`leaderq.base.clock`, :mod:`leaderq.threads.primitives`,
-:mod:`leaderq.base.chance`, :mod:`leaderq.base.host` and :mod:`leaderq.zookeeper.transport`; and
-the threading inside the standard library's futures. Code on other real threads of this Python
-process keeps the real ones. One life is led at a time.
+:mod:`leaderq.base.chance`, :mod:`leaderq.base.host` and :mod:`leaderq.zookeeper.transport`; and the
+threading inside the standard library's futures. Code on other real threads of this Python process
+keeps the real ones. Only one life is led at a time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _lives = 0
 
 
 def _new_event_loop(_selector: object) -> Any:
-    """A loop whose time is the life's; asyncio is imported only by who uses it."""
+    """Make a loop whose time is the life's; asyncio is imported only if a loop is made."""
     from leaderq.testing.simulation.event_loop import SimulatedLoop
 
     return SimulatedLoop()
@@ -62,7 +62,7 @@ _THREADS: dict[str, Callable[..., Any]] = {
 
 
 class _FuturesThreading:
-    """``threading`` as the standard library's futures see it in a life."""
+    """The module ``threading``, as the standard library's futures see it in a life."""
 
     def __init__(self, only_here: Callable[[Any, Any], Any]) -> None:
         for name in ("Lock", "RLock", "Condition", "Event"):
@@ -73,7 +73,7 @@ class _FuturesThreading:
 
 
 class _Chance:
-    """What the program draws, from the life's own source."""
+    """The program's source of chance, which draws from the life's own source."""
 
     def __init__(self, world: World) -> None:
         self._draw = world.chance
@@ -135,14 +135,14 @@ class _Complaints(logging.Handler):
 
 
 class _Seams:
-    """What was put in place of the real things, to be taken back."""
+    """The replaced attributes, which are put back at the end."""
 
     def __init__(self) -> None:
         self._here = threading.get_ident()
         self._undo: list[tuple[object, str, Any]] = []
 
     def only_here(self, made: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
-        """``made`` on this real thread, ``real`` on all others."""
+        """A function that calls ``made`` on this real thread, and ``real`` on all others."""
         here, ident = self._here, threading.get_ident
 
         def either(*args: Any, **kwargs: Any) -> Any:
@@ -151,7 +151,7 @@ class _Seams:
         return either
 
     def put(self, owner: object, name: str, made: Callable[..., Any]) -> None:
-        """Let ``owner.name`` be ``made`` on this thread, if there is such a name."""
+        """Replace ``owner.name`` by ``made`` on this thread, if there is such a name."""
         real = getattr(owner, name, None)
         if real is not None:
             self._undo.append((owner, name, real))
@@ -172,7 +172,9 @@ class _Seams:
 
 @contextmanager
 def _complaints_noted(world: World) -> Iterator[None]:
-    """Within the block the errors that the program logs stand in the history, and nowhere else."""
+    """Within this block, errors that the program logs are lines of the history, and are logged
+    nowhere else.
+    """
     logger = logging.getLogger("leaderq")
     before = logger.level, logger.propagate, logger.handlers[:]
     logger.handlers[:], logger.propagate = [_Complaints(world)], False
@@ -265,7 +267,9 @@ def _process(world: World, what: str, otherwise: Any) -> Any:
 
 
 def _clock(world: World) -> dict[str, Callable[..., Any]]:
-    """Each clock is the process's on this real thread, and the real one on all others."""
+    """The clock's functions: on this real thread they read the process's clock, on all others the
+    real one.
+    """
     here, ident, read_s = threading.get_ident(), threading.get_ident, world.clock_read
     real_now_s, real_awake_s, real_calendar_s = clock.now_s, clock.awake_s, clock.calendar_s
     real_sleep = clock.sleep

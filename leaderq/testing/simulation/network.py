@@ -1,9 +1,9 @@
 """The network between simulated processes and simulated servers.
 
-A connection carries messages in order, each direction with delays of its own. A *cut* holds
-messages back as TCP does: nothing is lost while both ends keep the connection, and what was held
-arrives when the cut heals. A *reset* breaks a connection: what is under way is lost, and each end
-hears of it. A process that dies closes its connections; a host that is lost says nothing.
+A connection carries messages in order; each direction has delays of its own. A *cut* holds messages
+back as TCP does: nothing is lost while both ends keep the connection, and what was held arrives
+when the cut heals. A *reset* breaks a connection: what is under way is lost, and both ends hear of
+it. A process that dies closes its connections; a host that is lost says nothing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _BROKEN = Hungup()
 
 
 class _Stream:
-    """One direction: messages arrive in order, each after its delay.
+    """One direction of a connection: messages arrive in order, each after its delay.
 
-    Each message has a timer; a timer lets the first message arrive that has not, whoever it was
-    set for. Of a timer that runs out during a cut only the number is kept, until the cut heals.
+    Each message has a timer. When any timer runs out, the oldest message under way arrives. Timers
+    that run out during a cut are counted, and set again when the cut heals.
     """
 
     __slots__ = ("_last_s", "_network", "_overdue", "_under_way", "_world", "is_cut", "is_over")
@@ -61,8 +61,8 @@ class _Stream:
             self._under_way.popleft()()
 
     def put_back(self, arrive: Callable[[], object]) -> None:
-        """Keep a message back that has arrived on a stream that was cut just then: it arrives again
-        when the cut heals.
+        """Hold back a message that arrives at the moment of a cut: it arrives again when the cut
+        heals.
         """
         self._under_way.appendleft(arrive)
         self._overdue += 1
@@ -104,7 +104,7 @@ class Connection:
                 stream.heal()
 
     def hello(self, hello: Any) -> None:
-        """Begin or take up a session."""
+        """Begin a session, or take one up."""
         self._there.carry(partial(self._connect, hello))
 
     def _connect(self, hello: Any) -> None:
@@ -114,7 +114,7 @@ class Connection:
         self._end = end
 
     def _answered(self, message: Any) -> None:
-        """By the server: send ``message`` back."""
+        """Send ``message`` back; the server calls this."""
         if self._lost_xid is not None and getattr(message, "xid", None) == self._lost_xid:
             self.reset()
             return
@@ -138,7 +138,7 @@ class Connection:
             self._end.send(xid, request)
 
     def close(self) -> None:
-        """The process closes its end: the server hears of it behind all that was sent."""
+        """Close the process's end; the server hears of it after everything that was sent."""
         self._is_closed = True
         self._back.end()
         self._there.carry(self._hang_up)
@@ -150,7 +150,7 @@ class Connection:
             self._end.close()
 
     def reset(self) -> None:
-        """The connection breaks: what is under way is lost, each end hears of it in a moment."""
+        """Break the connection: what is under way is lost, and both ends hear of it in a moment."""
         self._there.end()
         self._back.end()
         self._network.forget(self)
@@ -160,7 +160,7 @@ class Connection:
             world.at(self._network.delay_s(), lambda: self._received(_BROKEN))
 
     def vanish(self) -> None:
-        """The host is gone: nobody says anything any more."""
+        """Lose the host of the process: nothing is sent any more."""
         self._is_closed = True
         self._there.end()
         self._back.end()
@@ -186,20 +186,20 @@ class Network:
         self._cuts: dict[tuple[str, int], tuple[bool, bool]] = {}
 
     def delay_s(self) -> float:
-        """Mostly near the least, now and then ten times the most."""
+        """Draw a delay: mostly near the least, now and then ten times the most."""
         drawn = self.world.network()
         if drawn > 0.995:
             return self.most_s * (1 + 9 * self.world.network())
         return self.least_s + (self.most_s - self.least_s) * drawn * drawn
 
     def open(self, process: Process, server: int, deliver: Callable[[Any], None]) -> Connection:
-        """Connect ``process`` to ``server``; messages come to ``deliver`` on the scheduler."""
+        """Connect ``process`` to ``server``; the scheduler calls ``deliver`` with each message."""
         made = Connection(self, process, server, deliver)
         self.connections.append(made)
         return made
 
     def server_of(self, process: Process) -> int | None:
-        """The server that ``process`` has its newest connection with."""
+        """The server to which the newest connection of ``process`` goes."""
         mine = [one.server for one in self.connections if one.process is process]
         return mine[-1] if mine else None
 
@@ -215,7 +215,7 @@ class Network:
     def cut(
         self, host: str, server: int | None = None, *, there: bool = True, back: bool = True
     ) -> None:
-        """Hold back what ``host`` and ``server`` (``None``: all) say to each other."""
+        """Hold back what ``host`` and ``server`` (``None``: all servers) send to each other."""
         for one in self.servers if server is None else (server,):
             self._cuts[host, one] = (there, back)
         self._apply()
@@ -236,12 +236,12 @@ class Network:
             one.reset()
 
     def closed_by_death(self, process: Process) -> None:
-        """The system closes the connections of a process that died."""
+        """Close the connections of a process that died, as its system does."""
         for one in [one for one in self.connections if one.process is process]:
             one.close()
 
     def lose_host(self, host: str) -> None:
-        """A host is gone, with all that runs on it."""
+        """Lose a host, and all that runs on it."""
         for one in [one for one in self.connections if one.process.host == host]:
             one.vanish()
         for process in self.world.processes:

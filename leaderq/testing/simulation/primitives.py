@@ -1,8 +1,8 @@
 """The standard library's threads, locks, events and queues, for tasks of a simulated life.
 
-They do what their models do, with two differences that the models allow: who waits for a lock is
-not served in order, and another task may run at each operation. Outside of a life (a finalizer that
-comes late) nothing waits: what would, raises ``RuntimeError``.
+They do what their models do, with two differences that the models allow: tasks that wait for a lock
+are not served in order, and another task may run at each operation. Outside of a life (in a
+finalizer that comes late) nothing waits: an operation that would wait raises ``RuntimeError``.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class SimulatedRLock(SimulatedLock):
 
 
 class _Condition:
-    """What ``threading.Condition`` does, on a lock that is its own or another's."""
+    """Does what ``threading.Condition`` does, on a lock of its own or on another lock."""
 
     __slots__ = ()
 
@@ -224,7 +224,7 @@ class _Condition:
 
 
 class SimulatedCondition(_Condition, SimulatedRLock):  # type: ignore[misc]
-    """One that is its own lock, as most are."""
+    """A condition that is its own lock, as most conditions are."""
 
     __slots__ = ("_sleepers",)
 
@@ -237,7 +237,7 @@ class SimulatedCondition(_Condition, SimulatedRLock):  # type: ignore[misc]
 
 
 class _ConditionOf(_Condition):
-    """One on a lock that was there before."""
+    """A condition on a lock that existed before."""
 
     def __init__(self, lock: SimulatedLock) -> None:
         self._sleepers = deque()
@@ -340,7 +340,7 @@ class SimulatedSemaphore:
 
 
 class SimulatedThread:
-    """As ``threading.Thread``; a task of the process that starts it."""
+    """As ``threading.Thread``: a task of the process that starts it."""
 
     def __init__(
         self,
@@ -656,12 +656,14 @@ def get_ident() -> int:
 
 
 def take_raised(_error: type[BaseException]) -> None:
-    """Let what another task has raised in the running one not arrive any more."""
+    """Cancel an error that another task has raised in the running one and that has not arrived
+    yet.
+    """
     running().pending = None
 
 
 def raise_in(ident: int, error: type[BaseException]) -> None:
-    """Raise ``error`` in the task of that number when it goes on."""
+    """Raise ``error`` in the task with this number when it continues."""
     for process in _the_world().processes:
         for task in process.tasks:
             if task.number == ident and not task.done:
@@ -669,7 +671,7 @@ def raise_in(ident: int, error: type[BaseException]) -> None:
 
 
 def frame_of(ident: int) -> Any:
-    """What the task of that number does just now."""
+    """The frame that the task with this number is in now."""
     of_world = (task for process in _the_world().processes for task in process.tasks)
     return next((task.greenlet.gr_frame for task in of_world if task.number == ident), None)
 

@@ -37,7 +37,7 @@ _LAST_TRIES = 50
 
 
 class Killed(FromOutside):
-    """Raised in whatever still waits when a life is over."""
+    """Raised in each task that still waits when a life is over."""
 
 
 class LifeHangs(LeaderqError):
@@ -54,7 +54,7 @@ class Timer:
         self.action: Callable[[], object] | None = action
 
     def cancel(self) -> None:
-        """Do nothing when it is due. May be called twice."""
+        """Cancel the timer: nothing happens when it is due. May be called twice."""
         self.action = None
 
     def fire(self) -> None:
@@ -104,7 +104,9 @@ class Process:
         return EPOCH_S + self.world.now_s + self.skew_s
 
     def run_clock(self, rate: float) -> None:
-        """Let its clock run at ``rate`` from now on; what waits already is not told."""
+        """Let the process's clock run at ``rate`` from now on; tasks that already wait are not
+        told.
+        """
         self.rate = rate
         if self._pace:
             self._set_pace(rate)
@@ -129,7 +131,7 @@ class Process:
             told()
 
     def exit(self, exit_code: int) -> None:
-        """End it from within: does not return."""
+        """End the process from within; does not return."""
         self.kill(exit_code)
         if self.world.current is not None and self.world.current.process is self:
             self.world.never()
@@ -158,7 +160,9 @@ class Process:
             told()
 
     def freeze_with_clock(self) -> None:
-        """Stop it and its clock, as when a virtual machine is paused: it will not see the time."""
+        """Stop the process and its clock, as when a virtual machine is paused: it does not notice
+        the time.
+        """
         self.freeze()
         self._set_pace(0.0)
 
@@ -205,10 +209,10 @@ class Task:
 
 
 class World:
-    """One life: time, processes, chance and the history, all from ``seed``.
+    """One life: time, processes, chance and the history; everything comes from ``seed``.
 
-    ``preempt``: how many operations on locks, events and queues a task makes on the average before
-    another one may run although the first could go on.
+    ``preempt``: how many operations on locks, events and queues a task makes, on average, before
+    another task may run although this one could go on.
     """
 
     def __init__(self, seed: int | str, *, preempt: int = 12) -> None:
@@ -242,7 +246,7 @@ class World:
     # -- the history -------------------------------------------------------------------------------
 
     def note(self, what: str, process: str | None = None, **facts: Any) -> None:
-        """Write a line of the history; what a dead process does is not noted."""
+        """Write a line of the history; nothing is written for a dead process."""
         if self.over:
             return
         if process is None:
@@ -253,7 +257,7 @@ class World:
         self.history.append((self.now_s, process, what, facts))
 
     def lines(self) -> Iterator[str]:
-        """The history as text, the same bytes for the same seed."""
+        """The history as text; the same seed gives the same bytes."""
         for at_s, process, what, facts in self.history:
             told = "".join(f" {name}={value}" for name, value in facts.items())
             yield f"{at_s:.6f} {process} {what}{told}"
@@ -301,7 +305,7 @@ class World:
         return True
 
     def park(self, timeout_s: float | None = None) -> bool:
-        """Let the running task wait, ``timeout_s`` seconds by its process's clock at most.
+        """Let the running task wait, at most ``timeout_s`` seconds by its process's clock.
 
         Returns whether it was woken.
         """
@@ -345,13 +349,15 @@ class World:
             heappush(self._due, (at_s, next(self._order), task, task.wait))
 
     def pause_point(self) -> None:
-        """Here another task may run, as between any two instructions in reality."""
+        """Let another task run, perhaps, as may happen between any two instructions in reality."""
         self.countdown -= 1
         if self.countdown <= 0:
             self.preempt()
 
     def preempt(self) -> None:
-        """Let another task run: ``countdown``, which all operations take down, is at its end."""
+        """Let another task run, because ``countdown``, which every operation reduces, has reached
+        its end.
+        """
         self.countdown = 1 + int(self._pick() * 2 * self._preempt)
         task = self.current
         if task is None or self.over:
@@ -364,14 +370,16 @@ class World:
             self._deliver(task)
 
     def never(self) -> None:
-        """Do not go on: the process of the running task is dead."""
+        """Let the running task never continue, because its process is dead."""
         self._go_on()
         raise Killed
 
     def clock_read(self) -> float:
-        """What the running task reads from its process's clock; from the world's, if none runs.
+        """The time that the running task reads from its process's clock; if none runs, from the
+        world's.
 
-        One who only reads the clock would stop all time: after many readings he waits a moment.
+        A task that only reads the clock would stop all time, so after many readings it waits a
+        moment.
         """
         task = self.current
         if task is None:
@@ -397,11 +405,12 @@ class World:
         return timer
 
     def run(self, until_s: float, *, unless: Callable[[], bool] | None = None) -> bool:
-        """Let the life go on until ``until_s``; returns whether ``unless()`` became true before.
+        """Let the life go on until ``until_s``; return whether ``unless()`` became true before
+        that.
 
-        ``unless`` is asked whenever all wait.
+        ``unless`` is asked whenever all tasks wait.
 
-        :raises LifeHangs: so many steps were made that time stands still.
+        :raises LifeHangs: so many steps were made that time seems to stand still.
         """
         ready, due = self._ready, self._due
         while True:
@@ -445,7 +454,9 @@ class World:
     # -- its end -----------------------------------------------------------------------------------
 
     def bury(self) -> int:
-        """End the life: what waits gets :class:`Killed`. Returns how many tasks did not end."""
+        """End the life: every task that waits gets :class:`Killed`. Return how many tasks did not
+        end.
+        """
         self.steps += self._steps
         self.over = True
         left = 0
@@ -487,7 +498,7 @@ _undead: list[greenlet] = []
 
 @contextmanager
 def buried(world: World) -> Iterator[World]:
-    """End ``world`` when the block is left, however."""
+    """End ``world`` when the block is left, also by an error."""
     try:
         yield world
     finally:

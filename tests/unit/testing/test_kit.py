@@ -179,7 +179,9 @@ def test_the_examples_of_the_documentation_run():
             written.update((record.value, 1) for record in batch)
 
     text = (
-        str(kit.__doc__).partition(".. code-block:: python")[2].partition("What has no server")[0]
+        str(kit.__doc__)
+        .partition(".. code-block:: python")[2]
+        .partition("Everything that needs no server")[0]
     )
     names: dict[str, Any] = {"Billing": Billing, "Reason": Reason, "bills": lambda: written}
     exec(textwrap.dedent(text), names)

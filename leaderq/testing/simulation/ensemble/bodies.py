@@ -26,7 +26,7 @@ _OPEN_ACL: Final = b"".join(
 
 
 class MultiPart(NamedTuple):
-    """One operation of a multi: ``number`` is its version, or the flags of a create."""
+    """One operation of a multi. ``number`` is the expected version or, for a create, the flags."""
 
     kind: int
     path: str

@@ -25,13 +25,13 @@ Deliver = Callable[[object], None]
 
 
 class Host(Protocol):
-    """The server that holds this end."""
+    """The server that has this end of the connection."""
 
     last_zxid: int
     hides_events: bool
 
     def enter(self, act: Callable[..., object], *args: Any) -> None:
-        """Do this as soon as the server can."""
+        """Call ``act`` as soon as the server can."""
 
     def receive(self, end: ServerEnd, xid: int, request: Any) -> None:
         """A request has arrived."""
@@ -44,7 +44,7 @@ class Host(Protocol):
 
 
 class PendingRequest:
-    """A request that waits for its commit, or behind one that does."""
+    """A request that waits for its commit, or for an earlier request that does."""
 
     __slots__ = ("end", "is_write", "kind", "request", "xid")
 
@@ -57,11 +57,12 @@ class PendingRequest:
 
 
 class ServerEnd:
-    """What a client has of a server: ``send`` and ``close``. Both never block nor raise.
+    """The server's end of a connection. A client calls :meth:`send` and :meth:`close`, which never
+    block and never raise.
 
-    ``deliver`` is called with what the server sends, in order, at the moment at which the server
-    sends it: from within ``send``, ``close``, the methods of the ensemble, or a timer. It may call
-    these again.
+    ``deliver`` is called with each message of the server, in order, at the moment at which the
+    server sends it: from within ``send``, ``close``, the methods of the ensemble, or a timer. It
+    may call these methods again.
     """
 
     __slots__ = (
@@ -84,11 +85,13 @@ class ServerEnd:
     # -- what the client does ----------------------------------------------------------------------
 
     def send(self, xid: int, request: Any) -> None:
-        """A request arrives at the server; ignored once the connection is closed."""
+        """Send a request, which arrives at the server; ignored if the connection is closed."""
         self.server.enter(self.server.receive, self, xid, request)
 
     def close(self) -> None:
-        """The client's end is closed, and hears nothing more: watches end, the session does not."""
+        """Close the client's end. It hears nothing more; its watches end, and its session does
+        not.
+        """
         self._deliver = _ignore
         self.server.enter(self.server.lose, self)
 
@@ -125,7 +128,7 @@ class ServerEnd:
             self._deliver(ServerEvent(kind, path))
 
     def hang_up(self) -> None:
-        """Close the connection from this side."""
+        """Close the connection from the server's side."""
         if self.is_open:
             self.server.forget(self)
             self._deliver(Hungup())

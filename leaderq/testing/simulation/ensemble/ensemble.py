@@ -1,4 +1,4 @@
-"""A simulated ZooKeeper: one server or several, driven by what is passed in."""
+"""A simulated ZooKeeper, one server or several, which does only what its callers make it do."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Ensemble:
         return there.connect(hello, deliver) if there.is_up else None
 
     def expire(self, session_id: int) -> None:
-        """End a session now, as if nobody had touched it for its time-out."""
+        """End a session now, as if nobody had touched it for its whole time-out."""
         for server in self.servers:
             role = server.role
             if isinstance(role, (Alone, Leader)):
@@ -98,20 +98,20 @@ class Ensemble:
 
     @property
     def leader(self) -> int | None:
-        """The server that leads with a quorum, as far as it knows; ``None`` in an election."""
+        """The server that leads and believes that it has a quorum; ``None`` during an election."""
         if self._quorum is None:
             return 0 if self.servers[0].is_up else None
         leaders = self._quorum.leaders()
         return leaders[0].server.number if leaders else None
 
     def is_serving(self, server: int) -> bool:
-        """Whether this server is up, and alone or with a leader, as far as it knows."""
+        """Whether this server is up, and is alone or believes that it has a leader."""
         return self.servers[server].is_up and self.servers[server].role is not None
 
     # -- faults ------------------------------------------------------------------------------------
 
     def stop(self, server: int) -> None:
-        """Kill a server: its connections are closed, what it has logged stays."""
+        """Kill a server: its connections are closed, and its log is kept."""
         there = self.servers[server]
         if not there.is_up:
             return
@@ -125,8 +125,8 @@ class Ensemble:
             there.role = None
 
     def start(self, server: int) -> None:
-        """Start a server that was stopped. Alone it serves at once, and all sessions get their full
-        time-out; in an ensemble it looks for a leader first.
+        """Start a server that was stopped. If it is alone, it serves at once, and all sessions get
+        their full time-out; in an ensemble it first looks for a leader.
         """
         there = self.servers[server]
         if there.is_up:
@@ -138,11 +138,11 @@ class Ensemble:
             self._quorum.wake()
 
     def freeze(self, server: int) -> None:
-        """Let a server stand still; its clock runs on, and its connections stay open."""
+        """Let a server stand still; its clock continues, and its connections stay open."""
         self.servers[server].freeze()
 
     def thaw(self, server: int) -> None:
-        """Let a frozen server go on, with all that has come meanwhile."""
+        """Let a frozen server continue; it first takes in everything that has come meanwhile."""
         self.servers[server].thaw()
         if self._quorum is not None:
             self._quorum.wake()
@@ -153,17 +153,19 @@ class Ensemble:
             self._quorum.cut(one, other)
 
     def stall(self, one: int, other: int) -> None:
-        """Hold back what the leader, one of the two, sends to the other, but not its answers."""
+        """Hold back what the leader, which is one of the two, sends to the other. The answers still
+        arrive.
+        """
         if self._quorum is not None:
             self._quorum.stall(one, other)
 
     def heal(self, one: int, other: int) -> None:
-        """Undo :meth:`cut` or :meth:`stall`: what was sent meanwhile arrives."""
+        """Undo :meth:`cut` or :meth:`stall`: what was sent meanwhile arrives now."""
         if self._quorum is not None:
             self._quorum.heal(one, other)
 
     def elect(self, server: int) -> None:
-        """Let the leader give up now; ``server`` wins the election unless its log is too old."""
+        """Make the leader give up now; ``server`` wins the election unless its log is too old."""
         if self._quorum is not None:
             self._quorum.prefer(server)
             for leader in self._quorum.leaders()[:1]:

@@ -1,8 +1,8 @@
 """The role of a follower: answers reads, sends writes to the leader, applies what is committed.
 
-It notes which of its clients it has heard from. It tells the leader only in its answers to the
-leader's pings, which come each half tick; a write that it passes on tells the leader nothing about
-the client's session.
+It notes which of its clients it has heard from. It tells this to the leader only in its answers to
+the leader's pings, which come every half tick. A write that it passes on does not tell the leader
+anything about the client's session.
 """
 
 from __future__ import annotations
@@ -18,29 +18,31 @@ from leaderq.testing.simulation.ensemble.streams import PeerLink
 
 
 class Superior(Protocol):
-    """The leader, as it hears one follower."""
+    """The leader, as one follower sees it."""
 
     def request(self, pending: PendingRequest) -> None:
-        """A write, or the beginning of a session."""
+        """Take a write, or the beginning of a session."""
 
     def sync(self, pending: PendingRequest) -> None:
-        """A client wants to see all that was committed by now."""
+        """Answer a sync when everything is applied that is committed by now."""
 
     def take_up(self, end: ServerEnd) -> None:
-        """A client has come with its session."""
+        """Take note that a client has come to the follower with its session."""
 
     def acknowledge(self, zxid: int) -> None:
         """A proposal is logged."""
 
     def touches(self, touched: dict[int, int]) -> None:
-        """The answer to a ping: sessions that were heard of, with their time-outs."""
+        """Take the answer to a ping: the sessions that were heard of, with their time-outs."""
 
     def gone(self) -> None:
         """The follower has closed its end."""
 
 
 class Follower:
-    """``leave(server)`` is called when the follower has no leader any more."""
+    """A server that follows a leader. ``leave(server)`` is called when it has no leader any
+    more.
+    """
 
     forwards_syncs = True
 
@@ -95,19 +97,19 @@ class Follower:
             self._link.up.send("ack", self.leader.acknowledge, proposal.zxid)
 
     def commit(self) -> None:
-        """Apply the oldest proposal that is logged."""
+        """Apply the oldest proposal in the log."""
         if not self._is_over:
             self._hear()
             self._server.apply(self._server.log.pop(0))
 
     def synced(self, pending: PendingRequest) -> None:
-        """All that was committed when the leader got the sync is applied."""
+        """Answer a sync: everything is applied that was committed when the leader got it."""
         if not self._is_over:
             self._hear()
             self._server.finish(pending, OK, pending.request.path)
 
     def taken_up(self, end: ServerEnd, is_alive: bool) -> None:
-        """The leader's word on a session."""
+        """Take the leader's answer to :meth:`take_up`: whether the session is alive."""
         if not self._is_over:
             self._hear()
             if is_alive:

@@ -1,7 +1,8 @@
-"""The order in which a ZooKeeper server goes through a set of names: that of Java's ``HashSet``.
+"""The order in which a ZooKeeper server lists a set of names: that of Java's ``HashSet``.
 
-A program must not rely on it, so a simulation must not list names in an order that is kinder than
-the real one (the order of creation, say). It is the same for any Python and any hash seed.
+A program must not rely on this order. So a simulation must not list names in an order that is
+kinder than the real one (the order of creation, for example). The order is the same for any Python
+and any hash seed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def _in_buckets(names: Iterable[str], capacity: int) -> list[str]:
 
 
 class JavaSet(dict[str, None]):
-    """A set of names that is listed as a ``HashSet``: by bucket, in a bucket by age.
+    """A set of names that is listed as a ``HashSet`` is: by bucket, and within a bucket by age.
 
     Not modelled: buckets of eight names and more, which Java turns into trees.
     """
@@ -42,7 +43,7 @@ class JavaSet(dict[str, None]):
         self._capacity = capacity
 
     def add(self, name: str) -> None:
-        """Add a name; the table doubles when three quarters of it are taken, and never shrinks."""
+        """Add a name. The table doubles when it is three quarters full, and never shrinks."""
         self[name] = None
         if len(self) * 4 > self._capacity * 3:
             self._capacity *= 2
@@ -52,7 +53,9 @@ class JavaSet(dict[str, None]):
         return list(self) if len(self) < 2 else _in_buckets(self, self._capacity)
 
     def listed_of_clone(self) -> list[str]:
-        """As ``listed``, of a copy that ``clone()`` made: its table is as small as it can be."""
+        """The names in the order of a copy that ``clone()`` made: its table is as small as
+        possible.
+        """
         least, capacity = int(len(self) / 0.75 + 1), 1
         while capacity < least:
             capacity *= 2

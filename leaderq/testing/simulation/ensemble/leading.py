@@ -30,7 +30,7 @@ class _Outstanding:
 
 
 class Leader:
-    """``leave(server)`` is called when too few servers follow."""
+    """A server that leads. ``leave(server)`` is called when too few servers follow it."""
 
     forwards_syncs = False
 
@@ -66,12 +66,12 @@ class Leader:
 
     @property
     def is_over(self) -> bool:
-        """Whether this server leads no more."""
+        """Whether this server no longer leads."""
         return self.server.role is not self
 
     @property
     def has_quorum(self) -> bool:
-        """Whether as many follow as it needs, as far as it knows."""
+        """Whether enough servers follow for a quorum, as far as this server knows."""
         return 1 + len(self.followers) >= self._quorum
 
     # -- its own clients ---------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class Leader:
     # -- the log -----------------------------------------------------------------------------------
 
     def propose(self, pending: PendingRequest, owner: object) -> None:
-        """Number a client's write, and have it logged."""
+        """Number a client's write, and let all servers log it."""
         end = pending.end
         proposal = self._proposer.propose(
             pending.kind,
@@ -132,7 +132,7 @@ class Leader:
             self.acknowledge(self.server.number, proposal.zxid)
 
     def acknowledge(self, number: int, zxid: int) -> None:
-        """A server has logged a proposal."""
+        """Note that server ``number`` has logged a proposal; commit what a quorum has logged."""
         outstanding = self._outstanding
         for one in outstanding:
             if one.proposal.zxid == zxid:
@@ -153,7 +153,7 @@ class Leader:
         self.server.apply(self.server.log.pop(0))
 
     def sync(self, handle: FollowerHandle, pending: PendingRequest) -> None:
-        """Answer a sync when all that is proposed by now is committed."""
+        """Answer a sync when everything that is proposed by now is committed."""
         if self._outstanding:
             self._outstanding[-1].syncs.append((handle, pending))
         else:
@@ -162,7 +162,7 @@ class Leader:
     # -- followers ---------------------------------------------------------------------------------
 
     def welcome(self, follower: Follower, server: SimulatedServer, link: PeerLink) -> None:
-        """A server that has this server's state follows from now on."""
+        """Let a server follow from now on; it has this server's state."""
         handle = FollowerHandle(self, server.number, follower, link)
         follower.leader = handle
         self.followers[server.number] = handle
@@ -170,13 +170,13 @@ class Leader:
             link.down.send("proposal", follower.propose, one.proposal)
 
     def dismiss(self, handle: FollowerHandle) -> None:
-        """A follower is gone, or was not heard of for too long."""
+        """Drop a follower that is gone, or was not heard of for too long."""
         if self.followers.get(handle.number) is handle:
             del self.followers[handle.number]
             handle.link.down.end(handle.follower.gone)
 
     def close(self) -> None:
-        """Close all connections to followers; its timers look no more."""
+        """Close all connections to followers, and stop the timers of sessions."""
         self.sessions.stop()
         for handle in list(self.followers.values()):
             self.dismiss(handle)
@@ -199,7 +199,7 @@ class Leader:
 
 
 class FollowerHandle:
-    """What the leader has of one follower; it owns the sessions that the follower serves."""
+    """The leader's view of one follower; it owns the sessions that the follower serves."""
 
     def __init__(self, leader: Leader, number: int, follower: Follower, link: PeerLink) -> None:
         self._leader = leader

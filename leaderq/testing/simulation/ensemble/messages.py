@@ -1,4 +1,4 @@
-"""What a client and a simulated server tell each other, and how the parts of it are encoded."""
+"""The messages between a client and a simulated server, and how their parts are encoded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 
 class Hello(NamedTuple):
-    """The first message of a client: for a new session with the id 0, else to take one up.
+    """The first message of a client. With the id 0 it asks for a new session, else it takes one up.
 
     ``last_zxid`` is the newest transaction that the client has seen: a server that has not seen it
     hangs up.
@@ -21,7 +21,7 @@ class Hello(NamedTuple):
 
 
 class Connected(NamedTuple):
-    """The session is there, with this time-out in seconds."""
+    """The session is established, with this time-out in seconds."""
 
     session_id: int
     password: bytes
@@ -30,7 +30,7 @@ class Connected(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """There is no such session (any more), or the password is wrong; the server hangs up."""
+    """The session does not exist (any more), or the password is wrong; the server hangs up."""
 
 
 class ServerAnswer(NamedTuple):
@@ -64,7 +64,7 @@ OK: Final = 0
 
 
 class Code(enum.IntEnum):
-    """ZooKeeper's error codes, as far as these servers answer with them."""
+    """ZooKeeper's error codes; only those with which these servers answer."""
 
     RUNTIME_INCONSISTENCY = -2
     MARSHALLING_ERROR = -5
@@ -106,7 +106,7 @@ class RequestType(enum.IntEnum):
 
 
 class RequestError(Exception):
-    """A server refuses a request, or a part of one, with this code."""
+    """A server refuses a request, or a part of a request, with this code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)

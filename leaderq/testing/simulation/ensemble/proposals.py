@@ -1,8 +1,8 @@
-"""Turns a client's write into a proposal: what the leader of an ensemble does, and no other server.
+"""Turns a client's write into a proposal, which only the leader of an ensemble does.
 
-A write is judged by the newest state, which has all that was proposed, committed or not. What it
-changes is decided here once, as new versions of znodes, so servers that apply the same proposals
-cannot differ. A refused write is a proposal too, without changes, and takes a zxid.
+A write is judged by the newest state, which has everything that was proposed, committed or not. Its
+changes are decided here once, as new versions of znodes, so servers that apply the same proposals
+cannot differ. A refused write is a proposal, too: it has no changes, and takes a zxid.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Proposal:
     """One entry of the ordered log.
 
     ``value`` and ``code`` are the answer to the write. ``opens`` is the time-out of a new session
-    in ms, ``closes`` says that the session is over. ``origin`` is what the client's server keeps of
-    the request; other servers ignore it.
+    in ms; ``closes`` says that the session is over. ``origin`` is the request as the client's
+    server keeps it; other servers ignore it.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class Proposal:
 
 
 class NewestState:
-    """All that was proposed: znodes by path, and what each session owns."""
+    """Everything that was proposed: znodes by path, and which znodes each session owns."""
 
     __slots__ = ("ephemerals", "is_shared", "nodes")
 
@@ -110,8 +110,9 @@ class NewestState:
 
 
 class _Steps(dict[str, "Znode | None"]):
-    """The newest change of each path; ``listed`` holds all, in their order. Needed where one multi
-    creates what it has deleted, or deletes what it has created: tables of names grow on the way.
+    """The newest change of each path; ``listed`` holds all changes, in their order. It is needed if
+    one multi creates a path that it has deleted, or the reverse, because tables of names grow
+    meanwhile.
     """
 
     __slots__ = ("listed",)
@@ -130,7 +131,9 @@ class _Steps(dict[str, "Znode | None"]):
 
 
 class Draft:
-    """What one write would change; kept only if no part of it is refused."""
+    """The changes that one write would make; they are kept only if no part of the write is
+    refused.
+    """
 
     __slots__ = ("_identities", "_nodes", "_session_id", "_time_ms", "_zxid", "changes", "triggers")
 
@@ -264,9 +267,9 @@ class Draft:
     # -- whole requests ----------------------------------------------------------------------------
 
     def do(self, request: Any, kind: int) -> Any:
-        """Returns the value of the answer.
+        """Add the changes of ``request``; return the value of the answer.
 
-        :raises RequestError: nothing of it may be kept.
+        :raises RequestError: the request is refused, and the draft must be dropped.
         """
         if kind == RequestType.SET_DATA:
             return self.set_data(request.path, request.data, request.version)

@@ -1,4 +1,4 @@
-"""The part of a leader that decides: takes writes in order, and numbers the proposals."""
+"""The deciding part of a leader: takes writes in order, and numbers the proposals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Proposer:
         origin: object = None,
         timeout_ms: int = 0,
     ) -> Proposal:
-        """The next proposal: a client's write, or the beginning or end of a session."""
+        """Return the next proposal: a client's write, or the beginning or end of a session."""
         zxid = self.last_zxid = self.last_zxid + 1
         proposal = Proposal(zxid, session_id, origin)
         if kind == OPEN_SESSION:

@@ -1,11 +1,12 @@
-"""Which server leads: how servers find each other, and what becomes of their logs.
+"""Decides which server leads: how servers find each other, and what happens to their logs.
 
-A server without a leader *looks*: it serves nobody. After the time of an election it joins a leader
-that it reaches and that has a quorum, or a quorum of servers that look elects the one whose log is
-newest; what that one has logged is committed, what others have logged besides is dropped.
+A server without a leader *looks*, and serves nobody. After the time of an election, it joins a
+leader that it reaches and that has a quorum. If there is none, a quorum of servers that look elects
+the one with the newest log. What the elected server has logged is committed; what others have
+logged in addition is dropped.
 
-Not modelled: the messages of an election. It takes one time, drawn for each server that looks, and
-its outcome is decided at one moment.
+Not modelled: the messages of an election. An election takes one time, drawn for each server that
+looks, and its outcome is decided at one moment.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from leaderq.testing.simulation.ensemble.streams import PeerLink
 
 
 class Quorum:
-    """The servers of one ensemble, and what connects them."""
+    """The servers of one ensemble, and the connections between them."""
 
     def __init__(self, servers: Sequence[SimulatedServer], leader: int) -> None:
         self._servers = servers
@@ -30,8 +31,8 @@ class Quorum:
         self._form(servers[leader], servers)
 
     def leaders(self) -> list[Leader]:
-        """Those that lead with a quorum, as far as they know, the newest first. An old one may not
-        have noticed yet that it was given up.
+        """The servers that lead and believe that they have a quorum, the newest leader first. An
+        old leader may not have noticed yet that the others have given it up.
         """
         roles = [server.role for server in self._servers]
         found = [one for one in roles if isinstance(one, Leader) and one.has_quorum]
@@ -44,21 +45,21 @@ class Quorum:
         return _pair(one.number, other.number) not in self._cuts
 
     def cut(self, one: int, other: int) -> None:
-        """No message between these two arrives from now on."""
+        """Let no message between these two arrive from now on."""
         pair = _pair(one, other)
         self._cuts.add(pair)
         if pair in self._links:
             self._links[pair].cut()
 
     def stall(self, one: int, other: int) -> None:
-        """Nothing arrives at the one of these two that follows the other, until they are healed."""
+        """Of these two servers, let nothing arrive at the follower until they are healed."""
         pair = _pair(one, other)
         self._cuts.add(pair)
         if pair in self._links:
             self._links[pair].cut(only_down=True)
 
     def heal(self, one: int, other: int) -> None:
-        """Messages between these two arrive again, also those sent meanwhile."""
+        """Let messages between these two arrive again, including those sent meanwhile."""
         pair = _pair(one, other)
         if pair in self._cuts:
             self._cuts.discard(pair)
@@ -67,13 +68,13 @@ class Quorum:
             self.wake()
 
     def stopped(self, server: SimulatedServer) -> None:
-        """This server was killed: its ends are closed."""
+        """Close the ends of a server that was killed."""
         role, server.role = server.role, None
         if isinstance(role, (Leader, Follower)):
             role.close()
 
     def leave(self, server: SimulatedServer) -> None:
-        """This server has no leader any more, or no quorum: it hangs up on all, and looks."""
+        """Let a server that has no leader or no quorum any more hang up on all, and look."""
         role, server.role = server.role, None
         server.hang_up_on_all()
         if isinstance(role, (Leader, Follower)):
@@ -81,13 +82,15 @@ class Quorum:
         self.wake()
 
     def prefer(self, server: int) -> None:
-        """Let this one win against servers whose logs are as new."""
+        """Let this server win against servers whose logs are as new as its own."""
         self._preferred = server
 
     # -- elections ---------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Something has changed: each server that looks tries again, after its election time."""
+        """Let each server that looks try again after its election time, because something has
+        changed.
+        """
         for server in self._servers:
             if server.is_up and server.role is None:
                 delay_s = server.settings.delay("election")

@@ -1,8 +1,8 @@
-"""One simulated ZooKeeper server: what it does with what its clients send.
+"""One simulated ZooKeeper server, and how it serves its clients.
 
-Answers to one client go out in the order of its requests, so what follows a write waits for the
-write's commit. Reads are answered from this server's own tree, which may be behind the leader's.
-How writes are agreed on is the matter of the server's *role*: alone, leader, follower, or none
+Answers to one client go out in the order of its requests, so a request after a write waits for the
+write's commit. Reads are answered from this server's own tree, which may be older than the
+leader's. The server's *role* decides how writes are agreed on: alone, leader, follower, or none
 while there is no leader.
 """
 
@@ -47,32 +47,32 @@ _SMALL = 4096
 
 
 class ServerRole(Protocol):
-    """How a server takes part in what all servers agree on."""
+    """The part of a server that agrees with the other servers."""
 
     forwards_syncs: bool
     """Whether a sync goes to the leader, and is answered when it has come back."""
 
     def touch(self, end: ServerEnd) -> bool:
-        """The client was heard; returns whether its session is known to be alive."""
+        """Note that the client was heard; return whether its session is known to be alive."""
 
     def check_read(self, end: ServerEnd) -> None:
         """Raise ``RequestError`` if this server may not serve the session any more."""
 
     def submit(self, pending: PendingRequest) -> None:
-        """Have a write, a sync or the beginning of a session agreed on."""
+        """Let the servers agree on a write, a sync or the beginning of a session."""
 
     def take_up(self, end: ServerEnd) -> None:
-        """Have the session of this connection confirmed, and served from here."""
+        """Let the leader confirm the session of this connection, which is then served from here."""
 
     def session_opened(self, session_id: int, timeout_ms: int) -> None:
-        """The beginning of a session is committed."""
+        """Note that the beginning of a session is committed."""
 
     def session_closed(self, session_id: int) -> None:
-        """The end of a session is committed."""
+        """Note that the end of a session is committed."""
 
 
 class SimulatedServer:
-    """One server. Its inputs come in one at a time; those for a frozen one wait until it thaws."""
+    """One server. It takes one input at a time; if it is frozen, inputs wait until it thaws."""
 
     def __init__(
         self, number: int, settings: EnsembleSettings, new_session_id: Callable[[int], int]
@@ -102,7 +102,7 @@ class SimulatedServer:
     # -- inputs ------------------------------------------------------------------------------------
 
     def enter(self, act: Callable[..., object], *args: Any) -> None:
-        """Let the server do this now, or after what it is doing; a frozen one, when it thaws."""
+        """Call ``act`` now, or after what the server is doing; if it is frozen, when it thaws."""
         if self._is_busy or self.is_frozen:
             self._inputs.append((act, args))
             return
@@ -116,11 +116,11 @@ class SimulatedServer:
             self._is_busy = False
 
     def freeze(self) -> None:
-        """Stand still: nothing is read, nothing sent, and no timer looks at the clock."""
+        """Let the server stand still: it reads nothing, sends nothing, and its timers wait."""
         self.is_frozen = True
 
     def thaw(self) -> None:
-        """Go on with all that has come meanwhile."""
+        """Let the server continue with everything that has come meanwhile."""
         if self.is_frozen:
             self.is_frozen = False
             self.enter(_nothing)
@@ -130,13 +130,13 @@ class SimulatedServer:
         return self.settings.at(delay_s, lambda: self.enter(act))
 
     def drop_inputs(self) -> None:
-        """It was killed: what it had not read is lost."""
+        """Drop what the server has not read, because it was killed."""
         self._inputs.clear()
 
     # -- connections -------------------------------------------------------------------------------
 
     def connect(self, hello: Hello, deliver: Deliver) -> ServerEnd:
-        """A client has opened a connection, and said hello."""
+        """Open a client's connection, and take its hello."""
         settings = self.settings
         asked_ms = int(hello.timeout_s * 1000)
         timeout_ms = max(settings.min_timeout_ms, min(settings.max_timeout_ms, asked_ms))
@@ -168,7 +168,7 @@ class SimulatedServer:
                 end.refuse()
 
     def lose(self, end: ServerEnd) -> None:
-        """The client has closed the connection."""
+        """Forget a connection that the client has closed."""
         if end.is_open:
             self.forget(end)
 
@@ -181,7 +181,7 @@ class SimulatedServer:
         self.watches.forget(end)
 
     def hang_up_on_all(self) -> None:
-        """It does not serve any more."""
+        """Close all connections, because the server no longer serves."""
         for end in list(self._ends):
             end.hang_up()
 
@@ -262,7 +262,9 @@ class SimulatedServer:
                 role.session_closed(session_id)
 
     def finish(self, pending: PendingRequest, code: int, value: Any) -> None:
-        """A write, a sync or the beginning of a session of a client here is agreed on."""
+        """Answer a write, a sync or the beginning of a session, on which the servers have
+        agreed.
+        """
         end = pending.end
         queue = end.queue
         if not end.is_open or not queue or queue[0] is not pending:

@@ -1,8 +1,8 @@
-"""What the leader knows of sessions: which there are, who serves them, and when they end.
+"""The leader's knowledge of sessions: which exist, who serves them, and when they end.
 
-A session is *touched* by what a client sends to the leader itself, by the hand-over of a follower's
-touches, and by taking the session up. It ends when it was not touched for its time-out, rounded up
-to the next tick: sessions lie in buckets, one for each tick.
+A session is *touched* by what a client sends to the leader itself, by the touches that a follower
+reports, and when a client takes the session up. It ends when it was not touched for its time-out,
+rounded up to the next tick: there is a bucket of sessions for each tick.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _ODD = 0x9E3779B97F4A7C15F39CC0605CEDC835
 
 
 def password_of(session_id: int) -> bytes:
-    """The password of a session, which any server can tell."""
+    """The password of a session; any server can compute it."""
     return (session_id * _ODD % (1 << 128)).to_bytes(16, "big")
 
 
 class TrackedSession:
-    """One session. ``owner`` is the server through which its client is known to write."""
+    """One session. ``owner`` is the server through which its client writes."""
 
     __slots__ = ("expires_ms", "id", "is_closing", "owner", "timeout_ms")
 
@@ -34,7 +34,8 @@ class TrackedSession:
 
 
 class SessionTracker:
-    """The leader's sessions. ``expire(session_id)`` is called for each that nobody touched.
+    """The leader's sessions. ``expire(session_id)`` is called for each session that nobody has
+    touched for its time-out.
 
     ``now`` is the leader's clock in seconds; ``at`` starts a timer on it.
     """
@@ -57,7 +58,7 @@ class SessionTracker:
         """When the timer looks; no session ends before."""
 
     def track(self, session_id: int, timeout_ms: int) -> TrackedSession:
-        """Know a session from now on; touches it."""
+        """Keep track of a session from now on, and touch it."""
         session = self._sessions.get(session_id)
         if session is None:
             session = self._sessions[session_id] = TrackedSession(session_id, timeout_ms)
@@ -65,7 +66,7 @@ class SessionTracker:
         return session
 
     def touch(self, session_id: int, timeout_ms: int) -> bool:
-        """Returns whether the session is alive."""
+        """Touch the session, and return whether it is alive."""
         session = self._sessions.get(session_id)
         if session is None or session.is_closing:
             return False
@@ -79,7 +80,8 @@ class SessionTracker:
             self._look_at(session.expires_ms)
 
     def check(self, session_id: int, owner: object) -> None:
-        """Whoever comes first owns a session that no server owns.
+        """Check that ``owner`` may serve the session. If no server owns it, ``owner`` does from now
+        on.
 
         :raises RequestError: the session is over, or another server owns it.
         """
@@ -92,13 +94,13 @@ class SessionTracker:
             raise RequestError(Code.SESSION_MOVED)
 
     def own(self, session_id: int, owner: object) -> None:
-        """Another server serves this session from now on."""
+        """Let ``owner`` serve this session from now on."""
         session = self._sessions.get(session_id)
         if session is not None and not session.is_closing:
             session.owner = owner
 
     def begin_closing(self, session_id: int) -> None:
-        """Its end is proposed: it can be neither used nor taken up any more."""
+        """Note that the session's end is proposed: it can be neither used nor taken up any more."""
         session = self._sessions.get(session_id)
         if session is not None:
             session.is_closing = True
@@ -113,7 +115,7 @@ class SessionTracker:
         return session is not None and not session.is_closing
 
     def stop(self) -> None:
-        """This server does not lead any more."""
+        """Forget all sessions, because this server no longer leads."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""What all servers of a simulated ensemble have in common."""
+"""The settings that all servers of a simulated ensemble have in common."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsembleSettings:
-    """Configuration of the servers, and the world that they live in.
+    """The configuration of the servers, and the world in which they live.
 
-    ``now``: seconds, of the servers' own clock. ``at(delay_s, act)``: a timer on it, with
-    ``cancel()``. ``delay(what)``: the seconds that a message between two servers takes.
+    ``now()`` is the time on the servers' own clock, in seconds. ``at(delay_s, act)`` starts a timer
+    on it, which has ``cancel()``. ``delay(what)`` is how many seconds a message between two servers
+    takes.
     """
 
     now: Callable[[], float]

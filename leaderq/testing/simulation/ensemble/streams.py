@@ -1,8 +1,8 @@
 """The connection between a leader and a follower: two streams of messages, each in order.
 
-As with TCP, what is sent while the two are cut off from each other arrives when they are not any
-more, unless the receiver has closed its end meanwhile; and the end of a stream arrives after all
-that was sent before.
+As with TCP, what is sent while the two are cut off from each other arrives when the cut is over,
+unless the receiver has closed its end meanwhile. The end of a stream arrives after everything that
+was sent before it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Arrival = tuple[Callable[..., object], tuple[Any, ...]]
 class Stream:
     """Messages from one server to another. ``enter`` lets the receiver act on one.
 
-    Each message has a timer; a timer lets the first message arrive that has not, whoever it was
-    set for. Of a timer that runs out during a cut only the name is kept, until the cut heals.
+    Each message has a timer. When any timer runs out, the oldest message under way arrives. If a
+    timer runs out during a cut, it is set again when the cut heals.
     """
 
     def __init__(self, settings: EnsembleSettings, enter: Enter) -> None:
@@ -34,22 +34,22 @@ class Stream:
         self.is_open = True
 
     def send(self, what: str, act: Callable[..., object], *args: Any) -> None:
-        """Let the receiver do this when the message has arrived; ``what`` names its delay."""
+        """Let the receiver call ``act`` when the message has arrived; ``what`` names its delay."""
         if self.is_open:
             self._put(what, (act, args))
 
     def end(self, act: Callable[..., object], *args: Any) -> None:
-        """The sender closes the stream; the receiver does this when it has read all."""
+        """Close the stream; the receiver calls ``act`` when it has read everything."""
         if self.is_open:
             self._put("end", (act, args))
             self.is_open = False
 
     def cut(self) -> None:
-        """Nothing arrives from now on, not even what is under way."""
+        """Let nothing arrive from now on, not even what is under way."""
         self._is_cut = True
 
     def heal(self) -> None:
-        """What was held back is under way again."""
+        """Send what was held back on its way again."""
         self._is_cut = False
         overdue, self._overdue = self._overdue, []
         for what in overdue:

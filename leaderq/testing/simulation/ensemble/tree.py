@@ -24,10 +24,10 @@ OWNER: Final = 7
 
 
 class Znode(NamedTuple):
-    """One version of a znode; never changed, so all servers share it.
+    """One version of a znode. It is never changed, so all servers share it.
 
-    ``creates`` counts the children ever created: sequence numbers come from it. The ``cversion`` of
-    the stat counts what was created and deleted.
+    ``creates`` counts all children that were ever created; sequence numbers come from it. The
+    ``cversion`` of the stat counts creations and deletions.
     """
 
     data: bytes | None
@@ -41,7 +41,7 @@ Change = tuple[str, "Znode | None"]
 
 
 def parent_path(path: str) -> str:
-    """The path above; the root for the root."""
+    """The path of the parent; that of the root is the root."""
     return path[: path.rfind("/")] or "/"
 
 
@@ -102,7 +102,7 @@ def digest_id(credentials: str) -> Id:
 
 
 def is_allowed(acl: Sequence[ACL], permission: int, identities: Sequence[Id]) -> bool:
-    """Whether whoever has these identities may do this."""
+    """Whether a client with these identities has this permission."""
     return acl is OPEN or any(
         entry.perms & permission and (entry.id == ANYONE_ID_UNSAFE or entry.id in identities)
         for entry in acl
@@ -110,9 +110,10 @@ def is_allowed(acl: Sequence[ACL], permission: int, identities: Sequence[Id]) ->
 
 
 def stored_acl(acl: Sequence[ACL], identities: Sequence[Id]) -> tuple[ACL, ...]:
-    """The ACL as it is kept: "whoever created it" becomes their identities.
+    """The ACL in the form that is stored: "whoever created it" is replaced by the creator's
+    identities.
 
-    :raises RequestError: it is empty, or is for nobody that is known.
+    :raises RequestError: the ACL is empty, or is for nobody that is known.
     """
     if len(acl) == 1 and acl[0] == OPEN[0]:
         return OPEN
@@ -134,7 +135,9 @@ def _is_digest(who: Id) -> bool:
 
 
 def shown_acl(acl: Sequence[ACL], identities: Sequence[Id]) -> list[ACL]:
-    """The ACL as whoever may read it sees it: without digests, unless they may change it."""
+    """The ACL as a client that may read it sees it: without digests, unless the client may change
+    it.
+    """
     if is_allowed(acl, ADMIN, identities):
         return list(acl)
     return [

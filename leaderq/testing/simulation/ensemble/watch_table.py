@@ -1,10 +1,10 @@
-"""The watches that the clients of one server have set, and what they are told.
+"""The watches that the clients of one server have set, and the events that they get.
 
-There are two tables: *data* is told of a znode created, deleted or changed; *children* of a znode
-whose children became more or fewer, or which is deleted. Each tells a connection once, whatever
-number of watches it has there. Since ZooKeeper 3.9 a connection may have a one-shot, a persistent
-and a recursive watch on one path beside each other; before, the newest takes the place of the
-others.
+There are two tables. The *data* table hears of a znode that is created, deleted or changed; the
+*children* table of a znode that gets or loses a child, or is deleted. A table tells a connection
+once, however many watches the connection has there. Since ZooKeeper 3.9 a connection may have a
+one-shot, a persistent and a recursive watch on one path at the same time; before, the newest
+replaced the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ALL_MODES: Final = 7
 
 
 class Watcher(Protocol):
-    """Whoever is told: one client's connection."""
+    """The receiver of events: one client's connection."""
 
     def tell(self, kind: int, path: str, acl: tuple[ACL, ...]) -> None:
         """Tell the client of an event, unless this ACL keeps it from reading the znode."""
@@ -79,7 +79,7 @@ class _Table:
             self._keep(there, path, watcher, there[watcher], 0)
 
     def take(self, path: str, kind: int) -> dict[Watcher, None]:
-        """Who is to be told; one-shot watches of them are over."""
+        """Return the watchers to tell, and end their one-shot watches."""
         found: dict[Watcher, None] = {}
         there = self._watchers.get(path)
         if there:
@@ -115,23 +115,23 @@ class WatchTable:
         return bool(self._data) or bool(self._children)
 
     def watch_data(self, path: str, watcher: Watcher) -> None:
-        """A one-shot watch, which a read of a znode or of its existence has left."""
+        """Add a one-shot watch, as a read of a znode or of its existence does."""
         self._data.add(path, watcher, ONE_SHOT)
 
     def watch_children(self, path: str, watcher: Watcher) -> None:
-        """A one-shot watch, which a list of children has left."""
+        """Add a one-shot watch, as a list of children does."""
         self._children.add(path, watcher, ONE_SHOT)
 
     def watch_for_good(self, path: str, watcher: Watcher, *, is_recursive: bool) -> None:
-        """A watch that stays until it is removed or the connection ends."""
+        """Add a watch that stays until it is removed or the connection ends."""
         mode = RECURSIVE if is_recursive else PERSISTENT
         self._data.add(path, watcher, mode)
         if self._is_old or not is_recursive:
             self._children.add(path, watcher, mode)
 
     def remove(self, path: str, watcher: Watcher, kind: int) -> bool | None:
-        """Remove watches of a kind of removeWatches: 1 children, 2 data, 3 any, 4 persistent,
-        5 recursive. Returns whether there were any; ``None`` if this version knows no such kind.
+        """Remove watches by a kind of removeWatches: 1 children, 2 data, 3 any, 4 persistent, 5
+        recursive. Return whether there were any; ``None`` if this version does not know the kind.
         """
         data, children = self._data, self._children
         if kind > (3 if self._is_old else 5) or kind < 1:
@@ -159,7 +159,9 @@ class WatchTable:
         acl: tuple[ACL, ...],
         acl_above: tuple[ACL, ...],
     ) -> None:
-        """Tell all that this happened to a znode, in the order in which a server does."""
+        """Tell the watchers of a znode about its change, in the order in which a server tells
+        them.
+        """
         told = self._data.take(path, kind)
         _tell(told, kind, path, acl)
         if kind == CREATED:

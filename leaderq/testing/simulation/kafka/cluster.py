@@ -1,22 +1,22 @@
 """A simulated Kafka cluster: a deterministic state machine (pure). It has no thread, clock, socket
-or chance of its own, and depends on the order of no set.
+or chance of its own, and does not depend on the order of a set.
 
-It is told the time by the function that it is given, and acts only when it is called: whatever was
-due before (a request under way arrives, a session ends, a transaction is too old, a leader is
-elected) happens first, in the order of the times. So it does not matter who looks when.
+A function tells it the time, and it acts only when it is called. Whatever was due before (a request
+arrives, a session ends, a transaction is too old, a leader is elected) happens first, in the order
+of the times. So it does not matter who calls it when.
 
-A request is :meth:`sent <BrokerCluster.send>` to a broker, arrives there after its time on the
-way, whatever has become of its sender, and is carried out at once; except by a broker that is
-*frozen* (when it thaws) or *down* (never), and except where the coordinator lets a member wait.
+A request is :meth:`sent <BrokerCluster.send>` to a broker and arrives there after a time, even if
+its sender has died. The broker carries it out at once, except that a *frozen* broker waits until it
+thaws, a broker that is *down* never does, and a coordinator may let a member wait.
 
-A partition is led by one broker. When that is down, or frozen for long, the next replica leads
-under the next epoch after a while; without another replica the partition waits for its leader.
-Coordinators of groups and of transactional ids are found through partitions of their own, and move
-in the same way. What was acknowledged is never lost, unless :meth:`BrokerCluster.cut_off` says
-so (an unclean election).
+A partition is led by one broker. If that broker is down, or frozen for long, the next replica leads
+after a while, under the next epoch; without another replica the partition waits for its leader.
+Coordinators of groups and of transactional ids are the leaders of partitions of their own, and move
+in the same way. What was acknowledged is never lost, unless :meth:`BrokerCluster.cut_off` says so
+(an unclean election).
 
 Not simulated: disks, ISR and ``min.insync.replicas``, quotas, access control, compaction, the
-protocol of KIP-848, and clients' stale metadata: they know each leader as soon as it is elected.
+protocol of KIP-848, and clients' stale metadata: clients know each leader when it is elected.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ _COORDINATORS = "__coordinators"
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """How large a cluster is, and how fast; times in seconds.
+    """How large a cluster is, and how fast; times are in seconds.
 
-    ``marker_s``: from the promise to end a transaction until its markers are written.
-    ``failover_s``: from a broker's end until others lead in its place; ``broker_session_s``: so
-    much more passes first when it is only frozen. ``initial_rebalance_delay_s``: how long an empty
-    group waits for more members. ``max_message_bytes``: of topics that do not say it themselves.
+    ``marker_s``: the time from the decision to end a transaction until its markers are written.
+    ``failover_s``: the time from a broker's end until others lead in its place.
+    ``broker_session_s``: the time that is added if the broker is only frozen.
+    ``initial_rebalance_delay_s``: how long an empty group waits for more members.
+    ``max_message_bytes``: for topics that do not set it.
     """
 
     brokers: int = 1
@@ -63,7 +64,7 @@ class ClusterSettings:
 
 
 class BrokerState(Enum):
-    """Whether a broker answers, lets its clients wait, or is not there."""
+    """Whether a broker answers, lets its clients wait, or does not exist at the moment."""
 
     UP = "up"
     FROZEN = "frozen"
@@ -108,7 +109,7 @@ WAITS = object()
 
 
 class TopicFacts(NamedTuple):
-    """What the metadata say of a topic."""
+    """The facts that the metadata tell of a topic."""
 
     id: str
     partitions: int
@@ -116,7 +117,7 @@ class TopicFacts(NamedTuple):
 
 @dataclass(eq=False)
 class _Place:
-    """A partition: its log, and who leads it (``None``: nobody now)."""
+    """A partition: its log, and the broker that leads it (``None``: no broker does now)."""
 
     log: PartitionLog
     replicas: tuple[int, ...]
@@ -148,7 +149,9 @@ class ProducedPart:
 
 
 class BrokerCluster:
-    """See the module. Not thread-safe. ``now`` returns seconds, and never goes back."""
+    """The cluster; see the module. Not thread-safe. ``now`` returns seconds, and never goes
+    back.
+    """
 
     def __init__(self, now: Callable[[], float], settings: ClusterSettings | None = None) -> None:
         self.settings = settings = settings or ClusterSettings()
@@ -170,12 +173,12 @@ class BrokerCluster:
     # ---- time ------------------------------------------------------------------------------------
 
     def at(self, due_s: float, work: Callable[[], None]) -> None:
-        """Do ``work`` when the time has come."""
+        """Call ``work`` when the time is ``due_s``."""
         self._numbers += 1
         heapq.heappush(self._due, (due_s, self._numbers, work))
 
     def advance(self) -> float:
-        """Let everything happen that is due by now; returns the time."""
+        """Let everything happen that is due by now; return the time."""
         now_s = self._now()
         due = self._due
         while due and due[0][0] <= now_s:
@@ -186,7 +189,9 @@ class BrokerCluster:
 
     @property
     def next_due_s(self) -> float:
-        """When something happens by itself next, as far as is known now; ``inf``: never."""
+        """The time at which something happens next without a call, as far as is known; ``inf``:
+        never.
+        """
         return self._due[0][0] if self._due else inf
 
     # ---- requests --------------------------------------------------------------------------------
@@ -198,8 +203,9 @@ class BrokerCluster:
         there_s: float = 0.0,
         back_s: float = 0.0,
     ) -> BrokerRequest:
-        """A request that arrives in ``there_s`` (``inf``: never), and whose answer takes ``back_s``
-        (``inf``: it is lost). ``work`` returns the answer, raises a refusal, or returns WAITS.
+        """Send a request. It arrives after ``there_s`` (``inf``: never), and its answer takes
+        ``back_s`` (``inf``: it is lost). ``work`` returns the answer, raises a refusal, or returns
+        WAITS.
         """
         request = BrokerRequest(broker, work, self.time_s + there_s, back_s)
         if there_s <= 0:
@@ -249,7 +255,7 @@ class BrokerCluster:
         return self._brokers[broker].state
 
     def stop(self, broker: int) -> None:
-        """The broker dies: requests that wait there are lost, and others lead soon."""
+        """Let the broker die: requests that wait there are lost, and other brokers soon lead."""
         self.advance()
         self._into(broker, BrokerState.DOWN)
         waiting, self._brokers[broker].inbox = self._brokers[broker].inbox, []
@@ -261,13 +267,13 @@ class BrokerCluster:
         self._elect_later(broker, self.settings.failover_s)
 
     def freeze(self, broker: int) -> None:
-        """The broker neither answers nor breaks connections, until it thaws."""
+        """Let the broker neither answer nor break connections, until it thaws."""
         self.advance()
         self._into(broker, BrokerState.FROZEN)
         self._elect_later(broker, self.settings.broker_session_s + self.settings.failover_s)
 
     def start(self, broker: int) -> None:
-        """The broker is there again, thawed or started; it leads what nobody else does."""
+        """Thaw or start the broker; it leads the partitions that no other broker leads."""
         self.advance()
         self._into(broker, BrokerState.UP)
         waiting, self._brokers[broker].inbox = self._brokers[broker].inbox, []
@@ -323,12 +329,16 @@ class BrokerCluster:
             yield from topic.places
 
     def leader_of(self, where: Partition) -> int | None:
-        """The broker that leads a partition; ``None``: nobody does now, or it does not exist."""
+        """The broker that leads a partition; ``None`` if no broker does now, or it does not
+        exist.
+        """
         place = self._place_of(where)
         return None if place is None else place.leader
 
     def coordinator_of(self, name: str) -> int | None:
-        """The broker that looks after a group or a transactional id; ``None``: nobody does now."""
+        """The broker that coordinates a group or a transactional id; ``None`` if no broker does
+        now.
+        """
         return self._coordinator_place(name).leader
 
     def _coordinator_place(self, name: str) -> _Place:
@@ -348,14 +358,14 @@ class BrokerCluster:
         self.log_changes += 1
 
     def add_partitions(self, topic: str, count: int) -> None:
-        """Let the topic have so many."""
+        """Let the topic have ``count`` partitions."""
         places = self._known_topic(topic).places
         replication = self.settings.replication
         places += self._made_places(topic, count - len(places), replication, first=len(places))
         self.log_changes += 1
 
     def delete_topic(self, topic: str) -> None:
-        """Delete it, with all that was committed of it."""
+        """Delete the topic, and the offsets that were committed for it."""
         self._known_topic(topic)
         del self._topics[topic]
         for group in self._groups.values():
@@ -364,7 +374,7 @@ class BrokerCluster:
         self.log_changes += 1
 
     def cut_off(self, where: Partition, end: int) -> None:
-        """An unclean election: the new leader's log ends at ``end``."""
+        """Let an unclean election happen: the new leader's log ends at ``end``."""
         place = self._led(where)
         place.log.cut_off(end)
         place.log.epoch += 1
@@ -379,7 +389,7 @@ class BrokerCluster:
         return {name: TopicFacts(each.id, len(each.places)) for name, each in self._topics.items()}
 
     def log_of(self, where: Partition) -> PartitionLog:
-        """For judges and scenarios: the log itself."""
+        """The log of a partition, for judges and scenarios."""
         return self._led(where).log
 
     def _made_places(
@@ -422,9 +432,9 @@ class BrokerCluster:
     def fetch(
         self, broker: int, wanted: Mapping[Partition, tuple[int, int]], most: int
     ) -> tuple[int, dict[Partition, FetchedPart | ErrorCode]]:
-        """Records from each offset on (``(offset, epoch of the record before)``), what was
-        committed only; and how much had changed by then. A partition whose log was cut off before
-        its offset is answered with ``next_offset`` at the cut.
+        """Return committed records, beginning at each offset (``(offset, epoch of the record
+        before)``), and how many changes the cluster had made by then. If a partition's log was cut
+        off before its offset, ``next_offset`` in the answer is where it was cut.
         """
         found: dict[Partition, FetchedPart | ErrorCode] = {}
         for where, (offset, epoch) in wanted.items():
@@ -443,7 +453,7 @@ class BrokerCluster:
     def bounds(
         self, broker: int, asked: Iterable[Partition]
     ) -> dict[Partition, tuple[int, int, int]]:
-        """Where each partition begins, its last stable offset, and its end."""
+        """The first offset, the last stable offset and the end of each partition."""
         found = {}
         for where in asked:
             log = self._log_at(broker, where)
@@ -453,13 +463,13 @@ class BrokerCluster:
     # ---- what brokers are asked: groups ----------------------------------------------------------
 
     def group_at(self, broker: int, name: str) -> ConsumerGroup:
-        """The group, for its coordinator; COORDINATOR_NOT_AVAILABLE for any other broker."""
+        """The group, if ``broker`` coordinates it; else raises COORDINATOR_NOT_AVAILABLE."""
         if self.coordinator_of(name) != broker:
             raise RefusedByBroker(ErrorCode.COORDINATOR_NOT_AVAILABLE, name)
         return self.group(name)
 
     def group(self, name: str) -> ConsumerGroup:
-        """The group, whoever looks after it: for judges and scenarios."""
+        """The group, whichever broker coordinates it: for judges and scenarios."""
         found = self._groups.get(name)
         if found is None:
             delay_s = self.settings.initial_rebalance_delay_s
@@ -479,13 +489,13 @@ class BrokerCluster:
     def initialize_producer(
         self, broker: int, name: str | None, timeout_s: float
     ) -> ProducerIdentity:
-        """Give a producer its id and epoch; fences all earlier ones of the same name."""
+        """Give a producer its id and epoch; earlier producers of the same name are fenced."""
         self._require_coordinator(broker, name)
         return self._transactions.initialize(name, timeout_s)
 
     def produce(self, broker: int, part: ProducedPart) -> int:
-        """Append; returns the offset of the first record. In a transaction the partition is taken
-        into it, if it is not (KIP-890).
+        """Append records; return the offset of the first one. For a producer with a transaction,
+        add the partition to the transaction if it is not in it yet (KIP-890).
         """
         log = self._log_at(broker, part.where)
         who = part.who
@@ -506,7 +516,7 @@ class BrokerCluster:
         who: GroupMembership,
         offsets: Mapping[Partition, StoredOffset],
     ) -> None:
-        """Take offsets of a group into the transaction; they count when it is committed."""
+        """Add offsets of a group to the transaction; they count when it is committed."""
         self._require_coordinator(broker, producer.name)
         if self.coordinator_of(who.group_id) is None:
             raise RefusedByBroker(ErrorCode.COORDINATOR_NOT_AVAILABLE, who.group_id)

@@ -1,14 +1,15 @@
 """A :class:`~leaderq.kafka.clients.consumer.ConsumerClient` on a simulated cluster.
 
-It behaves as kafka-python's does where the two real ones differ: nobody tells a fenced member but a
-commit or a join (B3), so it goes on reading; ``allowed`` is asked right before each request to
-join.
-It has no thread of its own. So heartbeats go out, and their answers are heard, while the owner
-calls ``poll`` or ``attend``; an owner that calls neither for a session loses its membership, as
-with a real client whose process stands still. A commit is under way while the owner does other
-things, and is repeated only while somebody waits for it.
+Where the two real clients differ, it behaves as kafka-python does: a fenced member learns of that
+only by a commit or a join (B3), so it goes on reading; ``allowed`` is asked right before each
+request to join.
 
-With ``timeout_s=0`` a poll waits for nothing: it returns what has come since the last one.
+It has no thread of its own. So heartbeats are sent, and their answers are heard, only while the
+owner calls ``poll`` or ``attend``. An owner that calls neither for a session loses its membership,
+as a real client does whose process stands still. A commit goes on while the owner does other
+things, but it is repeated only while somebody waits for it.
+
+With ``timeout_s=0`` a poll does not wait: it returns what has come since the last one.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _LOST = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
 
 class _Reading:
-    """Where one partition is read, and what was fetched of it and not returned yet."""
+    """The position in one partition, and what was fetched of it and not returned yet."""
 
     __slots__ = ("behind", "fetched", "is_resting", "position", "seen", "taken")
 
@@ -79,7 +80,7 @@ class _Reading:
 
 
 class _Asked(NamedTuple):
-    """One partition of a fetch under way."""
+    """One partition of a fetch that is under way."""
 
     where: Partition
     reading: _Reading
@@ -87,7 +88,7 @@ class _Asked(NamedTuple):
 
 
 class SimulatedConsumer(ConsumerBase):
-    """See the module. ``metadata_s``: how long a new partition may go unnoticed."""
+    """The consumer; see the module. ``metadata_s``: how long a new partition may go unnoticed."""
 
     metadata_s = 10.0
 
@@ -214,7 +215,7 @@ class SimulatedConsumer(ConsumerBase):
                 pause_s *= 2
 
     def _advance_join(self, until_s: float) -> bool:
-        """The next step of joining; returns whether it could be taken by then."""
+        """Take the next step of joining; return whether that was possible by ``until_s``."""
         link, settings = self._link, self._settings
         if self._syncing is not None:
             return self._synced(until_s)
@@ -276,7 +277,7 @@ class SimulatedConsumer(ConsumerBase):
         return True
 
     def _join_failed(self, code: ErrorCode) -> None:
-        """Join again, if that helps; else raise."""
+        """Join again if that helps; otherwise raise an error."""
         self._needs_join = True
         if code in _LOST:
             self._member = self._unknown_member()
@@ -284,7 +285,7 @@ class SimulatedConsumer(ConsumerBase):
             raise code.failure.error(self._link.told("attending the group") + f": {code.name}")
 
     def _keep_beating(self) -> None:
-        """A heartbeat now and then, without waiting for its answer."""
+        """Send a heartbeat from time to time, without waiting for its answer."""
         link, who = self._link, self._member
         if self._beating is not None:
             if not link.is_answered(self._beating):
@@ -309,7 +310,7 @@ class SimulatedConsumer(ConsumerBase):
         return min(_HEARTBEAT_S, self._settings.session_timeout_s / 3)
 
     def _lost(self, code: ErrorCode, who: GroupMembership) -> None:
-        """The coordinator does not know ``who`` as a member any more, or begins a rebalance."""
+        """Note that the coordinator no longer knows ``who`` as a member, or begins a rebalance."""
         if who is not self._member:
             return  # it was about a former membership
         if code is ErrorCode.FENCED_INSTANCE_ID:
@@ -354,7 +355,9 @@ class SimulatedConsumer(ConsumerBase):
                 self._link.await_change(partial(_has_changed, self._link.cluster, looked), left_s)
 
     def _send_fetches(self) -> None:
-        """Ask each leader for what it leads; one request at a time, and none without news."""
+        """Ask each leader for the partitions that it leads, with one request at a time for each
+        leader; ask nothing if the cluster has not changed.
+        """
         self._link.look()
         cluster = self._link.cluster
         wanted: dict[int, dict[Partition, _Reading]] = {}
@@ -462,7 +465,7 @@ class SimulatedConsumer(ConsumerBase):
         return {where: end for where, end in self._log_ends.items() if where in self._held}
 
     def _bounds(self, timeout_s: float) -> dict[Partition, tuple[int, int, int]]:
-        """Of all partitions, one request for each broker that leads any."""
+        """Ask for the bounds of all partitions, with one request to each broker that leads any."""
         cluster, left = self._link.cluster, self._partitions()
         found: dict[Partition, tuple[int, int, int]] = {}
         until_s = clock.now_s() + timeout_s
@@ -484,7 +487,7 @@ class SimulatedConsumer(ConsumerBase):
 
 
 def _is_to_fetch(looked: int, reading: _Reading | None) -> bool:
-    """Whether there may be something to fetch, that many changes having been made."""
+    """Whether there may be something to fetch, after ``looked`` changes of the cluster."""
     if reading is None or reading.is_resting or reading.fetched:
         return False
     return reading.seen != looked
@@ -501,7 +504,9 @@ def _fetch(cluster: Any, leader: int, asked: Any, _request: BrokerRequest) -> An
 def assigned(
     members: Sequence[tuple[str, str, tuple[str, ...]]], partitions: Iterable[Partition]
 ) -> dict[str, tuple[Partition, ...]]:
-    """Who gets what, as the range assignor gives: of each topic a run, the first members more."""
+    """The partitions of each member, as the range assignor gives them: of each topic a run of
+    partitions; the first members get one more.
+    """
     found: dict[str, list[Partition]] = {member_id: [] for _, member_id, _ in members}
     by_topic: dict[str, list[Partition]] = {}
     for where in sorted(partitions):
@@ -516,7 +521,7 @@ def assigned(
 
 
 class _SimulatedCommit:
-    """A commit under way; see the module."""
+    """A commit that is under way; see the module."""
 
     def __init__(
         self,

@@ -5,13 +5,14 @@ States: *empty*; *preparing* a rebalance (waits until every member has asked to 
 up); *completing* it (waits for the leader's assignment); *stable*. Each change from preparing to
 completing begins a generation.
 
-A static member (``group.instance.id``) that joins without a member id takes the place of the one
-before, who is fenced: without a rebalance in a stable group whose topics are the same. It stays in
-the group when it is gone, until its session times out.
+If a static member (``group.instance.id``) joins without a member id, it takes the place of the
+former one of the same name, which is fenced. In a stable group whose topics are the same, this
+causes no rebalance. A static member that is gone stays in the group until its session times out.
 
 A commit is refused with FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION, in this order,
-and while a rebalance completes with REBALANCE_IN_PROGRESS. Who is not a member may commit while the
-group is empty. Offsets of a transaction wait beside the stable ones until it ends.
+and while a rebalance completes with REBALANCE_IN_PROGRESS. A client that is not a member may commit
+while the group is empty. Offsets of a transaction are kept apart from the stable ones until it
+ends.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class GroupState(Enum):
 
 
 class Timers(Protocol):
-    """Where the group leaves what is due later."""
+    """The place where a group leaves what is due later."""
 
     @property
     def time_s(self) -> float:
@@ -49,7 +50,9 @@ class Timers(Protocol):
 
 
 class GroupMembership(NamedTuple):
-    """A member as it names itself in a request; ``generation`` is -1 while it is in none."""
+    """A member, as it names itself in a request; ``generation_id`` is -1 if it is in no
+    generation.
+    """
 
     group_id: str
     member_id: str = ""
@@ -58,7 +61,7 @@ class GroupMembership(NamedTuple):
 
 
 class StoredOffset(NamedTuple):
-    """A committed offset; ``epoch`` is -1 where it was not told."""
+    """A committed offset; ``epoch`` is -1 if the client did not tell it."""
 
     offset: int
     epoch: int = -1
@@ -66,7 +69,7 @@ class StoredOffset(NamedTuple):
 
 
 class JoinAnswer(NamedTuple):
-    """What a member is told when the group lets it in; the leader is told of all ``members``: name,
+    """The answer to a member that the group lets in. The leader also gets all ``members``: name,
     member id, topics.
     """
 
@@ -96,7 +99,7 @@ class _Member:
 
 
 class ConsumerGroup:
-    """See the module. Times are seconds of the cluster's clock. Not thread-safe."""
+    """The group; see the module. Times are seconds of the cluster's clock. Not thread-safe."""
 
     def __init__(self, name: str, timers: Timers, initial_delay_s: float) -> None:
         self.name = name
@@ -124,7 +127,9 @@ class ConsumerGroup:
         rebalance_s: float,
         reply: Reply,
     ) -> None:
-        """Ask to be let in; ``reply`` takes a :class:`JoinAnswer` or an error, then or later."""
+        """Ask to be let in; ``reply`` is called with a :class:`JoinAnswer` or an error, at once or
+        later.
+        """
         if who.member_id:
             member, is_in_place = self._known(who), True
         else:
@@ -142,13 +147,15 @@ class ConsumerGroup:
         return None
 
     def _stands_for(self, member: _Member, who: GroupMembership) -> bool:
-        """Whether the generation that there is serves a member that asks to join, too."""
+        """Whether the present generation also serves a member that asks to join."""
         if self.state is GroupState.STABLE:
             return not who.member_id or member.id != self._leader
         return self.state is GroupState.COMPLETING and bool(who.member_id)
 
     def _admitted(self, who: GroupMembership, session_s: float) -> tuple[_Member, bool]:
-        """The member under a new id; and whether it takes the place of one of the same name."""
+        """Return the member under a new id, and whether it takes the place of a member of the same
+        name.
+        """
         self._ids += 1
         name = who.group_instance_id
         member_id = f"{name or 'member'}-{self._ids}"
@@ -200,7 +207,9 @@ class ConsumerGroup:
         self._complete(is_late=True)
 
     def _complete(self, *, is_late: bool = False) -> None:
-        """Begin the next generation, once all members have joined; if it is late, with some."""
+        """Begin the next generation if all members have joined; if ``is_late``, with those that
+        have.
+        """
         if self.state is not GroupState.PREPARING or self._waits_initially:
             return
         members = list(self._members.values())
@@ -230,7 +239,7 @@ class ConsumerGroup:
         return JoinAnswer(membership, is_leader=True, members=all_of_them)
 
     def sync(self, who: GroupMembership, assignments: Assignments | None, reply: Reply) -> None:
-        """Bring the leader's assignment, or ask for the own part of it."""
+        """Bring the leader's assignment, or ask for the member's own part of it."""
         member = self._checked(who)
         if self.state is GroupState.PREPARING:
             raise RefusedByBroker(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -255,7 +264,7 @@ class ConsumerGroup:
     # ---- staying, leaving ------------------------------------------------------------------------
 
     def heartbeat(self, who: GroupMembership) -> None:
-        """Stay a member; raises what the member has to know."""
+        """Keep the membership; raise what the member must know."""
         member = self._checked(who)
         self._keep_alive(member)
         if self.state is GroupState.PREPARING:
@@ -270,7 +279,9 @@ class ConsumerGroup:
 
     @property
     def instances(self) -> tuple[str, ...]:
-        """The names of static members, also of those that are gone and waited for."""
+        """The names of static members, including those that are gone and whose sessions have not
+        timed out.
+        """
         return tuple(self._instances)
 
     @property
@@ -278,8 +289,8 @@ class ConsumerGroup:
         return tuple(self._members)
 
     def coordinator_moved(self) -> None:
-        """Another broker has loaded the group: requests that waited are lost, sessions begin
-        again.
+        """Note that another broker has loaded the group: requests that waited are lost, and
+        sessions begin again.
         """
         for member in self._members.values():
             for reply in (member.joining, member.syncing):
@@ -346,7 +357,7 @@ class ConsumerGroup:
     # ---- offsets ---------------------------------------------------------------------------------
 
     def commit(self, who: GroupMembership, offsets: Mapping[Partition, StoredOffset]) -> None:
-        """Store these, or refuse all of them."""
+        """Store these offsets, or refuse all of them."""
         if who.generation_id < 0 and not who.member_id and self.state is not GroupState.EMPTY:
             raise RefusedByBroker(ErrorCode.UNKNOWN_MEMBER_ID, self.name)
         if who.generation_id >= 0 or who.member_id:
@@ -359,8 +370,8 @@ class ConsumerGroup:
     def commit_in_transaction(
         self, who: GroupMembership, producer_id: int, offsets: Mapping[Partition, StoredOffset]
     ) -> None:
-        """Keep these until the transaction ends. A membership that says nothing is not checked:
-        then the transactional id alone fences.
+        """Keep these offsets until the transaction ends. If ``who`` has neither member id, name nor
+        generation, it is not checked: then only the transactional id fences.
         """
         if who.generation_id >= 0 or who.member_id or who.group_instance_id is not None:
             member = self._checked(who)
@@ -377,8 +388,8 @@ class ConsumerGroup:
     def fetch(
         self, partitions: Iterable[Partition], *, is_stable: bool = True
     ) -> dict[Partition, StoredOffset]:
-        """The stored offsets, where there are any; UNSTABLE_OFFSET_COMMIT while a transaction that
-        is open would commit one of them.
+        """The stored offsets of these partitions, if they have any. Raises UNSTABLE_OFFSET_COMMIT
+        if an open transaction would commit one of them.
         """
         wanted = tuple(partitions)
         if is_stable and self.pending:
@@ -388,7 +399,7 @@ class ConsumerGroup:
         return {where: self.offsets[where] for where in wanted if where in self.offsets}
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted, and with it what was committed of it."""
+        """Forget the offsets of a topic that was deleted."""
         for offsets in (self.offsets, *self.pending.values()):
             for where in [each for each in offsets if each.topic == topic]:
                 del offsets[where]

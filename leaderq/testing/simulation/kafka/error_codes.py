@@ -1,5 +1,5 @@
-"""What a simulated broker answers when it refuses a request: the codes of Kafka's own protocol, and
-what each means for a client of leaderq.
+"""The answers of a simulated broker that refuses a request: the codes of Kafka's own protocol, and
+their meaning for a client of leaderq.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from leaderq.kafka.clients.consumer import Failure
 
 
 class ErrorCode(Enum):
-    """A code of the protocol, and the meaning that both real clients see in it."""
+    """A code of the protocol, and its meaning for both real clients."""
 
     CONNECTION_BROKEN = -100, Failure.AWAY  # no broker said it: the request or its answer was lost
     OFFSET_OUT_OF_RANGE = 1, Failure.GONE
@@ -37,7 +37,7 @@ class ErrorCode(Enum):
 
     @property
     def is_retriable(self) -> bool:
-        """Whether a client repeats the same request by itself."""
+        """Whether a client repeats the same request after this error."""
         return self.failure is Failure.AWAY
 
 

@@ -1,4 +1,4 @@
-"""Faults between simulated workers and a simulated Kafka, beside those of the nemesis."""
+"""Faults between simulated workers and a simulated Kafka, in addition to those of the nemesis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALL_AFTER_S = 4.0
 
 
 class KafkaFault(Enum):
-    """What can become of Kafka, or of a worker's way to it."""
+    """The faults of Kafka, or of a worker's way to it."""
 
     CUT = "cut from Kafka"
     LOSE_ANSWERS = "lose Kafka's answers"
@@ -26,7 +26,9 @@ class KafkaFault(Enum):
 
 
 class DrainFaults:
-    """Draws the faults of one life of a drain, and heals them: half of them are the nemesis's."""
+    """Draws the faults of one life of a drain, and heals them. Half of them are faults of the
+    nemesis.
+    """
 
     def __init__(
         self, cluster: SimulatedCluster, kafka: SimulatedKafka, lines: KafkaLines, faults: Faults
@@ -37,7 +39,7 @@ class DrainFaults:
         """When each fault of Kafka began and was over."""
 
     def plan(self, faults: int, seconds: float) -> None:
-        """Let so many faults come within the next ``seconds``."""
+        """Let ``faults`` faults come within the next ``seconds``."""
         for _ in range(faults):
             self._world.at(1.0 + self._world.faults() * seconds * 0.9, self._strike)
 

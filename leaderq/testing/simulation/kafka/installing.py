@@ -1,5 +1,6 @@
-"""Lets the real Kafka careers run on a simulated cluster: the makers of clients are pointed at it,
-and back. A network between the two is cut by the host of a simulated process.
+"""Lets the real Kafka careers run on a simulated cluster: the functions that make clients are
+replaced by simulated ones, and put back at the end. The network between a process and the cluster
+is cut by the host of the process.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ class KafkaLines:
     """The lines between simulated processes and brokers, as a
     :class:`~leaderq.testing.simulation.kafka.network.KafkaNetwork`.
 
-    A request of a host that is *cut off* is lost, and nobody hears of that. While answers are
-    *losing*, that share of those to a host are lost after the requests were carried out, and the
-    connection breaks. Requests of a *slow* host arrive so many seconds later.
+    A request of a host that is *cut off* is lost, and its sender is told nothing. *losing*: for
+    each host, the share of answers that are lost after their requests were carried out; the
+    connection then breaks. *slow*: for each host, how many seconds later its requests arrive.
     """
 
     def __init__(self, world: World) -> None:
@@ -66,7 +67,7 @@ def simulated_kafka(world: World, *, brokers: int = 1) -> SimulatedKafka:
 
 @contextmanager
 def kafka_installed(kafka: SimulatedKafka) -> Iterator[SimulatedKafka]:
-    """Within the block careers reach ``kafka``, whatever address they are given; see
+    """Within the block, careers reach ``kafka``, whatever address they are given; see
     :func:`leaderq.testing.simulation.installing.installed`.
     """
     undo: list[tuple[Any, str, Any]] = []
@@ -88,7 +89,7 @@ def kafka_installed(kafka: SimulatedKafka) -> Iterator[SimulatedKafka]:
 
 
 def _administration(kafka: SimulatedKafka) -> dict[str, Callable[..., Any]]:
-    """What a career asks the brokers beside its clients."""
+    """The functions by which a career asks the brokers for other things than records."""
 
     def ensure_topic(address: str, topic: str, **_: Any) -> bool:
         if topic in kafka.cluster.topics():
@@ -111,7 +112,7 @@ def _administration(kafka: SimulatedKafka) -> dict[str, Callable[..., Any]]:
 
 
 def heal_brokers(kafka: SimulatedKafka) -> None:
-    """Start, or thaw, all brokers that are not there."""
+    """Start or thaw all brokers that are down or frozen."""
     for broker in kafka.cluster.brokers:
         if kafka.cluster.state_of(broker) is not BrokerState.UP:
             kafka.acts(lambda cluster, at=broker: cluster.start(at))  # type: ignore[misc]

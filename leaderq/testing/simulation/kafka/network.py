@@ -1,8 +1,9 @@
-"""Between simulated clients and a simulated cluster: how long requests take, which are lost, and
-how a client waits.
+"""The way between simulated clients and a simulated cluster: how long requests take, which are
+lost, and how a client waits.
 
-The cluster keeps its own time; a client waits by its process's clock. So waits are told to the
-clock as spans, never as moments, and a client whose clock runs fast is early and waits again.
+The cluster keeps its own time; a client waits by its process's clock. So waits are given to the
+clock as durations, never as moments; a client whose clock runs fast comes too early, and waits
+again.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
 
 
 class Passage(NamedTuple):
-    """One request's way to a broker, and its answer's way back; seconds.
+    """The times of one request's way to a broker, and of its answer's way back; in seconds.
 
-    ``there_s`` infinite: the request never arrives. ``back_s`` infinite: it is carried out, and its
-    sender does not hear of it. ``breaks_s``: when the sender of a lost one notices that its
-    connection is broken; infinite: when its request time-out is over.
+    ``there_s`` infinite: the request never arrives. ``back_s`` infinite: the request is carried
+    out, and its sender does not hear of it. ``breaks_s``: if the request or answer is lost, when
+    its sender notices that its connection is broken; infinite: when its request time-out is over.
     """
 
     there_s: float = 0.0
@@ -45,10 +46,10 @@ AT_ONCE = Passage()
 
 
 class KafkaNetwork(Protocol):
-    """The hook for latency and faults."""
+    """The hook for delays and faults."""
 
     def request(self, client: str, broker: int) -> Passage:
-        """Called once for each request, by the process that sends it; may sleep."""
+        """Return the passage of one request; called by the process that sends it. May sleep."""
 
 
 class PromptNetwork:
@@ -59,10 +60,10 @@ class PromptNetwork:
 
 
 class SimulatedKafka:
-    """A cluster, the network before it, and those who wait for it to change.
+    """A cluster, the network in front of it, and the clients that wait for it to change.
 
-    ``lock`` is needed only where clients run on several real threads: give a ``threading.Lock``.
-    ``now`` is the cluster's own time, by default this process's clock.
+    ``lock`` is needed only if clients run on several real threads: give a ``threading.Lock``.
+    ``now`` is the cluster's own time; by default, this process's clock.
     """
 
     def __init__(
@@ -83,8 +84,8 @@ class SimulatedKafka:
         self._seen = -1
 
     def acts(self, act: Callable[[BrokerCluster], Any]) -> Any:
-        """Do something to the cluster from outside (stop a broker, delete a topic), and wake who
-        waits for it.
+        """Do something to the cluster from outside (stop a broker, delete a topic), and wake the
+        clients that wait for a change.
         """
         with self.lock:
             self.cluster.advance()
@@ -93,7 +94,7 @@ class SimulatedKafka:
             return result
 
     def wake_if_changed(self) -> None:
-        """Wake all who wait, if there is news for anyone; the lock is held."""
+        """Wake all waiting clients if the cluster has changed; the caller holds the lock."""
         cluster = self.cluster
         seen = cluster.log_changes + cluster.late_answers
         if seen != self._seen:
@@ -102,8 +103,8 @@ class SimulatedKafka:
                 event.set()
 
     def await_change(self, event: Any, seen: Callable[[], bool], wait_s: float) -> None:
-        """Wait until something has changed, or so long. ``seen`` tells, under the lock, whether it
-        has happened already.
+        """Wait until the cluster has changed, ``wait_s`` at most. ``seen``, called under the lock,
+        says whether the awaited thing has already happened.
         """
         with self.lock:
             if seen():
@@ -147,13 +148,13 @@ class BrokerLink:
         return SentRequest(request, sent_s, sent_s + breaks_s if is_lost else inf)
 
     def look(self) -> None:
-        """Let happen what is due, before the cluster is asked who leads what."""
+        """Let everything happen that is due, before the cluster is asked who leads what."""
         with self.kafka.lock:
             self.cluster.advance()
             self.kafka.wake_if_changed()
 
     def coordinator_of(self, name: str) -> int | None:
-        """The broker that looks after a group or a transactional id now."""
+        """The broker that coordinates a group or a transactional id now."""
         self.look()
         return self.cluster.coordinator_of(name)
 
@@ -163,23 +164,25 @@ class BrokerLink:
         return self.cluster.leader_of(where)
 
     def is_late(self, sent: SentRequest) -> bool:
-        """Whether it has not been answered within the request's time."""
+        """Whether the request was not answered within its time-out."""
         self.look()
         now_s = self.cluster.time_s
         return sent.heard_s > now_s >= sent.sent_s + self._request_timeout_s
 
     def late_in_s(self, sent: Iterable[SentRequest]) -> float:
-        """How long until the first of these is late."""
+        """In how many seconds the first of these requests is late."""
         first_s = min((each.sent_s for each in sent), default=inf)
         return max(_LEAST_WAIT_S, first_s + self._request_timeout_s - self.cluster.time_s)
 
     def is_answered(self, sent: SentRequest) -> bool:
-        """Whether the answer is here now, or the connection is known to be broken."""
+        """Whether the answer has arrived, or the connection is known to be broken."""
         self.look()
         return sent.heard_s <= self.cluster.time_s
 
     def wait(self, sent: Iterable[SentRequest], until_s: float) -> bool:
-        """Whether one of these is answered, by ``until_s`` of this process's clock."""
+        """Wait until one of these requests is answered; return whether one is by ``until_s`` of
+        this process's clock.
+        """
         requests = list(sent)
         while True:
             self.look()
@@ -196,19 +199,19 @@ class BrokerLink:
                 clock.sleep(max(_LEAST_WAIT_S, min(left_s, due_s)))
 
     def await_change(self, seen: Callable[[], bool], wait_s: float) -> None:
-        """Wait for the cluster to change, at most so long."""
+        """Wait for the cluster to change, ``wait_s`` at most."""
         if self._event is None:
             self._event = primitives.Event()
         self.kafka.await_change(self._event, seen, wait_s)
 
     def require_address(self, address: str, wait_s: float) -> None:
-        """Return if the cluster is reached there; else raise ``KafkaAway``, after so long."""
+        """Return if ``address`` is the cluster's; else raise ``KafkaAway`` after ``wait_s``."""
         if address != self.kafka.address:
             clock.sleep(max(0.0, wait_s))
             raise KafkaAway(f"nothing listens at {address!r}")
 
     def any_broker(self) -> int | None:
-        """A broker to ask about what all of them know."""
+        """A broker that can be asked about what all brokers know; ``None`` if all are down."""
         self.look()
         brokers = self.cluster.brokers
         for more in brokers:
@@ -224,8 +227,8 @@ class BrokerLink:
         work: Callable[[int], Any],
         until_s: float,
     ) -> Any:
-        """The answer of ``work`` at the broker that is found each time; repeated while that helps,
-        until then. Raises the errors of leaderq's clients.
+        """Return the answer of ``work`` at the broker that ``broker_of`` returns. If that fails and
+        can help, ask again, until ``until_s``. Raises the errors of leaderq's clients.
         """
         pause_s = _FIRST_PAUSE_S
         while True:
@@ -253,7 +256,7 @@ class BrokerLink:
 
 
 class SentRequest:
-    """A request as its sender sees it."""
+    """A request, as its sender sees it."""
 
     __slots__ = ("_breaks_at_s", "_request", "sent_s")
 
@@ -264,14 +267,16 @@ class SentRequest:
 
     @property
     def heard_s(self) -> float:
-        """When the sender hears of it, by the cluster's clock; ``inf``: that is not known."""
+        """When the sender hears of the answer, by the cluster's clock; ``inf`` if that is not
+        known.
+        """
         request = self._request
         answered_s = request.done_s + request.back_s if request.is_done else inf
         return min(answered_s, self._breaks_at_s)
 
     @property
     def due_s(self) -> float:
-        """When there is news of it next; ``inf``: that is not known."""
+        """When there is news of the request next; ``inf`` if that is not known."""
         request = self._request
         if request.is_done or request.waits:
             return self.heard_s
@@ -291,7 +296,7 @@ class SentRequest:
 
     @property
     def error(self) -> RefusedByBroker | None:
-        """What was refused, once it is answered."""
+        """The broker's refusal, once the request is answered; ``None`` if it was not refused."""
         if self._is_lost:
             return RefusedByBroker(ErrorCode.CONNECTION_BROKEN)
         return self._request.error

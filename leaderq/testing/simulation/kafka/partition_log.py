@@ -2,8 +2,8 @@
 with ``read_committed`` may see of it (pure).
 
 ``start`` <= ``stable_end`` <= ``end``. The last stable offset is the first offset of the oldest
-open transaction, or the end. A marker takes one offset and is never returned; neither are records
-of an aborted transaction. ``end`` is the high watermark as well: all replicas are in sync.
+open transaction; without one, it is the end. A marker takes one offset. Readers never get markers,
+nor records of an aborted transaction. ``end`` is also the high watermark: all replicas are in sync.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ NOBODY = -1
 
 
 class ProducerStamp(NamedTuple):
-    """Who appends: the producer's id and epoch, and the number of the first record in the order of
-    all that this producer has sent to the partition under this epoch.
+    """The producer that appends: its id and epoch, and the number of the first record among all
+    that this producer has sent to the partition under this epoch.
     """
 
     producer_id: int = NOBODY
@@ -32,8 +32,8 @@ ANYBODY = ProducerStamp()
 
 
 class FetchedPart(NamedTuple):
-    """What a fetch has found in one partition. ``next_offset`` comes after markers and aborted
-    records too; ``epoch`` is that of the last entry before it (-1: none).
+    """The result of a fetch from one partition. ``next_offset`` is also after markers and aborted
+    records; ``epoch`` is that of the last entry before it (-1: none).
     """
 
     records: list[Record]
@@ -86,22 +86,22 @@ class PartitionLog:
 
     @property
     def stable_end(self) -> int:
-        """The last stable offset: nothing of an open transaction lies before it."""
+        """The last stable offset: no record of an open transaction is before it."""
         return min(self._open.values(), default=self.end)
 
     def end_of_epoch(self, epoch: int) -> int:
-        """Where the records of leaders up to ``epoch`` end (KIP-320)."""
+        """The offset at which the records of leaders up to ``epoch`` end (KIP-320)."""
         return next((begin for each, begin in self._epochs if each > epoch), self.end)
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch of the leader who wrote that entry; -1 before the first."""
+        """The epoch of the leader that wrote the entry at ``offset``; -1 before the first."""
         return next((each for each, begin in reversed(self._epochs) if begin <= offset), -1)
 
     # ---- writing ---------------------------------------------------------------------------------
 
     def append(self, rows: Sequence[Record], by: ProducerStamp = ANYBODY) -> int:
-        """Append; returns the offset of the first row. A batch that is there already (its answer
-        was lost) is not appended again.
+        """Append rows; return the offset of the first one. A batch that was appended before (its
+        answer was lost) is not appended again.
         """
         if by.producer_id != NOBODY:
             known = self._sequences.get(by.producer_id)
@@ -137,7 +137,7 @@ class PartitionLog:
         return first
 
     def end_transaction(self, producer_id: int, epoch: int, *, is_committed: bool) -> None:
-        """Write the marker that ends a transaction here, and refuse earlier epochs from now on."""
+        """Write the marker that ends a transaction, and refuse earlier epochs from now on."""
         begin = self._open.pop(producer_id, None)
         if begin is not None and not is_committed:
             owners, first = self._owners, self._first
@@ -156,7 +156,7 @@ class PartitionLog:
             self._epochs.append((self.epoch, offset))
 
     def cut_off(self, end: int) -> None:
-        """Lose everything from ``end`` on: a leader was elected that did not have it."""
+        """Lose every entry from ``end`` on, because a leader was elected that did not have them."""
         keep = max(0, end - self._first)
         del self._rows[keep:], self._owners[keep:]
         self._hidden = {offset for offset in self._hidden if offset < end}
@@ -164,7 +164,7 @@ class PartitionLog:
         self._epochs = [(each, begin) for each, begin in self._epochs if begin < end]
 
     def delete_before(self, offset: int) -> None:
-        """Lose everything before ``offset``: it was kept for long enough."""
+        """Lose every entry before ``offset``, because its retention time is over."""
         gone = min(offset, self.end) - self._first
         if gone > 0:
             del self._rows[:gone], self._owners[:gone]
@@ -177,7 +177,7 @@ class PartitionLog:
     def read(
         self, offset: int, most: int, *, after_epoch: int = -1, is_stable: bool = True
     ) -> FetchedPart:
-        """At most so many records from ``offset`` on; raises OFFSET_OUT_OF_RANGE."""
+        """Return at most ``most`` records, beginning at ``offset``; raises OFFSET_OUT_OF_RANGE."""
         if not self.start <= offset <= self.end:
             raise RefusedByBroker(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self._place}@{offset}")
         found: list[Record] = []
@@ -194,12 +194,12 @@ class PartitionLog:
         return FetchedPart(found, offset, self.epoch_at(offset - 1) if offset else after_epoch)
 
     def has_diverged(self, offset: int, epoch: int) -> bool:
-        """Whether the record before ``offset``, written by the leader of ``epoch``, is gone."""
+        """Whether the record before ``offset`` that the leader of ``epoch`` wrote is gone."""
         return epoch >= 0 and offset > self.end_of_epoch(epoch)
 
     def everything(self) -> list[tuple[int, Record | None, bool]]:
-        """For judges: each entry's offset, its record (``None``: a marker), and whether a careful
-        reader may ever see it.
+        """For judges: the offset of each entry, its record (``None``: a marker), and whether a
+        reader with ``read_committed`` may ever see it.
         """
         return [
             (

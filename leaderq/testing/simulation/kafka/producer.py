@@ -1,9 +1,9 @@
 """A producer on a simulated cluster, for transactions, and for dead letters.
 
-Messages go out while they are produced, one request for each partition at a time; what comes
-meanwhile goes with the next. A request whose answer was lost is sent again, under the same number
-in the sequence, so nothing is stored twice. There is no thread: what is repeated is repeated while
-the owner produces, commits or waits.
+Messages are sent while they are produced, with one request for each partition at a time; messages
+that come meanwhile are in the next request. A request whose answer was lost is sent again, with the
+same sequence number, so nothing is stored twice. There is no thread: requests are repeated only
+while the owner produces, commits or waits.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BATCH = 1000
 
 
 class SentMessage:
-    """What becomes of one message; ``offset`` is -1 until it is stored."""
+    """The fate of one message; ``offset`` is -1 until the message is stored."""
 
     __slots__ = ("error", "is_done", "offset")
 
@@ -52,7 +52,7 @@ class SentMessage:
 
 
 class _Outgoing:
-    """The messages to one partition that are not acknowledged, in order."""
+    """The messages to one partition that are not acknowledged yet, in order."""
 
     __slots__ = ("part", "receipts", "rows", "sent", "sequence", "under_way", "where")
 
@@ -137,7 +137,7 @@ class SimulatedProducer(ProducerBase):
     # ---- sending ---------------------------------------------------------------------------------
 
     def _identified(self, until_s: float) -> ProducerIdentity:
-        """Who this producer is to the brokers, asked for once."""
+        """The identity of this producer, which the brokers are asked for once."""
         if self._identity is None:
             link = self._link
             self._identity = link.ask(
@@ -163,8 +163,8 @@ class SimulatedProducer(ProducerBase):
         return receipt
 
     def _serve(self, outgoing: _Outgoing) -> bool:
-        """Take in the answer to the request under way, and send what comes next. Returns whether
-        the answer was an error after which the same request is to be sent again.
+        """Take in the answer to the present request, and send the next one. Return whether the
+        answer was an error after which the same request must be sent again.
         """
         link, is_repeated = self._link, False
         if outgoing.sent is not None and link.is_answered(outgoing.sent):
@@ -203,7 +203,9 @@ class SimulatedProducer(ProducerBase):
         outgoing.part, outgoing.under_way = None, []
 
     def _refused(self, outgoing: _Outgoing, error: LeaderqError) -> None:
-        """Nothing of it was stored, and nothing behind it is: that would leave a gap."""
+        """Fail all messages of the refused request and all after them, because a gap must not be
+        stored.
+        """
         self._failed = self._failed or error
         for receipt in (*outgoing.under_way, *outgoing.receipts):
             receipt.error, receipt.is_done = error, True
@@ -211,7 +213,9 @@ class SimulatedProducer(ProducerBase):
         outgoing.rows, outgoing.receipts = [], []
 
     def _settle(self, until_s: float, is_over: Callable[[], bool]) -> bool:
-        """Hear and repeat until ``is_over``, or until then; returns whether it is."""
+        """Hear answers and repeat requests until ``is_over`` or ``until_s``; return whether it is
+        over.
+        """
         pause_s = _FIRST_PAUSE_S
         while True:
             with self._lock:
@@ -234,7 +238,7 @@ class SimulatedProducer(ProducerBase):
         return self._settings.request_timeout_s
 
     def _give_up_late(self, under_way: list[SentRequest]) -> None:
-        """Send again what has not been answered within the request's time."""
+        """Let the requests be sent again that were not answered within their time-out."""
         if any(self._link.is_answered(each) for each in under_way):
             return
         with self._lock:

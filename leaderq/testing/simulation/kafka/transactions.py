@@ -1,12 +1,13 @@
 """The simulated transaction coordinator: producer ids, their epochs, and open transactions (pure).
 
 States of a transactional id: *empty*, *ongoing* from the first message or offset, *ending* from the
-moment its end is decided until the last marker is written, *ended*. Only *ongoing* is open for the
-producer; while it is *ending*, whoever asks for anything is told CONCURRENT_TRANSACTIONS.
+decision about its end until the last marker is written, *ended*. Only *ongoing* is open for the
+producer; while it is *ending*, every request gets CONCURRENT_TRANSACTIONS.
 
-Whoever takes the id over is given a new epoch: all earlier ones are refused from then on, and what
-they left open is aborted. A transaction that is open for longer than its time-out is aborted under
-a new epoch too, which nobody has. A decided end is carried out whatever happens to the producer.
+A producer that takes the id over gets a new epoch. From then on all earlier epochs are refused, and
+what they left open is aborted. A transaction that is open for longer than its time-out is also
+aborted under a new epoch, which no producer has. A decided end is carried out, whatever happens to
+the producer.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class BrokerTransactionState(Enum):
 
 
 class ProducerIdentity(NamedTuple):
-    """The id and epoch that a broker has given to a producer; ``name``: its transactional id."""
+    """The id and epoch that a broker has given to a producer. ``name`` is its transactional id."""
 
     producer_id: int
     epoch: int
@@ -68,7 +69,9 @@ class TransactionCoordinator:
         self._by_name: dict[str, _Transactional] = {}
 
     def initialize(self, name: str | None, timeout_s: float) -> ProducerIdentity:
-        """A new identity; for a transactional id the next epoch, once nothing of it is open."""
+        """Return a new identity; for a transactional id, with the next epoch, when no transaction
+        of it is open any more.
+        """
         if name is None:
             self._ids += 1
             return ProducerIdentity(self._ids, 0)
@@ -90,8 +93,8 @@ class TransactionCoordinator:
     def begin_in(
         self, who: ProducerIdentity, *, partition: Partition | None = None, group: str | None = None
     ) -> None:
-        """Take a partition, or the offsets of a group, into the producer's transaction, which
-        begins with the first.
+        """Add a partition, or the offsets of a group, to the producer's transaction; the first one
+        begins the transaction.
         """
         found = self._checked(who)
         if found.state is BrokerTransactionState.ENDING:
@@ -108,7 +111,7 @@ class TransactionCoordinator:
             found.groups[group] = None
 
     def end(self, who: ProducerIdentity, *, is_committed: bool) -> None:
-        """Decide how the transaction ends. Asked again for the same end, agree again."""
+        """Decide how the transaction ends. If the same end is asked for again, accept that."""
         found = self._checked(who)
         if found.state is BrokerTransactionState.ONGOING:
             self._decide(found, is_committed=is_committed)
@@ -116,7 +119,7 @@ class TransactionCoordinator:
             raise RefusedByBroker(ErrorCode.INVALID_TXN_STATE, found.name)
 
     def state_of(self, name: str) -> BrokerTransactionState | None:
-        """For judges; ``None``: nobody has used that id."""
+        """The state of a transactional id, for judges; ``None`` if nobody has used it."""
         found = self._by_name.get(name)
         return None if found is None else found.state
 
