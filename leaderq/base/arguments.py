@@ -57,8 +57,8 @@ def at_least(
     name: str, value: object, least: float, unit: str = "", *, or_none: Problem = None
 ) -> Problem:
     """Check that ``value`` is a number of ``least`` or more. If ``or_none`` is a text, ``None`` is
-    right, too; the sentence then says "or None", and that text. If ``least`` is an ``int``, and the
-    unit is not seconds, ``value`` must be an ``int``.
+    allowed, too; the sentence then says "or None", and that text. If ``least`` is an ``int``, and
+    the unit is not seconds, ``value`` must be an ``int``.
     """
     remedy = f"{least} or more {unit}".rstrip()
     is_fit = is_number(value) and value >= least
@@ -123,9 +123,9 @@ def is_text(value: object) -> bool:
 
 def plain_function(name: str, value: object, *, or_none: bool = False) -> Problem:
     """Check that ``value`` is a function whose call does the work; with ``or_none``, ``None`` is
-    right, too.
+    allowed, too.
 
-    A class, a bound method, a ``partial`` and an object with ``__call__`` are right. A coroutine
+    A class, a bound method, a ``partial`` and an object with ``__call__`` are allowed. A coroutine
     function or a generator function would only make an object that nobody runs.
     """
     if value is None and or_none:

@@ -41,7 +41,7 @@ class AsyncQueueCoordinator(Generic[Key]):
     The owner of a request is its task: a task that works on a key and asks for it again in a way
     that would wait gets ``WouldDeadlock``. So does a task that the function of ``run`` or
     ``coalesced`` begins (``create_task``, ``gather``, ``to_thread``), because the run may wait for
-    that task; if it does not wait, begin the task in a context of its own
+    that task. For a task that the run does not wait for, use a new context
     (``contextvars.Context().run``).
 
     :raises ConfigurationError: as ``QueueCoordinator``, or ``cover`` is not an ``async`` function.

@@ -202,7 +202,7 @@ class QueueCoordinator(Generic[Key]):
         return cast(R, result.get())
 
     def state(self, key: Key) -> TrafficState:
-        """Init, Open (in a debounce window), Process or Block."""
+        """The state of the key: Init, Open (in a debounce window), Process or Block."""
         return self._keys.state(key)
 
     def stats(self) -> CoordinatorStats:

@@ -54,7 +54,7 @@ class TokenStage(Enum):
 
 
 def require_done(returned: object, what: str) -> None:
-    """Refuse ``returned`` if it is work that nobody will do. A future or a task is right, because
+    """Refuse ``returned`` if it is work that nobody will do. A future or a task is allowed, because
     somebody does its work.
 
     :raises NotAPlainFunction: ``what`` returned a coroutine or a generator.

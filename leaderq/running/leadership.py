@@ -172,7 +172,7 @@ class _Standing:
     def take_place(self) -> None:
         """Stand for election.
 
-        Raises :class:`WouldDeadlock` if this thread, or task, stands for the same career already.
+        Raises :class:`WouldDeadlock` if this thread or task already stands for the same career.
         """
         self._session.check_open()
         who = (primitives.get_ident(), id(_task()))

@@ -251,10 +251,10 @@ class SingularUpdateQueue(Generic[R, S]):
         """Make each outcome a request of ``other`` (by ``as_request``, if given); return ``other``,
         so that chains read in order.
 
-        The future of a request goes along: its outcome is that of the last queue. If ``other`` is
-        full, this queue's writer waits, whatever the ``timeout_s`` of ``other``; so this queue
-        fills up, and its producers wait as well. If ``other`` is closed, the request has failed in
-        this queue. Close a chain from its head.
+        A request keeps its future through the chain: the future's outcome is that of the last
+        queue. If ``other`` is full, this queue's writer waits, whatever the ``timeout_s`` of
+        ``other``; so this queue fills up, and its producers wait as well. If ``other`` is closed,
+        the request has failed in this queue. Close a chain from its head.
 
         :raises ConfigurationError: the queue has begun to work, has a next queue, or the chain
             would be a ring.
