@@ -11,6 +11,9 @@ claimed    waiting, released   ``Delete(lock)`` / ``Create(item)``
 claimed    claimed, kept       ``SetData(item)`` / nothing
 =========  ==================  ==========================================================
 
+A failure is counted by *requeued*, by *kept* after an error, and by the death of a consumer; *done*,
+*released* and *interrupted* count none. Only *requeued* and *kept* let an item rest.
+
 Each is all or none. Items are read first (one multiRead), then claimed *as read*, many in one multi
 of the membership's writer. If one is somebody else's, the stats of all are asked for, those taken
 are left out, and the rest is tried again, some rounds. Nothing is sent without waiting for it: it
