@@ -70,7 +70,7 @@ from leaderq.zookeeper import Session
 log = logging.getLogger(__name__)
 
 OPEN_MARGIN_S = 20.0
-"""How much longer than for the first answer to wait for topics, metadata and coordinator."""
+"""Seconds that topics, metadata and coordinator may take, beyond the wait for a first answer."""
 ASK_GROUP_S = 5.0
 
 
@@ -97,7 +97,7 @@ class Environment:
 
     @property
     def _asking(self) -> tuple[str, str, Access]:
-        """Address, group and access of a question amid a term."""
+        """Address, group and access for a question to Kafka during a term (answered within 5 s)."""
         return self.settings.kafka, self.declared.group, {**self.access, "timeout_s": ASK_GROUP_S}
 
     @cached_property
@@ -124,7 +124,7 @@ class Environment:
         return max(MAX_LETTER_BYTES, self.declared.max_message_bytes)
 
     def producer(self, transactional: str | None = None) -> ProducerClient:
-        """One that is not open yet, for messages and dead letters."""
+        """Return a new producer, not open yet; ``transactional``: its transactional id, if any."""
         settings = ProducerSettings(
             transactional_id=transactional,
             max_message_bytes=self.letter_bytes,
@@ -166,7 +166,9 @@ class Environment:
             )
 
     def require_dead_letters(self, topic: str) -> int | None:
-        """Make a missing dead-letter topic before it is needed; returns its size limit."""
+        """Create the dead-letter topic if it is missing. Returns the largest message that it takes,
+        in bytes; ``None``: not known.
+        """
         address, access = self.settings.kafka, self.access
         sources = topics_of(self.declared, address, access)
         sizes = largest_batches(address, [topic, *sources], **access)
@@ -188,15 +190,17 @@ class Environment:
         return size
 
     def offsets_at_begin(self) -> Offsets:
-        """Where ``begin_at`` of the career lies in each partition."""
+        """Return, for each partition, the offset of the first record that is not older than the
+        career's ``begin_at``.
+        """
         address, _, access = self._asking
         assert self.declared.begin_at is not None
         topics = topics_of(self.declared, address, access)
         return offsets_at(address, topics, int(self.declared.begin_at.timestamp() * 1000), **access)
 
     def free_group(self) -> str:
-        """Remove former names of a renamed career from the group; returns whom it still waits
-        for.
+        """Remove the members from the group that are named like careers of this root for which no
+        candidate stands. Returns a sentence about the members that the group still waits for.
         """
         address, group, access = self._asking
         try:
@@ -225,7 +229,7 @@ class Environment:
             return True
 
     def explain_group(self) -> str:
-        """Who is in the way of the group's member, in words; ``""``: nobody."""
+        """Return a sentence about who keeps the career's member out of the group, or ``""``."""
         address, group, access = self._asking
         try:
             view = describe_group(address, group, **access)
@@ -251,7 +255,9 @@ class Assembly:
 
     @cached_property
     def encode(self) -> Callable[[Message], Message] | None:
-        """What ``produce`` sends in place of what it is given."""
+        """The function that turns what ``produce`` is given into the message to send; ``None``: the
+        message is sent as it is.
+        """
         return encoder(self.declared.key_serializer, self.declared.value_serializer)
 
     def begin(self, term: Term, wait_s: float) -> None:
@@ -267,8 +273,8 @@ class Assembly:
 
 
 def assembled(environment: Environment, former: Assembly | None) -> Assembly:
-    """The parts for a career, connected to Kafka; they replace ``former``, whose consumer thread
-    has ended or hangs. Raises what making a client raises.
+    """Return the parts for a career, connected to Kafka. They replace ``former``, whose consumer
+    thread has ended or hangs. Raises what connecting a client raises.
     """
     declared, settings, layout = environment.declared, environment.settings, environment.layout
     bootstrap_servers(settings.kafka)
@@ -370,14 +376,14 @@ def handling_context(
 
 
 def access_for(declared: Declaration, settings: Settings) -> Access:
-    """The login and time-out of requests beside the draining, which use kafka-python."""
+    """Return login and time-out for requests outside the draining, all made with kafka-python."""
     options = for_all_clients(declared.client, declared.client_options)
     security = replace(settings.kafka_security, client_options=options)
     return {"security": security, "timeout_s": settings.connect_timeout_s}
 
 
 def topics_of(declared: Declaration, address: str, access: Access) -> tuple[str, ...]:
-    """The topics that it reads now."""
+    """Return the topics that the career reads now."""
     if isinstance(declared.topics, TopicPattern):
         return declared.topics.among(existing_topics(address, **access))
     return declared.topics

@@ -27,10 +27,10 @@ class AsyncKafkaLeaderCareer(KafkaCareer, AsyncLeaderCareer):  # type: ignore[mi
     handle_record(self, record, term)`` or ``async def handle(self, records, term)``; ``term`` is an
     :class:`~leaderq.AsyncTerm`. There is no ``execute``: the loop neither reads nor commits.
 
-    Attributes are those of the two, without ``workers``, and
+    The attributes are those of both classes, except ``workers``, and
 
-    * ``concurrency`` (default 100): how many records to handle at a time, each in a call of its
-      own. It is also what bounds them: as many are begun, and no more.
+    * ``concurrency`` (default 100): how many records are handled at a time, each in a call of its
+      own. No more than these are begun.
     * ``order``: which records wait for each other: ``"partition"`` (default: as many at a time as
       there are partitions in the batch), ``"key"`` (those of one key, in one partition), or
       ``"none"``. With ``order = "partition"`` a :meth:`handle` of your own is given whole batches,
@@ -40,12 +40,12 @@ class AsyncKafkaLeaderCareer(KafkaCareer, AsyncLeaderCareer):  # type: ignore[mi
     With ``offsets = "zookeeper"`` and ``"transaction"`` what a call writes or produces is kept with
     its record, and stored in the order of the log.
 
-    *Guarantees:* those of a :class:`KafkaLeaderCareer`. A record that fails is known: it is judged
-    by ``on_error``, its neighbours go on and are not repeated. At the end of the term no record is
-    begun, but those in front of one that was; those in hand are finished within the budget, or
-    cancelled, and what is done is committed as far as nothing in front of it is undone. *Not
-    guaranteed:* that nothing is repeated after a crash, or after records were cancelled: at most
-    ``max_records``. That what runs on the loop goes on while a coroutine blocks it: see
+    *Guarantees:* those of a :class:`KafkaLeaderCareer`. When a record fails, ``on_error`` decides
+    about it; the records beside it go on and are not repeated. At the end of the term no record is
+    begun, except those that come before one that was begun. Calls under way are finished within the
+    budget, or cancelled; then each partition is committed up to its first record that is not done.
+    *Not guaranteed:* that nothing is repeated after a crash, or after calls were cancelled: up to
+    ``max_records`` records are. While a coroutine blocks the loop, nothing else on it runs: see
     ``blocked_after_s``.
     """
 
@@ -56,7 +56,7 @@ class AsyncKafkaLeaderCareer(KafkaCareer, AsyncLeaderCareer):  # type: ignore[mi
         *("handle", "handle_record", "load_offsets"),
     )
     _limits: Mapping[str, Any] = {}
-    """What the runner says about the unit in hand."""
+    """The limits that the runner has set for the unit under way."""
 
     # ---- what the user writes --------------------------------------------------------------------
 
@@ -76,7 +76,7 @@ class AsyncKafkaLeaderCareer(KafkaCareer, AsyncLeaderCareer):  # type: ignore[mi
                 raise PoisonRecord(record) from exc
 
     async def handle_record(self, record: Record, term: AsyncTerm) -> None:
-        """Work on one record, where :meth:`handle` is not overridden."""
+        """Work on one record. :meth:`handle`, unless you override it, calls this for each one."""
         raise NotImplementedError
 
     async def load_offsets(self, term: AsyncTerm) -> Mapping[Any, int]:

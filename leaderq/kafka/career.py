@@ -36,7 +36,8 @@ FENCE_WAIT_S = 5.0
 
 class KafkaCareer(Career):
     """What :class:`KafkaLeaderCareer` and :class:`~leaderq.kafka.AsyncKafkaLeaderCareer` have in
-    common: what they declare, and the way of a batch. It runs on the career's thread.
+    common: the attributes that a class declares, and how a batch is fetched, handled and committed.
+    Its methods run on the career's thread.
     """
 
     topics: ClassVar[str | Sequence[str] | re.Pattern[str]] = ()
@@ -80,8 +81,8 @@ class KafkaCareer(Career):
         handle_record: Any
 
     def load_offsets(self, term: Any) -> Any:
-        """With ``offsets="external"``: make your store refuse earlier terms, then return the offset
-        to read next of each partition.
+        """With ``offsets="external"``: make your store refuse earlier terms, then return, for each
+        partition, the offset to read next.
 
         Keys are ``(topic, partition)``; a partition that was never read is absent. Called before
         :meth:`inaugurate`.
@@ -123,8 +124,8 @@ class KafkaCareer(Career):
         store.add((checked(sent, assembly.declared.max_message_bytes),))
 
     def write_with_offsets(self, *operations: Operation) -> None:
-        """With ``offsets="zookeeper"``: carry these out in the multi that commits the batch.
-        Accepted where :meth:`produce` is.
+        """With ``offsets="zookeeper"``: add ``operations`` to the multi that commits the batch.
+        Call it where :meth:`produce` may be called.
         """
         assembly = self._running()
         if assembly.declared.commits_first:
@@ -136,7 +137,9 @@ class KafkaCareer(Career):
         _offering("write_with_offsets", assembly).add(operations)
 
     def healthy(self) -> bool:
-        """Return whether to go on leading: not while a call of handle is over its budget."""
+        """Return whether to go on leading: ``False`` while a call of :meth:`handle` has taken
+        longer than ``handle_budget_s``.
+        """
         if self._assembly is None or (budget_s := self._assembly.declared.handle_budget_s) is None:
             return True
         name, overdue = self._assembly.declared.name, self._assembly.calls.overdue(budget_s)
@@ -153,7 +156,7 @@ class KafkaCareer(Career):
     # ---- what the runner calls -------------------------------------------------------------------
 
     def execute(self, term: Term) -> None:
-        """Handle and commit one batch; returns after a short wait if there is none."""
+        """Handle and commit one batch; returns after 0.25 s if none comes."""
         term.check()
         self._begin(term)
         assembly = self._running()
@@ -183,13 +186,17 @@ class KafkaCareer(Career):
                 self._declared()
 
     def _begin(self, term: Term) -> None:
-        """Fence the former leader; called before ``inaugurate``, or else by ``execute``."""
+        """Fence the former leader, unless this term has begun to; waits up to 5 s. The runner calls
+        it before ``inaugurate``, and ``execute`` calls it again.
+        """
         if self._assembly is not None and self._assembly.consumer.is_consuming(term):
             return
         self._running().begin(term, FENCE_WAIT_S)
 
     def _finish(self, term: Term) -> None:
-        """Leave the group; called after ``handOver``, before the leadership is released."""
+        """Stop reading and committing for ``term``. The runner calls it after ``handOver``, before
+        it releases the leadership.
+        """
         if self._assembly is not None:
             self._assembly.handler.context.on_held_up(None)
             self._assembly.consumer.finish(term)
@@ -215,7 +222,7 @@ class KafkaCareer(Career):
         return HandleCalls(self.handle)
 
     def _coroutines(self, declared: Declaration, calls: HandleCalls) -> CoroutineWorkers | None:
-        """Who handles records side by side on an event loop, if anybody does."""
+        """Return the workers that handle records side by side on an event loop, or ``None``."""
         return None
 
     def _environment(self) -> Environment:
@@ -278,8 +285,8 @@ class KafkaLeaderCareer(KafkaCareer, LeaderCareer):
         ``"confluent"``, which reads several times as fast (extra ``leaderq[confluent]``).
         ``client_options``: the library's own options, under its names: rack, fetch sizes,
         compression, who issues tokens. Options that a promise rests on are refused
-        (:mod:`leaderq.kafka.clients.client_options`). ``produces``: the topics that it writes to,
-        if you like: :meth:`produce` takes no others then, and where one is missing ``leaderq run``
+        (:mod:`leaderq.kafka.clients.client_options`). ``produces`` (optional): the topics that it
+        writes to. :meth:`produce` then takes no others, and if one does not exist, ``leaderq run``
         ends at once and ``leaderq doctor`` says so.
 
     How it is handed over:
@@ -293,9 +300,9 @@ class KafkaLeaderCareer(KafkaCareer, LeaderCareer):
         shares of all partitions with records. ``order``: ``"partition"``,
         ``"key"`` or ``"none"``; the last two with ``"kafka"``, ``"zookeeper"``, ``"transaction"``:
         then ``workers`` is how many records to handle in parallel, those of each key in order, each
-        in a call of its own; one that fails stops its own key only, and repeats no other. Records
-        are taken as others are done, up to ``max_records`` in hand, for one call of ``execute``
-        that lasts some 5 s.
+        in a call of its own; one that fails stops its own key only, and repeats no other. New
+        records are taken in as others are done, up to ``max_records`` in hand, while one call of
+        ``execute`` lasts (some 5 s).
         ``commit_behind`` (with ``offsets = "kafka"``): hand out the next batch while the commit of
         the one before is under way; then a crash may repeat two batches instead of one.
         ``key_deserializer``, ``value_deserializer``: make of ``bytes`` what
@@ -320,7 +327,7 @@ class KafkaLeaderCareer(KafkaCareer, LeaderCareer):
     committed, :meth:`handOver`, the consumer is closed without leaving the group.
 
     *Guarantees:* a batch is committed only after :meth:`handle` returned for it (unless *at most
-    once*), and by nobody but the newest leader; at the change of a term at most one batch (two with
+    once*), and only by the newest leader; at the change of a term at most one batch (two with
     ``commit_behind``) is repeated, and none skipped. While Kafka is unreachable the term continues
     and retries. A slow :meth:`handle` does not lose the membership. *Not guaranteed:* that the
     former leader is fenced *before* :meth:`inaugurate` if Kafka takes longer than 5 s to do it; but
@@ -351,7 +358,7 @@ class KafkaLeaderCareer(KafkaCareer, LeaderCareer):
                 raise PoisonRecord(record) from exc
 
     def handle_record(self, record: Record, term: Term) -> None:
-        """Work on one record, where :meth:`handle` is not overridden."""
+        """Work on one record. :meth:`handle`, unless you override it, calls this for each one."""
         raise NotImplementedError
 
     def prepare(self) -> None:
@@ -374,12 +381,14 @@ class KafkaLeaderCareer(KafkaCareer, LeaderCareer):
 
 
 def is_ours(method: Any) -> bool:
-    """Whether it is that of these classes, and not one that a career's author has written."""
+    """Whether ``method`` is leaderq's own, not one that the author of a career has written."""
     return str(getattr(method, "__module__", "")).startswith("leaderq.kafka.")
 
 
 def _offering(method: str, assembly: Assembly) -> OffsetStore:
-    """The store whose effects ``method`` adds, within a call of ``handle``."""
+    """Return the store, which takes the effects of ``method``. Raises ConfigurationError if it
+    takes those of another method, or outside a call of ``handle``.
+    """
     store = assembly.store
     if store.offers != method:
         word = next(word for word, kind in STORES.items() if kind.offers == method)

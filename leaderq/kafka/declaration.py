@@ -1,12 +1,12 @@
 """What a career class declares, as one value, and checked as a whole: every problem is reported at
 once, naming the value, the class and the remedy. Pure.
 
-``delivery`` is how often a record may be handled, fitted to where the career's offsets are kept. It
-names the least that is needed; a store that does more is accepted:
+``delivery`` is how often a record may be handled. It must fit where the career's offsets are kept.
+It names the least that is needed; a store that does more is accepted:
 
-* ``"kafka"``: handle, then commit (*at least once*, the default): a crash in between repeats what
-  was in hand. Or commit, then handle (*at most once*): it is never handled. *Exactly once* is
-  refused, because committing and work are two steps.
+* ``"kafka"``: handle, then commit (*at least once*, the default): a crash in between repeats the
+  records in hand. Or commit, then handle (*at most once*): after a crash in between they are never
+  handled. *Exactly once* is refused, because committing and work are two steps.
 * ``"zookeeper"``: handle, then commit together with the operations that ``handle`` added: for
   these exactly once, any other effect happens again after a crash. *At most once* as above.
 * ``"transaction"``: handle and produce, then commit offsets and what was produced in one
@@ -50,7 +50,9 @@ _SERIALIZERS = ("key_deserializer", "value_deserializer", *_WRITING)
 
 @dataclass(frozen=True)
 class Declaration:
-    """The declaration of a career under ``name``, where settings override its class (``where``)."""
+    """What the career ``name`` declares: the attributes of its class (``where``), and in their
+    place the settings that override them.
+    """
 
     where: str
     name: str
@@ -85,8 +87,8 @@ class Declaration:
 
     @property
     def may_be_side_by_side(self) -> bool:
-        """Whether several records may be handled at a time, and be committed as their order says:
-        nothing is committed before them, and their effects wait for that.
+        """Whether several records may be handled at a time: they are committed after they are
+        handled, and their effects through the store wait for that.
         """
         waits = not getattr(self.offsets, "handle_stores", False)
         return waits and self.delivery is not DeliveryPromise.AT_MOST_ONCE
@@ -105,7 +107,7 @@ _CHOICES: Mapping[str, type[Enum]] = {
 
 
 def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
-    """The declaration of the class of ``career``, overridden by ``settings``; unchecked."""
+    """Return what the class of ``career`` declares, overridden by ``settings``; not checked yet."""
     given = "where", *_SERIALIZERS
     names = [each.name for each in fields(Declaration) if each.name not in given]
     found = {each: getattr(career, each) for each in names}
@@ -145,7 +147,9 @@ def _member(kind: type[Member], value: object) -> Member | None:
 
 
 def serializer_of(career: object, name: str) -> Any:
-    """The serialiser that the class declares; a plain function is not bound to the object."""
+    """Return the serialiser that the class declares. A plain function is not bound to the object,
+    unless its first argument is called ``self``.
+    """
     declared = vars(career).get(name, getattr_static(type(career), name))
     if isinstance(declared, staticmethod | classmethod):
         return declared.__get__(career, type(career))
@@ -260,7 +264,9 @@ def _problems_of_producing(declared: Any) -> Iterator[str]:
 
 
 def delivery_of(delivery: object, store: object, where: str) -> DeliveryPromise:
-    """How the class ``where`` delivers; ``None``: its store's default. Checks both."""
+    """Return how often the class ``where`` may handle a record; without a ``delivery``, its store's
+    default. Raises ConfigurationError if one of both is unknown, or they contradict each other.
+    """
     kept, wanted = chosen(store), _member(DeliveryPromise, delivery)
     problems = [] if kept else [_unknown_store(store, where)]
     if delivery is not None and wanted is None:

@@ -1,5 +1,5 @@
-"""A consumer group as its broker describes it: who is in it, by which rule they share, and where
-they read on, which ``leaderq offsets`` sets.
+"""A consumer group as its broker describes it: its members, the rule by which they share
+partitions, and its offsets, which ``leaderq offsets`` sets.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _AGAIN_S = 0.05
 
 @dataclass(frozen=True)
 class Deployment:
-    """The careers below one ``root`` of one ensemble; ``id`` tells apart what has the same root
-    (``""``: it is not known which deployment this is, and no rival is found).
+    """The careers below one ``root`` of one ensemble. ``id`` distinguishes deployments of the same
+    root on other ensembles (``""``: not known, and no rival is found).
 
-    It is noted beside the offsets of a group (the client id would not do: a broker keeps that of
-    the first member of a name).
+    Root and id are noted beside a group's offsets. (The client id would not do, because a broker
+    keeps that of the first member of a name.)
     """
 
     root: str
@@ -47,7 +47,9 @@ class Deployment:
 
     @classmethod
     def of(cls, session: Session, root: str) -> Deployment:
-        """Known by when the znode ``root`` was made: once in the life of a deployment."""
+        """Return the deployment of ``root``; its id is taken from when that znode was made, which
+        happens once in the life of a deployment.
+        """
         try:
             stat = session.exists(root)
         except ZooKeeperError as exc:
@@ -61,7 +63,7 @@ class Deployment:
         return f"{_MARKED}{self.root}#{self.id}" if self.id else ""
 
     def rivals(self, notes: Iterable[str]) -> tuple[str, ...]:
-        """The roots of other deployments that ``notes`` tell of."""
+        """Return the roots of other deployments that ``notes`` name."""
         if not self.id:
             return ()
         marks = {note.partition(_MARKED)[2] for note in notes} - {"", f"{self.root}#{self.id}"}
@@ -69,7 +71,9 @@ class Deployment:
 
 
 def rivalry(roots: Sequence[str]) -> str:
-    """What is wrong where other deployments, of these roots, commit for a career's group."""
+    """Return a sentence that tells an operator that deployments of these other ``roots`` commit for
+    the career's group, and what to do.
+    """
     named = ", ".join(map(repr, roots))
     return (
         f"another leaderq deployment, root {named}, leads this group, or has led it; if it is still"
@@ -79,7 +83,9 @@ def rivalry(roots: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class GroupMember:
-    """One member: ``name`` is its ``group.instance.id``, under which it stays when it is gone."""
+    """One member of a group. ``name``: its ``group.instance.id``, under which the group keeps it
+    for some time when it is gone; ``None``: it has none.
+    """
 
     name: str | None
     client_id: str
@@ -92,7 +98,9 @@ class GroupMember:
 
 @dataclass(frozen=True)
 class GroupView:
-    """``kind`` is ``"consumer"`` for consumers; ``assignor``: ``""`` while nobody is in it."""
+    """A group at one moment. ``kind`` is ``"consumer"`` for consumers; ``assignor`` is the rule by
+    which members share partitions, ``""`` while there are none.
+    """
 
     name: str
     state: str
@@ -101,12 +109,12 @@ class GroupView:
     members: tuple[GroupMember, ...]
 
     def others(self, own: str) -> tuple[GroupMember, ...]:
-        """The members that are not the career's own, which are called ``own``."""
+        """Return all members except those called ``own``, the career's name."""
         return tuple(member for member in self.members if member.name != own)
 
     @property
     def excludes_careers(self) -> bool:
-        """Whether a career's member is refused while the members of now are there."""
+        """Whether the broker refuses a career's member while the present members are there."""
         is_foreign = self.kind not in ("", "consumer") or self.assignor not in ("", ASSIGNOR)
         return bool(self.members) and is_foreign
 
@@ -120,7 +128,7 @@ class GroupView:
         return f"group {self.name!r} is {self.state or 'unknown'}{kind}{rule}: {named}{tail}"
 
     def trouble(self, own: str) -> str | None:
-        """Why the career ``own`` cannot be in this group, and what to do; ``None``: it can."""
+        """Return why the career ``own`` cannot be in this group, and a remedy; ``None``: it can."""
         if not self.excludes_careers:
             return None
         return (
@@ -131,7 +139,7 @@ class GroupView:
 
 
 def describe_group(address: str, group: str, **access: Unpack[Access]) -> GroupView:
-    """The group as it is now; one that does not exist is empty."""
+    """Return the group as it is now; a group that does not exist has no members."""
     with opened(KafkaAdminClient, address, "asking for members", **access) as admin:
         found: dict[str, Any] = admin.describe_groups([group])[group]
     members = tuple(
@@ -150,7 +158,9 @@ def describe_group(address: str, group: str, **access: Unpack[Access]) -> GroupV
 def remove_static_members(
     address: str, group: str, names: Iterable[str], **access: Unpack[Access]
 ) -> None:
-    """Make ``group`` stop waiting for these; a live one joins again by itself, if it may."""
+    """Remove the members ``names``, so that ``group`` does not wait for them. One that lives joins
+    again by itself, if it may.
+    """
     gone = [MemberToRemove(group_instance_id=name) for name in names]
     with opened(KafkaAdminClient, address, "removing members", **access) as admin:
         admin.remove_group_members(group, gone)
@@ -158,8 +168,8 @@ def remove_static_members(
 
 @dataclass(frozen=True)
 class GroupOffsets:
-    """The offsets of ``group``, in which the career's member is called ``member``; noted beside
-    them: ``note``.
+    """Reads and sets the offsets of ``group``, in which the career's member is called ``member``.
+    ``note`` is stored beside offsets that are set.
     """
 
     address: str
@@ -173,11 +183,11 @@ class GroupOffsets:
         return {where: at for where, (at, _note) in found.items()}
 
     def put(self, offsets: Offsets) -> None:
-        """Set them. The career's own member is removed from the group first, which fences it: a
-        broker takes offsets from outside only while nobody is in the group. A paused leader joins
-        again by itself, and reads on where the offsets are then.
+        """Set the group's offsets. First the career's own member is removed from the group, which
+        fences it: a broker takes offsets from outside only while nobody is in the group. A paused
+        leader joins again by itself, and continues at the new offsets.
 
-        :raises RequestRefused: others are in the group, or the member is always there again.
+        :raises RequestRefused: others are in the group, or the member joins again each time.
         """
         until_s = clock.now_s() + _TRIES_S
         while True:
@@ -198,7 +208,7 @@ class GroupOffsets:
             clock.sleep(_AGAIN_S)
 
     def _try(self, offsets: Offsets) -> str | None:
-        """Why they are not set; ``None``: they are."""
+        """Set ``offsets`` once. Returns why the broker refused for now; ``None``: they are set."""
         wanted = {
             TopicPartition(*where): OffsetAndMetadata(at, self.note, epoch_of(at))
             for where, at in offsets.items()

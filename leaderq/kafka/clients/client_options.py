@@ -1,9 +1,9 @@
 """Which of a client library's own options a user may set, and why not the others.
 
-A career has ``client_options``, a :class:`~leaderq.kafka.sink.KafkaSink` ``options``: names and
-values as the library has them, on top of what leaderq sets; the consumer takes what a consumer has,
-the producer what a producer has. Whether a *value* can be used, and with librdkafka whether it
-knows the name, is found out by the library, when it connects.
+A career has ``client_options``, a :class:`~leaderq.kafka.sink.KafkaSink` has ``options``: names and
+values as the library has them, on top of what leaderq sets. A consumer is given those that
+consumers have, a producer those that producers have. The library itself checks the *values* when it
+connects, and librdkafka also checks the names.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ _SHARED = frozenset(KafkaAdminClient.DEFAULT_CONFIG) & _CONSUMER & _PRODUCER
 
 
 def option_problems(client: ClientLibrary, options: Options, what: str) -> Iterator[str]:
-    """The problems of ``options``, one sentence each; ``what`` names them."""
+    """Yield one sentence for each problem of ``options``, which the sentence calls ``what``."""
     for name in options:
         if (because := _refusal(name)) is not None:
             yield f"{name!r} cannot be set in {what}: {because}"
@@ -123,12 +123,14 @@ def _refusal(name: str) -> str | None:
 
 
 def for_client(kind: Any, options: Options) -> dict[str, Any]:
-    """The options that clients of this class of kafka-python's have."""
+    """Return those of ``options`` that kafka-python's client class ``kind`` has."""
     return {name: options[name] for name in kind.DEFAULT_CONFIG if name in options}
 
 
 def for_all_clients(client: ClientLibrary, options: Options) -> dict[str, Any]:
-    """The options for kafka-python beside the draining; with librdkafka, only its tokens."""
+    """Return the options for kafka-python's clients outside the draining. For a career that uses
+    librdkafka these are only its tokens (``oauth_cb``).
+    """
     if client is ClientLibrary.KAFKA_PYTHON:
         return {name: options[name] for name in _SHARED if name in options}
     if (callback := options.get("oauth_cb")) is None:
@@ -138,7 +140,9 @@ def for_all_clients(client: ClientLibrary, options: Options) -> dict[str, Any]:
 
 
 class CallbackTokens(AbstractTokenProvider):
-    """The tokens of librdkafka's ``oauth_cb`` for kafka-python, each until it nearly expires."""
+    """Gives kafka-python the tokens of librdkafka's ``oauth_cb``. A token is used until 10 s before
+    it expires; then the callback is asked again.
+    """
 
     _MARGIN_S = 10.0
 
@@ -209,7 +213,9 @@ _ADDRESS = addresses(9092)
 
 
 def bootstrap_servers(address: str) -> list[str]:
-    """``address`` as a list of ``host:port`` (9092 if left out), or a ConfigurationError."""
+    """Return ``address`` as a list of ``host:port`` (port 9092 if left out). Raises
+    ConfigurationError if it is malformed.
+    """
     try:
         return str(_ADDRESS.check(address)).split(",")
     except InvalidValue as exc:

@@ -24,7 +24,7 @@ _UNUSABLE = {"_INVALID_ARG", "_CONFLICT"}
 
 
 class ConfluentConnection:
-    """Where the clients of one user connect, and which of their errors explains the next."""
+    """Address and login for one user's clients, and the last errors that can explain a time-out."""
 
     def __init__(self, address: str, security: KafkaSecurity) -> None:
         self._address = address
@@ -59,14 +59,16 @@ class ConfluentConnection:
         return {name: value for name, value in options.items() if value is not None}
 
     def _told(self, error: Any) -> None:
-        """Called by librdkafka (``error_cb``), on the thread that polls the client."""
+        """Remember an error that can explain later ones. librdkafka calls this (``error_cb``) on
+        the thread that polls the client.
+        """
         if FAILURES.get(error.name()) is Failure.REFUSED:
             self.refusal = error
         if error.name() in _TELLING:
             self._cause = error
 
     def remedy(self) -> str:
-        """Advice against silence, with the last error, if any, which says why."""
+        """Return advice for when no broker answers, with the last connection error, if any."""
         asked = "is Kafka listening there, and may this host reach it?"
         return (
             asked
@@ -75,7 +77,9 @@ class ConfluentConnection:
         )
 
     def made(self, kind: Callable[[dict[str, Any]], Any], options: dict[str, Any]) -> Any:
-        """A client of this class; raises ConfigurationError for an option that a user has set."""
+        """Return a client of class ``kind``. Raises ConfigurationError if it refuses an option of
+        the user's.
+        """
         try:
             return kind(options)
         except KafkaException as exc:
@@ -85,7 +89,9 @@ class ConfluentConnection:
             raise ConfigurationError(what) from exc
 
     def error(self, exc: Any, doing: str) -> LeaderqError:
-        """The error of ours for a ``KafkaException``, or a ``KafkaError`` (a value there)."""
+        """Return leaderq's error for librdkafka's ``exc``: a ``KafkaException``, or a
+        ``KafkaError`` (which is a value there, not an exception).
+        """
         error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
         name = error.name() if hasattr(error, "name") else type(exc).__name__
         failure = FAILURES.get(name)

@@ -16,13 +16,13 @@ consumer contract, or was met in its source):
 * Records read ahead are thrown away by each ``assign``. So :meth:`ConfluentConsumer.attend` leaves
   it as it is: it takes one record at a time into a stash, from which the next ``poll`` begins, and
   stops reading only after 100 of them without a poll.
-* A position stays before the transaction markers at the end of a partition, until the news that its
-  end was reached (``enable.partition.eof``) carries the offset behind them.
+* A position stays in front of the transaction markers at the end of a partition, until the news
+  that its end was reached (``enable.partition.eof``) carries the offset after them.
 * ``unsubscribe`` sends a LeaveGroup, ``close`` of a static member none: the former is never called.
-* What it knows of topics it keeps to itself, and each partition that begins to be fetched lets the
-  thread of its broker look over all of them, which nothing else that goes to that broker overtakes
-  (B23). So which partitions there are, and where they begin and end, is asked of a
-  :class:`~leaderq.kafka.clients.kafka_python_consumer.TopicScout`, with connections of its own.
+* It does not tell what it knows of topics. For each partition that it begins to fetch, the thread
+  of that broker looks over all partitions, and answers to other questions wait until then (B23). So
+  a :class:`~leaderq.kafka.clients.kafka_python_consumer.TopicScout`, with connections of its own,
+  says which partitions there are, and where they begin and end.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ FETCHED_A_MS = 20
 
 
 class _Membership(Enum):
-    """``JOINING``: asked for, and nothing was assigned since. ``REVOKED``: partitions were taken
-    away, and none assigned since.
+    """``JOINING``: this member has asked to join, and was assigned nothing since. ``REVOKED``: its
+    partitions were taken away, and it was assigned none since.
     """
 
     NONE = "none"
@@ -165,7 +165,7 @@ class ConfluentConsumer(ConsumerBase):
         consumer.unassign()  # only then does the client join again
 
     def _now_held(self, consumer: Any, partitions: frozenset[Partition]) -> None:
-        """These are held now; nothing is read from them until their positions are set."""
+        """Note that ``partitions`` are held now; nothing is read from them before :meth:`seek`."""
         self._joins += 1
         self._begin_again(partitions, _Membership.MEMBER)
         consumer.assign([])
@@ -197,7 +197,9 @@ class ConfluentConsumer(ConsumerBase):
             self._serve(max(0.0, min(_STEP_S, end - clock.now_s())))
 
     def _serve(self, wait_s: float) -> None:
-        """Let the client call back; a record that arrives meanwhile is kept for the next poll."""
+        """Let the client run its callbacks, for up to ``wait_s``; a record that arrives meanwhile
+        is kept for the next :meth:`poll`.
+        """
         if len(self._stash) >= _STASH and self._is_reading:
             self._read({})
         came = self._consume(1, wait_s)
@@ -231,8 +233,9 @@ class ConfluentConsumer(ConsumerBase):
         return polled
 
     def _prove(self, polled: Mapping[Partition, Sequence[Record]], found: list[Any]) -> None:
-        """Where the leader has changed between a position and the record before it, ask whether the
-        log was cut off there; librdkafka asks only when it changes while it reads (B24).
+        """Raise ``LogTruncated`` if the log was cut off in front of a position. The broker is asked
+        only if a first record is of a newer leader than its position; librdkafka itself asks only
+        when the leader changes while it reads (B24).
         """
         unproved = self._unproved
         firsts = ((at, rows[0]) for at, rows in polled.items() if at in unproved)
@@ -279,7 +282,9 @@ class ConfluentConsumer(ConsumerBase):
         return self._committing is None
 
     def _heeded(self, messages: list[Any]) -> list[Any]:
-        """The records among these; raises the errors among them, after having kept the records."""
+        """Return the records among ``messages``. If one is an error that does not pass by itself,
+        keep the records for the next poll, and raise.
+        """
         records = [message for message in messages if message.error() is None]
         for message in messages:
             error = message.error()
@@ -312,7 +317,9 @@ class ConfluentConsumer(ConsumerBase):
         self._read(self._next)
 
     def _read(self, offsets: Offsets) -> None:
-        """Let the client read only these; not with ``seek``, which waits for its fetcher."""
+        """Let the client read only these partitions, from ``offsets``, except resting ones. The
+        client's ``seek`` is not used, because it waits for its fetcher.
+        """
         with self._errors_translated("setting positions"):
             self._consumer.assign(
                 self._named(

@@ -10,12 +10,13 @@ Facts of librdkafka 2 that this file leans on, besides B20 (``INTRODUCTION.md``,
   fatal error may be raised as well. So ``flush`` comes first (it does not wait for ``linger.ms``),
   then the failures are looked at, then offsets are sent, then the transaction is committed.
 * It never takes the transactional id over again by itself: a producer that was fenced is refused.
-* To ask for the metadata of one topic, or to send to it, creates it on brokers that are configured
-  so, and no setting is against it; to ask for those of all topics does not.
-* What may never return (B20) is called on a thread of its own, and given up with its producer if it
-  is late. It cannot commit behind our back, as only ``commit_transaction`` does.
-* A batch that a broker refuses for good leaves a gap, and what is behind it would be stored all the
-  same; with ``enable.gapless.guarantee`` the producer fails all it holds instead, and is over.
+* Asking for the metadata of one topic, or sending to it, creates the topic on brokers that are
+  configured so, and no setting prevents that; asking for those of all topics does not.
+* A call that may never return (B20) runs on a thread of its own; if it is late, it is given up
+  together with its producer. It cannot commit later, because only ``commit_transaction`` does.
+* A batch that a broker refuses for good leaves a gap, and the messages after it would be stored all
+  the same. With ``enable.gapless.guarantee`` the producer instead fails all messages that it holds,
+  and cannot be used any more.
 """
 
 from __future__ import annotations
@@ -231,7 +232,9 @@ class ConfluentProducer(ProducerBase):
             raise self._to_raise(told, doing) from told
 
     def _call_bounded(self, doing: str, deadline: float, function: Any, *args: Any) -> None:
-        """Call a function that may never return; the producer cannot be used after that."""
+        """Call a function that may never return. Raises ``BatchLost`` if it has not returned 5 s
+        after ``deadline``; the producer cannot be used after that.
+        """
         left_s = _left_s(deadline)
         work = self._calls.submit(partial(function, *args, left_s))
         if not self._call(doing, work.done, left_s + _LATE_S):
@@ -239,7 +242,9 @@ class ConfluentProducer(ProducerBase):
             raise BatchLost(f"{doing} at {where} takes too long; its producer is given up")
 
     def _fatal(self) -> Any:
-        """The error that ended this client for good; only beginning a transaction tells it."""
+        """Return the error that ended this client for good, or ``None``. The client tells it only
+        when a transaction is begun, so this tries to begin one.
+        """
         if not self._is_open:
             return None
         try:
@@ -255,7 +260,7 @@ class ConfluentProducer(ProducerBase):
     # ---- each message by itself ------------------------------------------------------------------
 
     def partitions(self, topic: str) -> int:
-        """Return how many partitions the topic has, as of five minutes ago."""
+        """Return how many partitions the topic has; asks the broker again after five minutes."""
         count, known_s = self._counts.get(topic, (0, 0.0))
         if count and clock.now_s() < known_s + _COUNT_KEPT_S:
             return count
@@ -289,9 +294,10 @@ class ConfluentProducer(ProducerBase):
         return receipts[0]
 
     def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
-        """One callback for all: each takes Python's lock, from whichever thread works, and costs
-        more than all the rest. Within a partition messages are acknowledged in their order, and one
-        that fails ends the client, with all that is behind it.
+        """Send the messages with one callback, for the last of them: a callback takes Python's lock
+        from the thread that works, and costs more than all the rest. One is enough, because a
+        partition acknowledges messages in order, and a failure ends the client, with all messages
+        after the one that failed.
         """
         receipt = _Receipt()
         receipts += [receipt] * len(messages)
@@ -328,7 +334,9 @@ class ConfluentProducer(ProducerBase):
         return int(receipt.stored.offset())
 
     def trouble(self) -> LeaderqError | None:
-        """Return the fatal error, or a refusal that was told in passing."""
+        """Return the error that ended the client, or else the last refusal (of a login or a right)
+        that librdkafka has told; ``None``: neither.
+        """
         if self._ended is not None:
             return self._ended
         refusal = self._connection.refusal

@@ -1,10 +1,11 @@
 """confluent-kafka's messages seen as records, made only while somebody looks at them.
 
-A ``Message`` can neither be given another class nor made by us, so a :class:`Record` beside it is
-needed: 0.15 us each, if it is made by C code only, is thrown away before the next is made, and so
-never meets the garbage collector (kept in a list it costs ten times as much).
-:class:`MessageRecords` therefore makes them again whenever it is iterated. What most handlers read,
-offset, key and value, is taken out at once; the rest is asked of the message when it is asked for.
+A ``Message`` can neither be given another class nor made by us, so each needs a :class:`Record`
+beside it. That costs 0.15 us if C code alone makes it, and it is thrown away before the next is
+made, so that the garbage collector never sees it; kept in a list it costs ten times as much. So
+:class:`MessageRecords` makes its records again each time somebody iterates over it. Offset, key and
+value, which most handlers read, are taken out at once; the other fields are read from the message
+when somebody asks for them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _Fields = namedtuple("_Fields", ("offset", "key", "value", "message"))
 
 
 class ConfluentRecord(Record):
-    """A record that reads all fields but three from its message when they are asked for."""
+    """A record that holds offset, key and value, and reads its other fields from the message."""
 
     __slots__ = ()
 
@@ -52,7 +53,7 @@ class ConfluentRecord(Record):
 
 
 class MessageRecords(SizedRecords):
-    """The records of one partition, in order; iterating makes equal ones again each time."""
+    """The records of one partition, in order. Each iteration makes new, equal records."""
 
     __slots__ = ("_messages",)
 
@@ -92,5 +93,5 @@ def by_partition(messages: list[Any]) -> dict[Partition, Sequence[Record]]:
 
 
 def has_errors(messages: list[Any]) -> bool:
-    """Whether some of them are not records but news of a partition."""
+    """Whether some of ``messages`` are not records, but errors or news of a partition."""
     return any(map(Message.error, messages))

@@ -1,14 +1,15 @@
-"""The narrow face of a Kafka consumer, so that another client library can stand behind it.
+"""The interface of a Kafka consumer, which is implemented for each client library.
 
 One thread owns a consumer; no method is called from two threads. Every call is bounded by its
-``timeout_s`` or by the consumer's own request time-out. A client's own exceptions never come out:
-what comes is one of
+``timeout_s`` or by the consumer's own request time-out. A library's own exceptions never come out;
+each is raised as one of
 
 * :class:`KafkaAway`: no broker answers for now, or it is busy with itself; try the same call again;
 * :class:`MembershipLost`: the group does not know this member's generation any more; join again,
   then decide what is true;
 * :class:`BatchLost` (stores and producers): the effects of the batch in hand are gone, or may be;
-* :class:`EffectRefused` (the same): nothing is stored, because of what an effect contains;
+* :class:`EffectRefused` (stores and producers): nothing is stored, because of what an effect
+  contains;
 * :class:`~leaderq.errors.KafkaFenced`: a newer member or producer of the same name exists; this one
   is over for ever;
 * ``AccessRefused``, ``UnknownTopic``, ``OffsetOutOfRange``, ``KafkaError``: trying again does not
@@ -55,7 +56,9 @@ class KafkaAway(KafkaError):
 
 
 def until_answered(request: Callable[[], T], timeout_s: float) -> T:
-    """The result of ``request``, which is made again while Kafka does not answer, for so long."""
+    """Return the result of ``request()``. It is called again while it raises ``KafkaAway``, for up
+    to ``timeout_s`` seconds.
+    """
     deadline = clock.now_s() + timeout_s
     while True:
         try:
@@ -68,7 +71,9 @@ def until_answered(request: Callable[[], T], timeout_s: float) -> T:
 
 @contextmanager
 def connecting(address: str, remedy: Callable[[], str]) -> Iterator[None]:
-    """Within the block silence is ``ServersUnreachable``, with this advice against it."""
+    """Within the block, turn ``KafkaAway`` into ``ServersUnreachable``, with the advice of
+    ``remedy``.
+    """
     began_s = clock.now_s()
     try:
         yield
@@ -82,7 +87,7 @@ class MembershipLost(KafkaError):
 
 
 class BatchLost(KafkaError):
-    """The effects of the batch in hand are gone, or may be: only the offsets can tell."""
+    """The effects of the batch in hand are lost, or may be: only the stored offsets can tell."""
 
 
 class GroupIncompatible(KafkaError):
@@ -91,7 +96,7 @@ class GroupIncompatible(KafkaError):
 
 class EffectRefused(KafkaError):
     """The batch in hand is not stored, because of what one of its effects contains: ``error`` says
-    why. Whichever record added that effect is at fault, and trying again does not help.
+    why. The record that added this effect is at fault, and trying again does not help.
     """
 
     def __init__(self, error: LeaderqError) -> None:
@@ -112,13 +117,13 @@ class LogTruncated(OffsetOutOfRange):
 
 
 class MessageInvalid(KafkaError):
-    """The broker refuses a message for itself, or for the batch that it is in."""
+    """The broker refuses a message, because it is invalid or because another of its batch is."""
 
 
 class Failure(Enum):
-    """The meaning of a client's own error, for all libraries: our error, advice to add, and the
-    names of such errors: of Kafka's protocol, as either library spells them, and of librdkafka
-    (``_``) and kafka-python (classes) themselves.
+    """What a library's own error means. Each member has leaderq's error class, advice to add, and
+    the names of the errors that mean this: those of Kafka's protocol, as either library spells
+    them, librdkafka's own (they begin with ``_``), and kafka-python's classes.
     """
 
     FENCED = (
@@ -206,7 +211,7 @@ class TopicPattern:
     without: str | None = None
 
     def among(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of ``names`` that match, in order."""
+        """Return those of ``names`` that match, sorted."""
         mine = (name for name in names if name != self.without and not name.startswith("__"))
         return tuple(sorted(name for name in mine if self.regex.fullmatch(name)))
 
@@ -248,14 +253,18 @@ class CommitFuture(Protocol):
     """Something being stored."""
 
     def done(self, wait_s: float) -> bool:
-        """Whether it is stored durably, within ``wait_s``; raises if it failed."""
+        """Wait up to ``wait_s``; return whether it is stored durably. Raise if it failed."""
 
 
 class ConsumerClient(Protocol):
-    """A consumer of all partitions of some topics: new, :meth:`open`, :meth:`join`, closed."""
+    """A consumer of all partitions of some topics. It is made, then :meth:`open` is called, then
+    :meth:`join`, at last :meth:`close`.
+    """
 
     def open(self) -> None:
-        """Connect, find topics and coordinator; *without* joining: that would fence the leader."""
+        """Connect, and find topics and coordinator. Does *not* join, because that would fence the
+        leader.
+        """
 
     def refresh(self, timeout_s: float) -> None:
         """Use every connection once, so that none is closed as idle and moved leaders are known."""
@@ -264,18 +273,19 @@ class ConsumerClient(Protocol):
         """Become the one member of this name (or take all partitions); returns whether that has
         happened yet.
 
-        ``allowed`` raises if this process may not be the member; it is called as late as the client
-        can before *each* request to join, now and later.
+        ``allowed`` raises if this process may not be the member. The client calls it right before
+        *each* request to join, now and later.
         """
 
     @property
     def joins(self) -> int:
-        """How often partitions were assigned; after a change positions are to be set again."""
+        """How often partitions were assigned. When it has changed, the caller must :meth:`seek`."""
 
     @property
     def is_joining(self) -> bool:
-        """Whether a new assignment is under way or not taken over yet: the broker may know this
-        member by a newer generation already, and would accept its commits for others' partitions.
+        """Whether a new assignment is under way or not taken over yet. The broker may already know
+        this member by its newer generation; then it would accept commits of partitions that now
+        belong to other members.
         """
 
     def rejoin(self) -> None:
@@ -291,23 +301,28 @@ class ConsumerClient(Protocol):
         """The partitions of the topics, as far as is known now; costs no request."""
 
     def topic_ids(self) -> dict[str, str]:
-        """The broker's id of each topic known now: one deleted and created again has another."""
+        """The broker's id of each topic known now. A topic that is created again has a new id."""
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
-        """Wait for records; with ``timeout_s=0``, poll once. An empty answer proves nothing."""
+        """Return up to ``max_records`` records, by partition. Waits up to ``timeout_s`` seconds for
+        the first (0: polls once). An empty answer proves nothing.
+        """
 
     def seek(self, offsets: Offsets, resting: Collection[Partition] = ()) -> None:
         """Read on from these offsets; nothing of ``resting`` is read before the next call."""
 
     def positions(self) -> dict[Partition, int]:
-        """The offset to be read next; perhaps past the last record, over transaction markers."""
+        """The offset to read next, by partition. It may lie after transaction markers that follow
+        the last record.
+        """
 
     notes: frozenset[str]
     """What is noted beside the offsets that :meth:`committed` has returned last."""
 
     def committed(self, timeout_s: float, of: Collection[Partition] = ()) -> dict[Partition, int]:
-        """The group's offsets of the partitions held (else of all), or ``of`` these; absent where
-        none is stored. Waits for a transaction that is to commit one of them.
+        """Return the group's offsets of the partitions ``of``; default: those held, or else all. A
+        partition without a stored offset is absent. Waits while an open transaction may still
+        commit one of them.
         """
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
@@ -325,8 +340,8 @@ class ConsumerClient(Protocol):
         """The offset after the last *stable* record (the LSO) of each existing partition."""
 
     def log_ends(self) -> dict[Partition, int]:
-        """The offset after the last record (the high watermark), as the last fetch has told; of
-        partitions held. Costs no request; absent where nothing was fetched yet.
+        """The offset after the last record (the high watermark) of each partition held, as of the
+        last fetch. Costs no request. A partition that was not fetched yet is absent.
         """
 
     def close(self) -> None:
@@ -340,8 +355,8 @@ _NOBODYS = 2**31 - 1  # a partition that no topic has, so that no transaction co
 
 
 class ConsumerBase(ConsumerClient):
-    """What is the same with all libraries: connecting within a bound, who may join and when,
-    letting the client go. A library's consumer says how each of these is done.
+    """The parts of a consumer that all libraries share: connecting within a time limit, asking
+    ``allowed`` before a join, closing. A subclass does each step with its library.
     """
 
     def __init__(self, settings: ConsumerSettings) -> None:
@@ -364,7 +379,7 @@ class ConsumerBase(ConsumerClient):
         raise NotImplementedError
 
     def _remedy(self) -> str:
-        """Advice against silence; ``""`` without any."""
+        """Return advice for when no broker answers; ``""``: none."""
         return ""
 
     def _no_topics(self, names: Sequence[str]) -> UnknownTopic:
@@ -399,7 +414,9 @@ class ConsumerBase(ConsumerClient):
         return bool(existing)
 
     def _hold(self, partitions: frozenset[Partition]) -> None:
-        """Take these, without a group, and count that; nothing is read before :meth:`seek`."""
+        """Take ``partitions`` without a group, and count that in :attr:`joins`. Nothing is read
+        before :meth:`seek`.
+        """
         raise NotImplementedError
 
     def refresh(self, timeout_s: float) -> None:
@@ -428,5 +445,5 @@ class ConsumerBase(ConsumerClient):
 
 
 def may_not_join() -> None:
-    """Raise, until somebody has said whether a consumer may join."""
+    """Raise ``KafkaError``. Stands for ``allowed`` while no call of ``join`` has given one."""
     raise KafkaError("this consumer is kept warm and may not join its group")

@@ -6,7 +6,7 @@ Some of its omissions are mended here (B15, B21; 3.0.12; each was met, and has a
 * The socket of each failed attempt to connect, and of each failed TLS handshake, stays open until
   the garbage collector comes by. kafka-python lets a program register a way to make connections
   under the scheme of a proxy's URL; :data:`DIRECT` names ours, and no proxy.
-* What was read from a connection that was closed right behind is thrown away: a broker's "wrong
+* What was read from a connection that is closed right after it is thrown away: a broker's "wrong
   password", usually. :class:`_Socket` reports the end of the stream only after the data before it
   was processed; over TLS :class:`_TlsSocket` does, which the SSL context makes.
 * A "wrong password" is only logged while the client looks for its first broker. :class:`_Manager`
@@ -97,7 +97,9 @@ _AGAIN = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, Interrup
 
 
 class _EndAfterData:
-    """A socket that reports its end, or how it broke, after its data, not with them."""
+    """A socket that reports its end, or its error, one read later, so that the client processes the
+    data before it first.
+    """
 
     _has_given = False
 
@@ -121,7 +123,7 @@ class _EndAfterData:
 
 
 class _Socket(_EndAfterData, sockets.socket):
-    """Closed when nothing refers to it any more."""
+    """A socket that closes itself when nothing refers to it any more."""
 
     def __del__(self) -> None:
         # A client that is closed while it connects forgets the socket: the task that would close it
@@ -165,7 +167,7 @@ _RUN_S = 20.0
 
 
 class _Selector(NetworkSelector):
-    """Waits with a bound, and leaves no cycle of frames behind at a time-out (B21)."""
+    """A selector whose calls time out after 20 s, and leave no cycle of frames then (B21)."""
 
     def run(self, coro: Any, *args: Any) -> Any:
         try:
@@ -192,7 +194,7 @@ Client = TypeVar("Client")
 
 
 def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]) -> Client:
-    """A client of class ``kind``, connected; or an error, with nothing left behind."""
+    """Return a connected client of class ``kind``. If this raises, no client is left running."""
     managers: list[_Manager] = []
     clients: list[KafkaNetClient] = []
 
@@ -227,7 +229,9 @@ def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
-    """TLS 1.2 or newer, with the server's certificate checked, or a ConfigurationError."""
+    """Return a context for TLS 1.2 or newer that checks the server's certificate. Raises
+    ConfigurationError if a file of ``security`` cannot be used.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.sslsocket_class = _TlsSocket
     context.minimum_version = ssl.TLSVersion.TLSv1_2

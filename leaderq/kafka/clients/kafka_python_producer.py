@@ -4,9 +4,9 @@ Facts of kafka-python 3.0 that this file leans on, besides B6, B13, B14 and B26 
 the version is pinned):
 
 * A thread of its own, the *sender*, sends batches and transactional requests, and repeats what may
-  be repeated for ever. The public methods ask it and wait, without a bound. Here it is asked once,
-  through the transaction manager, and waited for with a bound; called again, the same answer is
-  waited for. So an unanswered commit can be completed later.
+  be repeated for ever. The public methods ask it and wait, without a bound. Here the sender is
+  asked once, through the transaction manager, and a call waits for its answer with a bound; a
+  repeated call waits for the same answer. So an unanswered commit can be completed later.
 * A refused batch does not always fail the commit; only its future tells. So all futures are looked
   at before the offsets are sent, and nothing is in flight from then on.
 * ``close`` waits for what is buffered, and raises, leaving its threads behind, if that takes too
@@ -78,8 +78,8 @@ def producer_options(settings: ProducerSettings, timeout_s: float | None = None)
 
 
 class KafkaPythonProducer(ProducerBase):
-    """See :class:`~leaderq.kafka.clients.producer.ProducerClient`. Private parts of the client are
-    used by ``private_api``.
+    """See :class:`~leaderq.kafka.clients.producer.ProducerClient`. It uses private parts of the
+    client, through ``private_api``.
     """
 
     def __init__(self, settings: ProducerSettings) -> None:
@@ -110,7 +110,7 @@ class KafkaPythonProducer(ProducerBase):
             raise self._unsendable(exc, topic, asked_s) from exc
 
     def send(self, message: Message, partition: int) -> Any:
-        """Hand over a message: the essence of the client's ``send``, at half the cost."""
+        """Give the client a message, as its own ``send`` would, at half the cost."""
         topic, value, key, headers, _, timestamp_ms = message
         fields = _place(topic, partition), timestamp_ms, key, value, list(headers)
         try:
@@ -218,7 +218,9 @@ class KafkaPythonProducer(ProducerBase):
             raise KafkaAway(f"Kafka {self._settings.address!r} has not answered yet")
 
     def _is_taken(self, step: str, doing: str, deadline: float, *args: Any) -> bool:
-        """Whether this step was taken in time; it is asked for once, and then only waited for."""
+        """Ask once for a step of the transaction, then wait until ``deadline``; returns whether it
+        was taken. A repeated call only waits.
+        """
         wait_ms = max(0.0, deadline - clock.now_s()) * 1000
         with self._errors_translated(doing):
             if step not in self._steps:
@@ -241,7 +243,7 @@ class KafkaPythonProducer(ProducerBase):
             raise self._translated(exc, doing) from exc
 
     def _translated(self, exc: BaseException, doing: str) -> LeaderqError:
-        """Our error; the client's state may be the result of an earlier error, told instead."""
+        """Return leaderq's error for ``exc``, or for the earlier error that ``exc`` refers to."""
         earlier = None if self._client is None else private_api.transaction_error(self._client)
         if type(exc) is native.KafkaError and isinstance(earlier, native.KafkaError):
             exc = earlier

@@ -30,7 +30,9 @@ VERSION = "3.0.12"
 
 
 def require_the_version_that_was_read() -> None:
-    """Return if kafka-python is of that version: in another a zombie could fence its successor."""
+    """Raise ``MissingPiece`` unless kafka-python is of :data:`VERSION`: with another, a zombie
+    could fence its successor.
+    """
     if kafka.__version__ != VERSION:
         raise MissingPiece(
             f"kafka-python {kafka.__version__} is not what leaderq was written for: pip install"
@@ -42,24 +44,26 @@ def require_the_version_that_was_read() -> None:
 
 
 def cluster_of(client: Any) -> Any:
-    """What a consumer or producer knows of topics, now: the public methods ask the broker for what
-    they do not know, some without a bound. Those of a consumer that follows all topics are known
-    only here, as the public way subscribes to what matches, and joins by itself.
+    """Return what a consumer or producer knows of topics now. The public methods ask the broker for
+    what they do not know, some without a bound. And to know all topics, the public way is a
+    pattern; with one, a consumer subscribes to what matches, and joins by itself.
     """
     return client._cluster if hasattr(client, "_cluster") else client._metadata
 
 
 def coordinator_of(consumer: Any) -> Any:
-    """What carries out the group's protocol: it attends without reading, tells whether a join is
-    under way (``rejoining``) or needed, asks for one (a static member that took over would not
-    notice new partitions), and fetches all committed offsets in one request, with metadata.
+    """Return the object that carries out the group's protocol. It attends without reading, tells
+    whether a join is under way (``rejoining``) or needed, asks for a join (a static member that
+    took over would not notice new partitions), and fetches all committed offsets in one request,
+    with metadata.
     """
     return consumer._coordinator
 
 
 def partition_states(consumer: Any) -> Mapping[Any, Any]:
-    """Of each assigned partition: the public ``position``, one by one, takes 2 s for 1,000, and
-    ``seek`` copies the whole assignment each time, some 10 s for 10,000.
+    """Return the state of each assigned partition. The public ``position`` takes 2 s for 1,000
+    partitions; ``seek`` takes some 10 s for 10,000, because it copies the whole assignment each
+    time.
     """
     states: Mapping[Any, Any] = consumer._subscription.assignment
     return states
@@ -68,7 +72,9 @@ def partition_states(consumer: Any) -> Mapping[Any, Any]:
 def run_bounded(
     selector: Any, run: Callable[..., Any], coro: Any, args: Sequence[Any], limit_s: float
 ) -> Any:
-    """The result of ``run``, within a bound: a fetch of committed offsets would wait for ever."""
+    """Return the result of ``run(coro, *args)``, or raise ``KafkaTimeoutError`` after ``limit_s``
+    seconds. kafka-python itself would wait for ever, for committed offsets for instance.
+    """
     thread = selector._io_thread
     if thread is None or thread is primitives.current_thread() or selector._closed:
         return run(coro, *args)
@@ -96,14 +102,16 @@ def is_validating(consumer: Any, partitions: Iterable[Any]) -> bool:
 
 
 def start_commit(consumer: Any, offsets: Mapping[Any, Any], timeout_ms: float) -> Any:
-    """The coroutine that the public ``commit`` waits for; ``commit_async`` repeats nothing."""
+    """Begin a commit; returns its future. It is what the public ``commit`` waits for; the public
+    ``commit_async`` would not repeat a request.
+    """
     coordinator = consumer._coordinator
     commit = coordinator._commit_offsets_sync_async
     return coordinator._manager.call_soon(commit, offsets, timeout_ms)
 
 
 def set_fetch_wait(consumer: Any, wait_ms: int) -> None:
-    """How long a broker may keep a fetch that finds nothing; read at the client's next fetch."""
+    """Set how long a broker may hold a fetch that finds nothing; the next fetch will ask for it."""
     consumer._fetcher.config["fetch_max_wait_ms"] = wait_ms
 
 
@@ -114,7 +122,9 @@ def resume_all(consumer: Any) -> None:
 
 
 def seen_as(kind: type[tuple[Any, ...]], rows: Sequence[Any]) -> Sequence[Any]:
-    """The same tuples, of another class with the same fields: 50 ns each, a copy 1 us."""
+    """Return the same tuples, their class changed to ``kind``, which has the same fields: 50 ns
+    each, where a copy costs 1 us.
+    """
     for row in rows:
         row.__class__ = kind
     return rows
@@ -124,14 +134,18 @@ def seen_as(kind: type[tuple[Any, ...]], rows: Sequence[Any]) -> Sequence[Any]:
 
 
 def started(producer: Any, step: str, *args: Any) -> Any:
-    """The result of a ``step`` of a transaction; the public methods wait for it without a bound."""
+    """Begin a ``step`` of a transaction; returns the result to wait for. The public methods begin
+    it and wait without a bound.
+    """
     result = getattr(producer._transaction_manager, step)(*args)
     producer._sender.wakeup()
     return result
 
 
 def transaction_error(producer: Any) -> Any:
-    """The error that put the transaction into its state; later calls say only: there was one."""
+    """Return the error that put the transaction into its state, if any. What later calls raise says
+    only that there was one.
+    """
     return producer._transaction_manager.last_error
 
 
@@ -145,12 +159,16 @@ def has_unacknowledged(producer: Any) -> bool:
 
 
 def metadata_came_after(producer: Any, at_s: float) -> bool:
-    """Whether the brokers have told of topics since; then an unknown one does not exist."""
+    """Whether metadata came from a broker after ``at_s``. If it did, a topic that the client does
+    not know does not exist.
+    """
     return bool(producer._metadata._last_successful_refresh_ms > at_s * 1000)
 
 
 def appender(producer: Any) -> tuple[Callable[..., Any], Callable[[], None]]:
-    """The essence of ``send`` once everything was checked, at half the cost: append, wake."""
+    """Return two functions: append a message, and wake the sender. They do what ``send`` does after
+    its checks, at half the cost.
+    """
     return producer._accumulator.append, producer._sender.wakeup
 
 
@@ -164,8 +182,9 @@ def drop(producer: Any, wait_s: float) -> None:
 
 
 def mended(producer: Any) -> Any:
-    """The same producer without two faults, before its first request: it ends where its epoch is
-    refused (B13), and ``await_ready`` returns ``False`` where a broker cannot be reached now (B14).
+    """Return the same producer with two faults mended; call this before its first request. It then
+    ends when its epoch is refused (B13), and its ``await_ready`` returns ``False`` when a broker
+    cannot be reached (B14).
     """
     net = producer._sender._client
     is_ready = net.await_ready

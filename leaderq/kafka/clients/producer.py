@@ -1,4 +1,4 @@
-"""The narrow face of a producer, so that another client can stand behind it, and what is sent.
+"""The interface of a producer, which is implemented for each client library, and what it sends.
 
 A :class:`ProducerClient` sends messages in transactions, if its settings have a transactional id,
 or else each by itself. Its states: new, open, fenced in, in a transaction, closed. The broker is
@@ -7,9 +7,9 @@ in last, and refuses all others.
 
 Errors are those of :mod:`leaderq.kafka.clients.consumer`. After ``KafkaAway`` the *same* call may
 be repeated, and goes on where it was. After ``MembershipLost`` (the group refused the offsets) and
-all that trying again does not help (``EffectRefused``: a message is not accepted), nothing of the
-transaction was committed: abort it. After
-``BatchLost`` only the committed offsets tell, once another producer was fenced in.
+every error that a retry does not help (``EffectRefused``: a message is not accepted), nothing of
+the transaction was committed: abort it. After ``BatchLost`` only the committed offsets tell what
+happened, once another producer was fenced in.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ TRANSACTION_TIMEOUT_S = 60.0
 
 
 class Message(NamedTuple):
-    """One message to send. ``value`` and ``key`` are bytes or ``None`` (not both); ``headers``
-    pairs of name and bytes. Without a ``partition`` the partitioner decides: all messages of one
-    key in one partition, the same with all clients. ``timestamp_ms``: else the time of sending.
+    """One message to send. ``value`` and ``key`` are bytes, or one of them is ``None``; ``headers``
+    are pairs of name and bytes. Without a ``partition`` the partitioner chooses: all messages of
+    one key go to one partition, the same with all clients. ``timestamp_ms``: milliseconds since the
+    epoch; default: the time of sending.
     """
 
     topic: str
@@ -60,7 +61,9 @@ class Message(NamedTuple):
 
 
 def checked(message: Message, limit: int = MAX_MESSAGE_BYTES) -> Message:
-    """The message, if a client can send it; else raise a KafkaError where it was made."""
+    """Return ``message`` if a client can send it and it has at most ``limit`` bytes; else raise a
+    KafkaError. Call it where the message is made, so that the error is raised there.
+    """
     topic, value, key, headers, partition, _ = message
     # The usual message, at a fifth of the cost: this runs for each one.
     if type(value) is bytes and type(topic) is str and not headers and partition is None:
@@ -116,37 +119,39 @@ class ProducerSettings:
     mark: str = ""
 
     def wait_s(self, timeout_s: float | None) -> float:
-        """How long connecting may take, for a caller who has so much time."""
+        """Return how many seconds connecting may take if the caller has ``timeout_s`` (``None``: as
+        long as the settings say).
+        """
         asked_s = self.open_timeout_s if timeout_s is None else timeout_s
         return max(0.1, min(asked_s, self.open_timeout_s))
 
 
 class ProducerClient(Protocol):
-    """One idempotent client of a library; one thread, except for ``produce``.
+    """An idempotent producer of a client library. Only one thread uses it, except for ``produce``.
 
-    No message is given up for the time it takes; within a partition each is stored once, in order,
-    for as long as the client lives.
+    No message is given up because it takes long. Within a partition each message is stored once, in
+    order, for as long as the client lives.
     """
 
     def open(self, timeout_s: float | None = None) -> None:
-        """Connect, fencing nobody, within the settings' time or less; raises also
-        ``ServersUnreachable``, ``MissingPiece``.
+        """Connect, and fence nobody. Takes at most ``timeout_s`` seconds, and no longer than the
+        settings allow. Also raises ``ServersUnreachable`` and ``MissingPiece``.
         """
 
     def produce(self, message: Message) -> None:
-        """Send it, in the transaction if there is one, on any thread; :meth:`commit` or
-        :meth:`send_all` raises if it fails.
+        """Send ``message``, in the transaction if there is one; any thread may call this. If it
+        fails later, :meth:`commit` or :meth:`send_all` raises.
         """
 
     def send_all(self, messages: Iterable[Message], timeout_s: float) -> int:
-        """Send all, as they come, outside transactions; connect first, if need be. Returns how many
-        when the cluster has them all, so long after the last at most; else raises, perhaps
-        ``KafkaAway``, and nothing is known about any of them.
+        """Send all messages, outside transactions; connects first, if need be. Returns how many
+        they are, once the cluster has them all. Raises if it has not ``timeout_s`` seconds after
+        the last was sent (``KafkaAway``), or if one fails; then nothing is known about any of them.
         """
 
     def close(self) -> None:
-        """Free everything within about a second, and send nothing more. The next :meth:`fence`
-        settles what is open. Never raises.
+        """Free everything within about a second, and send nothing more. The next :meth:`fence` ends
+        a transaction that is left open. Never raises.
         """
 
     # ---- in transactions -------------------------------------------------------------------------
@@ -162,9 +167,10 @@ class ProducerClient(Protocol):
     def commit(
         self, offsets: Offsets, group: Any, timeout_s: float, notes: Mapping[Partition, str] = ...
     ) -> None:
-        """Commit the transaction with these offsets of ``group`` (its ``group_metadata``), or
-        nothing; refused if the group does not know that membership (KIP-447). With kafka-python
-        ``notes`` go beside the offsets, and a ``group`` may be a name: then the id alone fences.
+        """Commit the transaction together with ``offsets`` of ``group`` (a consumer's
+        ``group_metadata``), or nothing. It is refused if the group does not know that membership
+        (KIP-447). With kafka-python ``notes`` are stored beside the offsets, and ``group`` may be a
+        name: then only the transactional id fences.
         """
 
     def abort(self, timeout_s: float) -> None:
@@ -173,45 +179,51 @@ class ProducerClient(Protocol):
     # ---- each message by itself ------------------------------------------------------------------
 
     def partitions(self, topic: str) -> int:
-        """How many partitions it has, asked seldom; raises ``UnknownTopic``, ``KafkaAway``."""
+        """Return how many partitions ``topic`` has; asks the cluster seldom. Raises
+        ``UnknownTopic``, ``KafkaAway``.
+        """
 
     def send(self, message: Message, partition: int) -> Any:
-        """Hand over a message for this partition; returns its receipt (``is_done``): done without a
-        failure, it is acknowledged by all replicas in sync.
+        """Give the client a message for ``partition``; returns its receipt. Once the receipt
+        ``is_done`` and :meth:`failure` returns ``None``, all replicas in sync have the message.
         """
 
     def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
-        """Hand over messages to one topic and partition, in order; their receipts are added to
-        ``receipts``. One may speak for all: it is done when the last of them is acknowledged, and
-        if it has failed nothing is known of the others.
+        """Give the client messages for one topic and partition, in order; adds their receipts to
+        ``receipts``. One receipt may stand for all: it is done when the last message is
+        acknowledged; if it has failed, nothing is known of the other messages.
         """
 
     def wait(self, receipt: Any, until_s: float) -> None:
-        """Wait until this one is done, or until ``until_s`` of ``clock.now_s``."""
+        """Wait until ``receipt`` is done, or the time ``until_s`` of ``clock.now_s`` has come."""
 
     def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
-        """Return why a message to ``topic`` that is done has failed; ``None``: it is acknowledged.
+        """Return why the message of ``receipt``, which is done, has failed; ``None``: it has not.
 
-        ``MessageTooLarge`` and :class:`MessageInvalid` may concern innocent messages beside the one
-        at fault. After any failure but ``KafkaAway`` the client's place in the sequence of its
-        messages may be lost: close it.
+        ``MessageTooLarge`` and :class:`MessageInvalid` may also be told of innocent messages beside
+        the one at fault. After any failure except ``KafkaAway`` the client's place in the sequence
+        of its messages may be lost: close it.
         """
 
     def offset(self, receipt: Any) -> int:
         """Return the offset of an acknowledged message; -1 if the broker did not say."""
 
     def trouble(self) -> LeaderqError | None:
-        """Return why messages are not acknowledged, if it is known and does not pass by itself."""
+        """Return the known reason why messages are not acknowledged, if it does not pass by itself;
+        else ``None``.
+        """
 
 
 @lru_cache(maxsize=65_536)
 def partition_of(key: bytes, partitions: int) -> int:
-    """Where Java's and kafka-python's producers put this key."""
+    """Return the partition to which Java's and kafka-python's producers send this key."""
     return int(murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def given_up(error: LeaderqError) -> LeaderqError:
-    """``error`` of what the client will not send any more: its transaction cannot be completed."""
+    """Return the error to raise for a message that the client will not send any more: ``BatchLost``
+    for ``KafkaAway``, because the transaction cannot be completed; any other as it is.
+    """
     return BatchLost(str(error)) if isinstance(error, KafkaAway) else error
 
 
@@ -296,7 +308,7 @@ class ProducerBase(ProducerClient):
         self._is_open = False
 
     def _forget(self) -> None:
-        """Forget the failures of messages before the next one."""
+        """Forget the failures of earlier messages, before the next one is sent."""
 
     def _begin(self) -> None: ...
 

@@ -22,13 +22,13 @@ new_producer: ProducerFactory = KafkaPythonProducer
 
 
 def consumers_of(library: ClientLibrary) -> ConsumerFactory:
-    """What makes a consumer of this library; raises ``MissingPiece``."""
+    """Return what makes a consumer of ``library``; raises ``MissingPiece`` if it is missing."""
     is_python = library is ClientLibrary.KAFKA_PYTHON
     return new_consumer if is_python else _confluent("consumer", "ConfluentConsumer")
 
 
 def producers_of(library: ClientLibrary) -> ProducerFactory:
-    """What makes a producer of this library; raises ``MissingPiece``."""
+    """Return what makes a producer of ``library``; raises ``MissingPiece`` if it is missing."""
     is_python = library is ClientLibrary.KAFKA_PYTHON
     return new_producer if is_python else _confluent("producer", "ConfluentProducer")
 

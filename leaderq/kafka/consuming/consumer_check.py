@@ -5,12 +5,12 @@ what is found.
 A consumer *stalls* when its position stands still although records wait (B11); the cure is a new
 one. What must not count:
 
-* *nobody polls*, because a handler is slow: only polls are evidence, and an empty one much more
-  than one that returned records of other partitions;
+* *nobody polls*, because a handler is slow: only polls are evidence, and an empty poll is much
+  stronger evidence than one that returned records of other partitions;
 * *an open transaction*: the end is the last stable offset;
 * *markers, aborted records, or a gap left by compaction at the end*: the client steps over them
-  when it fetches. Should one not, the end does not move either: after a longer while the consumer
-  is made again once, and never again for the same position and end.
+  when it fetches. If it does not, the end does not move either: then the consumer is made again
+  after a longer time, once, and never again for the same position and end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TELL_OF_TRANSACTION_S = 30.0
 
 @dataclass(frozen=True)
 class Observation:
-    """One look at one partition; polls count since the consumer was made."""
+    """One look at one partition; ``polls`` are counted within the term."""
 
     at_s: float
     position: int
@@ -55,14 +55,14 @@ STALL_LIMITS = StallLimits()
 
 
 class StallWatch:
-    """The first look at each partition's position, and the stalls a rebuild was tried for."""
+    """Remembers the first look at each position, and for which stalls the consumer was replaced."""
 
     def __init__(self) -> None:
         self._since: dict[Partition, Observation] = {}
         self._tried: dict[Partition, tuple[int, int]] = {}
 
     def find(self, looks: Mapping[Partition, Observation], limits: StallLimits) -> list[Partition]:
-        """Which partitions have stalled, as far as these looks tell."""
+        """Return the partitions that have stalled, by these looks and the earlier ones."""
         before, self._since, stalled = self._since, dict(looks), []
         for where, seen in looks.items():
             since, at = before.get(where), (seen.position, seen.end)
@@ -76,7 +76,7 @@ class StallWatch:
         return stalled
 
     def restart(self) -> None:
-        """Positions were set again: earlier looks prove nothing."""
+        """Forget earlier looks: positions were set again, so these prove nothing."""
         self._since = {}
 
 
@@ -88,14 +88,16 @@ def _has_stalled(since: Observation, seen: Observation, limits: StallLimits) -> 
 
 
 class TransactionWatch:
-    """Since when each last stable offset stands still in front of the end of its log."""
+    """Remembers since when each last stable offset has stood still in front of its log's end."""
 
     def __init__(self) -> None:
         self._since: dict[Partition, tuple[int, float]] = {}
         self._told: dict[Partition, int] = {}
 
     def held_back(self, now_s: float, stable: Offsets, log_ends: Offsets) -> dict[Partition, int]:
-        """How many offsets an open transaction has held back since the look before."""
+        """Return, by partition, how many offsets an open transaction holds back, if it has done so
+        since the last look. Logs a warning after 30 s.
+        """
         before, self._since, found = self._since, {}, {}
         for where, at in stable.items():
             if (count := log_ends.get(where, at) - at) <= 0:
@@ -119,8 +121,10 @@ class TransactionWatch:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of a look; ``ends``: of the logs; ``blocked``: how many offsets before them an
-    open transaction holds back; ``added``: there are partitions to be asked for.
+    """The result of a look. ``ends``: where each log ends. ``blocked``: how many offsets in front
+    of its end an open transaction holds back. ``added``: the consumer must join again, because
+    topics or partitions have come or gone. ``stalled``: the first partition that has stalled.
+    ``recreated``: topics that were deleted and created again.
     """
 
     ends: Offsets
@@ -131,7 +135,7 @@ class CheckResult:
 
 
 class ConsumerCheck:
-    """The memory between looks, within one term. Not thread-safe."""
+    """Looks over a consumer, and remembers earlier looks, within one term. Not thread-safe."""
 
     def __init__(self, by_pattern: bool) -> None:
         self._by_pattern = by_pattern
@@ -151,7 +155,9 @@ class ConsumerCheck:
     def look(
         self, consumer: ConsumerClient, now_s: float, wait_s: float, resting: Collection[Partition]
     ) -> CheckResult:
-        """One look; asks the brokers for ends. ``resting`` partitions are not read."""
+        """Look over the consumer; asks the brokers where logs end, for up to ``wait_s`` seconds.
+        ``resting`` partitions are not being read, so they cannot stall.
+        """
         added = self._lacks_topics(consumer) | self.misses(consumer)
         ends, positions = consumer.end_offsets(wait_s), consumer.positions()
         observations = {
@@ -167,19 +173,23 @@ class ConsumerCheck:
         return CheckResult(ends, blocked, added, first, self.changed_topics(consumer))
 
     def changed_topics(self, consumer: ConsumerClient) -> frozenset[str]:
-        """Topics created again; the id of one that is gone is kept, because it may come again."""
+        """Return the topics that were created again. The id of a topic that is gone is kept,
+        because the topic may come again.
+        """
         ids = consumer.topic_ids()
         changed = recreated(self.topic_ids, ids)
         self.topic_ids = ids | self.topic_ids
         return changed
 
     def accept(self, consumer: ConsumerClient, topics: frozenset[str]) -> None:
-        """Topics created again were dealt with: remember their new ids."""
+        """Remember the new ids of ``topics``, which were created again and have been dealt with."""
         ids = consumer.topic_ids()
         self.topic_ids |= {topic: ids[topic] for topic in topics if topic in ids}
 
     def misses(self, consumer: ConsumerClient) -> bool:
-        """Whether partitions are missing for the first time; later they are another's."""
+        """Whether partitions are missing from this member, others than at the last look. If the
+        same are still missing, another member has them: that is logged once.
+        """
         existing = consumer.existing()
         self._topics |= {partition.topic for partition in existing}
         missing = existing - consumer.assigned()
@@ -196,8 +206,9 @@ class ConsumerCheck:
         return False
 
     def _lacks_topics(self, consumer: ConsumerClient) -> bool:
-        """Whether an assigned topic is gone, where a pattern chooses them; one that was named and
-        stays missing is an error."""
+        """Whether an assigned topic is gone, if a pattern chooses the topics. If the career names
+        them, returns ``False``, or raises ``UnknownTopic`` when one is missing at three looks.
+        """
         existing = {partition.topic for partition in consumer.existing()}
         if self._by_pattern:
             return not {partition.topic for partition in consumer.assigned()} <= existing

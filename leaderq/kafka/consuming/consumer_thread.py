@@ -64,8 +64,8 @@ Ask = Callable[[TermConsumer], Any]
 @dataclass(frozen=True, eq=False)
 class _Request:
     """A request of the career. ``ask`` is called between rounds of the term's consumer, until it
-    raises or returns something other than ``_PENDING``; ``answer`` takes that, as one pair of a
-    value and an error. A newer request of the same kind replaces it.
+    raises or returns something other than ``_PENDING``. Then a pair is put into ``answer``: what
+    ``ask`` returned, and what it raised. A newer request of the same kind replaces this one.
     """
 
     kind: _Kind
@@ -77,7 +77,9 @@ class _Request:
 
 
 class ConsumerThread:
-    """Drains for one career, through all its terms; public methods: for the career thread."""
+    """Reads and commits for one career, through all its terms. The career thread calls its public
+    methods.
+    """
 
     def __init__(self, plan: ConsumingPlan) -> None:
         self._plan = plan
@@ -122,12 +124,13 @@ class ConsumerThread:
         return self._gate is not None and self._gate.term is term
 
     def next(self, term: Term, wait_s: float) -> Batch | None:
-        """The next batch, ``None`` if none comes within ``wait_s`` or the term is ending."""
+        """Return the next batch; ``None``: none came within ``wait_s``, or the term is ending."""
         return self._handed(self._offered, term, wait_s, term.ending.is_set)
 
     def more(self, term: Term, wait_s: float, is_enough: Callable[[], bool]) -> Batch | None:
-        """Records beside those in hand, which are one batch with them from then on; ``None`` if
-        there are none, or no room, until ``wait_s`` or ``is_enough()``.
+        """Return more records beside those in hand; from then on all of them are one batch.
+        ``None`` if there were none, or no room for them, until ``wait_s`` had passed or
+        ``is_enough()``.
         """
         return self._handed(self._offered_beside, term, wait_s, is_enough)
 
@@ -210,9 +213,9 @@ class ConsumerThread:
             self._committed(term, self._asked(_Kind.COMMIT, _settled))
 
     def rest(self, partition: Partition, for_s: float, note: object) -> bool:
-        """Hand out no more of this partition for so long, then again from the committed offset,
-        with ``note``; its records in hand must not be committed any more. ``False``: there are no
-        other partitions.
+        """Hand out no more records of ``partition`` for ``for_s`` seconds; after that hand them out
+        again from the committed offset, with ``note``. Its records in hand must not be committed
+        any more. ``False``: nothing was done, because there is no other partition.
         """
         if len(self.loaded) < 2:
             return False
@@ -222,7 +225,7 @@ class ConsumerThread:
         return True
 
     def finish(self, term: Term) -> None:
-        """The term's work is over: from now on nothing joins, reads or commits for it."""
+        """End the work of ``term``: from now on nothing joins, reads or commits for it."""
         if self._gate is not None and self._gate.term is term:
             try:
                 self._settle(term)
@@ -310,7 +313,9 @@ class ConsumerThread:
             self._beat = clock.now_s()
 
     def _warm(self) -> ConsumerClient | None:
-        """A new consumer, not joined; ``None`` if Kafka is unreachable: the next term opens one."""
+        """Return a new consumer that has not joined; ``None`` if Kafka is unreachable, then the
+        next term opens one.
+        """
         try:
             return self._opened()
         except LeaderqError as exc:
@@ -345,7 +350,7 @@ def _raise_failure(outcome: bool | EffectRefused | None) -> None:
 
 
 class _TermLoop:
-    """One term's loop: answers the career's requests between rounds of the term's consumer."""
+    """The loop of one term: runs the consumer's rounds, and answers the career between them."""
 
     def __init__(self, owner: ConsumerThread, term_consumer: TermConsumer, begun: _Request) -> None:
         self._owner = owner

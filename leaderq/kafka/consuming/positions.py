@@ -1,8 +1,9 @@
 """How far one term has handed out and committed, and where reading begins (pure).
 
-For each partition ``committed`` <= ``handed``: ``committed`` is what the store is known to hold,
-``handed`` is where the batch in hand ends, and what is read ahead begins. Only this file decides
-where reading goes on after the store was asked again, and where it begins without an offset.
+For each partition ``committed`` <= ``handed``. ``committed`` is the offset that the store is known
+to hold; ``handed`` is where the batch in hand ends and the records read ahead begin. Only this file
+decides where reading goes on after the store was asked again, and where it begins without an
+offset.
 
 ``policy`` is the career's ``auto_offset_reset``; ``None``: a group that never committed begins at
 the first record, so that nothing is skipped; but a position that is *gone* (its records were
@@ -33,7 +34,7 @@ class Positions:
 
     @property
     def in_hand(self) -> Batch | None:
-        """All that is handed out and not committed."""
+        """All records that are handed out and not committed, as one batch; ``None``: none are."""
         if len(self.parts) > 1:
             self.parts = [joined(self.parts)]
         return self.parts[0] if self.parts else None
@@ -44,18 +45,22 @@ class Positions:
         self.handed.update(batch.ends)
 
     def settle(self, ends: Offsets) -> None:
-        """These offsets were committed; what is behind them stays in hand."""
+        """Note that the offsets ``ends`` were committed; records after them stay in hand."""
         self.committed.update(ends)
         left = (rest_of(part, self.committed) for part in self.parts)
         self.parts = [part for part in left if part is not None]
 
     def drop(self) -> None:
-        """The batch in hand is not to be committed: reading continues where the store is."""
+        """Give up the batch in hand without a commit; its records are read again, from the stored
+        offsets.
+        """
         self.losses += 1
         self.release(set().union(*(part.ends for part in self.parts)))
 
     def release(self, partitions: Collection[Partition]) -> None:
-        """Records in hand of these are not to be committed: reading goes back to the store's."""
+        """Give up the records in hand of ``partitions`` without a commit; they are read again, from
+        the stored offsets.
+        """
         for partition in self.committed.keys() & set(partitions):
             self.handed[partition] = self.committed[partition]
         parts, self.parts = self.parts, []
@@ -66,7 +71,9 @@ class Positions:
                 self.parts.append(Batch(records=records, ends=ends))
 
     def advance(self, positions: Offsets) -> None:
-        """Positions past transaction markers were committed while nothing was in hand."""
+        """Note ``positions`` that were committed: the same as before, or, while nothing is in hand,
+        positions after transaction markers.
+        """
         for partition, offset in positions.items():
             if partition in self.committed:
                 self.committed[partition] = max(offset, self.committed[partition])
@@ -75,13 +82,13 @@ class Positions:
     def resume(
         self, stored: Offsets, held: Collection[Partition], *own: Offsets
     ) -> frozenset[Partition]:
-        """The store was asked again and holds ``stored``; ``held`` are the partitions held now.
-        Returns those that somebody else moved.
+        """Take over the offsets that the store holds now (``stored``), for the partitions held now
+        (``held``). Returns the partitions whose offset somebody else has moved.
 
-        The store is authoritative. An offset equal to one committed, or to one in ``own`` (the
-        answer was lost), is this term's own; from any other, reading continues there. A batch in
-        hand is abandoned, as a whole, if one of its partitions was moved or is not held any more:
-        its new owner handles those records.
+        The store is authoritative. An offset is this term's own if it equals the committed one, or
+        one in ``own`` (a commit whose answer was lost); from any other offset, reading continues
+        there. The batch in hand is abandoned as a whole if one of its partitions was moved, or is
+        not held any more: the new owner of that partition handles its records.
         """
         moved = frozenset(
             partition
@@ -102,7 +109,7 @@ class Positions:
         return moved
 
     def add(self, starts: Offsets) -> None:
-        """Partitions seen for the first time, or to be read again, and where to begin."""
+        """Set where to begin in partitions that are new, or are to be read again."""
         self.committed.update(starts)
         self.handed.update(starts)
 
@@ -140,9 +147,10 @@ def starts(
     last: Offsets,
     at: Callable[[], Offsets] | None = None,
 ) -> dict[Partition, int]:
-    """The offset at which each ``fresh`` partition begins; ``known`` have an offset. One added to a
-    topic that is being read begins at its first record, because nobody has skipped its records on
-    purpose. ``at``: where the others begin, for a user who has said so; asked only if need be.
+    """Return the offset at which each of the ``fresh`` partitions begins; the ``known`` ones have
+    an offset. A partition added to a topic that is being read begins at its first record, because
+    nobody has skipped its records on purpose. ``at``, if given, is called when it is needed, and
+    returns where the other partitions begin.
     """
     topics = {partition.topic for partition in known}
     new = {partition for partition in fresh if partition.topic not in topics}
@@ -168,7 +176,9 @@ def forgotten(
     recreated: Collection[str],
     first: Offsets,
 ) -> dict[Partition, int]:
-    """Partitions without an offset in which a former leader has ``reached`` one, by name."""
+    """Return the ``fresh`` partitions (without a stored offset) in which a former leader had read
+    past the first record, each with the offset that it had ``reached``.
+    """
     return {
         partition: reached[str(partition)]
         for partition in fresh
@@ -184,8 +194,8 @@ def resets(
     first: Offsets,
     last: Offsets,
 ) -> dict[Partition, int]:
-    """The new offsets of partitions whose position is gone, whose topic is another now, or whose
-    log was ``cut`` off before the position.
+    """Return new offsets for the partitions whose position is gone, whose topic was created again,
+    or whose log was ``cut`` off in front of the position.
     """
     to = last if policy == "latest" else first
 
@@ -202,5 +212,5 @@ def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> frozenset[st
 
 
 def may_reset(policy: str | None) -> bool:
-    """Whether the user said where to continue when a position is gone."""
+    """Whether the user has said where to continue when a position is gone."""
     return policy in ("earliest", "latest")

@@ -1,4 +1,5 @@
-"""Reading ahead: what was read and not yet handed out, cut into batches (pure).
+"""Reading ahead: keeps records that were read and not yet handed out, and cuts batches from them
+(pure).
 
 One batch, since a second one would buy nothing: one thread at a time runs in Python. (Two where the
 next batch does not wait for a commit: some clients read nothing while one is under way.) What is
@@ -26,9 +27,9 @@ Polled = Mapping[Partition, Sequence[Record]]
 
 @dataclass(frozen=True)
 class BatchLimits:
-    """How large a batch may get (``max_bytes`` of keys and values, unless a single record exceeds
-    it), how long after its first record it is handed out, how many workers share it, how many are
-    read ahead, and in how many ``parts`` it comes.
+    """The limits of a batch: how large it may be (``max_bytes`` of keys and values; a single larger
+    record is a batch), how long after its first record it is handed out, how many ``workers`` share
+    it, in how many ``parts`` it is handed out, and how many parts are read ahead (``ahead``).
     """
 
     max_records: int = 1000
@@ -40,7 +41,7 @@ class BatchLimits:
 
 
 class ReadAhead:
-    """The waiting records; each batch has as much of each partition. Not thread-safe."""
+    """The records read ahead. A batch takes equal shares of all partitions. Not thread-safe."""
 
     def __init__(self, batch_limits: BatchLimits) -> None:
         self._limits = batch_limits
@@ -54,7 +55,7 @@ class ReadAhead:
 
     @property
     def room(self) -> int:
-        """How many records to poll for now; 0 while enough is ahead."""
+        """How many records to poll for now; 0 while enough records are read ahead."""
         limits, enough = self._limits, self._max_records * self._limits.ahead
         if limits.workers > 1:
             is_spread = len(self._counts) >= limits.workers
@@ -72,7 +73,7 @@ class ReadAhead:
         return not self._counts
 
     def fits(self, parts: Sequence[Batch]) -> bool:
-        """Whether there is room for another part beside these."""
+        """Whether another part fits into a batch that has these ``parts``."""
         limits = self._limits
         if sum(map(len, parts)) + self._max_records > limits.max_records:
             return False
@@ -120,7 +121,9 @@ class ReadAhead:
     def _cut(
         self, where: Partition, count: int, max_bytes: float, *, at_least: bool
     ) -> Sequence[Record]:
-        """The first ``count`` records, or fewer if too large; one if ``at_least`` says so."""
+        """Remove and return the first ``count`` records of a partition, or fewer if these have more
+        than ``max_bytes``. With ``at_least`` it is one record at least.
+        """
         parts = self._waiting[where]
         taken: list[Sequence[Record]] = []
         while count:
@@ -141,7 +144,7 @@ class ReadAhead:
 
 
 class _Part(NamedTuple):
-    """Records of one partition that came together; ``size`` in bytes, 0 without a limit."""
+    """Records of one partition, returned by one poll; ``size``: bytes, 0 if no limit needs it."""
 
     at_s: float
     rows: Sequence[Record]
@@ -161,7 +164,9 @@ class _Part(NamedTuple):
 
 
 def shares(counts: Mapping[Partition, int], most: int) -> dict[Partition, int]:
-    """How many of ``counts`` to take of each partition: ``most`` in all, as even as can be."""
+    """Return how many records to take of each partition, as evenly as possible: ``most`` in all,
+    and of each not more than ``counts`` says that there are.
+    """
     taken: dict[Partition, int] = {}
     open_ = list(counts)
     while most and open_:

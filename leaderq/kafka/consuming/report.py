@@ -1,8 +1,8 @@
-"""How far a leader is behind, how fast it goes, when it will have caught up.
+"""How far a leader is behind, how fast it works, and when it will have caught up.
 
 Lag and rates count *offsets*, not records: markers, aborted records and what compaction took away
 count too, because nobody knows how many of them lie ahead. The end is the log's, as Kafka's own
-tools show it; what an open transaction holds back in front of it is told beside it.
+tools show it; how much an open transaction holds back in front of the end is told separately.
 
 The leader writes its report every few seconds to ``<root>/<career>/progress``, as JSON, through the
 term's fence. It is for people and tools, with one exception: a new leader compares the ids of its
@@ -47,8 +47,9 @@ _LEAST_SPAN_S = 0.001  # divided by less, a rate may be infinite, which no repor
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """Next offset to handle, the one after the last record, and their difference; so many of that
-    cannot be read, because a transaction stays open.
+    """The next offset to handle (``position``), the offset after the last record (``end``), and
+    their difference. ``blocked_by_transaction`` of these offsets cannot be read, because a
+    transaction stays open.
     """
 
     position: int
@@ -93,7 +94,7 @@ class DrainReport:
         return sum(each.blocked_by_transaction for each in self.partitions.values())
 
     def as_event(self, career: str, candidate: str) -> DrainProgress:
-        """The same, for listeners in this process."""
+        """The report as an event for listeners in this process."""
         lags = {name: each.lag for name, each in self.partitions.items()}
         speeds = self.rate_per_s, self.arriving_per_s
         return DrainProgress(career, candidate, self.term, self.lag, *speeds, lags)
@@ -104,7 +105,7 @@ def encode(report: DrainReport) -> bytes:
 
 
 def decode(data: bytes, *, path: str) -> DrainReport:
-    """The report in ``data``, whatever its version, or a CorruptRecord naming ``path``."""
+    """Parse a report that any version has written. Raises CorruptRecord, which names ``path``."""
     try:
         found = _known(DrainReport, json.loads(data))
         rows = found.pop("partitions", {}).items()
@@ -148,8 +149,8 @@ class LagEstimator:
     """Lag and rates of one term, from looks at offsets every few seconds (pure).
 
     For a partition whose offset went back, or that is seen for the first time, nothing is counted
-    at that look. A missing one is as it was before. *Not guaranteed:* an offset that somebody set
-    *forward* counts as handled.
+    at that look. A partition that is missing counts as unchanged. *Not guaranteed:* an offset that
+    somebody set *forward* counts as handled.
     """
 
     def __init__(self) -> None:
@@ -158,7 +159,7 @@ class LagEstimator:
         self._looks: deque[_Look] = deque()
 
     def see(self, now_s: float, committed: Offsets, ends: Offsets) -> None:
-        """Note the committed offsets and the ends of the partitions; the clock does not go back."""
+        """Note the committed offsets and the ends of the partitions; ``now_s`` must not go back."""
         last = self._looks[-1] if self._looks else _Look(now_s, 0, 0)
         handled = last.handled + _grown(self._committed, committed)
         self._looks.append(_Look(now_s, handled, last.arrived + _grown(self._ends, ends)))
@@ -199,8 +200,9 @@ def _grown(before: Offsets, after: Offsets) -> int:
 
 @dataclass(eq=False)
 class ProgressReports:
-    """Reports for one career, through all its terms, kept at ``path``, whose parent exists. Never
-    raises, never blocks: while one report is being written, later ones are dropped.
+    """Writes the reports of one career to the znode ``path``, whose parent exists, through all
+    terms. Writing never raises and never blocks: while a report is being written, later ones are
+    dropped.
     """
 
     session: Session
@@ -221,7 +223,9 @@ class ProgressReports:
         self._said |= {"skipped": 0, "buried": 0}
 
     def former(self) -> DrainReport:
-        """The last report, without another group's positions; an empty one if there is none."""
+        """Return the last report, without its positions if these are of another group. Returns an
+        empty report if there is none, or it cannot be read.
+        """
         try:
             data, _ = self.session.get(self.path)
             report = decode(data, path=self.path)
@@ -283,7 +287,7 @@ class ProgressReports:
         self._writer.close()
 
     def held_up(self, why: str | None) -> None:
-        """The work is held up, or (``None``) not any more."""
+        """Note why the work is held up; ``None``: it is not any more."""
         self._said["held_up"] = why
 
     def skipped(self, record: Record, error: BaseException, attempts: int) -> None:

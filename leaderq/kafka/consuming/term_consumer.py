@@ -8,7 +8,7 @@ On each failure:
 
 * **Kafka or the offset store is unreachable**: the same step is tried again, with a back-off up to
   1 s, for as long as ``term.check()`` passes; after 30 s (10 s while joining) with a new consumer.
-  The same where only commits fail or hang for so long, though records are read.
+  So it is if only commits fail or hang for 30 s, although records are read.
 * **membership lost**: joined again, offsets loaded again. If nobody moved them the batch in hand is
   committed under the new membership; otherwise it is dropped, and reading follows the store.
 * **partitions are taken away**: a batch in hand with one of them is abandoned. If its commit was
@@ -88,9 +88,10 @@ _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 
 @dataclass(frozen=True)
 class ConsumingPlan:
-    """``free_group`` removes members for which the group waits in vain; returns a log text.
-    ``begin_at``: where partitions without an offset begin, if not as ``start`` says.
-    ``explain_group`` says in words who is in the group, or ``""``.
+    """What a career's consumer reads, and how. ``free_group()`` removes members for which the group
+    waits in vain, and returns a text for the log. ``begin_at()`` returns where partitions without
+    an offset begin; ``None``: as ``start`` says. ``explain_group()`` returns a sentence about who
+    keeps this member out of the group, or ``""``.
     """
 
     address: str
@@ -109,7 +110,9 @@ class ConsumingPlan:
 
 @dataclass(eq=False)
 class JoinGate:
-    """Whether this process may be the group's member: until its term is over or finished."""
+    """Raises when called if this process may not be the group's member: its term is over, or the
+    gate was shut.
+    """
 
     term: Term
     is_shut: bool = False
@@ -176,7 +179,7 @@ class TermConsumer:
         return dict(self._positions.committed)
 
     def offer(self) -> Batch | None:
-        """The batch to hand out: the one in hand once more, else the next, if there is one."""
+        """Return the batch to hand out: the one in hand again, else the next; ``None``: neither."""
         if not self.joined or self.commits.wanted is not None:
             return None
         if not self.has_in_hand and (batch := self._taken()):
@@ -184,14 +187,16 @@ class TermConsumer:
         return self._positions.in_hand
 
     def offer_beside(self) -> Batch | None:
-        """More for the batch in hand, if there is any, and room for it; without one, the next."""
+        """Return more records for the batch in hand; ``None`` if there are none, or no room. If no
+        batch is in hand, return the next one.
+        """
         if not self.has_in_hand:
             return self.offer()
         is_busy = not self.joined or self.commits.wanted is not None
         return None if is_busy or not self._ahead.fits(self._positions.parts) else self._followed()
 
     def offer_behind(self) -> Batch | None:
-        """The next batch, if there is one, while all of the batch in hand is being committed."""
+        """Return the next batch while the whole batch in hand is being committed; else ``None``."""
         parts = self._positions.parts
         is_whole = len(parts) == 1 and self.commits.wanted == parts[0].ends
         return self._followed() if self.joined and is_whole else None
@@ -210,8 +215,8 @@ class TermConsumer:
         return batch
 
     def rest(self, partition: Partition, for_s: float, note: object) -> None:
-        """Abandon its records in hand; read it again from the store, in ``for_s``, and hand out
-        ``note`` with it.
+        """Give up the records of ``partition`` in hand. In ``for_s`` seconds read it again from the
+        stored offset, and hand out ``note`` with its records.
         """
         self._positions.release((partition,))
         self._resting[partition] = Rest(clock.now_s() + for_s, note)
@@ -219,13 +224,13 @@ class TermConsumer:
         self._is_to_place = True
 
     def mend(self) -> None:
-        """The client library broke: go on with a new consumer, after a pause."""
+        """Continue with a new consumer after a pause, because the client library broke."""
         self._discard()
         self._outage.not_before_s = clock.now_s() + MAX_BACKOFF_S
 
     def wait_s(self, *, is_asked: bool) -> float:
-        """Seconds until the next step is due. ``is_asked``: somebody waits for a batch; one that
-        nobody asks for is no reason to hurry.
+        """Return the seconds until the next step is due. ``is_asked``: the career waits for a
+        batch. While it does not, a batch that is complete is no reason to hurry.
         """
         now = clock.now_s()
         if self._outage.not_before_s > now:
@@ -243,7 +248,7 @@ class TermConsumer:
         return max(0.0, due - now)
 
     def close(self) -> None:
-        """Close the consumer, and what the store holds for the term; the group keeps its member."""
+        """Close the consumer, and what the store has open for the term. Do not leave the group."""
         self._store.close()
         if self._consumer is not None:
             self._consumer.close()
@@ -355,7 +360,7 @@ class TermConsumer:
         raise NotLetIn(self._plan.free_group())
 
     def _reposition(self, consumer: ConsumerClient) -> None:
-        """Set every position from the store, before a record of the new membership is used."""
+        """Set every position from the store. Called before records of a new membership are used."""
         joins, held = consumer.joins, consumer.assigned()
         loaded = self._store.load(consumer, self._term, self._request_s)
         stored = {where: at for where, at in loaded.items() if where in held}
@@ -382,8 +387,8 @@ class TermConsumer:
         self._joins = joins
 
     def _tell_of_beginning(self, begin: Offsets, records: Offsets) -> None:
-        """Loudly if there are records: a group of this name may have read them, or another name's
-        group.
+        """Log where reading begins without a stored offset. A warning if there are records already:
+        a group may have read them whose offsets expired, or that had another name.
         """
         count = sum(records.values())
         where = "latest" if self._plan.start == "latest" else "earliest"
@@ -396,7 +401,7 @@ class TermConsumer:
         log.log(logging.WARNING if count else logging.INFO, what, *said)
 
     def _place(self, consumer: ConsumerClient) -> None:
-        """Read from the positions; records that were read already are read again."""
+        """Let the consumer read from the positions; records that were read ahead are read again."""
         self._is_to_place = True
         self._drop_ahead()
         handed = self._positions.handed
@@ -419,7 +424,9 @@ class TermConsumer:
         return {where for where, rest in self._resting.items() if rest.until_s < inf}
 
     def _check_forgotten(self, reached: Offsets) -> None:
-        """Where offsets are gone, nothing is handled again unless the user said so."""
+        """Raise ``OffsetOutOfRange`` if stored offsets are gone (``reached`` is not empty), unless
+        the user has set ``auto_offset_reset``; then log that.
+        """
         self._reached = {}  # logged once in a term
         if not reached or self._store.remedy is None:
             return
@@ -458,7 +465,9 @@ class TermConsumer:
             self.commits.drop()
 
     def _settle_membership(self, consumer: ConsumerClient) -> bool:
-        """Whether positions still stand; set again if the group was joined again meanwhile."""
+        """Whether positions are still valid. If the group was joined again meanwhile, set them from
+        the store, and return ``False``.
+        """
         if consumer.joins == self._joins:
             return True
         self._reposition(consumer)
@@ -510,7 +519,9 @@ class TermConsumer:
         *,
         reread: bool = False,
     ) -> bool:
-        """Positions may be gone: go where the user said, or raise; returns if any was changed."""
+        """Move positions that are gone to where ``auto_offset_reset`` says, or raise if it is not
+        set; returns whether one was moved.
+        """
         if not recreated and not reread:
             return False
         if not may_reset(self._plan.start):
@@ -547,7 +558,9 @@ class TermConsumer:
             self.commits.settled(ends)
 
     def _confirm(self, consumer: ConsumerClient) -> None:
-        """Prove now and then that the store accepts this leader; show the group its position."""
+        """Commit again every 3 s, to prove that the store accepts this leader, or, with a store
+        outside the group, to show lag tools its position.
+        """
         if clock.now_s() < self._confirmed + CONFIRM_S:
             return
         committed = self._positions.committed
@@ -564,7 +577,7 @@ class TermConsumer:
             self._mirror(consumer, committed | new)
 
     def _mirror(self, consumer: ConsumerClient, offsets: Offsets) -> None:
-        """Show the group this leader's position; without authority: a failure does no harm."""
+        """Commit this leader's position to the group for lag tools only; a failure does no harm."""
         if clock.now_s() >= self._mirror_all_at:  # the group has no member, so its offsets expire
             self._mirrored, self._mirror_all_at = {}, clock.now_s() + MIRROR_ALL_S
         changed = dict(offsets.items() - self._mirrored.items())
@@ -616,7 +629,7 @@ def _names(partitions: Iterable[Partition]) -> str:
 
 
 class Outage:
-    """Counts one outage after the other; times are ``clock.now_s``. Not thread-safe."""
+    """Remembers how long the present outage lasts; times are ``clock.now_s``. Not thread-safe."""
 
     def __init__(self) -> None:
         self.not_before_s = 0.0
@@ -626,7 +639,7 @@ class Outage:
         self._told = False
 
     def met(self, why: Exception, now_s: float, *, joining: bool) -> bool:
-        """An attempt failed; returns whether to replace the client now."""
+        """Note that an attempt failed; returns whether to replace the client now."""
         if self._since_s is None:
             self._since_s = self._client_since_s = now_s
         if not self._told and now_s - self._since_s > TELL_AFTER_S:

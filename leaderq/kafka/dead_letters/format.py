@@ -25,9 +25,9 @@ A letter's own timestamp is the time of death, not the record's: with the record
 retention could delete a letter about an old record as soon as it is written. Headers of an earlier
 death (the record is a letter, or was replayed) are replaced and counted, so they do not pile up.
 
-A record close to the broker's ``max.message.bytes`` may become too large by these headers.
-:func:`shortened` returns the letter without what can be spared; one that is refused even so stops
-the work as ``on_error="raise"`` would.
+A record close to the broker's ``max.message.bytes`` may become too large with these headers.
+:func:`shortened` returns the letter without the headers that can be spared; if even that is
+refused, the work stops as with ``on_error="raise"``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ N = TypeVar("N", int, None)
 
 
 class NewDeadLetter(NamedTuple):
-    """What is to be produced to the dead-letter topic; milliseconds since the epoch."""
+    """A message for the dead-letter topic; ``timestamp_ms``: milliseconds since the epoch."""
 
     key: bytes | None
     value: bytes | None
@@ -69,8 +69,8 @@ class NewDeadLetter(NamedTuple):
 def new_dead_letter(
     record: Record, error: BaseException, attempts: int, term: int, career: str, at_ms: int
 ) -> NewDeadLetter:
-    """The letter about the raw ``record``; times in milliseconds. Never raises for an ``error``; a
-    group of errors is told by its first.
+    """Return the letter about the raw ``record``; ``at_ms``: milliseconds since the epoch. No
+    ``error`` makes this raise. Of a group of errors only the first is told.
     """
     carried = tracing.carried_by(error)
     error = leaves(error)[0]
@@ -94,16 +94,17 @@ def new_dead_letter(
 
 
 def shortened(letter: NewDeadLetter) -> NewDeadLetter:
-    """The letter without the error's text and other parts that a replay does not need."""
+    """Return the letter without the error's text and other headers that a replay does not need."""
     spared = {PREFIX + name for name in _SPARED}
     return letter._replace(headers=[header for header in letter.headers if header[0] not in spared])
 
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A letter as it was found, at ``record``; ``headers`` are those of the record it is about.
+    """A letter that was read: ``record`` is the letter itself; ``headers`` are those of the record
+    that it is about.
 
-    Fields that are missing in it are ``None`` or empty. Times are milliseconds since the epoch.
+    Fields that the letter lacks are ``None`` or empty. Times are milliseconds since the epoch.
     """
 
     record: Record
@@ -160,7 +161,9 @@ def read_dead_letter(record: Record) -> DeadLetter:
 
 
 def own_headers(headers: Headers) -> list[tuple[str, bytes]]:
-    """The record's own headers, without those of death and replay; empty values for none."""
+    """Return the record's own headers, without those that a death or a replay has added. A value
+    ``None`` becomes ``b""``.
+    """
     added = (PREFIX, REPLAYED)
     return [(name, value or b"") for name, value in headers if not name.startswith(added)]
 
@@ -177,7 +180,7 @@ def _name(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[str]:
-    """The error's text, then class and text of each error behind it."""
+    """Yield the error's text, then class and text of each error that caused it."""
     yield _said(error)
     seen = {id(error)}
     while (
@@ -201,7 +204,9 @@ def _where(error: BaseException) -> str:
 
 
 def _cut(text: str, most_bytes: int) -> str:
-    """At most so many bytes of UTF-8, cut between characters, with an ellipsis if it was cut."""
+    """Return ``text`` cut to ``most_bytes`` bytes of UTF-8, between characters; the ellipsis that
+    shows the cut is counted.
+    """
     data = text.encode("utf-8", "backslashreplace")  # (a lone surrogate has no UTF-8)
     if len(data) <= most_bytes:
         return data.decode()

@@ -16,9 +16,9 @@ Key, value and headers are sent as they were before the death, with ``leaderq-re
 one, retention could delete it before it is read. The letter stays on its topic.
 
 Records that are not letters of leaderq are passed over, and counted. The note of a partition is an
-offset, and, in the *metadata* of the commit, the letters before it that a filter left out: ``left
-out: 103-105,109``. So each is replayed once, whatever the filters and their order. An offset reset
-with Kafka's tools has no metadata, and means: from here on.
+offset, and, in the *metadata* of the commit, the letters in front of it that a filter left out:
+``left out: 103-105,109``. So each letter is replayed once, whatever the filters and their order. An
+offset that was reset with Kafka's tools has no metadata: all letters from there on are replayed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _PATIENCE_S = 60.0
 
 @dataclass
 class ReplayProgress:
-    """What was replayed of a partition: all letters before ``next``, except those ``left``."""
+    """The letters of a partition that were replayed: all before ``next``, except those ``left``."""
 
     next: int
     left: set[int] = field(default_factory=set)
@@ -72,11 +72,13 @@ class ReplayProgress:
 
     @property
     def first(self) -> int:
-        """Where the first letter is that may have to be replayed."""
+        """The offset of the first letter that may still have to be replayed."""
         return min(self.left, default=self.next)
 
     def passed(self, offset: int, *, is_left: bool = False) -> None:
-        """The letter at ``offset`` is replayed, or needs no replay, or is left for another time."""
+        """Note that the letter at ``offset`` was replayed, or needs no replay. ``is_left``: it was
+        left out, for a later replay.
+        """
         (self.left.add if is_left else self.left.discard)(offset)
         self.next = max(self.next, offset + 1)
 
@@ -84,13 +86,15 @@ class ReplayProgress:
         return ReplayProgress(self.next, set(self.left))
 
     def note(self) -> str | None:
-        """The metadata; ``None`` if it is too long for a broker."""
+        """Return the metadata to commit; ``None`` if it is too long for a broker."""
         note = _NOTED + ",".join(_ranges(self.left)) if self.left else ""
         return note if len(note) <= MAX_NOTE else None
 
 
 def progress_noted(next_: int, note: str) -> ReplayProgress:
-    """Parse a committed offset and its metadata (if ours), or raise CorruptRecord."""
+    """Return the progress that a committed offset and its metadata tell. Metadata that leaderq did
+    not write is ignored; raises CorruptRecord if leaderq's is damaged.
+    """
     if not note.startswith(_NOTED):
         return ReplayProgress(next_)
     try:
@@ -123,14 +127,19 @@ def replay_group(career: str) -> str:
 
 
 def replay_progress(reader: DeadLetterReader) -> dict[int, ReplayProgress]:
-    """The progress of the group in each partition; empty where it has committed nothing."""
+    """Return the group's progress in each partition. If it has committed nothing there, no letter
+    counts as replayed.
+    """
     found = {number: ReplayProgress(start) for number, start in reader.starts.items()}
     return found | {number: progress_noted(*noted) for number, noted in reader.noted().items()}
 
 
 @dataclass(frozen=True)
 class DeadLetterFilter:
-    """Those about topic ``origin``, whose error contains ``error``, at ``places`` (if given)."""
+    """Chooses letters about records of topic ``origin``, whose error contains ``error`` (in any
+    case), and that lie at ``places`` (partition, offset). Conditions that are not given hold for
+    all.
+    """
 
     error: str | None = None
     origin: str | None = None
@@ -146,7 +155,9 @@ class DeadLetterFilter:
 
 @dataclass
 class ReplayCounts:
-    """``held``: read and not known to be sent; ``unseen``: offsets not looked at yet."""
+    """How many letters were sent, left out, or are not leaderq's (``foreign``); ``held``: read and
+    not known to be sent; ``unseen``: offsets not looked at yet.
+    """
 
     sent: int = 0
     left: int = 0
@@ -164,10 +175,10 @@ class ReplayCounts:
 class DeadLetterReplay:
     """One replay of the letters on ``topic``, for one ``with`` block; ``counts`` is up to date.
 
-    ``rate_per_s``: letters a second at most (0: no limit). ``to``: another topic, so that no other
-    reader of the first sees it again. A record goes back to the partition it was read from; in
-    another topic, or where that is gone, to the one of its key, as Java's and Python's producers
-    choose it.
+    ``rate_per_s``: letters a second at most (0: no limit). ``to``: send the records to this topic
+    instead, so that other readers of their own topic do not see them again. A record goes back to
+    the partition from which it was read. In another topic, or if that partition is gone, it goes to
+    the partition of its key, as Java's and Python's producers choose it.
     """
 
     address: str
@@ -212,14 +223,16 @@ class DeadLetterReplay:
         self._reader.__exit__(None, None, None)
 
     def preview(self) -> Iterator[tuple[DeadLetter, Message]]:
-        """What :meth:`run` would send now, in its order, and of which letter; changes nothing."""
+        """Yield each letter that :meth:`run` would send now, with its message, in the order of
+        sending. Sends and commits nothing.
+        """
         for each in self._chosen():
             self.counts.sent += 1
             self.counts.held -= 1
             yield each
 
     def run(self, wait: Callable[[float], object]) -> ReplayCounts:
-        """Send the letters; ``wait`` sleeps for so many seconds, and may raise to interrupt.
+        """Send the letters. ``wait(seconds)`` is called to sleep, and may raise to interrupt.
 
         Raises ``RequestRefused`` if another replay has taken over, or if too much would have to be
         remembered.
@@ -269,8 +282,8 @@ class DeadLetterReplay:
             batch, size = [], 0
 
     def _chosen(self) -> Iterator[tuple[DeadLetter, Message]]:
-        """The letters to send, with the message made of each. The progress is that after the last
-        one returned.
+        """Yield each letter to send, with its message. ``_progress`` is kept as it will be when the
+        letter that was yielded last is sent.
         """
         if self.from_start:
             starts = self._reader.starts.items()

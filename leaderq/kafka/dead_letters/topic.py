@@ -1,7 +1,7 @@
 """The dead-letter topic: what is sent there, and reading it from a place to its end as it is now.
 
-Reading joins no group. Records of transactions still open are waited for by nobody: the end is the
-last stable offset. Errors: :class:`~leaderq.errors.ServersUnreachable`, ``AccessRefused``,
+Reading joins no group. It ends at the last stable offset, so it does not wait for transactions that
+are still open. Errors: :class:`~leaderq.errors.ServersUnreachable`, ``AccessRefused``,
 ``UnknownTopic``, ``KafkaError``.
 """
 
@@ -41,8 +41,9 @@ _PAUSE_S = 1.0
 
 @dataclass(eq=False)
 class DeadLetterSender:
-    """Sends the dead letters of one career, on its thread; ``add`` puts messages into the batch's
-    transaction, if any. ``most_bytes``: of one letter.
+    """Sends the dead letters of one career, on the career thread. ``add`` puts messages into the
+    batch's transaction; ``None``: letters are sent outside transactions. ``most_bytes``: the
+    largest letter that is sent whole.
     """
 
     producer: ProducerClient
@@ -51,7 +52,9 @@ class DeadLetterSender:
     most_bytes: int
 
     def send(self, term: Term, topic: str, letter: NewDeadLetter) -> None:
-        """Send the letter, durable on return or in the transaction; shortened, if too large."""
+        """Send the letter, without the error's text if it is too large. On return it is stored, or
+        waits for the batch's transaction.
+        """
         whole = _message(topic, letter)
         try:
             # In a transaction the broker's refusal would come too late: with the commit.
@@ -109,12 +112,14 @@ class DeadLetterReader(TopicReader):
             ) from exc
 
     def partitions_of(self, topic: str) -> frozenset[int]:
-        """The partitions of any topic of this cluster; none if it does not exist."""
+        """Return the partitions of any topic of this cluster; empty if it does not exist."""
         with errors_translated("asking for partitions", self._settings.address):
             return frozenset(self._consumer.partitions_for_topic(topic) or ())
 
     def noted(self) -> dict[int, tuple[int, str]]:
-        """The group's committed offset of each partition, if any, and the metadata beside it."""
+        """Return the group's committed offset of each partition, and the metadata beside it; a
+        partition without an offset is absent.
+        """
         where = [TopicPartition(self.topic, number) for number in self.starts]
         wait_ms = self._settings.open_timeout_s * 1000
         with errors_translated("reading committed offsets", self._settings.address):
