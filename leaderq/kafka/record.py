@@ -33,8 +33,9 @@ class Partition(NamedTuple):
 
 
 class Offset(int):
-    """Where to read on. ``epoch`` is that of the leader who wrote the record before it (-1: not
-    known): passed on when reading begins there, it tells whether the log was cut off (KIP-320).
+    """An offset at which to read on. ``epoch`` is the epoch of the broker that led when the record
+    before it was written (-1: not known). When reading begins there, the epoch shows whether the
+    log was cut off (KIP-320).
     """
 
     epoch: int
@@ -70,8 +71,8 @@ class Record(_Typed[K, V]):
     ``key`` and ``value`` are ``bytes`` (or ``None`` where the producer sent none) unless the career
     declares a deserialiser; ``timestamp_ms`` is milliseconds since the epoch, as the producer or
     the broker set it (-1: unknown); ``headers`` are pairs of name and bytes. Two records with equal
-    fields are equal, whatever client read them; ``leader_epoch``, of the leader who wrote it, is
-    not one of them.
+    fields are equal, whatever client read them. ``leader_epoch``, the epoch of the broker that led
+    when the record was written, is not compared.
     """
 
     __slots__ = ()
@@ -165,7 +166,7 @@ T = TypeVar("T")
 
 
 class ListLike(Sequence[T]):
-    """Equal to any sequence of equal elements, a list too, and shown as one."""
+    """A sequence that equals any sequence of equal elements, also a list, and is shown as one."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
@@ -180,7 +181,7 @@ class ListLike(Sequence[T]):
 
 
 class SizedRecords(ListLike[Record]):
-    """Records that know their size without being created."""
+    """Records whose size is known without creating them."""
 
     __slots__ = ()
 
@@ -200,7 +201,7 @@ def size_of(rows: Sequence[Record]) -> int:
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Records handed out together; ``ends``: the offsets to commit once all of them are handled.
-    ``noted``: of partitions among them that have rested, what was noted when that began.
+    ``noted``: for each of its partitions that has rested, what was noted when the rest began.
     """
 
     records: Mapping[Partition, Sequence[Record]]

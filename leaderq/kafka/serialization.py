@@ -26,8 +26,8 @@ _InContext = Callable[[Any, str, _Headers], Any]
 def decoder(
     key: Deserializer | None, value: Deserializer | None
 ) -> Callable[[Record], Record] | None:
-    """What ``handle`` is given in place of a raw record; ``None``: the record itself. It raises
-    what the deserialisers raise.
+    """Return the function that turns a raw record into the one for ``handle``; ``None``: the raw
+    record is handed over. The function raises what the deserialisers raise.
     """
     of_key = _in_context(key, JSON.deserialize, "KEY")
     of_value = _in_context(value, JSON.deserialize, "VALUE")
@@ -48,7 +48,9 @@ def decoder(
 def encoder(
     key: Serializer | None, value: Serializer | None
 ) -> Callable[[Message], Message] | None:
-    """What is sent in place of what was given to ``produce``; ``None``: just that."""
+    """Return the function that turns what ``produce`` is given into the message to send; ``None``:
+    the message is sent as it is.
+    """
     of_key = _in_context(key, JSON.serialize, "KEY")
     of_value = _in_context(value, JSON.serialize, "VALUE")
     if of_key is None and of_value is None:

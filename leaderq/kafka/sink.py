@@ -2,22 +2,22 @@
 
 The broker is authoritative: confirmed is what all replicas in sync have acknowledged. One
 idempotent client sends and repeats by itself, each message once and in order within its partition,
-for as long as it lives. What it holds and has not heard of is told to the producer as *again* with
-``SinkBusy``, and known when it comes again. On each failure:
+for as long as it lives. Records that it holds and that are not acknowledged in time are returned to
+the producer as *again*, with ``SinkBusy``, and recognised when they come again. On each failure:
 
 * **the brokers are unreachable**: the client goes on trying, and no message is sent twice;
-* **a partition has no leader**: the others are waited for, and this one for a second more, then not
-  at all. What goes there is delayed, and nothing else (give the producer the ``key``, or all is one
-  line);
+* **a partition has no leader**: the sink waits for the other partitions, a second longer for this
+  one, and after that not for it at all. Only records for that partition are delayed (if the
+  producer is given the ``key``; otherwise all records are one line);
 * **no broker at the first connection, or no metadata of a topic**: ``SinkAway``;
 * **a message is larger than** ``max_message_bytes``, or than its topic accepts, or is invalid: that
   record is refused, the others are sent;
 * **access is refused, a topic does not exist**: ``SinkBroken``, until somebody mends it; every
   record is kept;
-* **the client itself fails** (its place in the sequence is lost): it is replaced, and what it had
-  not seen confirmed is sent again, so that may be there twice, each time in order;
-* **close, or the process is killed**: what the client still holds is dropped. It may have reached
-  the broker: sent again from a journal, it is there twice.
+* **the client itself fails** (its place in the sequence is lost): it is replaced, and records that
+  were not confirmed are sent again; they may be stored twice, each time in order;
+* **close, or the process is killed**: records that the client still holds are dropped. They may
+  have reached the broker; if a journal sends them again, they are stored twice.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class KafkaSink:
     A record is ``bytes`` (the value), ``(key, value)``, ``(key, value, headers)`` or a whole
     :class:`~leaderq.kafka.clients.producer.Message` (all six fields, also as a plain tuple, which
     is how it comes out of a journal). Key and value are ``bytes``, ``str`` (sent as UTF-8) or
-    ``None``. All of one key go to one partition, as Java's and kafka-python's producers place them.
+    ``None``. All records of a key go to one partition, chosen as Java's and kafka-python's
+    producers do.
     The future of :meth:`~leaderq.producing.BufferedProducer.submit` returns a :class:`KafkaPlace`.
 
     ``client``: ``"kafka-python"``, or ``"confluent"``, which is several times as fast (extra
@@ -150,7 +151,8 @@ class KafkaSink:
 
     def with_context(self, record: Any) -> Any:
         """Return the record as a message whose headers carry the context of a span of its own, a
-        child of the current one; as it is if :meth:`send` would refuse it, or that message.
+        child of the current one. Return the record unchanged if :meth:`send` would refuse it, or
+        that message.
         """
         try:
             message = self._message(record)
@@ -181,7 +183,7 @@ class KafkaSink:
     # ---- handing over ----------------------------------------------------------------------------
 
     def _hand_over(self, client: ProducerClient, sending: _Sending) -> None:
-        """Give all to the client, partition by partition."""
+        """Give all records to the client, partition by partition."""
         number = next(self._batches)
         topics: dict[str, list[_Lane]] = {}  # its partitions
         for at, record in enumerate(sending.records):
@@ -212,7 +214,7 @@ class KafkaSink:
                 self._send_lane(client, sending, (topic, place), *lane)
 
     def _is_kept(self, sending: _Sending, at: int, record: Any) -> bool:
-        """Whether the client has this record still."""
+        """Whether the client still holds this record; then its receipt is noted."""
         kept = self._kept.get(id(record), [])
         if kept:
             _, sending.places[at], sending.receipts[at] = kept.pop(0)
@@ -228,8 +230,9 @@ class KafkaSink:
         positions: list[int],
         messages: list[Message],
     ) -> None:
-        """Give these to one partition, in runs. A record whose place somebody waits for is the last
-        of its run; after a refusal each is a run, to find the one at fault."""
+        """Give ``messages`` to one partition, in runs. A record for whose place somebody waits is
+        the last of its run. After a refusal each message is a run, to find the one at fault.
+        """
         last, ends = len(positions), [*range(1, len(positions) + 1)]
         if self._most is None:
             waited = sending.waited
@@ -280,8 +283,9 @@ class KafkaSink:
         return checked(message, self._largest)
 
     def _partition(self, message: Message, count: int, number: int) -> int:
-        """Return the partition that a message names; all others of a batch without a key go to one
-        that is not stuck."""
+        """Return the partition that a message names. All messages of a batch with neither partition
+        nor key go to one partition that is not stuck.
+        """
         topic, _, _, _, partition, _ = message
         if partition is None:
             turns = ((number + more) % count for more in range(count))
@@ -296,7 +300,7 @@ class KafkaSink:
     # ---- hearing of them -------------------------------------------------------------------------
 
     def _wait(self, client: ProducerClient, sending: _Sending, deadline: float) -> None:
-        """Wait for all; for those of stuck partitions beside others not at all."""
+        """Wait for all messages; if only some are for stuck partitions, only for the others."""
         undone = [one for one in dict.fromkeys(sending.receipts) if one is not None]
         if self._stuck:
             pairs = zip(sending.places, sending.receipts, strict=True)
@@ -360,7 +364,9 @@ class KafkaSink:
     def _unconfirmed(
         client: ProducerClient, sending: _Sending
     ) -> tuple[list[int], dict[int, LeaderqError]]:
-        """What is not acknowledged yet, and what has failed."""
+        """Return the positions of records that are not acknowledged yet, and the errors of those
+        that have failed, by position.
+        """
         heard = dict(zip(sending.receipts, sending.places, strict=True))
         heard.pop(None, None)
         errors = {one: client.failure(one, to[0]) for one, to in heard.items() if one.is_done}
@@ -371,7 +377,9 @@ class KafkaSink:
         return [at for at, one in given if one not in errors], failed
 
     def _keep(self, sending: _Sending, undone: list[int]) -> None:
-        """Remember these, and which partitions are behind."""
+        """Remember the records at ``undone``, which the client still holds; their partitions are
+        stuck, and others are not any more.
+        """
         left = set(undone)
         for at, receipt in enumerate(sending.receipts):
             if receipt is not None and at not in left:
@@ -393,7 +401,7 @@ class KafkaSink:
 
 
 class _Kept(NamedTuple):
-    """A record that the client has without an acknowledgement, and its partition."""
+    """A record that the client holds and that is not acknowledged, its topic and partition."""
 
     record: Any
     place: tuple[str, int]

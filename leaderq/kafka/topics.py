@@ -60,8 +60,9 @@ def create_topics(
     replication: int = 1,
     **access: Unpack[Access],
 ) -> list[str]:
-    """Create topics with that many partitions (-1: the cluster's default) and these configs each;
-    returns those created, when each partition has a leader. Existing ones are left alone.
+    """Create topics, each with its number of partitions (-1: the cluster's default) and
+    ``configs``. Returns the names of those created, once each partition has a leader. Existing
+    topics are left alone.
     """
     created = []
     options = {"replication_factor": replication, "configs": dict(configs or {})}
@@ -104,7 +105,7 @@ def existing_topics(address: str, **access: Unpack[Access]) -> frozenset[str]:
 def largest_batches(
     address: str, topics: Sequence[str], **access: Unpack[Access]
 ) -> dict[str, int]:
-    """The ``max.message.bytes`` of each topic, where it is there and this user may ask."""
+    """Return ``max.message.bytes`` of each topic that exists and that this user may describe."""
     with opened(KafkaAdminClient, address, "asking for sizes", **access) as admin:
         found = _configs(admin, topics, _LARGEST)
     return {name: int(row[_LARGEST]["value"]) for name, row in found.items() if _LARGEST in row}
@@ -130,7 +131,9 @@ def bounds(
 def offsets_at(
     address: str, topics: Sequence[str], at_ms: int, **access: Unpack[Access]
 ) -> dict[Partition, int]:
-    """For each partition the offset of the first record that is not older; the end, if none is."""
+    """Return, for each partition, the offset of the first record that is not older than ``at_ms``
+    (milliseconds since the epoch); its end, if there is none.
+    """
     known = bounds(address, topics, **access)
     asked = {TopicPartition(*where): at_ms for where in known}
     with opened(KafkaConsumer, address, "asking for offsets", **access) as consumer:
@@ -142,8 +145,8 @@ def offsets_at(
 def stored_offsets(
     address: str, group: str, **access: Unpack[Access]
 ) -> dict[Partition, tuple[Offset, str]]:
-    """What ``group`` has committed, and what is noted beside each; asks again while its broker
-    loads them.
+    """Return the offsets that ``group`` has committed, each with the note beside it; asks again
+    while the broker loads them.
     """
     doing = "asking for offsets"
     with opened(KafkaAdminClient, address, doing, **access) as admin:
@@ -167,8 +170,8 @@ def committed(address: str, group: str, topic: str, **access: Unpack[Access]) ->
 
 
 def newest_records(address: str, topic: str, count: int, **access: Unpack[Access]) -> list[Record]:
-    """The ``count`` newest stable records of ``topic``, the oldest of them first; of records with
-    one time stamp, by partition.
+    """Return the ``count`` newest stable records of ``topic``, in order of their time stamps;
+    records with the same time stamp are in order of their partitions.
     """
     with TopicReader(address, topic, group="leaderq", **access) as reader:
         found = list(reader.read({number: end - count for number, end in reader.ends.items()}))
@@ -177,8 +180,8 @@ def newest_records(address: str, topic: str, count: int, **access: Unpack[Access
 
 
 class TopicReader(TopicScout):
-    """The records of ``topic``, for a ``with`` block: from any place to ``ends``, when it was
-    entered. Joins no group, and reads what is stable.
+    """Reads the records of ``topic``, in a ``with`` block, from any offset to ``ends``, where the
+    partitions ended when the block was entered. Joins no group, and reads only stable records.
     """
 
     def __init__(
@@ -213,7 +216,7 @@ class TopicReader(TopicScout):
         self.close()
 
     def read(self, first: Mapping[int, int] | None = None) -> Iterator[Record]:
-        """The records from ``first`` on (else all) to ``ends``, in order within each partition."""
+        """Yield records from ``first`` (default: all) to ``ends``, in order within a partition."""
         first = first or {}
         begins = {
             Partition(self.topic, number): max(start, first.get(number, start))
@@ -266,8 +269,9 @@ def produce(
 
 @dataclass(frozen=True)
 class TopicView:
-    """A topic as the cluster describes it to one user; ``partitions`` is 0 if it is not there, or
-    hidden; ``replicas`` and ``in_sync``: of the partition that has the fewest. ``None``: not said.
+    """A topic as the cluster describes it to one user. ``partitions`` is 0 if the topic does not
+    exist, or is hidden; ``replicas`` and ``in_sync``: of the partition that has the fewest.
+    ``None``: the cluster does not say.
     """
 
     partitions: int
@@ -309,7 +313,7 @@ def _view(topic: Mapping[str, Any], configs: Mapping[str, Any]) -> TopicView:
 def check_reachable(
     address: str, security: KafkaSecurity | None = None, timeout_s: float = 5.0
 ) -> None:
-    """Return if a broker at ``address`` answers and lets this user in."""
+    """Raise an error unless a broker at ``address`` answers and lets this user in."""
     with opened(KafkaConsumer, address, "asking", security=security, timeout_s=timeout_s):
         pass
 

@@ -1,10 +1,10 @@
 """How one batch is handled: chains are followed until each has come to its end or to a failure,
 what is done is committed, failures are judged, and so on until nothing is left.
 
-Whoever follows a chain hands over its next piece (:mod:`leaderq.kafka.handling.chains`): the career
-thread, one chain after the other until a piece fails; ``workers`` threads; or coroutines on the
-career's event loop. All else happens on the career thread, or, while coroutines follow, on one that
-stands in for it.
+To follow a chain is to hand over its next piece (:mod:`leaderq.kafka.handling.chains`), again and
+again. That is done by the career thread, one chain after the other until a piece fails; by
+``workers`` threads; or by coroutines on the career's event loop. All else happens on the career
+thread, or, while coroutines follow, on one thread that stands in for it.
 
 **What is done is committed** at the end of the batch, and before any wait (so that no transaction
 stays open), any judgement, and stopping. What a call wants stored is kept with its piece, and given
@@ -20,13 +20,14 @@ On each failure:
   failures do not count as attempts of a record, because an outage that outlasts them would set a
   whole batch aside. Dead letters tell all attempts.
 * **the judgement** is the table of :func:`judgement`.
-* **a retry waits** for 0.5 s or longer: only the culprit's partition waits, and its piece comes
-  back with the records that it begins with. All wait if the culprit is unknown among several
-  partitions, side by side, with *at most once*, with a rate limit, and while records are marked.
+* **a retry waits** for 0.5 s or longer: only the culprit's partition waits, and its piece, with its
+  attempts, comes back when its records are read again. All wait if the culprit is unknown among
+  several partitions, side by side, with *at most once*, with a rate limit, and while records are
+  marked.
 * **an operator lets a record pass** (``leaderq dead bury``) that is about to hold the work up, or
   to fail the term: it is passed over, and set aside if there is a topic for that.
-* **skip, dead letter**: logged, told to the hook and set aside before the offset passes over the
-  record, so a crash in between does it again.
+* **skip, dead letter**: the record is logged, told to the hook and set aside before the offset
+  passes over it, so a crash in between repeats that.
 * **the commit refuses an effect** (``EffectRefused``): pieces are committed one by one. One that is
   refused is handled again in halves, until one record is left. That cannot be handled with another
   result: it is passed over or raises.
@@ -83,7 +84,7 @@ SLIDES_FOR_S = 5.0
 
 
 class Further(Enum):
-    """What becomes of a piece that neither waits for its own retry nor has come to its end."""
+    """The decisions about a failed piece that are neither a retry nor an :class:`Ending`."""
 
     HOLD_UP = "hold up"
     ISOLATE = "isolate"
@@ -98,8 +99,8 @@ def judgement(
     commits_first: bool,
     too_many: bool,
 ) -> RetryAfter | Ending | Further:
-    """What becomes of so many ``records`` that have failed together, so many times. The first of
-    these rows that fits decides:
+    """Decide about a number of ``records`` that have failed together in ``attempts`` attempts. The
+    first row that fits decides:
 
     ==============================================  ==========================================
     an outage                                       all wait, and nothing counts (``HOLD_UP``)
@@ -125,9 +126,9 @@ def judgement(
 class BatchHandler:
     """Handles batches for one career, through all its terms. For the career thread.
 
-    *Guarantees:* the records of a chain are handed over in order, and none before those ahead of it
-    were done or passed over; except with *at most once*, an offset is committed only when all
-    before it were. *Not guaranteed:* that ``handle`` is called once for each.
+    *Guarantees:* the records of a chain are handed over in order, each only after those in front of
+    it were done or passed over. Except with *at most once*, an offset is committed only when all
+    records in front of it were. *Not guaranteed:* that ``handle`` is called only once for a record.
     """
 
     def __init__(self, context: HandlingContext) -> None:
@@ -239,7 +240,9 @@ class BatchWork:
     # ---- following chains ------------------------------------------------------------------------
 
     def _follow_all(self) -> None:
-        """Follow each to its end or its first failure, and cut what failed; commit what is done."""
+        """Follow each chain to its end or its first failure. Then cut the pieces that failed around
+        their culprits, and commit what is done.
+        """
         context, threads, hand = self._context, self._handler.threads, self._hand
         self._outcomes, self._started, self._returns = [], 0, []
         self._began = True
@@ -270,7 +273,7 @@ class BatchWork:
             raise
 
     def _follow_here(self) -> None:
-        """One chain after the other, until a piece fails."""
+        """Follow one chain after the other on this thread, until a piece fails."""
         while not self._outcomes and (chain := self._hand.begin(self._admits)) is not None:
             piece = self._front(chain)
             self._commit_first((piece,))
@@ -327,11 +330,13 @@ class BatchWork:
         return not (self._is_stopped or self._term.ending.is_set() or self._term.paused)
 
     def _is_trusted(self) -> bool:
-        """Also when the term is to end."""
+        """Whether the lease lasts and the term is not paused; it may be ending."""
         return not self._term.paused and self._term.remaining_s() > 0
 
     def _must_be_handled(self, piece: BatchPiece) -> bool:
-        """With "at most once": whether it is committed, so that nobody else will handle it."""
+        """Whether the piece must be handled even when the term is ending: with *at most once* it is
+        committed, so that nobody else will handle it.
+        """
         if not self._context.commits_first or self._is_stopped:
             return False
         self._term.check()
@@ -346,8 +351,8 @@ class BatchWork:
     # ---- several at a time: see ``SharedWork`` ---------------------------------------------------
 
     def supply(self, start: Start) -> None:
-        """Until all have ended: commit what is done, and take in what there is room for. Nobody
-        else touches the store meanwhile.
+        """Until all workers have ended, commit what is done, and take in more records while there
+        is room. No other thread uses the store meanwhile.
         """
         self._top_up(start)
         while self._busy and not self._is_stopped:
@@ -405,7 +410,9 @@ class BatchWork:
         return self._hand.split(chain)
 
     def _marked(self, piece: BatchPiece) -> bool:
-        """Mark the attempt if need be; ``False``: the piece is not to be tried any more."""
+        """Mark the attempt durably if need be. ``False``: too many processes have died of the
+        piece, so it was passed over, and must not be tried.
+        """
         marks, limit = self._context.marks, self._context.on_error.deaths
         if piece.mode is not PieceMode.CAREFUL or piece.marked or marks is None:
             return True
@@ -440,7 +447,7 @@ class BatchWork:
         return replace(failure, is_outage=may_repeat and on_error.is_outage(failure.error))
 
     def _judge(self) -> None:
-        """Decide about all failures that chains have come to; then wait, if need be."""
+        """Decide about the failure at the front of each chain; then wait, if need be."""
         waits: list[float] = []
         held_up: CallFailure | None = None
         failed = [(piece, piece.failure) for piece in self._hand.fronts if piece.failure]
@@ -491,7 +498,9 @@ class BatchWork:
         return self._hold_ups.decision(clock.now_s())
 
     def _retry(self, piece: BatchPiece, failure: CallFailure, after_s: float) -> list[float]:
-        """How long all wait for it; not at all, where its partition rests."""
+        """Let the piece be tried again in ``after_s`` seconds. Returns that time if all chains must
+        wait for it; nothing if only its partition rests.
+        """
         values = {"attempt": piece.attempts, "again_in_s": f"{after_s:.1f}"}
         self._context.warn("records failed, trying again", piece.records, failure.error, values)
         context, where = self._context, piece.records[0].topic_partition
@@ -505,7 +514,9 @@ class BatchWork:
         return []
 
     def _is_to_bury(self, piece: BatchPiece, failure: CallFailure, decision: object) -> bool:
-        """Whether an operator wants a record of the piece to pass; then it does, or is cut out."""
+        """Whether an operator has asked to let a record of the piece pass. Then the record is
+        passed over; if the piece has others, it is cut around the record first.
+        """
         burials = self._context.burials
         if burials is None or (isinstance(decision, Ending) and decision.passes_over):
             return False
@@ -522,7 +533,7 @@ class BatchWork:
         return True
 
     def _pass_over(self, piece: BatchPiece, error: BaseException, attempts: int) -> None:
-        """Skip or dead-letter it, and commit that."""
+        """Skip or dead-letter the records of the piece, and commit that."""
         letter = self._letter(piece, error, attempts)
         self._hand.advance(piece, letter)
         pieces = piece.chain.pieces
@@ -531,7 +542,7 @@ class BatchWork:
         self._commit_done()
 
     def _letter(self, piece: BatchPiece, error: BaseException, attempts: int) -> Sequence[Effect]:
-        """Skip or dead-letter it; returns what is to be stored with its offset."""
+        """Skip or dead-letter the records of the piece; returns the effects to store with them."""
         piece.passed_over = True
         with EffectsKept() as letter:
             for record in piece.records:
@@ -550,7 +561,9 @@ class BatchWork:
             self._commit(self._hand.ends_of(pieces))
 
     def _commit_done(self, *, is_last: bool = False) -> bool:
-        """Commit what is done; ``False``: some of it is refused, and to be handled again."""
+        """Commit what is done. With ``is_last``, return ``False`` if pieces are left that must be
+        handled again, because the store has refused their effects.
+        """
         self._tell_handled()
         hand, alone, covers = self._hand, False, False
         while pieces := hand.finished(alone=alone):
@@ -587,8 +600,9 @@ class BatchWork:
             self._effects_stand()
 
     def _solve(self, piece: BatchPiece, error: Exception) -> None:
-        """The effects of this piece are refused: find the record, and store a letter instead of its
-        effects, or, after a hold-up, once more the same.
+        """Deal with a piece whose effects the store has refused. Halve it if it has several
+        records. If it has one, decide by the policy: skip it or store a dead letter instead of its
+        effects; hold the work up, then store the same again; or raise.
         """
         if piece.passed_over:
             raise error  # no record that was handled is to blame
@@ -640,7 +654,7 @@ class BatchWork:
             self._effects_stand()
 
     def _effects_stand(self) -> None:
-        """Records were handled, and that cannot be undone any more."""
+        """Note that records were handled and that this cannot be undone: a hold-up has ended."""
         self._held_up_no_more()
         self._hold_ups.note_handled()
 

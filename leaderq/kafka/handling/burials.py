@@ -6,7 +6,8 @@ history`` shows. Operators write it under its version; the leader through the te
 looks at it when a record is about to hold the work up, or to fail the term; so nothing is asked
 while all goes well.
 
-*Not guaranteed:* that a request is obeyed: who asked waits for that, and takes the request back.
+*Not guaranteed:* that a request is obeyed. The operator's command waits for that, and takes the
+request back if it was in vain.
 """
 
 from __future__ import annotations
@@ -48,15 +49,15 @@ class RecordBuried(LeaderqError):
 
 
 class BurialRequests:
-    """The leader's side. For the career thread."""
+    """Reads the requests of operators, and ends them, for the leader. For the career thread."""
 
     def __init__(self, session: Session, path: str) -> None:
         self._session = session
         self._path = path
 
     def among(self, records: Sequence[Record]) -> tuple[int, str] | None:
-        """The first of ``records`` that is asked to pass, by its index, and who has asked; ``None``
-        also where ZooKeeper cannot tell.
+        """Return the index of the first record that an operator wants passed over, and who asked;
+        ``None`` if there is none, or ZooKeeper does not answer.
         """
         try:
             asked = {row["at"]: row["by"] for row in read(self._session, self._path)[0]["asked"]}
@@ -69,7 +70,7 @@ class BurialRequests:
         return None
 
     def done(self, term: Term, record: Record) -> None:
-        """The record was passed over: the request ends, and is kept as history."""
+        """Note that the record was passed over: its request is moved to the history."""
         while True:
             term.check()
             try:
@@ -86,7 +87,9 @@ class BurialRequests:
 
 
 def read(session: Session, path: str) -> tuple[Burials, int | None]:
-    """What the znode holds, and its version (``None``: it is not there); or a CorruptRecord."""
+    """Return what the znode ``path`` holds, and its version (``None``: the znode does not exist).
+    Raises CorruptRecord if leaderq did not write it.
+    """
     try:
         data, stat = session.get(path)
     except NoNode:

@@ -19,9 +19,10 @@ from leaderq.term import Term
 
 @dataclass(frozen=True)
 class CallFailure:
-    """A call that failed. ``index``: the culprit's place, if known; ``touched``: the user's handle
-    ran, so all before it is done; ``is_outage``: nothing counts against the records;
-    ``is_raised``: the error is not about records, and ends the work.
+    """A call that failed. ``index``: the culprit's place among its records, if known; ``touched``:
+    the user's handle ran, so the records in front of the culprit are done; ``is_outage``: the
+    failure does not count against the records; ``is_raised``: the error is not about records, and
+    ends the work.
     """
 
     error: BaseException
@@ -39,8 +40,8 @@ HandleAwaited = Callable[[Sequence[Record], AsyncTerm], Coroutine[Any, Any, obje
 def attempt(
     decode: Decode | None, handle: Handle, records: Sequence[Record], term: Term
 ) -> CallFailure | None:
-    """Decode all, then handle; returns ``None`` when that went well, else the failure, whatever
-    was raised.
+    """Decode all ``records``, then call ``handle`` once with them. Returns ``None`` if that went
+    well, else the failure, whatever was raised.
     """
     handed = _decoded(decode, records)
     if isinstance(handed, CallFailure):
@@ -56,8 +57,9 @@ def attempt(
 async def attempt_awaited(
     decode: Decode | None, handle: HandleAwaited, records: Sequence[Record], term: AsyncTerm
 ) -> CallFailure | None:
-    """As :func:`attempt`, in a task of its own: what the handler does to its task, or sets in its
-    context, is not the next one's. Raises CancelledError if it is cancelled because the term ends.
+    """Do the same as :func:`attempt` with a coroutine function, in a task of its own: what a
+    handler does to its task, or sets in its context, does not reach the next call. Raises
+    CancelledError if it is cancelled because the term ends.
     """
     from asyncio import CancelledError, create_task
 
@@ -99,8 +101,9 @@ def _judged(records: Sequence[Record], error: BaseException) -> CallFailure:
 
 
 def _failure(error: BaseException, index: int | None, *, touched: bool) -> CallFailure:
-    """The failure of a call: it holds the user's own error, or the one within that which is not
-    about records."""
+    """Return the failure of a call. It holds the user's own error (what a ``PoisonRecord`` was
+    raised from), or the error within that which is not about records.
+    """
     own = error
     if isinstance(error, PoisonRecord) and error.__cause__ is not None:
         own = error.__cause__
@@ -109,8 +112,8 @@ def _failure(error: BaseException, index: int | None, *, touched: bool) -> CallF
 
 
 class HandleCalls:
-    """Calls ``handle``, on any thread, and knows which calls have not returned: one may hang.
-    ``awaited``: the same for the event loop of a career of coroutines.
+    """Calls ``handle``, on any thread, and knows which calls have not returned, because one may
+    hang. :meth:`awaited` does the same on the event loop of a career of coroutines.
     """
 
     def __init__(self, handle: Handle, handle_awaited: HandleAwaited | None = None) -> None:
@@ -150,7 +153,7 @@ class HandleCalls:
 
 
 def place_in(records: Sequence[Record], culprit: Record) -> int | None:
-    """The index of ``culprit``, decoded or raw, among these; ``None`` if it is not there."""
+    """Return the index of ``culprit``, decoded or raw, in ``records``, or ``None``."""
     wanted = (culprit.topic, culprit.partition, culprit.offset)
     for index, record in enumerate(records):
         if record.offset == wanted[2] and (record.topic, record.partition, record.offset) == wanted:

@@ -1,5 +1,5 @@
 """What is in hand: which records are handled in order, and up to where they may be committed. Pure,
-but for a lock.
+except for a lock.
 
 A *piece* is what one call of ``handle`` receives. A *chain* is pieces that are handled one after
 the other; chains do not wait for each other. A *lane* is pieces that are committed one after the
@@ -45,7 +45,7 @@ class ChainShape(Enum):
 
     @classmethod
     def of(cls, context: HandlingContext, careful: Collection[Partition]) -> ChainShape:
-        """``careful`` are the partitions whose records may kill the process."""
+        """Return a batch's shape; ``careful``: partitions whose records may kill the process."""
         is_alone = is_side_by_side(context.coroutines, context.order, context.workers)
         if is_alone and not careful:
             return cls.RECORDS
@@ -63,7 +63,7 @@ class PieceMode(Enum):
 
 
 class Chain:
-    """``pieces``: those not done, in order; ``lane``: that of all its pieces."""
+    """A chain. ``pieces``: those that are not done, in order; ``lane``: that of all its pieces."""
 
     __slots__ = ("lane", "name", "number", "pieces")
 
@@ -81,11 +81,12 @@ _NOWHERE = Chain(None, deque(), 0)
 class BatchPiece:
     """Some records, and how they have fared so far.
 
-    ``ends`` are to be committed with it (``None``: after each last record). ``failed`` counts its
-    own failed attempts, ``before`` those within a larger piece; ``failure`` is to be judged.
-    ``effects``, once it is done: what its call wants stored; with a ``failure``, that is refused.
-    ``passed_over``: skipped, or set aside. ``marked``: its durable mark is set. ``turn``: those of
-    earlier ones go first.
+    ``ends``: the offsets to commit with it (``None``: the one after the last record of each
+    partition). ``failed`` counts its own failed attempts, ``before`` those of a larger piece that
+    it was cut from. ``failure``: the failure that must still be judged. ``effects``: what its call
+    wants stored, once it is done; if it also has a ``failure``, the store has refused them.
+    ``passed_over``: it was skipped, or set aside. ``marked``: its durable mark is set. ``turn``:
+    pieces of earlier turns are handled first.
     """
 
     records: Sequence[Record]
@@ -106,7 +107,9 @@ class BatchPiece:
         return self.before + self.failed
 
     def part(self, records: Sequence[Record], *, is_end: bool = False) -> BatchPiece:
-        """Some of its records, to be handed over as it was."""
+        """Return a piece of some of its records, handed over in the same way. ``is_end``: they are
+        its last ones, and its ``ends`` go with them.
+        """
         ends = self.ends if is_end else None
         return BatchPiece(records, ends, self.mode, self.before, chain=self.chain, turn=self.turn)
 
@@ -126,7 +129,9 @@ Found = Iterable[tuple[Partition | None, object, Sequence[BatchPiece]]]
 
 
 def whole(batch: Batch) -> Found:
-    """As ``MERGED``; those that were noted come first, each by itself."""
+    """Return the batch as one chain (``MERGED``). Pieces that were noted come first, each by
+    itself; the other records are one piece.
+    """
     merged, ends, noted = batch.merged(), batch.ends or None, _noted(batch)
     if noted:
         count = {where: len(piece.records) for where, piece in noted.items()}
@@ -163,7 +168,7 @@ def by_records(records: Sequence[Record], order: RecordOrder) -> Found:
 
 
 def grouped(records: Sequence[Record]) -> Batch:
-    """Some of the records in hand, by partition."""
+    """Return some of the records in hand as a batch by partition, without ends."""
     rows: dict[Partition, list[Record]] = {}
     for record in records:
         rows.setdefault(record.topic_partition, []).append(record)
@@ -171,8 +176,8 @@ def grouped(records: Sequence[Record]) -> Batch:
 
 
 def _noted(batch: Batch) -> dict[Partition, BatchPiece]:
-    """What earlier attempts left for this batch: the pieces that its rows begin with. Others are
-    forgotten, because somebody has moved the offset.
+    """Return the pieces that earlier attempts have left, by partition, if the batch begins with
+    their records. Others are forgotten, because somebody has moved the offset.
     """
     found = {}
     for where, piece in batch.noted.items():
@@ -183,8 +188,9 @@ def _noted(batch: Batch) -> dict[Partition, BatchPiece]:
 
 
 class InHand:
-    """All that is handed out and not committed. A chain that was begun belongs to whoever began it;
-    lanes belong to whoever commits, and chains too while nobody follows them.
+    """All records that are handed out and not committed. A chain that was begun belongs to the
+    thread or coroutine that follows it. Lanes, and chains that nobody follows, belong to the thread
+    that commits.
     """
 
     def __init__(self) -> None:
@@ -222,20 +228,23 @@ class InHand:
 
     @property
     def undecided(self) -> list[BatchPiece]:
-        """Those with a failure that is to be judged."""
+        """The pieces with a failure that must still be judged."""
         pieces = (piece for chain in self._chains.values() for piece in chain.pieces)
         return [piece for piece in pieces if piece.failure is not None]
 
     def extend(self, batch: Batch) -> None:
-        """These follow those of their partitions that are in hand; :meth:`add` adds them."""
+        """Note the rows and the ends of ``batch``, which follow those in hand. Its pieces are given
+        to :meth:`add`.
+        """
         self._rows.update(batch.records)
         self.ends.update(batch.ends)
 
     # ---- the order of handling -------------------------------------------------------------------
 
     def add(self, found: Found) -> None:
-        """Those that were added before go first, and among them the longest chains, because they
-        decide how long these take.
+        """Add pieces to their chains. Pieces that were added by an earlier call are handled first.
+        Among the pieces of one call those of the longest chains are, because the longest chain
+        decides how long all of them take.
         """
         with self._lock:
             self._turn += 1
@@ -257,13 +266,15 @@ class InHand:
         return chain.pieces[0].turn, -len(chain.pieces), chain.number, next(self._ties), chain
 
     def restart(self) -> None:
-        """All chains may go on but those whose failure is to be judged; none does now."""
+        """Make all chains ready, except those whose failure must be judged. Nobody may be following
+        a chain.
+        """
         left = [one for one in self._chains.values() if one.pieces[0].failure is None]
         self._ready = [self._place(chain) for chain in left]
         heapify(self._ready)
 
     def begin(self, admits: Callable[[BatchPiece], bool]) -> Chain | None:
-        """The chain whose next piece is to be handled now; ``None``: none is admitted."""
+        """Return the chain whose next piece is to be handled now; ``None``: none is admitted."""
         with self._lock:
             while self._ready:
                 chain = heappop(self._ready)[-1]
@@ -272,7 +283,9 @@ class InHand:
         return None
 
     def split(self, chain: Chain) -> BatchPiece:
-        """The next piece of a chain that was begun; its first record, if they go one by one."""
+        """Return the next piece of a chain that was begun. If its records are handed over one by
+        one, the first is cut off and returned.
+        """
         piece = chain.pieces[0]
         if piece.mode is not PieceMode.TOGETHER and len(piece.records) > 1:
             first, others = piece.records[:1], piece.records[1:]
@@ -280,7 +293,7 @@ class InHand:
         return chain.pieces[0]
 
     def advance(self, piece: BatchPiece, effects: Sequence[Effect] = ()) -> None:
-        """A chain's next piece is done, or passed over."""
+        """Note that ``piece``, the next of its chain, is done or passed over."""
         piece.effects, piece.is_done = effects, True
         chain = piece.chain
         with self._lock:
@@ -295,7 +308,9 @@ class InHand:
     # ---- a piece that failed ---------------------------------------------------------------------
 
     def cut(self, piece: BatchPiece, failure: CallFailure, *, undoes: bool) -> None:
-        """Cut out the culprit; what precedes it is done, unless its effects were undone."""
+        """Cut the piece around the culprit. The records in front of it are done, unless their
+        effects were undone. If the culprit is not known, note the failure of the whole piece.
+        """
         at = failure.index
         counts = int(not failure.is_outage)
         if at is None or len(piece.records) == 1:
@@ -312,7 +327,9 @@ class InHand:
         self._replace(piece, [before, culprit, behind])
 
     def is_stored(self, piece: BatchPiece, failure: CallFailure) -> bool:
-        """Whether the failure says that records of the piece are stored: they are done."""
+        """Whether the failure says that records of the piece are stored. If so, cut them off: they
+        are done.
+        """
         if not isinstance(stored := failure.error, AlreadyStored):
             return False
         rows: dict[bool, list[Record]] = {True: [], False: []}
@@ -327,13 +344,13 @@ class InHand:
         return bool(rows[True])
 
     def halve(self, piece: BatchPiece) -> None:
-        """Handle it again, in halves: its effects together are refused."""
+        """Cut the piece into halves that are handled again, because its effects were refused."""
         middle = len(piece.records) // 2
         halves = piece.part(piece.records[:middle]), piece.part(piece.records[middle:], is_end=True)
         self._replace(piece, halves)
 
     def drop(self, partition: Partition) -> None:
-        """Forget its records: they are handed out again."""
+        """Forget the records of ``partition``; they will be handed out again."""
         self.ends.pop(partition, None)
         for lane in self._lanes.values():
             for piece in [each for each in lane if not each.is_done]:
@@ -363,7 +380,7 @@ class InHand:
     # ---- the order of committing -----------------------------------------------------------------
 
     def finished(self, *, alone: bool) -> list[BatchPiece]:
-        """What may be committed, lane by lane; ``alone``: the first of that."""
+        """Return the pieces that may be committed, lane by lane; ``alone``: only the first one."""
         found = []
         for lane in self._lanes.values():
             for piece in lane:
@@ -375,13 +392,13 @@ class InHand:
         return found
 
     def settle(self, pieces: Iterable[BatchPiece]) -> None:
-        """These were committed; they are the first of their lanes."""
+        """Remove ``pieces``, which were committed, from the beginning of their lanes."""
         for piece in pieces:
             piece.chain.lane.popleft()
 
     def ends_of(self, pieces: Iterable[BatchPiece]) -> dict[Partition, int]:
-        """The offsets to commit when these are done; with a partition's last record comes its end
-        in the batch, which may lie further on (transaction markers).
+        """Return the offsets to commit when ``pieces`` are done. If they have the last record in
+        hand of a partition, that is the batch's end, which may lie after transaction markers.
         """
         ends: dict[Partition, int] = {}
         for piece in pieces:

@@ -39,17 +39,18 @@ class RecordOrder(str, Enum):
 
 
 def is_side_by_side(coroutines: CoroutineWorkers | None, order: RecordOrder, workers: int) -> bool:
-    """Whether each call has one record, and several are under way."""
+    """Whether each call of ``handle`` has one record, and several calls are under way at a time."""
     return coroutines is not None or (order is not RecordOrder.PARTITION and workers > 1)
 
 
 @dataclass
 class DrainFigures:
-    """What a career has handled and committed since its process began, repeated records too.
+    """Counts what a career has handled and committed since its process began; a record that is
+    repeated counts again.
 
-    ``delay_s``: from the time stamp to the commit, added up over ``timed`` records: the first of
-    each partition of a batch. ``_held_up``: for how long the hold-ups lasted that are over, and
-    since when there is one, if there is; one value, because a scrape takes no lock.
+    ``delay_s``: seconds from the time stamp to the commit, added up over ``timed`` records (the
+    first of each partition of a batch). ``_held_up``: how many seconds former hold-ups lasted, and
+    when the present one began (``None``: there is none); one tuple, because a scrape takes no lock.
     """
 
     records: int = 0
@@ -61,7 +62,7 @@ class DrainFigures:
     _held_up: tuple[float, float | None] = (0.0, None)
 
     def time_commit(self, records: Iterable[Record]) -> None:
-        """The offsets behind these records were committed now."""
+        """Count the delays of ``records``: the offsets after them were committed now."""
         now_ms = clock.now_ms()
         for at_ms in (one.timestamp_ms for one in records):
             if at_ms >= 0:  # else nobody knows
@@ -69,7 +70,7 @@ class DrainFigures:
                 self.delay_s += max(0, now_ms - at_ms) / 1000
 
     def hold_up(self, is_held_up: bool) -> None:
-        """From now on the work is held up, or is not."""
+        """Note that from now on the work is held up, or that it is not."""
         self._held_up = self._held_up_s(), clock.now_s() if is_held_up else None
 
     def _held_up_s(self) -> float:
@@ -86,22 +87,28 @@ class DrainFigures:
 class HandlingContext:
     """One career's code, offset store and policies, as handling sees them through all its terms.
 
-    ``handle(records, term)`` and ``decode(record)``, which returns the record for ``handle``, are
-    the user's code, and may be called on worker threads; all else is for the career thread.
-    ``commit(term, ends)`` waits until these offsets are committed; ``commit_behind``, if given,
-    need not, and is used for the last ends of a batch. ``more(term, wait_s, is_enough)`` returns
-    records beside those in hand, which are one batch with them from then on, or ``None`` if there
-    are none, or no room, until ``wait_s`` or ``is_enough()``. ``undo()`` drops
-    effects that the store was given and has refused. ``undoes``: effects of a call of ``handle``
-    that failed vanish. ``commits_first``: *at most once*. ``send_dead_letter(term,
-    topic, letter)``: durable on return, or part of the next ``commit``. ``rest(partition, for_s,
-    note)``: hands out no more of it for so long, then again from the committed offset, with the
-    note; ``False`` if it is the only one. ``coroutines``: who handles records side by side on the
-    career's event loop.
+    Threads: ``handle`` and ``decode`` are the user's code, and may be called on worker threads or
+    the event loop. All else, ``commit``, ``send_dead_letter`` and every ``on_...`` too, is called
+    on the career thread, or, while coroutines run, on the one thread that stands in for it.
+
+    ``decode(record)`` returns exactly one record, which ``handle(records, term)`` is given instead
+    of the raw one. It cannot drop a record: it returns one, or raises, and then ``on_error``
+    decides. ``commit(term, ends)`` waits until these offsets are committed. ``commit_behind``, if
+    given, is used for the last ends of a batch, and need not wait. ``more(term, wait_s,
+    is_enough)`` returns more records; from then on they are one batch with those in hand. It
+    returns ``None`` if there were none, or no room for them, until ``wait_s`` or ``is_enough()``.
+    ``undo()`` drops effects that the store was given and has refused. ``undoes``: effects of a call
+    of ``handle`` that failed vanish. ``commits_first``: *at most once*. ``send_dead_letter(term,
+    topic, letter)`` has stored the letter when it returns, or the next ``commit`` stores it.
+    ``rest(partition, for_s, note)`` hands out no records of the partition for ``for_s`` seconds,
+    then again from the committed offset, with ``note``; it returns ``False``, and does nothing, if
+    there is no other partition. ``coroutines`` handles records side by side on the career's event
+    loop.
 
     ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)``
     are called for each raw record that is passed over, before its offset is committed: at least
-    once, perhaps twice. ``on_held_up(why)``: the work is held up; ``None``: not any more.
+    once, perhaps twice. ``on_held_up(why)`` tells that the work is held up; ``None``: it is not any
+    more.
     """
 
     career: str
@@ -145,7 +152,9 @@ class HandlingContext:
         return frozenset(where for where in partitions if marks and marks.is_careful(where))
 
     def pass_over(self, term: Term, record: Record, error: BaseException, attempts: int) -> None:
-        """Skip or dead-letter a raw record, before its offset is committed: none must be lost."""
+        """Skip or dead-letter a raw record. To be called before its offset is committed, so that a
+        crash loses no record.
+        """
         term.check()
         if (topic := self.on_error.letters_topic(self.career)) is not None:
             said = attempts, term.number, self.career, int(clock.calendar_s() * 1000)

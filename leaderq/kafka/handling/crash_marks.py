@@ -64,9 +64,10 @@ class RecordPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class CrashCounts:
-    """The known deaths: ``positions``, the offset committed at the last unclean take-over and how
-    many in a row there were at it; ``killers``, how many certainly died of a record; ``in_hand``,
-    the records being handled, one a partition.
+    """The known deaths of processes. ``positions``: for each partition, the offset committed at the
+    last unclean take-over, and how many take-overs in a row there were at this offset. ``killers``:
+    how many processes have certainly died of a record. ``in_hand``: the records being handled, at
+    most one of each partition.
     """
 
     positions: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
@@ -74,7 +75,7 @@ class CrashCounts:
     in_hand: frozenset[RecordPlace] = frozenset()
 
     def handling(self, place: RecordPlace) -> CrashCounts:
-        """The same with ``place`` in hand, and nothing else of its partition."""
+        """Return the same counts with ``place`` in hand, the only record of its partition."""
         others = {each for each in self.in_hand if each.partition != place.partition}
         return replace(self, in_hand=frozenset({place, *others}))
 
@@ -82,7 +83,9 @@ class CrashCounts:
 def assess(
     mark: CrashCounts, committed: Mapping[Partition, int], unclean: bool
 ) -> tuple[CrashCounts, frozenset[Partition]]:
-    """What a new leader that begins at ``committed`` is to write, and where it must be careful."""
+    """Return the counts that a new leader, which begins at ``committed``, must write, and the
+    partitions in which it must be careful. ``unclean``: the term before ended uncleanly.
+    """
     if not unclean:
         return CrashCounts(), frozenset()
     positions = {}
@@ -113,7 +116,9 @@ def encode(mark: CrashCounts) -> bytes:
 
 
 def decode(data: bytes, *, path: str) -> CrashCounts:
-    """The mark in ``data``; empty: without deaths. Raises CorruptRecord naming ``path``."""
+    """Parse the counts in ``data``; empty data means no deaths. Raises CorruptRecord, which names
+    ``path``.
+    """
     if not data:
         return CrashCounts()
     try:
@@ -141,8 +146,9 @@ T = TypeVar("T")
 
 
 class CrashMarks:
-    """The marks of one career, kept at ``path``, whose parent exists. For the career thread only. A
-    careful partition has to get past ``max_records``, the largest batch.
+    """The marks of one career, kept in the znode ``path``, whose parent exists. For the career
+    thread only. A partition stays careful until ``max_records`` of its records (the largest batch)
+    have passed.
     """
 
     def __init__(self, session: Session, path: str, *, max_records: int) -> None:
@@ -154,9 +160,9 @@ class CrashMarks:
         self._term = ""
 
     def begin(self, term: Term, committed: Mapping[Partition, int]) -> None:
-        """Judge, once a term, the marks of former leaders, now that this one begins at
-        ``committed``: one read, and one write if the term before ended uncleanly or there was
-        something to forget.
+        """Read the marks of former leaders, and find out where to be careful; once a term.
+        ``committed``: where this leader begins. Costs one read, and one write if the term before
+        ended uncleanly or there was something to forget.
         """
         if self._term == term.id:
             return
@@ -180,11 +186,13 @@ class CrashMarks:
             )
 
     def is_careful(self, partition: Partition) -> bool:
-        """Whether the next record of ``partition`` is to be handled by itself, marked before."""
+        """Whether the next record of ``partition`` must be marked, and then handled by itself."""
         return partition in self._left
 
     def before(self, term: Term, record: Record) -> int:
-        """Mark durably that ``record`` is about to be handled; returns how many have died of it."""
+        """Mark durably that ``record`` is about to be handled; returns how many processes have died
+        of it.
+        """
         place = RecordPlace(record.topic, record.partition, record.offset)
         mark = self._mark.handling(place)
         self._write(term, encode(mark))
@@ -192,7 +200,9 @@ class CrashMarks:
         return mark.killers.get(place, 0)
 
     def after(self, term: Term, record: Record) -> None:
-        """The record was passed and committed: its mark is now in front of the offset, ignored."""
+        """Note that the marked ``record`` was committed. Its mark stays, and is ignored, because it
+        lies in front of the committed offset.
+        """
         where = record.topic_partition
         left = self._left.pop(where, 1) - 1
         if left > 0:
@@ -220,7 +230,9 @@ class CrashMarks:
         self._asked(term, put)
 
     def _asked(self, term: Term, request: Callable[[], T]) -> T:
-        """Ask, and again while the connection breaks, which is harmless; until the lease ends."""
+        """Return the result of ``request()``. It is called again while the connection breaks, which
+        does no harm, until the lease ends.
+        """
         while True:
             term.check()
             try:

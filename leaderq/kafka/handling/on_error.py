@@ -3,9 +3,9 @@ default: the term fails, the record is handed out again in the next one), :func:
 :func:`skip` or :func:`dead_letter`; as written, and as decided upon. Pure values.
 
 ``deaths`` of the last two: a record over which the process has died so often is treated as one that
-cannot be handled; with ``"raise"`` it kills the next process too. What ``handle`` raises and is no
-``Exception`` (``SystemExit``, ``KeyboardInterrupt``, a panic of Rust) counts as a death, too, but
-ends nothing: the record is tried again at once.
+cannot be handled; with ``"raise"`` it kills the next process too. If ``handle`` raises something
+that is not an ``Exception`` (``SystemExit``, ``KeyboardInterrupt``, a panic of Rust), that counts
+as a death too, but ends nothing: the record is tried again at once.
 
 Errors about leadership, servers and settings say nothing about the record in hand, and pass through
 (:func:`is_about_records`). In an outage of what the record needs (:meth:`OnError.is_outage`) the
@@ -23,7 +23,8 @@ The first of these that has an answer decides about an error; of a group of erro
 A disk that is not mounted looks like missing files: name ``FileNotFoundError`` in ``except_``.
 
 The work is also held up before more than ``most_in_a_row`` records of different keys are passed
-over with the same class of error, and none handled between them: hardly each of them is wrong.
+over with the same class of error and none is handled between them, because so many records are
+hardly all wrong.
 
 With *at most once* and no ``retry`` nothing is tried again, so nothing is held up.
 """
@@ -105,7 +106,9 @@ def is_about_records(error: BaseException) -> bool:
 
 
 def not_about_records(error: BaseException) -> BaseException | None:
-    """The error, or the first in a group, that says nothing about records; ``None``: all do."""
+    """Return the error, or the first in a group of errors, that says nothing about records;
+    ``None`` if there is none.
+    """
     for each in leaves(error):
         if isinstance(each, (FromOutside, *_ABOUT_SERVERS)):
             return each
@@ -148,7 +151,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True)
 class HoldUp:
-    """Try again, after so many seconds; the work has been held up for ``since_s``."""
+    """Try again in ``after_s`` seconds; the work has been held up for ``since_s`` seconds."""
 
     after_s: float
     since_s: float
@@ -159,7 +162,9 @@ Decision = RetryAfter | Ending
 
 @dataclass(frozen=True)
 class OnError:
-    """``retries``, then ``terminal``, which also follows ``deaths``; ``holds_up`` for outages."""
+    """A policy: up to ``retries`` retries, then ``terminal``; also ``terminal`` after ``deaths``
+    deaths of processes. ``holds_up``: an outage holds the work up.
+    """
 
     terminal: Ending = Ending.RAISE
     topic: str | None = None
@@ -174,7 +179,7 @@ class OnError:
     ask_user: AskUser | None = None
 
     def letters_topic(self, career: str) -> str | None:
-        """Where ``career`` sets records aside; ``None`` if it does not."""
+        """Return the topic on which ``career`` sets records aside; ``None`` if it does not."""
         if self.terminal is not Ending.DEAD_LETTER:
             return None
         return self.topic or dead_letter_topic(career)
@@ -192,7 +197,7 @@ class OnError:
         return outages.is_outage(error)
 
     def decision(self, attempts: int, error: BaseException | None = None) -> Decision:
-        """What to do after so many failed attempts, the last with ``error``."""
+        """Return what to do after ``attempts`` failed attempts, the last of them with ``error``."""
         if error is None or isinstance(error, Exception):
             most = self.retries
         elif self.deaths is None:
@@ -226,7 +231,9 @@ def dead_letter_topic(career: str) -> str:
 
 @dataclass(frozen=True)
 class ErrorOption:
-    """The arguments of a call; checked by :func:`policy`, which can name the class."""
+    """A call of :func:`retry`, :func:`skip` or :func:`dead_letter`, with its arguments. They are
+    checked later, by :func:`policy`, which can name the career's class.
+    """
 
     function: str
     words: Mapping[str, Any]
@@ -262,7 +269,7 @@ def retry(
     is_outage: AskUser | None = None,
 ) -> ErrorOption:
     """Up to ``n`` further attempts, after ``backoff_s`` seconds and then twice as long each time,
-    up to ``max_backoff_s``. Records behind the one that fails wait: order is kept.
+    up to ``max_backoff_s``. Records after the one that fails wait, so their order is kept.
 
     Other partitions go on while it waits for 0.5 s or longer, with every store, if it is known
     which record or partition failed (``handle_record``, :class:`PoisonRecord`,
@@ -284,14 +291,17 @@ def dead_letter(
     is_outage: AskUser | None = None,
     most_in_a_row: int | None = MOST_IN_A_ROW,
 ) -> ErrorOption:
-    """Set it aside on ``topic`` (default: the career's name and ``-dead``), with headers that say
-    why; then the offset passes over it. Otherwise as :func:`skip`.
+    """Set a record that cannot be handled aside on ``topic`` (default: the career's name and
+    ``-dead``), with headers that say why; then the offset passes over it. Everything else is as
+    with :func:`skip`.
     """
     return ErrorOption("dead_letter", locals())
 
 
 def policy(value: object, where: str) -> OnError:
-    """The policy that ``on_error`` of the class ``where`` asks for, or a ConfigurationError."""
+    """Return the policy that ``value``, the ``on_error`` of the class ``where``, asks for. Raises
+    ConfigurationError if it is not right.
+    """
     place = f"on_error of {where}"
     require(*_problems(value, place))
     return _sound(value)
@@ -419,7 +429,7 @@ class HoldUps:
 
     @property
     def is_held_up(self) -> bool:
-        """Whether nothing was handled since the last hold-up began."""
+        """Whether a hold-up has begun and nothing was handled since."""
         return self._since_s is not None
 
     def decision(self, now_s: float) -> HoldUp | Ending:
@@ -452,6 +462,8 @@ class HoldUps:
 
 
 def _key(record: Record) -> object:
-    """Records with the same key count once; those without one each."""
+    """Return what a record counts as: records with the same key count once, those without a key
+    each for itself.
+    """
     key = record.key
     return key if isinstance(key, bytes) else (record.topic, record.partition, record.offset)

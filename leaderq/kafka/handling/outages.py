@@ -1,6 +1,6 @@
 """Whether an error tells of an *outage* of something that the record needs, or of the record. Pure.
 
-The error is asked, not its base class: first what it says in numbers,
+First the numbers that the error itself holds decide,
 
 ======================  ============================================================================
 an HTTP status          408, 425, 429 and 5xx are outages; other 3xx and 4xx are about the record
@@ -20,8 +20,9 @@ then its class,
 
 * an ``OSError`` is an outage, except what a path in the record causes (missing files, invalid
   names) and what is a ``ValueError`` too (invalid URLs, what is not JSON);
-* so is what libraries call by one of :data:`OUTAGES` (:data:`ABOUT_RECORDS`: is not);
-* ``MemoryError`` is one;
+* so is an error whose class, or a base of it, has a name in :data:`OUTAGES`, unless a nearer one
+  has a name in :data:`ABOUT_RECORDS`;
+* ``MemoryError`` is an outage;
 
 then the error that it was raised *from*. A group of errors (``asyncio.TaskGroup``) is an outage if
 all its leaves are. Everything else is about the record.
@@ -102,7 +103,9 @@ def _judged(error: BaseException, depth: int) -> bool | None:
 
 
 def _wraps_a_drivers(error: BaseException) -> bool:
-    """Whether a library (SQLAlchemy, Django) gave the driver's error, its cause, another class."""
+    """Whether the error may be a class of SQLAlchemy's or Django's around the driver's error, which
+    is then its cause.
+    """
     return not _DB_API.isdisjoint(kind.__name__ for kind in type(error).__mro__)
 
 
@@ -131,7 +134,9 @@ def _by_class(error: BaseException) -> bool | None:
 
 
 def _asked(error: Any, name: str) -> Any:
-    """An attribute, or ``None``: a property of a library may raise anything."""
+    """Return an attribute; ``None`` if there is none, or if reading it raises, as a library's
+    property may.
+    """
     try:
         return getattr(error, name, None)
     except Exception:  # noqa: BLE001
@@ -180,7 +185,7 @@ def _grpc(error: BaseException) -> bool | None:
 
 
 def _kafka(error: BaseException) -> bool | None:
-    """The client libraries': kafka-python's classes, confluent's error within its exception."""
+    """Judge an error of kafka-python (by its class) or confluent-kafka (by the error within it)."""
     if _asked(error, "retriable") is True:
         return True
     within = error.args[0] if error.args else None

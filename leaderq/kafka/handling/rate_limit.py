@@ -2,11 +2,11 @@
 often.
 
 A :class:`RateLimiter` cuts what was read into parts and says how long to wait before each; the
-caller waits, so that the end of a term interrupts it. A record that must wait makes all behind it
-wait.
+caller waits, so that the end of a term interrupts it. When a record must wait, all records after it
+wait too.
 
 * **Records and bytes** are two token buckets. A bucket holds one second's worth, at least one
-  record. A record larger than that passes alone, out of a full bucket, and is paid off after.
+  record. A record larger than that passes alone, out of a full bucket, and later ones wait for it.
 * **Keys**: a record whose key was handed out less than ``key_interval_s`` ago waits until it was
   that long ago. Records without a key are free. The key alone counts, whatever its topic.
 """
@@ -56,8 +56,9 @@ class RateLimiter:
         self._pending: Sequence[Record] = ()
 
     def parts(self, records: Sequence[Record]) -> Iterator[tuple[float, Sequence[Record]]]:
-        """Pairs of how long to wait (seconds) and what to hand out then; together all ``records``.
-        Wait, call :meth:`handed_out`, work on the part, then take the next pair.
+        """Yield pairs: how many seconds to wait, and the records to hand out after that; together
+        these are all ``records``. Wait, call :meth:`handed_out`, work on the part, then take the
+        next pair.
         """
         at = 0
         while at < len(records):
@@ -70,14 +71,14 @@ class RateLimiter:
         self._pending = ()
 
     def handed_out(self) -> None:
-        """The last part is handed out now: the limits count from here."""
+        """Note that the last part is handed out now; the limits count from this moment."""
         part, self._pending = self._pending, ()
         now = self._now()
         for limit in self._limits if part else ():
             limit.take(part, now)
 
     def _next(self, records: Sequence[Record], at: int) -> tuple[float, int]:
-        """How long to wait, and the end of the part that begins at ``at``."""
+        """Return how many seconds to wait, and where the part that begins at ``at`` ends."""
         now, end = self._now(), len(records)
         wait_s = max((limit.wait_s(records, at, now) for limit in self._limits), default=0.0)
         for limit in self._limits:
@@ -89,7 +90,9 @@ _DUST = 1e-6  # of a token: what adding up fractions of seconds may lose
 
 
 class _Bucket:
-    """Tokens that come at ``rate`` a second, up to a second's worth; it may owe some."""
+    """A token bucket: ``rate`` tokens come each second, up to one second's worth. Its level may be
+    negative.
+    """
 
     def __init__(self, rate: float, weigh: Callable[[Record], int], now: float) -> None:
         self._rate, self._weigh = rate, weigh
@@ -101,7 +104,9 @@ class _Bucket:
         return min(self._size, self._tokens + self._rate * max(0.0, then - self._at))
 
     def wait_s(self, records: Sequence[Record], at: int, now: float) -> float:
-        """How long until the first may be taken; if not at once, until a quantum may."""
+        """Return the seconds until the record at ``at`` may be taken; if it must wait, it waits
+        until a quantum may be taken.
+        """
         level, least = self._level(now), self._weigh(records[at])
         if level + _DUST >= min(least, self._size):
             return 0.0
@@ -113,7 +118,7 @@ class _Bucket:
         return (min(self._size, max(least, min(wanted, self._quantum))) - level) / self._rate
 
     def end(self, records: Sequence[Record], at: int, end: int, then: float) -> int:
-        """Where the part that begins at ``at`` must end; its first record always goes."""
+        """Return where the part that begins at ``at`` must end; it has one record at least."""
         left = self._level(then) - self._weigh(records[at])
         for position in range(at + 1, end):
             left -= self._weigh(records[position])
@@ -122,13 +127,15 @@ class _Bucket:
         return end
 
     def take(self, part: Sequence[Record], now: float) -> None:
-        """Take what they weigh, even if that is more than there is."""
+        """Remove the tokens that ``part`` weighs, even if there are not as many."""
         self._tokens = self._level(now) - sum(map(self._weigh, part))
         self._at = max(self._at, now)
 
 
 class _Keys:
-    """When each key was handed out last, by its hash: keys that share one make each other wait."""
+    """Remembers when each key was handed out last, by its hash. Keys with the same hash make each
+    other wait.
+    """
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
@@ -142,7 +149,9 @@ class _Keys:
         return 0.0 if key is None else max(0.0, self._due(key) - now)
 
     def end(self, records: Sequence[Record], at: int, end: int, then: float) -> int:
-        """Where the part that begins at ``at`` must end: before a record that may not go yet."""
+        """Return where the part that begins at ``at`` must end: in front of the first record that
+        may not be handed out yet.
+        """
         seen = set()
         for position in range(at, end):
             key = records[position].key
@@ -154,7 +163,7 @@ class _Keys:
         return end
 
     def take(self, part: Sequence[Record], now: float) -> None:
-        """These are handed out now; times older than the interval are forgotten."""
+        """Note that ``part`` is handed out at ``now``; forget times older than the interval."""
         last = self._last
         for record in part:
             if record.key is not None:

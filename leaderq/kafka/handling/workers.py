@@ -1,5 +1,5 @@
-"""How several are called at a time: on threads, or as coroutines on a career's event loop. Each
-follows one chain after the other.
+"""Calls of ``handle`` side by side: on threads, or as coroutines on a career's event loop. Each
+thread or coroutine follows one chain after the other.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from leaderq.threads.event_loops import calls_told, started
 SLICE_S = 0.2  # how late an exception raised in the waiting thread is delivered
 _CLOSE_S = 5.0
 Start = Callable[[int, int], int]
-"""Begins to follow, so many times if so many may, where so many do; returns how many have begun."""
+"""Lets at most so many workers begin, where so many are busy; returns how many have begun."""
 
 
 class SharedWork(Protocol):
-    """Work for several at a time. ``supply(start)`` has them begin, and returns when nobody else is
-    to; ``has_ended`` is called for each who has ended. After ``stop`` all of them end soon.
+    """Work that several workers share. ``supply(start)`` lets them begin, and returns when no other
+    is to begin. ``has_ended`` is called for each worker that has ended. After ``stop`` all of them
+    end soon.
     """
 
     def supply(self, start: Start) -> None: ...
@@ -35,16 +36,18 @@ class SharedWork(Protocol):
 
 
 class ThreadWorkers:
-    """Up to ``count`` threads, made when first needed, for one :meth:`run` at a time. Interrupted
-    while it waits, it stops the work and still waits for those that have begun: the user's code
-    must not go on behind the back of ``handOver``.
+    """Up to ``count`` threads, made when first needed, for one :meth:`run` at a time. If ``run`` is
+    interrupted while it waits, it stops the work, and still waits for the threads that have begun,
+    because the user's code must not go on while ``handOver`` runs.
     """
 
     def __init__(self, count: int, name: str) -> None:
         self._threads = [SerialExecutor(f"{name}-{number}") for number in range(count)]
 
     def run(self, work: SharedWork, follow: Callable[[], None]) -> None:
-        """``supply`` is called on the calling thread, ``follow`` by each worker."""
+        """Do the work; returns when all workers have ended. ``work.supply`` is called on this
+        thread, ``follow`` on each worker.
+        """
         begun: dict[SerialExecutor, SubmittedWork] = {}
 
         def work_off() -> None:
@@ -102,7 +105,9 @@ class CoroutineWorkers:
         follow: Callable[[AsyncTerm], Coroutine[Any, Any, None]],
         term: Term,
     ) -> None:
-        """``supply`` is called on a thread of its own, ``follow`` by each coroutine."""
+        """Do the work; returns when all coroutines have ended. ``work.supply`` is called on a
+        thread of its own, ``follow`` in each coroutine.
+        """
         self._on_loop(partial(self._side_by_side, work, follow), term)
 
     async def _side_by_side(
@@ -145,7 +150,9 @@ class CoroutineWorkers:
 
 
 async def _despite_others(wait: Awaitable[object], term: AsyncTerm) -> None:
-    """Await it, also where a handler has cancelled all tasks of the loop."""
+    """Await ``wait``. If it is cancelled, raise only if the term is ending: a handler may have
+    cancelled all tasks of the loop.
+    """
     from asyncio import CancelledError
 
     try:

@@ -1,4 +1,4 @@
-"""Where a career's progress is kept, and what refuses that of a former leader.
+"""Where a career's progress is kept, and how each place refuses a former leader's commits.
 
 :data:`STORES` lists leaderq's own; all that is said of a store stands in its class.
 """

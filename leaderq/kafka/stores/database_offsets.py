@@ -164,7 +164,9 @@ class DatabaseOffsets:
 
     @contextmanager
     def _explained(self, term: Term) -> Iterator[None]:
-        """If the server ended the session of a leader that was frozen, say so."""
+        """Within the block, raise ``Deposed`` for a driver's error if the term is over: the server
+        may have ended the session of a leader that was frozen.
+        """
         try:
             yield
         except self._database.error as exc:

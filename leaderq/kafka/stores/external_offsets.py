@@ -28,8 +28,8 @@ class ExternalOffsets(OffsetStore):
 
     The fence is the user's too: ``load_offsets`` **fences first, then reads**
     (:class:`~leaderq.kafka.stores.database_offsets.DatabaseOffsets` does both). It is called on the
-    career thread; its answer is kept here for the consumer thread. A consumer replaced within a
-    term reads on after the last batch whose ``handle`` returned.
+    career thread; its answer is kept here for the consumer thread. If the consumer is replaced
+    within a term, the new one continues after the last batch whose ``handle`` returned.
 
     *Guarantees:* no record of a term is read before ``load`` has returned for that term.
 
@@ -60,7 +60,9 @@ class ExternalOffsets(OffsetStore):
             self._term, self._offsets = term.id, checked
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
-        """The user's offsets, and those committed since; ``StoreAway`` until any are known."""
+        """Return the user's offsets, and those committed since. Raises ``StoreAway`` until
+        ``load_offsets`` has answered for this term.
+        """
         with self._lock:
             if self._term != term.id:
                 raise StoreAway(

@@ -59,7 +59,9 @@ class EffectsKept:
 
 
 def take_effect(effect: Effect) -> None:
-    """For a store: put this one among its effects, now or in the turn of its call."""
+    """For a store: call ``effect``, which puts an effect among the store's. That happens now, or,
+    within :class:`EffectsKept`, when the records of the call are committed.
+    """
     kept = _kept.get()
     if kept is None:
         effect()

@@ -57,7 +57,7 @@ class StoreContext:
 class OffsetAdmin:
     """Where the offsets of one career are. ``term`` is the znode of the newest term, and
     ``term_version`` its version (``None``: it is not there): it changes when somebody begins to
-    lead. ``is_led``: somebody leads, who has paused.
+    lead. ``is_led``: a leader exists, which has paused.
     """
 
     group: GroupOffsets
@@ -79,8 +79,8 @@ class OffsetStore(ABC):
     What is said of a store (class attributes):
         ``word``: its name, in ``offsets`` of a career and in messages. ``promises``: how often a
         record may be handled, the default first. ``needs``: methods that a career must write, each
-        with advice. ``remedy``: how an operator puts offsets right that are gone; ``None``: if it
-        has none, nothing was ever read.
+        with advice. ``remedy``: how an operator restores offsets that are gone; ``None``: where the
+        store has no offset, nothing was ever read.
 
     What is done with it:
         ``in_group``: the consumer must be a member of the group (else it only takes the
@@ -88,10 +88,10 @@ class OffsetStore(ABC):
         commits its positions again from time to time. ``undoes``: a call of ``handle`` that
         failed has no effect through the store, so all of it is done again. Effects that wait for
         their offsets go through ``take_effect``, which keeps those of each call apart.
-        ``handle_stores``: what ``handle`` returned from is stored, with its effects, so records
-        are handled in the order of the log. ``offers``: the method of careers whose effects
-        :meth:`add` takes, ``"produce"`` or ``"write_with_offsets"``; dead letters go the way of the
-        former.
+        ``handle_stores``: when ``handle`` returns, it has stored offsets and effects itself, so
+        records are handled in the order of the log. ``offers``: the method of careers whose effects
+        :meth:`add` takes, ``"produce"`` or ``"write_with_offsets"``; with ``"produce"`` dead
+        letters are added too.
 
     Errors: those of :mod:`leaderq.kafka.clients.consumer`, :class:`StoreAway` (try again);
     ``KafkaFenced`` or ``Deposed`` where a newer leader exists. Any other ends the term.
@@ -108,8 +108,8 @@ class OffsetStore(ABC):
     used_by: str | None = None  # the career that has it open
 
     def attach(self, context: StoreContext) -> None:  # noqa: B027 - nothing, where nothing is needed
-        """Whose offsets it keeps. Called when a process prepares the career, and again when its
-        parts are made again.
+        """Tell the store whose offsets it keeps. Called when a process prepares the career, and
+        again when the career's parts are made again.
         """
 
     def check(self, context: StoreContext) -> str:
@@ -119,13 +119,13 @@ class OffsetStore(ABC):
         return ""
 
     def begin(self, term: Term) -> None:  # noqa: B027 - nothing, where nothing is needed
-        """On the career thread, at the beginning of a term, before all else."""
+        """Called on the career thread at the beginning of a term, before everything else."""
 
     # ---- for the user's code, in ``handle`` ------------------------------------------------------
 
     def add(self, effects: Iterable[Any]) -> None:  # noqa: B027 - nothing, where none is offered
-        """Add these effects of the method of careers that is offered to the batch in hand; on any
-        thread.
+        """Add ``effects`` to those of the batch in hand. The career's method named by ``offers``
+        calls this, on any thread.
         """
 
     def take_effects(self) -> list[Any]:
@@ -137,7 +137,7 @@ class OffsetStore(ABC):
     # ---- for ``leaderq offsets`` -----------------------------------------------------------------
 
     def look_up(self, admin: OffsetAdmin) -> dict[Partition, int]:
-        """The offsets of the career, without a term."""
+        """Return the offsets of the career; for a command, which has no term."""
         if not self.in_group:
             raise self._not_administered()
         return admin.group.stored()
@@ -175,17 +175,17 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        """Begin to keep these offsets, one at a time, with the effects that wait for them; fails if
-        a newer leader is there, and with ``EffectRefused`` if an effect can never be kept. If the
-        outcome is unknown (an error that asks for another try), committing the same offsets again
-        completes it, and no effect happens twice.
+        """Begin to store these offsets, with the effects that wait for them; one commit is under
+        way at a time. The future fails if there is a newer leader, and with ``EffectRefused`` if an
+        effect can never be stored. If the outcome is unknown (an error that asks for another try),
+        committing the same offsets again completes it, and no effect happens twice.
         """
 
     def commit_positions(
         self, consumer: ConsumerClient, term: Term, offsets: Offsets
     ) -> CommitFuture:
-        """Begin to keep offsets without effects: where a partition begins or, as a proof, the same
-        again. Effects that wait for the batch in hand are not touched.
+        """Begin to store offsets without effects: where a partition begins, or the same as before,
+        to prove that this leader may. Effects that wait for the batch in hand are not touched.
         """
         return self.commit(consumer, term, offsets)
 
@@ -229,7 +229,9 @@ class KeepsEffects(OffsetStore):
         self._effects, self._uncommitted = [], None
 
     def _to_commit(self, kind: type[T], offsets: Offsets) -> T:
-        """What to commit with ``offsets``: the same again until it has settled, or was undone."""
+        """Return what to commit with ``offsets``: the same object each time, until it is settled or
+        undone.
+        """
         if self._uncommitted is None:
             self._uncommitted = kind(self.take_effects(), dict(offsets))
         elif self._uncommitted.offsets != offsets:

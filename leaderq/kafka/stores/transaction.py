@@ -56,7 +56,8 @@ class TransactionState(Enum):
     ``UNSENT``: nothing of it is in Kafka, or will ever count. ``OPEN``: begun, not asked to be
     committed. ``ASKED``: its commit was asked for; asking again continues it. ``IN_DOUBT``: the
     same, and its producer is gone: the commit may still happen. ``ENDED``: no commit can happen any
-    more, and nobody has looked whether one has. ``COMMITTED``: it was, whoever noticed.
+    more, and nobody has looked whether one has happened. ``COMMITTED``: it is known to be
+    committed.
     """
 
     UNSENT = "unsent"
@@ -124,7 +125,7 @@ class Transaction(Uncommitted):
 
 
 class TransactionThread:
-    """Fences, commits and closes on a thread of its own; its methods only begin that."""
+    """Fences, commits and closes a producer on a thread of its own; its methods only begin that."""
 
     def __init__(self, make: Callable[[], ProducerClient]) -> None:
         self._make = make
@@ -137,8 +138,9 @@ class TransactionThread:
     # ---- on the consumer thread ------------------------------------------------------------------
 
     def fencing(self, allowed: Callable[[], None]) -> CommitFuture:
-        """Begin to fence; done once no transaction is open, of whichever leader. ``allowed`` raises
-        if this process may not; asked right before, now and later.
+        """Begin to fence former producers; the future is done once no transaction of any leader is
+        open. ``allowed`` raises if this process may not fence; it is called right before each time,
+        now and later.
         """
         self._allowed = allowed
         return self._background.submit(self._fence)
@@ -160,7 +162,7 @@ class TransactionThread:
 
     @property
     def _is_open(self) -> bool:
-        """Whether a transaction of the producer that is there is open; it is fenced in then."""
+        """Whether the present producer has an open transaction; then it is also fenced in."""
         return self._current is not None and self._current.state in _OF_PRODUCER
 
     def _fence(self) -> None:
@@ -228,8 +230,9 @@ class TransactionThread:
             raise
 
     def _give_up_late(self, transaction: Transaction, exc: KafkaError) -> None:
-        """The broker aborts a transaction that is open for too long and refuses its producer,
-        without any successor. A client that hangs is not waited for any longer either.
+        """Discard the producer if it was fenced, or if the transaction has been open for too long;
+        then also raise ``BatchLost``. The broker aborts such a transaction and refuses its
+        producer, even without a successor. A client that hangs is not waited for any longer either.
         """
         is_late = clock.now_s() - transaction.began_s > TRANSACTION_TIMEOUT_S
         if is_late or isinstance(exc, KafkaFenced):
@@ -258,7 +261,7 @@ class TransactionThread:
             producer.close()
 
     def _step(self, event: TransactionEvent) -> None:
-        """``event`` happened to the producer, and to the transaction that concerns it, if any."""
+        """Note that ``event`` happened to the producer, and to its transaction, if there is one."""
         current = self._current
         if current is not None:
             current.step(event)

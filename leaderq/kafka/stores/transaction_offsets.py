@@ -127,7 +127,9 @@ class TransactionOffsets(KeepsEffects):
 
 @dataclass(frozen=True)
 class _Committing:
-    """A commit; ``over`` is called when it has happened, or its outcome is ``lost``."""
+    """A commit under way. ``over`` is called when it has happened, and when its outcome is not
+    known; then ``lost`` is raised.
+    """
 
     committing: CommitFuture
     over: Callable[[], None]

@@ -5,13 +5,13 @@
 added to it, are one multi; so they happen together, or not at all, and only while this leader's
 candidate znode exists.
 
-*The answer to a write was lost*: the znode tells. ``write`` is unique to each write; if it stands
-there the multi happened, if not it is sent again (the leader is the only one who writes, so nothing
-else can have come between). *Deposed*: the error of ``term.write``. *An operation of the user's is
+*The answer to a write was lost*: the znode tells. ``write`` is unique to each write: if the znode
+has it, the multi happened; if not, the multi is sent again (only the leader writes, so nothing else
+can have come between). *Deposed*: the error of ``term.write``. *An operation of the user's is
 refused*: ``EffectRefused``; nothing of the multi has happened.
 
-The partitions are assigned, not subscribed: Kafka's group has no say here. It is shown the offsets,
-for tools that display lag.
+The partitions are assigned, not subscribed, so Kafka's group decides nothing here. The offsets are
+also committed to the group, for tools that display lag.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ REFUSED_OPERATIONS = NodeExists, NoNode, BadVersion, NotEmpty, TooLarge
 
 @dataclass(frozen=True)
 class TopicOffsets:
-    """What the znode of one topic holds; the offsets' epochs beside them, where they are known."""
+    """What the znode of one topic holds. An offset's epoch is stored beside it, if it is known."""
 
     offsets: dict[str, int]
     term: int
@@ -88,8 +88,8 @@ class TopicOffsets:
 
 
 class ZooKeeperOffsets(KeepsEffects):
-    """Offsets in ZooKeeper, below the career's znode: these and the operations added for their
-    batch happen together, once, and only by the newest leader: the term fences all others.
+    """Offsets in ZooKeeper, below the career's znode. They are written together with the operations
+    added for their batch, once, and only by the newest leader: the term fences all others.
     """
 
     word = "zookeeper"
