@@ -113,8 +113,8 @@ def named_career(settings: Settings) -> str:
 
 
 def known_career(session: Session, settings: Settings) -> str:
-    """As :func:`named_career`, but also refuses a career that nobody has ever stood for, because
-    its name may be mistyped.
+    """Return the name of the career that the settings name. Raises ``ConfigurationError`` if they
+    name none, or if nobody has ever stood for it: then the name may be mistyped.
     """
     career, careers = named_career(settings), _careers(session, settings)
     if career not in careers:

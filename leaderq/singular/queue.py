@@ -46,7 +46,7 @@ def _figures(queue: SingularUpdateQueue[Any, Any]) -> dict[str, float]:
 
 
 class Options(TypedDict, total=False):
-    """The keywords of a queue, without ``max_batch``, on which the type of the handler depends."""
+    """The keywords of a queue except ``max_batch``, which decides the type of the handler."""
 
     name: str | None
     capacity: int | None

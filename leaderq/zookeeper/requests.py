@@ -66,11 +66,11 @@ class Answer(primitives.Future[T]):
 
 @dataclass(eq=False, slots=True)
 class Reply(Generic[T]):
-    """The object that kazoo holds while a request is in flight; it calls ``set`` or
+    """The object that kazoo holds while a request is in flight. kazoo calls its ``set`` or its
     ``set_exception``.
 
-    Neither of them raises, whatever the state of the future, because an error would end kazoo's
-    connection thread. ``is_last``: whether no further request has this future.
+    Neither method raises, whatever the state of the future, because an error would end kazoo's
+    connection thread. ``is_last``: whether the result of this request completes the future.
     """
 
     future: primitives.Future[T]

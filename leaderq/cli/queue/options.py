@@ -99,7 +99,9 @@ def operated(
 
 @contextmanager
 def keeping(given: Given, path: str | None = None) -> Iterator[Operated]:
-    """Open the verb's queue, which must exist."""
+    """A block with the queue of the verb, or that at ``path``, opened for an operator. Raises
+    ``ConfigurationError`` if there is no queue.
+    """
     with connected(given) as session, operated(session, given, path or given.path) as keeper:
         yield keeper
 

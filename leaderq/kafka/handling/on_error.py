@@ -162,8 +162,9 @@ Decision = RetryAfter | Ending
 
 @dataclass(frozen=True)
 class OnError:
-    """A policy: up to ``retries`` retries, then ``terminal``; also ``terminal`` after ``deaths``
-    deaths of processes. ``holds_up``: an outage holds the work up.
+    """A policy: a record is tried again ``retries`` times, then ``terminal`` applies. It also applies
+    to a record over which the process has died ``deaths`` times. ``holds_up``: the work waits while
+    an outage lasts.
     """
 
     terminal: Ending = Ending.RAISE

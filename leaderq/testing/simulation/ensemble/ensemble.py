@@ -153,8 +153,8 @@ class Ensemble:
             self._quorum.cut(one, other)
 
     def stall(self, one: int, other: int) -> None:
-        """Hold back what the leader, which is one of the two, sends to the other. The answers still
-        arrive.
+        """Hold back what the leader sends to a follower: one of the two is the leader. What the
+        follower sends still arrives.
         """
         if self._quorum is not None:
             self._quorum.stall(one, other)

@@ -68,7 +68,7 @@ class Quorum:
             self.wake()
 
     def stopped(self, server: SimulatedServer) -> None:
-        """Close the ends of a server that was killed."""
+        """Close the connections that a killed server had as the leader or as a follower."""
         role, server.role = server.role, None
         if isinstance(role, (Leader, Follower)):
             role.close()
