@@ -162,9 +162,9 @@ Decision = RetryAfter | Ending
 
 @dataclass(frozen=True)
 class OnError:
-    """A policy: a record is tried again ``retries`` times, then ``terminal`` applies. It also applies
-    to a record over which the process has died ``deaths`` times. ``holds_up``: the work waits while
-    an outage lasts.
+    """A policy: a record is tried again ``retries`` times, then ``terminal`` applies. It applies to
+    a record over which the process has died ``deaths`` times, too. ``holds_up``: the work waits
+    while an outage lasts.
     """
 
     terminal: Ending = Ending.RAISE

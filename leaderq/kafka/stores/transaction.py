@@ -231,8 +231,9 @@ class TransactionThread:
 
     def _give_up_late(self, transaction: Transaction, exc: KafkaError) -> None:
         """Discard the producer if it was fenced, or if the transaction has been open for too long.
-        In the second case also raise ``BatchLost``. The broker aborts such a transaction and refuses its
-        producer, even without a successor. A client that hangs is not waited for any longer either.
+        In the second case also raise ``BatchLost``. The broker aborts such a transaction and
+        refuses its producer, even without a successor. A client that hangs is not waited for any
+        longer either.
         """
         is_late = clock.now_s() - transaction.began_s > TRANSACTION_TIMEOUT_S
         if is_late or isinstance(exc, KafkaFenced):

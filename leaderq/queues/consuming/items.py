@@ -11,7 +11,7 @@ claimed    waiting, released   ``Delete(lock)`` / ``Create(item)``
 claimed    claimed, kept       ``SetData(item)`` / nothing
 =========  ==================  ==========================================================
 
-A failure is counted by *requeued*, by *kept* after an error, and by the death of a consumer; *done*,
+A failure is counted by *requeued*, by *kept* after an error, and by a consumer's death. *Done*,
 *released* and *interrupted* count none. Only *requeued* and *kept* let an item rest.
 
 Each is all or none. Items are read first (one multiRead), then claimed *as read*, many in one multi
