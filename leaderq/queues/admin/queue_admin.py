@@ -45,8 +45,8 @@ T = TypeVar("T")
 class Overview:
     """A queue at one moment.
 
-    ``depth``: items, including those being worked on (:meth:`QueueAdmin.depth` counts all
-    children); ``held``: how many these are, ``None`` without a lock path; ``consumers``: those of leaderq; ``oldest_ms``: when the oldest item's
+    ``depth``: items, including those being worked on; ``held``: how many these are, ``None``
+    without a lock path; ``consumers``: those of leaderq; ``oldest_ms``: when the oldest item's
     znode was made; ``next_sequence``: the number the next item gets, also 0 if the path is not
     there (``exists``), as when the servers have deleted an empty container; ``aside``: items that a
     running or dead drain has in hand.
