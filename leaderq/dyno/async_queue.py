@@ -1,4 +1,4 @@
-"""A Dyno queue in the hands of a program on asyncio: see :mod:`leaderq.engine.async_face`."""
+"""Dyno queues for programs on asyncio: see :mod:`leaderq.engine.async_face`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AsyncDelivery(AsyncTaken[Delivery]):
         self.headers = delivery.headers
 
     async def payload(self) -> bytes:
-        """As :attr:`Delivery.payload`; a large one is read on a thread."""
+        """Return :attr:`Delivery.payload`; a payload in the body store is read on a thread."""
         if self.delivery.frame.body is None:
             return self.delivery.payload
         return await outcome_of(self._start(lambda: self.delivery.payload))
@@ -63,8 +63,8 @@ class AsyncDelivery(AsyncTaken[Delivery]):
 class AsyncDynoQueue(AsyncFace):
     """``async with AsyncDynoQueue(DynoQueue(session, "/jobs")) as queue``.
 
-    ``poppers``: that many tasks may wait in ``pop`` at a time, each on a thread; others wait for
-    their turn.
+    ``poppers``: how many tasks may wait in ``pop`` at a time, each on a thread of its own; further
+    tasks wait for their turn.
 
     *Guarantees:* those of the queue; no message is lost, or kept from others for longer than a
     moment, by a task that is cancelled. *Not guaranteed:* that a write which a cancelled task had
@@ -88,16 +88,16 @@ class AsyncDynoQueue(AsyncFace):
     async def pop(
         self, most: int = 1, timeout_s: Seconds | None = 0.0, *, lease_s: Seconds | None = None
     ) -> list[AsyncDelivery]:
-        """As :meth:`DynoQueue.pop`; returns as soon as there is one."""
+        """As :meth:`DynoQueue.pop`, but returns as soon as there is one message."""
         found = await self._taken(partial(self.queue.pop, most, lease_s=lease_s), timeout_s)
         return [AsyncDelivery(one, self._start) for one in found]
 
     async def __aiter__(self) -> AsyncIterator[AsyncDelivery]:
-        """One message after another, for ever, as they come."""
+        """Iterate for ever over the messages, in the order in which they are popped."""
         while True:
             for one in await self.pop(1, None):
                 yield one
 
     async def run(self, call: Callable[[DynoQueue], R]) -> R:
-        """Any other method of the queue: ``await queue.run(DynoQueue.size)``."""
+        """Call any other method of the queue on a thread: ``await queue.run(DynoQueue.size)``."""
         return await self._write(call, self.queue)

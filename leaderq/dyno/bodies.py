@@ -1,4 +1,4 @@
-"""Where payloads are that are too large for ZooKeeper."""
+"""Stores for payloads that are too large for ZooKeeper."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ class MissingBody(LeaderqError):
 
 @runtime_checkable
 class BodyStore(Protocol):
-    """A place for payloads that all processes of a queue reach. May be used from any thread; may
-    raise what it likes."""
+    """A place for large payloads that all processes of a queue can reach. Its methods may be called
+    from any thread, and may raise any error.
+    """
 
     def put(self, body: bytes) -> str:
-        """Keep it, durably; returns a reference of at most 200 characters."""
+        """Store ``body`` durably; returns a reference to it of at most 200 characters."""
 
     def get(self, reference: str) -> bytes:
-        """The payload kept there, or :class:`MissingBody`."""
+        """Return the body with this reference; raises :class:`MissingBody` if there is none."""
 
     def delete(self, reference: str) -> None:
-        """Keep it no longer. A missing one is not an error."""
+        """Delete the body with this reference; does nothing if there is none."""
 
     def ages(self) -> Iterable[tuple[str, float]]:
-        """All references, with the seconds since each was put."""
+        """Return all references, each with the seconds since its body was put."""
 
 
 class FileBodies:
@@ -76,7 +77,9 @@ class FileBodies:
         self._path(reference).unlink(missing_ok=True)
 
     def ages(self) -> Iterator[tuple[str, float]]:
-        """Files that were begun and never finished are deleted after a day."""
+        """Yield all references, each with the seconds since its body was put. Files that were begun
+        and never finished are deleted after a day.
+        """
         for path in self._folder.glob("??/*"):
             with suppress(FileNotFoundError):  # deleted meanwhile
                 age_s = clock.calendar_s() - path.stat().st_mtime
@@ -92,8 +95,8 @@ class FileBodies:
 
 
 class Bodies:
-    """The use that a queue makes of its store, if it has one. ``limit``: payloads of up to so many
-    bytes stay in ZooKeeper.
+    """How a queue uses its body store, if it has one. ``limit``: payloads of up to this many bytes
+    stay in ZooKeeper.
     """
 
     def __init__(self, store: BodyStore | None, limit: int) -> None:
@@ -101,13 +104,17 @@ class Bodies:
         self._limit = limit
 
     def put(self, payload: bytes) -> tuple[bytes, str | None]:
-        """The bytes for the znode, and the reference of the rest. Raises what the store raises."""
+        """Return the bytes for the znode, and the reference of the body if the payload was put into
+        the store. Raises what the store raises.
+        """
         if self._store is None or len(payload) <= self._limit:
             return payload, None
         return b"", self._store.put(payload)
 
     def get(self, payload: bytes, reference: str | None) -> bytes:
-        """The whole payload. Raises what the store raises, and ``MissingBody`` without one."""
+        """Return the whole payload. Raises what the store raises, and ``MissingBody`` if the queue
+        has no store.
+        """
         if reference is None:
             return payload
         if self._store is None:
@@ -116,7 +123,9 @@ class Bodies:
         return self._store.get(reference)
 
     def drop(self, references: Iterable[str | None]) -> None:
-        """Their messages are gone for good. Bodies not deleted here are swept some day."""
+        """Delete bodies whose messages are gone for good. Bodies that cannot be deleted now are
+        swept later.
+        """
         for reference in references:
             if reference is not None and self._store is not None:
                 try:
@@ -126,7 +135,9 @@ class Bodies:
                     log.warning(said, reference, exc)
 
     def sweep(self, older_s: float, used: Iterable[str | None]) -> int:
-        """Delete old bodies that are not in ``used``, which is asked after the ages."""
+        """Delete bodies older than ``older_s`` seconds that are not in ``used``; returns their
+        number. ``used`` is iterated after the ages were read.
+        """
         if self._store is None:
             return 0
         old = {reference for reference, age_s in self._store.ages() if age_s > older_s}

@@ -3,7 +3,7 @@
 The servers are authoritative about whose each message is. Everything is written through one
 idempotent writer, whose guard is this consumer's ephemeral member. Threads: the users', the
 session's, which tells of changes, and the *minder*, which extends the leases that are kept, and
-looks once a second for those that are over. On each failure:
+looks once a second for leases that are over. On each failure:
 
 * **reply lost, connection lost**: the writer finds out; ``pop`` waits for the connection as long as
   the caller lets it, settling half a minute; what was popped before is returned;
@@ -101,7 +101,9 @@ class DynoConsumer:
         self.keeper = LeaseKeeper(self.extend_all, self._minder.wake)
 
     def membership(self) -> Membership:
-        """Stand among the consumers. Raises what the session raises."""
+        """Return this consumer's membership; enters the queue if it is not a member. Raises what
+        the session raises.
+        """
         self._nodes.check_open()
         with self._entering:
             self._nodes.check_open()
@@ -128,7 +130,7 @@ class DynoConsumer:
             return entered
 
     def view(self, shard: str) -> ShardView:
-        """The view of a shard that is kept here; made if there is none."""
+        """Return this process's view of a shard, which is made if there is none."""
         if (known := self.views.get(shard)) is None:
             nodes = self._nodes
             known = ShardView(
@@ -138,7 +140,7 @@ class DynoConsumer:
         return known
 
     def _serve(self, shards: Sequence[str]) -> None:
-        """Know these shards, and no others."""
+        """Keep views of these shards only, and close all others."""
         former, self.views = self.views, {shard: self.view(shard) for shard in shards}
         for shard, view in former.items():
             if shard not in self.views:
@@ -147,7 +149,9 @@ class DynoConsumer:
                 view.age_by(self._nodes.ageing_s)
 
     def close(self, timeout_s: float) -> bool:
-        """Leave, releasing unsettled messages; returns whether all was written in time."""
+        """Leave the queue and release unsettled messages; returns whether everything was written
+        within ``timeout_s`` seconds.
+        """
         with self._entering:
             self._nodes.is_closed = True
             membership = self._membership
@@ -162,7 +166,7 @@ class DynoConsumer:
         return membership is None or membership.writer.close(timeout_s)
 
     def _release(self, deliveries: Iterable[Delivery], writer: SequencedWriter) -> None:
-        """These were not settled, through no fault of theirs: not a failure."""
+        """Put these messages back that were not settled; this does not count as a failure."""
         for one in deliveries:
             if not one.lock.acquire(blocking=False):  # it is being settled
                 continue
@@ -218,8 +222,8 @@ class DynoConsumer:
         return deliveries
 
     def _standing(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Those of these that are still leased to this consumer for certain. The others, which a
-        process has that was frozen, are released.
+        """Return those of ``deliveries`` that are certainly still leased to this consumer, and
+        release the others. A process that was frozen may hold some whose lease is over.
         """
         if not deliveries or (membership := self._membership) is None:
             return deliveries
@@ -237,9 +241,10 @@ class DynoConsumer:
     def _pop_now(
         self, out: list[Delivery], most: int, conflicts: int, lease_s: float | None
     ) -> bool:
-        """Add newly claimed messages, from one shard after the other until there are ``most``:
-        otherwise a busy consumer would never serve the shards of hanging ones. Returns whether some
-        of the chosen messages are another's, or dead: then the next choice differs.
+        """Claim messages and add them to ``out`` until it has ``most``. All shards are asked in
+        turn: otherwise a busy consumer would never serve the shards of consumers that hang. Returns
+        whether some of the chosen messages belong to another consumer or are dead; the next choice
+        differs then.
         """
         membership, is_changed = self.membership(), False
         self._nodes.open()
@@ -265,7 +270,7 @@ class DynoConsumer:
         return is_changed
 
     def claim_one(self, shard: str, name: str, lease_s: float | None) -> Delivery | None:
-        """This message, if it is due and nobody has it."""
+        """Claim and hand out this message if it is due and nobody has it; ``None`` otherwise."""
         if self._nodes.open().is_paused:
             return None
         found = self.claim_these(shard, [name], self._now_ms(), lease_s)
@@ -274,8 +279,9 @@ class DynoConsumer:
     def claim_these(
         self, shard: str, names: Sequence[str], due_ms: int, lease_s: float | None = None
     ) -> list[Delivery]:
-        """Those of these that are due at ``due_ms``, and that nobody has. Unless they are handed
-        out, or settled, they go back as they were."""
+        """Claim those of these messages that are due at ``due_ms`` and that nobody has. They go
+        back as they were, unless they are handed out or settled.
+        """
         membership, view = self.membership(), self.view(shard)
         self._nodes.open()
         lease_s = self._nodes.lease_s if lease_s is None else lease_s
@@ -289,11 +295,13 @@ class DynoConsumer:
         return self._standing(found)
 
     def put_back(self, deliveries: Iterable[Delivery]) -> None:
-        """These were not begun; they go back as they were, in a moment."""
+        """Put back messages that were not begun. They go back as they were, in a moment."""
         self._release(deliveries, self.membership().writer)
 
     def in_order(self, may_match: MayMatch | None = None) -> Iterator[tuple[str, str]]:
-        """The shards and names of the messages that may be delivered now, the best first."""
+        """Yield shard and name of the messages that may be delivered now, in the order of
+        delivery.
+        """
         membership = self.membership()
         self._nodes.open()
         views = self._in_order(membership)
@@ -367,8 +375,9 @@ class DynoConsumer:
     def _taken(
         self, writer: SequencedWriter, view: ShardView, wanted: list[Wanted]
     ) -> list[Delivery]:
-        """The claimed ones of these. Many are claimed all or none, or a late consumer would be
-        refused message by message; after a refusal the claims are read, and free ones are tried.
+        """Claim these messages, and return the deliveries that were claimed. Many are claimed all
+        or none, because a late consumer would be refused message by message otherwise. After a
+        refusal the claims are read, and messages that are free are tried again.
         """
         found: list[Delivery] = []
         trouble: LeaderqError | None = None
@@ -406,7 +415,7 @@ class DynoConsumer:
         return found
 
     def _free(self, view: ShardView, chunk: Sequence[Wanted], culprit: str) -> list[Wanted]:
-        """Those of these, except the culprit, that nobody has by their claims."""
+        """Return those of these messages, except the culprit, that nobody has claimed."""
         if len(chunk) == 1:
             return []
         names = [choice.name for choice, _ in chunk]
@@ -435,7 +444,7 @@ class DynoConsumer:
         known: Mapping[str, ClaimRead],
         lease_s: float,
     ) -> Delivery | None:
-        """The delivery as it will be; ``None``: the message is not to be delivered."""
+        """Return the delivery to claim; ``None`` if the message is not to be delivered."""
         if isinstance(answer, LeaderqError):
             if not view.not_claimed(choice.name, answer):
                 raise answer
@@ -484,7 +493,9 @@ class DynoConsumer:
     def acknowledge(
         self, deliveries: Sequence[Delivery], also: Operations = ()
     ) -> list[LeaderqError | None]:
-        """Acknowledge these, all under way together; returns for each its error, or ``None``."""
+        """Acknowledge these deliveries, all under way together. Returns the error of each, or
+        ``None``.
+        """
         once = list(dict.fromkeys(deliveries))
         held: list[primitives.Lock] = []
         try:
@@ -546,7 +557,9 @@ class DynoConsumer:
             raise error
 
     def extend_all(self, wanted: Sequence[tuple[Delivery, float]]) -> Known:
-        """Extend each of these, whose locks the caller holds, by so many seconds from now."""
+        """Extend each lease by the given seconds, counted from now. The caller holds the
+        deliveries' locks.
+        """
         mark, now_ms, now_s = self.membership().mark, self._now_ms(), clock.now_s()
         groups: dict[Delivery, Operations] = {}
         for one, lease_s in wanted:
@@ -573,7 +586,9 @@ class DynoConsumer:
         self._settled([delivery], are_gone=is_gone)
 
     def _write(self, wanted: Mapping[Delivery, Operations]) -> Known:
-        """Write the transitions of these, whose locks the caller holds; returns their errors."""
+        """Write the transitions of these deliveries, and return the error of each. The caller holds
+        their locks.
+        """
         if any(one.queue is not self for one in wanted):
             raise ConfigurationError("a delivery can be settled by the queue that popped it only")
         root, known = self._paths.root, Known()
@@ -604,7 +619,7 @@ class DynoConsumer:
                     view.index.deleted(one.name)
 
     def _bury(self, view: ShardView, choice: Choice, letter: DeadMessage) -> None:
-        """A message found dead on the way to its delivery: set it aside."""
+        """Make a message a dead letter that was found to be dead before its delivery."""
         frame, root = frame_of(letter.data), self._paths.root
         dead = transitions.burial(view.paths, choice, letter.packed())
         over = transitions.id_over(self._paths, frame, has_started=letter.deliveries > 0)
@@ -681,14 +696,14 @@ class DynoConsumer:
         return next_s
 
     def _sweep_shards(self, writer: SequencedWriter) -> None:
-        """Delete the shards that messages are not pushed to any more, once they are empty."""
+        """Delete empty shards that no messages are pushed to any more."""
         gone = [shard for shard in self.views if shard not in self._nodes.open().shards]
         paths = [self._paths.shard(shard) for shard in gone]
         groups = [(*map(Delete, one.parents), Delete(one.base)) for one in paths]
         apply_all(writer, groups, self._paths.root)
 
     def _is_passing(self, error: BaseException) -> bool:
-        """Whether it is an outage, or the change from one session to the next."""
+        """Whether this error is an outage, or the change from one session to the next."""
         is_closed = self._session.state is SessionState.CLOSED
         is_change = isinstance(error, SessionClosed) and not is_closed
         return is_change or isinstance(error, ConnectionLost | SessionExpired)

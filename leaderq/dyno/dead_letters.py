@@ -34,7 +34,9 @@ class DynoDeadLetters:
         self._nodes, self._paths = nodes, nodes.paths
 
     def browse(self, wanted: Wanted | None = None) -> Iterator[DeadMessage]:
-        """Those that are ``wanted``, by shard and name. Reads about a megabyte at a time."""
+        """Yield the letters that are ``wanted`` (all by default), by shard and name. Reads about a
+        megabyte at a time.
+        """
         for shard in self._nodes.shards():
             paths = self._paths.shard(shard)
             reader = SizedReader(session := self._nodes.session, paths.dead)
@@ -82,7 +84,9 @@ class DynoDeadLetters:
         return gone, message, *ids
 
     def _id(self, letter: DeadMessage, frame: Frame) -> str:
-        """Its own, or that which it had without one, if that can be one."""
+        """The message's own id or, if it had none, its place, if a place can be an id; ``""``
+        otherwise.
+        """
         place = f"{letter.shard}/{letter.name}"
         return frame.id or ("" if wrong_id(place) else place)
 

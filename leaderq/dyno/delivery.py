@@ -1,4 +1,4 @@
-"""A message that was handed out, the right to settle it, and the extension of its lease."""
+"""A message that was handed out: the right to settle it, and the extension of its lease."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ _LEAST_S = 0.01
 
 
 class StaleLease(LeaderqError):
-    """The message is not this consumer's any more: its lease was over and somebody took it, it was
-    settled already, or removed. Nothing was changed."""
+    """The message is not this consumer's any more: its lease was over and somebody else took it, or
+    it was settled before, or it was removed. Nothing was changed.
+    """
 
 
 class Receipt(NamedTuple):
-    """Names one delivery: the shard, the message, and the version of its claim. As text it can be
-    handed to another process, which may settle the delivery too."""
+    """Names one delivery: the shard, the message, and the version of its claim. The text of a
+    receipt can be passed to another process, which may then settle the delivery.
+    """
 
     shard: str
     name: str
@@ -43,7 +45,9 @@ class Receipt(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> Receipt:
-        """Undo ``str``. Raises ``ConfigurationError`` for any other text."""
+        """Return the receipt whose text is ``text``. Raises ``ConfigurationError`` for any other
+        text.
+        """
         place, _, version = text.rpartition("/")
         shard, _, name = place.rpartition("/")
         if not shard or parsed_name(name) is None or not version.isdecimal():
@@ -54,7 +58,7 @@ class Receipt(NamedTuple):
 
 
 class SettlesDeliveries(Protocol):
-    """The methods that a delivery needs of its queue; each writes one transition, or raises."""
+    """The methods of its queue that a delivery needs. Each writes one transition, or raises."""
 
     bodies: Bodies
     retry: Retry
@@ -80,9 +84,9 @@ class Delivery:
     :meth:`postpone` or :meth:`kill`. As a context manager it is acknowledged at the end of the
     block, and nacked if the block raises.
 
-    *Guarantees:* each of these is all or nothing, and changes nothing if the lease has passed to
-    somebody else (:class:`StaleLease`). *Not guaranteed:* that the lease is not over by the time at
-    which your code does its work; see :attr:`left_s`, and :meth:`extend` it.
+    *Guarantees:* each of these methods is all or nothing, and changes nothing if the lease has
+    passed to somebody else (:class:`StaleLease`). *Not guaranteed:* that the lease still stands
+    when your code does its work; see :attr:`left_s`, and :meth:`extend` the lease.
     """
 
     def __init__(
@@ -113,10 +117,11 @@ class Delivery:
 
     @property
     def payload(self) -> bytes:
-        """The payload that was pushed. A large one is read from the queue's store when it is first
-        asked for.
+        """The payload that was pushed. At its first use, a large payload is read from the queue's
+        store.
 
-        :raises MissingBody: it is not there. Other errors of the store are raised too.
+        :raises MissingBody: the store does not have the payload. Other errors of the store are
+            raised unchanged.
         """
         if self._payload is None:
             self._payload = self.queue.bodies.get(self.frame.payload, self.frame.body)
@@ -124,9 +129,9 @@ class Delivery:
 
     @property
     def value(self) -> Any:
-        """The payload as the ``serializer`` of the queue reads it.
+        """The payload as a value, read by the ``serializer`` of the queue.
 
-        :raises CorruptItem: it cannot be read. What :attr:`payload` raises.
+        :raises CorruptItem: the payload cannot be read. Raises also what :attr:`payload` raises.
         """
         return value_of(self.queue.serializer, self.payload)
 
@@ -137,7 +142,9 @@ class Delivery:
 
     @property
     def left_s(self) -> float:
-        """The seconds until its lease ends, by the clock of this host; below 0 it is over."""
+        """The seconds until the lease ends, by the clock of this host; below 0 if the lease is
+        over.
+        """
         return self.until_s - clock.now_s()
 
     @property
@@ -146,11 +153,11 @@ class Delivery:
         return Receipt(self.shard, self.name, self.version)
 
     def ack(self, also: Sequence[Operation] = ()) -> None:
-        """It is done: remove it.
+        """Acknowledge the message: the work is done, and the message is removed.
 
-        ``also``: ZooKeeper operations of yours, in the same multi: the result is written and the
-        message acknowledged, or neither. If one of them is refused its error is raised (``index``
-        counts in them), and the message is leased as before.
+        ``also``: ZooKeeper operations of yours for the same multi: the result is written and the
+        message is acknowledged, or neither. If one of them is refused, its error is raised
+        (``index`` counts in ``also``), and the message is leased as before.
         """
         (error,) = self.queue.acknowledge([self], tuple(also))
         if error is not None:
@@ -163,9 +170,9 @@ class Delivery:
         delay_s: Seconds | None = None,
         retry: Retry | None = None,
     ) -> None:
-        """It failed: it is delivered again after the back-off of ``retry`` (the queue's policy if
-        ``None``), or after ``delay_s`` seconds, or is dead if it has failed as often as the policy
-        says.
+        """Report a failure. The message is delivered again after ``delay_s`` seconds or, by
+        default, after the back-off of ``retry`` (``None``: the queue's policy). It becomes a dead
+        letter once it has failed as often as the policy allows.
         """
         policy, former, failures = retry or self.queue.retry, self.state, self.failures + 1
         text = error if isinstance(error, str | None) else told(error)
@@ -177,20 +184,25 @@ class Delivery:
             self.queue.settle_rest(self, wait_s, state)
 
     def release(self) -> None:
-        """It was not begun: anybody may have it now. No failure is counted."""
+        """Give the message back: it was not begun, and anybody may have it now. No failure is
+        counted.
+        """
         self.queue.settle_rest(self, 0.0, self.state)
 
     def postpone(self, delay_s: Seconds) -> None:
-        """It is delivered again in ``delay_s`` seconds. No failure is counted."""
+        """Give the message back; it is delivered again in ``delay_s`` seconds. No failure is
+        counted.
+        """
         self.queue.settle_rest(self, delay_s, self.state)
 
     def kill(self, reason: str = "killed") -> None:
-        """It goes to the dead letters now."""
+        """Make the message a dead letter now, with this reason."""
         self.queue.settle_kill(self, reason, self.state)
 
     def extend(self, lease_s: Seconds | None = None) -> None:
-        """The lease ends ``lease_s`` seconds from now (the queue's own if ``None``), not later and
-        not sooner; 0 is :meth:`release`."""
+        """Let the lease end ``lease_s`` seconds from now (``None``: the queue's ``lease_s``), even
+        if that is sooner than before; 0 is :meth:`release`.
+        """
         self.queue.settle_extension(self, lease_s)
 
     def __enter__(self) -> Delivery:
@@ -232,10 +244,10 @@ class _Kept:
 
 
 class LeaseKeeper:
-    """The deliveries that are kept.
+    """Extends the leases of the deliveries that are kept, until each is settled or let go.
 
-    ``extend_all`` extends those whose locks are held, all together; ``wake`` has :meth:`extend_due`
-    called soon.
+    ``extend_all`` extends many leases together; this class holds the deliveries' locks meanwhile.
+    ``wake`` makes somebody call :meth:`extend_due` soon.
     """
 
     def __init__(self, extend_all: Callable[[Wanted], Known], wake: Callable[[], object]) -> None:
@@ -261,7 +273,9 @@ class LeaseKeeper:
             self._kept.pop(one, None)
 
     def extend_due(self) -> float:
-        """Extend those that are due, and warn; returns the seconds until the next is due."""
+        """Extend the leases that are due, and warn of leases about to end; returns the seconds
+        until the next call is due.
+        """
         soonest_s = float("inf")
         wanted: list[tuple[Delivery, float]] = []
         for one, kept in list(self._kept.items()):

@@ -1,8 +1,8 @@
-"""The ids that users give: where each message is, until when its id is its own, and conflicts.
+"""The ids that users give: where each message is, how long its id stays reserved, and conflicts.
 
 ``ids/<id>`` holds ``<shard>``, and ``<shard>/<name>`` once that is known, while a message has the
-id; ``=<until ms>`` when it was done and the id is kept from others until then. Of the latter
-``windows/<until>-<id>`` tells those who sweep, without being read.
+id; ``=<until ms>`` when the message was done and the id is reserved until then. For each reserved
+id there is ``windows/<until>-<id>``, whose name tells those who sweep when to delete it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class OnConflict(Enum):
 
 
 class Duplicate(NodeExists):
-    """Nothing was pushed: the id is that of the message at ``surviving`` (``<shard>/<name>``), or,
-    if that is empty, of one that was done not long ago."""
+    """Nothing was pushed: another message has the id. ``surviving`` is its place
+    (``<shard>/<name>``); empty if that message was done not long ago.
+    """
 
     def __init__(self, id: str, surviving: str) -> None:
         self.id = id
@@ -53,8 +54,9 @@ class Duplicate(NodeExists):
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """The result of a push. ``surviving``: the place of the message that has the id now, as
-    ``<shard>/<name>``; empty if it is done, or not known. ``replaced``: the place of the other.
+    """The result of a push. ``surviving``: the place of the message that has the id now
+    (``<shard>/<name>``); empty if that message is done, or not known. ``replaced``: the place of
+    the message that was replaced.
     """
 
     id: str
@@ -70,7 +72,7 @@ class Ids:
         self._nodes, self._session, self._paths = nodes, nodes.session, nodes.paths
 
     def place(self, id: str) -> tuple[str, str] | None:
-        """The shard and the name of the message of this id, if there is one."""
+        """Return the shard and the name of the message with this id; ``None`` if there is none."""
         shard, _, name = id.rpartition("/")
         if shard and self._is_there(shard, name):
             return shard, name
@@ -96,15 +98,18 @@ class Ids:
         )
 
     def note_place(self, id: str, shard: str, name: str) -> None:
-        """A hint: without it the shard is searched. The id is its own while the message stands."""
+        """Write down the place of the message with this id. This is a hint, without which the shard
+        is searched; it is written only while the message exists.
+        """
         here = Check(self._paths.shard(shard).message(name))
         self._session.multi_async([here, SetData(self._paths.id(id), f"{shard}/{name}".encode())])
 
     def resolve(
         self, id: str, push: Operations, shard: str, on_conflict: OnConflict
     ) -> tuple[Pushed, Frame | None]:
-        """Push, by ``push`` (whose last operation creates it), a message whose id another one may
-        have; returns also the message that was replaced. Raises as ``on_conflict`` says.
+        """Push a message whose id another message may have, and return the result and the message
+        that was replaced, if any. ``push``: the operations that push it; the last one creates it.
+        Raises as ``on_conflict`` says.
         """
         for attempt in range(_TRIES):
             clock.sleep(_PAUSE_S * attempt * chance.random())
@@ -134,7 +139,9 @@ class Ids:
     def _claiming(
         self, id: str, shard: str, may_take: bool, now_ms: int
     ) -> tuple[Operations, tuple[str, Frame] | None]:
-        """The operations that give this id to a new message, and the message they remove."""
+        """Return the operations that give this id to a new message, and the message that they
+        remove, if any.
+        """
         path = self._paths.id(id)
         try:
             data, stat = self._session.get(path)
@@ -161,7 +168,9 @@ class Ids:
         return (mine,), None
 
     def _taking(self, id: str, shard: str, name: str) -> tuple[Frame, Operations]:
-        """The message, and how to remove it without its id."""
+        """Return the message that has this id, and the operations that remove it but keep
+        its id.
+        """
         paths = self._paths.shard(shard)
         claims = read_claims(self._session, paths, [name])
         resting = claims[0].resting if claims else None

@@ -1,17 +1,17 @@
 """What one consumer knows of one shard, and what it would deliver next (pure).
 
-A hint: the servers decide when something is claimed. It is fed by a listing of ``messages`` and
-``rests`` and by what their watches tell afterwards, in any order and more than once; of ``claims``
-it is told the names from time to time. Not thread-safe.
+A hint: the servers decide when something is claimed. It learns from a listing of ``messages`` and
+``rests``, and from what their watches tell afterwards, in any order and more than once. From time
+to time it learns the names in ``claims``. Not thread-safe.
 
 Each name is in exactly one place: **later** (a heap by the time at which it is due), **due** (a
 heap in the order of delivery), **leased** (somebody has it, as far as is known: this consumer, or
 another), or **ours** (this consumer is about to claim it). Heaps are cleaned when they are read: an
-entry that is not valid any more is dropped there. The time may go back, by a clock that is set or
-because it was read before the shard was listed: what was due then is later again.
+entry that is not valid any more is dropped there. The time may go back, because a clock was set or
+because it was read before the shard was listed: messages that were due may then be *later* again.
 
-Due times (``_ms``) are those of the calendar. Leases are not: each is a *duration*, which passes on
-this consumer's own clock (``_s``) from when it first saw this version of the claim.
+Due times (``_ms``) are calendar times. A lease is a *duration* (``_s``): it runs on this consumer's
+own clock, from when the consumer first saw this version of the claim.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ SLOWER = 25 / 24
 
 
 class Choice(NamedTuple):
-    """A message that may be claimed. ``rest``: its marker. ``version``: of its claim; ``None`` if
-    it was never delivered.
+    """A message that may be claimed. ``version``: that of its claim; ``None`` if it was never
+    delivered. ``rest``: the marker of its rest, if it rests.
     """
 
     name: str
@@ -43,9 +43,9 @@ class Choice(NamedTuple):
 
 @dataclass(slots=True)
 class KnownLease:
-    """A known lease: since when its claim has been of this ``version`` at least (``None``: not
-    known), and when to look whether it is over. Each delivery has its own, so the former one's does
-    not put off the look at the next.
+    """What is known of a lease. ``since_s``: since when its claim has had this ``version`` at least
+    (``None``: version not known); ``look_s``: when to look whether the lease is over. Each delivery
+    has its own, so looking at an earlier delivery's lease does not put off the look at the next.
     """
 
     since_s: float
@@ -56,8 +56,10 @@ class KnownLease:
 
 
 class ShardIndex:
-    """``ageing_s``: how long a message waits until it goes before one that is one priority better
-    and has just become due; ``None``: priorities are strict."""
+    """The messages of one shard, in the order of delivery; see the module. ``ageing_s``: seconds
+    after which a message goes before one with the next better priority that has just become due;
+    ``None``: priorities are strict.
+    """
 
     def __init__(self, ageing_s: float | None = None) -> None:
         self._ageing_ms: int | None = None
@@ -75,7 +77,7 @@ class ShardIndex:
         return len(self._names)
 
     def age_by(self, ageing_s: float | None) -> bool:
-        """Order what is listed from now on so; returns whether that is another order."""
+        """Set the ageing for everything listed from now on; returns whether it has changed."""
         former, self._ageing_ms = (
             self._ageing_ms,
             None if ageing_s is None else int(ageing_s * 1000),
@@ -83,7 +85,9 @@ class ShardIndex:
         return former != self._ageing_ms
 
     def replace(self, names: Iterable[str], markers: Iterable[str], now_ms: int) -> None:
-        """Take in a new listing, of any length; those ours or leased stay so if still there."""
+        """Replace everything by a new listing, of any length. Messages that are ours or leased stay
+        so if they are listed.
+        """
         parsed = {name: found for name in names if (found := parsed_name(name)) is not None}
         self._names = parsed
         self._rests = {
@@ -144,7 +148,9 @@ class ShardIndex:
                 self._leased.setdefault(rest.name, KnownLease(now_s, 0.0, rest.version + 1))
 
     def claims_listed(self, names: Iterable[str], now_s: float) -> None:
-        """``now_s``: after the listing was answered, so a claim of version 0 stood at that time."""
+        """Learn the names in ``claims``. ``now_s``: a time after the answer, so that every listed
+        claim stood by then.
+        """
         former, new = self._leased, KnownLease(now_s, now_s + SETTLING_S, 0)
         self._leased = {
             name: former.get(name) or replace(new) for name in names if self._may_be_leased(name)
@@ -160,12 +166,14 @@ class ShardIndex:
         return [name for name, known in self._leased.items() if everything or known.look_s <= now_s]
 
     def next_look_s(self) -> float:
-        """When to look at the next lease."""
+        """When to look at the next lease; infinite without one."""
         return min((known.look_s for known in self._leased.values()), default=float("inf"))
 
     def observed(self, name: str, version: int, lease_s: float, now_s: float) -> bool:
-        """Take in a lease of ``lease_s`` as it was just read; returns whether it is over: so much
-        time has passed here since this version was first seen. Then anybody may have it."""
+        """Learn of a lease of ``lease_s`` seconds that was just read; returns whether it is over,
+        so that anybody may have the message. It is over when that time has passed here since this
+        version was first seen.
+        """
         known = self._leased.get(name)
         if known is None or not self._may_be_leased(name):
             return False
@@ -185,8 +193,9 @@ class ShardIndex:
         return name in self._names and name not in self._rests and name not in self._ours
 
     def choose(self, most: int, now_ms: int, *, skip: int = 0) -> list[Choice]:
-        """The next messages in their order, at most that many; they are ours from now on. ``skip``
-        leaves that many to others, if there are more."""
+        """Choose the next messages in the order of delivery, at most ``most``; they are ours from
+        now on. ``skip``: leave that many to others, if there are more.
+        """
         self._promote(now_ms)
         free: dict[str, tuple[int, int, str, int]] = {}
         while self._due and len(free) < skip + most:
@@ -206,19 +215,21 @@ class ShardIndex:
         return [self._choice(name) for name in names]
 
     def choose_these(self, names: Iterable[str], now_ms: int) -> list[Choice]:
-        """Those of ``names`` that may be delivered now; they are ours from now on."""
+        """Choose those of ``names`` that may be delivered now; they are ours from now on."""
         free = [name for name in names if self._is_free(name, now_ms)]
         self._ours.update(free)
         return [self._choice(name) for name in free]
 
     def peek(self, most: int, now_ms: int) -> list[str]:
-        """The names that :meth:`choose` would return; they stay where they are."""
+        """Return the names that :meth:`choose` would choose, without choosing them."""
         chosen = self.choose(most, now_ms)
         self.release(choice.name for choice in chosen)
         return [choice.name for choice in chosen]
 
     def upcoming(self, most: int, now_ms: int) -> list[str]:
-        """The next messages for :meth:`choose`, of those that were due when it was last called."""
+        """Return the names that :meth:`choose` is likely to choose next, among those that were due
+        at its last call.
+        """
         due, names, edge = self._due, dict[str, None](), [(entry, 0) for entry in self._due[:1]]
         while edge and len(names) < most:  # along the heap, which stays as it is
             (*_, name, _), at = heapq.heappop(edge)
@@ -229,7 +240,7 @@ class ShardIndex:
         return list(names)
 
     def release(self, names: Iterable[str]) -> None:
-        """These are not ours: the claim failed, or they are free again."""
+        """Make these messages free again: their claim failed, or they were given back."""
         for name in names:
             if name in self._ours:
                 self._ours.discard(name)
@@ -237,11 +248,15 @@ class ShardIndex:
                     self._schedule(name)
 
     def claimed(self, name: str, version: int, since_s: float, lease_s: float) -> None:
-        """It is leased to this consumer; like any other lease, this one may end."""
+        """Note that this consumer has leased the message. Like any other lease, this one
+        may end.
+        """
         self._taken(name, KnownLease(since_s, since_s + lease_s * SLOWER, version))
 
     def lost(self, name: str, now_s: float) -> None:
-        """The claim failed: forget what was known of it; another may have it."""
+        """Note that a claim failed: forget what was known of the message, which another
+        may have.
+        """
         self._taken(name, KnownLease(now_s, now_s + SETTLING_S))
 
     def _taken(self, name: str, lease: KnownLease) -> None:
@@ -251,12 +266,16 @@ class ShardIndex:
             self._leased[name] = lease
 
     def extended(self, name: str, version: int, since_s: float, lease_s: float) -> None:
-        """The lease of this consumer lasts for so long again."""
+        """Note that this consumer's lease was extended: it lasts ``lease_s`` seconds from
+        ``since_s``.
+        """
         if (known := self._leased.get(name)) is not None and known.version == version - 1:
             self._leased[name] = KnownLease(since_s, since_s + lease_s * SLOWER, version)
 
     def due_times_ms(self, now_ms: int) -> list[int]:
-        """Since when each message that may be delivered now is due. Looks at all that are due."""
+        """Return the due time of each message that may be delivered now. Looks at every due
+        message.
+        """
         self._promote(now_ms)
         return [
             self.due_ms_of(name)
@@ -265,7 +284,9 @@ class ShardIndex:
         ]
 
     def next_due_ms(self, now_ms: int) -> int | None:
-        """When there is something to deliver: ``now_ms``, the time of the next, or ``None``."""
+        """When there is something to deliver: ``now_ms`` if there is now, else the next due time;
+        ``None`` without any message.
+        """
         self._promote(now_ms)
         while self._due and not self._is_free(self._due[0][2], now_ms):
             self._dropped(heapq.heappop(self._due), now_ms)
@@ -309,13 +330,17 @@ class ShardIndex:
         return *self.order_of(name), name, due_ms
 
     def _dropped(self, entry: tuple[int, int, str, int], now_ms: int) -> None:
-        """It is not free: because its time is to come, after all, or it is another entry's."""
+        """Handle an entry that was taken from the heap and is not free. Its message is scheduled
+        again if it is not due, after all.
+        """
         *_, name, due_ms = entry
         if due_ms > now_ms and self._is_waiting((due_ms, name)):
             self._schedule(name)
 
     def order_of(self, name: str) -> tuple[int, int]:
-        """What goes before what. The first of a group goes by the best of those that wait in it."""
+        """The sort key of a message in the order of delivery. The first message of a group has the
+        best key of all that wait in the group.
+        """
         parsed = self._names[name]
         best = self._waiting.get(parsed.group, ())
         while best and (best[0][1] not in self._names or self._urgency(best[0][1]) != best[0][0]):

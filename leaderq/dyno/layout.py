@@ -1,7 +1,7 @@
 """Where the messages of a Dyno queue lie in ZooKeeper, and how they are named (pure).
 
-A name is ``<priority:2>-<due ms:13>-<group:8>-<sequence:10>``: all that the order needs. All
-znodes, and the reasons, stand in ``docs/design/dyno.md``.
+A name is ``<priority:2>-<due ms:13>-<group:8>-<sequence:10>``: all that the order needs.
+``docs/design/dyno.md`` lists all znodes, with the reasons.
 """
 
 from __future__ import annotations
@@ -48,29 +48,33 @@ def name_prefix(priority: int, due_ms: int, group: str = NO_GROUP) -> str:
 
 
 def parsed_name(text: str) -> MessageName | None:
-    """Parse a name; ``None`` if it is not the name of a message."""
+    """Parse the name of a message; ``None`` if ``text`` is not one."""
     said = _NAME(text)
     return None if said is None else MessageName(int(said[1]), int(said[2]), said[3], int(said[4]))
 
 
 def rest_name(until_ms: int, version: int, name: str) -> str:
-    """The marker of a message that rests until then."""
+    """The name of the marker of a message that rests until ``until_ms``."""
     return f"{min(max(until_ms, 0), MAX_DUE_MS):013}-{version}-{name}"
 
 
 def parsed_rest(text: str) -> RestName | None:
-    """Parse a marker; ``None`` if it is not one."""
+    """Parse the name of a marker; ``None`` if ``text`` is not one."""
     found = _REST(text)
     return None if found is None else RestName(int(found[1]), int(found[2]), found[3])
 
 
 def kept_until_ms(data: bytes) -> int | None:
-    """Until when the id of a done message is kept; ``None`` for that of a present message."""
+    """Until when the id of a done message stays reserved, in ms; ``None`` if its message is not
+    done.
+    """
     return int(data[1:]) if data[:1] == b"=" and data[1:].isdigit() and len(data) < 20 else None
 
 
 def group_of(group: str | None) -> str:
-    """The group as it is in a name: a hash; two groups that share one wait for each other."""
+    """The group as it stands in a name: a hash. Two groups with the same hash wait for
+    each other.
+    """
     if group is None:
         return NO_GROUP
     digest = hashlib.blake2s(group.encode(), digest_size=4).hexdigest()
@@ -78,9 +82,9 @@ def group_of(group: str | None) -> str:
 
 
 def escaped(text: str) -> str:
-    """An id or the name of a shard as one part of a path.
+    """Escape an id or a shard's name, so that it can be one part of a path.
 
-    :raises ConfigurationError: it is empty, or longer than 200 bytes.
+    :raises ConfigurationError: the text is empty, or longer than 200 bytes.
     """
     raw = quote(text, safe=" ,;:=@+!$&'()*", errors="surrogatepass")
     if not text or len(raw) > MAX_ID_BYTES:
@@ -92,7 +96,7 @@ def escaped(text: str) -> str:
 
 
 class ShardPaths:
-    """The znodes of one shard. ``parents``: the ones that must be there before it is used."""
+    """The znodes of one shard. ``parents``: the znodes that must exist before the shard is used."""
 
     def __init__(self, root: str, shard: str) -> None:
         self.shard = shard
@@ -129,7 +133,7 @@ class DynoPaths:
         self._of_shard: dict[str, ShardPaths] = {}
 
     def window(self, until_ms: int, id: str) -> str:
-        """The znode that says that this id is kept until then."""
+        """The path of the znode that says that ``id`` is reserved until ``until_ms``."""
         return f"{self.windows}/{until_ms:013}-{escaped(id)}"
 
     def id(self, id: str) -> str:

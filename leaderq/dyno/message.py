@@ -38,7 +38,7 @@ MAX_ERROR = 1000
 
 
 class Unique(Enum):
-    """Until when nobody else may push a message of the same id."""
+    """How long nobody else may push a message with the same id."""
 
     DONE = "done"
     """It is acknowledged, dead or removed (and ``unique_s`` seconds after it was acknowledged)."""
@@ -50,7 +50,7 @@ _UNIQUE = {one.value: one for one in Unique}
 
 
 def wrong_id(id: str) -> Problem:
-    """What is wrong with an id of the user's; ``None`` if it can be one."""
+    """What is wrong with an id that a user gave; ``None`` if nothing is."""
     try:
         escaped(id)
     except ConfigurationError as exc:
@@ -60,18 +60,19 @@ def wrong_id(id: str) -> Problem:
 
 @dataclass(frozen=True, slots=True)
 class DynoMessage:
-    """What is pushed, and what comes out again.
+    """A message, as it is pushed and as it is read again.
 
     ``id``: ``""`` lets the queue choose one (``<shard>/<number>``), which costs nothing; an id of
-    your own is unique in the queue. ``timeout_s``: seconds until it may be delivered first.
+    your own is unique in the queue. ``timeout_s``: seconds until the first delivery is due.
     ``priority``: 0 (first) to 99. ``shard``: ``None`` leaves the choice to the queue's strategy.
-    ``headers``: text that travels beside the payload. ``group``: of the messages of one group at
-    most one is in flight, in the order in which they were pushed. ``unique``, ``unique_s``: for how
-    long an id of yours is its own; see :class:`Unique`. ``expires_s``: seconds after which it is
-    not delivered any more, but becomes a dead letter (``expired``). ``place``: where one that was
-    read lies (``<shard>/<name>``), which every method that takes an id takes too.
+    ``headers``: text that travels beside the payload. ``group``: messages of one group are
+    delivered one at a time, in the order in which they were pushed. ``unique``, ``unique_s``: how
+    long an id of yours stays reserved; see :class:`Unique`. ``expires_s``: seconds after which the
+    message is not delivered any more, and becomes a dead letter (``expired``). ``place``: where a
+    message that was read lies (``<shard>/<name>``); every method that takes an id also takes a
+    place.
 
-    :raises ConfigurationError: a value that cannot be; all problems are named.
+    :raises ConfigurationError: a value is not allowed; the error names all problems.
     """
 
     id: str = ""
@@ -121,9 +122,10 @@ class DynoMessage:
 
 @dataclass(frozen=True)
 class Fields:
-    """Says of a message whether all that is given here holds for it; ``priority`` may be a range.
-    Where a callable of a message is asked for this does too, and reads and decodes less: shard,
-    priority and group are judged by the name, and no payload is decoded."""
+    """A condition on messages: all fields that are given here have these values; ``priority`` may
+    be a range. It can be passed wherever a function of a message is expected, and then less is
+    read: shard, priority and group are judged by the name, and payloads are not decoded.
+    """
 
     shard: str | None = None
     priority: int | range | None = None
@@ -132,7 +134,7 @@ class Fields:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def may_match(self, shard: str, name: MessageName) -> bool:
-        """Whether a message of this name may be one of them."""
+        """Whether a message of this shard and name may match."""
         wanted = (self.priority,) if isinstance(self.priority, int) else self.priority
         return (
             self.shard in (None, shard)
@@ -153,8 +155,8 @@ class Fields:
 class Frame(NamedTuple):
     """The contents of a message's znode.
 
-    ``enqueued_ms``: when it was first pushed. ``body``: the reference of a payload kept elsewhere.
-    ``id``: ``""`` if the user gave none. ``expires_ms``: 0: never.
+    ``enqueued_ms``: when the message was first pushed. ``body``: the reference of a payload in the
+    body store. ``id``: ``""`` if the user gave none. ``expires_ms``: when it expires; 0: never.
     """
 
     payload: bytes
@@ -209,12 +211,12 @@ class Frame(NamedTuple):
 class DeliveryState(NamedTuple):
     """The contents of a claim's znode.
 
-    ``deliveries``: how often the message was handed out; ``failures``: how many of those failed.
-    Both are written by the delivery itself, or by the consumer that takes over. ``member``: its
-    consumer; ``""`` while it rests. ``until_ms``: the end of the rest, or of the lease by the
-    calendar of its consumer, which is only shown. ``lease_ms``: how long the lease lasts; 0: an
-    older version has written it. ``error``: of the last failure. ``first_ms``: of the first
-    delivery.
+    ``deliveries``: how often the message was handed out; ``failures``: how many of those deliveries
+    failed. Each delivery writes both, and so does a consumer that takes a message over. ``member``:
+    the consumer that has the message; ``""`` while it rests. ``until_ms``: the end of the rest, or
+    of the lease (by its consumer's calendar, for display only). ``lease_ms``: how long the lease
+    lasts; 0 if an older version wrote this. ``error``: that of the last failure. ``first_ms``: when
+    the message was first delivered.
     """
 
     deliveries: int = 0
@@ -237,7 +239,9 @@ class DeliveryState(NamedTuple):
 
     @classmethod
     def read(cls, data: bytes) -> DeliveryState:
-        """Undo :meth:`packed`; unreadable data counts as a lease that is over."""
+        """Parse the bytes that :meth:`packed` returned; unreadable data counts as a lease that is
+        over.
+        """
         try:
             said = json.loads(data)
             deliveries, failures, until_ms, first_ms, lease_ms = (

@@ -1,5 +1,6 @@
-"""How all parts of one queue reach its znodes, what became of each transition sent through an
-idempotent writer, and what is left over among them."""
+"""How all parts of one queue reach its znodes, what became of each transition that a writer sent,
+and which useless znodes are left over.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +87,10 @@ class QueueNodes(ReadAfterNews):
         return {"held": self.held(), "pending_puts": 0 if writer is None else writer.unsettled}
 
     def check_open(self) -> None:
-        """:raises QueueClosed: it was closed, or belongs to the process that this is a fork of."""
+        """Raise an error unless this process may use the queue.
+
+        :raises QueueClosed: the queue was closed, or was made before this process was forked.
+        """
         if host.pid() != self._pid:
             raise QueueClosed(
                 f"the queue {self.paths.root} belongs to process {self._pid}; make one after the"
@@ -96,7 +100,9 @@ class QueueNodes(ReadAfterNews):
             raise QueueClosed(f"the queue {self.paths.root} was closed")
 
     def settings(self) -> QueueSettings:
-        """Those last known here; of a queue that has none yet, those that it would be given."""
+        """Return the settings last known here. If the queue has none yet: those that it
+        would get.
+        """
         known = self._settings
         return self._found()[0] if known is None else known
 
@@ -109,7 +115,7 @@ class QueueNodes(ReadAfterNews):
         return self.settings().ageing_s if self.given_ageing_s is None else self.given_ageing_s
 
     def shards(self) -> tuple[str, ...]:
-        """All shards that are there, and all that messages are pushed to."""
+        """Return all shards that exist, and all to which messages are pushed."""
         found = self._there()
         return tuple(dict.fromkeys([*self.settings().shards, *found]))
 
@@ -117,8 +123,9 @@ class QueueNodes(ReadAfterNews):
         return sorted(unquote(part) for part in children_of(self.session, self.paths.shards))
 
     def _found(self) -> tuple[QueueSettings, int | None]:
-        """The settings as they are, or would be, and the version of the root that has none yet, or
-        lacks a shard that is wanted."""
+        """Return the queue's settings, or those that it would get, and the version of its root if
+        settings must be written there: it has none yet, or lacks a shard that is wanted.
+        """
         try:
             data, stat = self.session.get(self.paths.root)
         except NoNode:
@@ -134,10 +141,10 @@ class QueueNodes(ReadAfterNews):
         return found.with_shards([*found.shards, *self.given_shards]), version
 
     def open(self) -> QueueSettings:
-        """Let the queue be there, with its settings and the shards that are wanted here, and hear
-        of changes; returns the settings. Raises what the session raises.
+        """Create the queue, its settings and the shards wanted here, as far as they are missing,
+        and watch for changes; returns the settings. Raises what the session raises.
 
-        :raises ConfigurationError: these are the items of another kind of queue.
+        :raises ConfigurationError: the path has items of another kind of queue.
         """
         self.refresh()
         return self.settings()
@@ -180,7 +187,7 @@ class QueueNodes(ReadAfterNews):
             )
 
     def change(self, change: Callable[[QueueSettings], QueueSettings]) -> QueueSettings:
-        """Change the settings, for all processes, while they run."""
+        """Change the settings for all processes, while they run."""
         while True:
             self.open()
             data, stat = self.session.get(self.paths.root)
@@ -199,9 +206,11 @@ class QueueNodes(ReadAfterNews):
                 self.session.ensure_path(parent)
 
     def writer(self) -> SequencedWriter:
-        """The writer of anything but a consumer's writes: its guard outlives the session.
+        """Return the writer for everything except a consumer's writes; its guard outlives the
+        session.
 
-        :raises ConnectionLost: the servers were unreachable for 30 s when it was first needed.
+        :raises ConnectionLost: the servers were unreachable for 30 s when the writer was first
+            needed.
         """
         self.check_open()
         with self._opening:
@@ -228,7 +237,9 @@ class QueueNodes(ReadAfterNews):
         return apply_all(self.writer(), [operations], self.paths.root)[0]
 
     def messages(self, shard: str, may_match: MayMatch | None = None) -> Iterator[Named]:
-        """Names and data of all messages there that may match, about a megabyte at a time."""
+        """Yield names and data of all messages in ``shard`` that may match. Reads about a megabyte
+        at a time.
+        """
         path = self.paths.shard(shard).messages
         parsed = {name: parsed_name(name) for name in sorted(children_of(self.session, path))}
         names = [
@@ -244,10 +255,10 @@ class QueueNodes(ReadAfterNews):
 def apply_all(
     writer: SequencedWriter, groups: Sequence[Operations], path: str
 ) -> list[LeaderqError | None]:
-    """Write these, each all or nothing; for each its error, or ``None``, whose ``index`` counts in
-    the group as it was given. What goes beside a message (its id, the marker of its rest) is left
-    out if it was taken away by hand, or nobody could ever settle that message; it stands before
-    the user's own operations.
+    """Write these groups, each all or nothing, and return the error of each, or ``None``. An
+    error's ``index`` counts in the group as it was given. An id or the marker of a rest that was
+    deleted by hand is left out of its group; otherwise nobody could ever settle the message. In
+    each group the user's own operations come last.
     """
     errors = [error for _, error in outcomes(writer, groups, path)]
     for at, given in enumerate(groups):
@@ -264,7 +275,7 @@ def apply_all(
 
 
 def within(error: LeaderqError, path: str) -> bool:
-    """Whether it is about a znode below ``path``, and not about one of the user's own."""
+    """Whether the error is about a znode below ``path``, and not about one of the user's own."""
     return isinstance(error, ZooKeeperError) and (error.path or "").startswith(f"{path}/")
 
 
@@ -278,8 +289,8 @@ class Leftover:
 
 
 def leftovers(nodes: QueueNodes, place: Callable[[str], object]) -> Iterator[Leftover]:
-    """Claims and markers without a message, markers that are not those of their claims, and ids
-    without a message; each checked again, because znodes in use change meanwhile.
+    """Yield claims and markers without a message, markers that do not belong to their claims, and
+    ids without a message. Each is checked again, because znodes in use change meanwhile.
     """
     session, paths = nodes.session, nodes.paths
     for shard in nodes.shards():
@@ -320,8 +331,10 @@ def _in_shard(session: Session, paths: ShardPaths) -> Iterator[Leftover]:
 
 @dataclass(frozen=True, slots=True)
 class ShardFigures:
-    """``due``: may be delivered now; ``delayed``: later; ``leased``: in flight; ``oldest_due_s``:
-    how long the oldest of those due has been so."""
+    """How many messages of a shard are in which state. ``due``: may be delivered now; ``delayed``:
+    due later; ``leased``: in flight; ``oldest_due_s``: how long the oldest due message has been
+    due.
+    """
 
     due: int
     delayed: int
@@ -331,7 +344,9 @@ class ShardFigures:
 
 
 def shard_sizes(nodes: QueueNodes) -> dict[str, dict[str, int]]:
-    """For each shard, by the servers: ``messages`` (all), ``resting``, ``leased``, ``dead``."""
+    """Return the sizes of each shard, as the servers have them: ``messages`` (all), ``resting``,
+    ``leased``, ``dead``.
+    """
     out = {}
     for shard in nodes.shards():
         paths = nodes.paths.shard(shard)
@@ -346,7 +361,7 @@ def shard_sizes(nodes: QueueNodes) -> dict[str, dict[str, int]]:
 def shard_figures(
     nodes: QueueNodes, view_of: Callable[[str], ShardView]
 ) -> dict[str, ShardFigures]:
-    """For each shard, as this consumer sees it."""
+    """Return the figures of each shard, as this consumer sees them."""
     out = {}
     for shard, sizes in shard_sizes(nodes).items():
         view, now_ms = view_of(shard), nodes.now_ms()
@@ -361,7 +376,7 @@ def shard_figures(
 
 
 def depths(shards: Mapping[str, ShardFigures]) -> dict[str, float]:
-    """Those of the whole queue, by the names of its metrics."""
+    """Return the figures of the whole queue, by the names of its metrics."""
     every = shards.values()
     return {
         "ready": sum(one.due for one in every),

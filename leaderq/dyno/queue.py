@@ -1,4 +1,4 @@
-"""Messages that must be worked on at least once: later, by priority, by many consumers.
+"""A queue of messages that are worked on at least once: delayed, by priority, by many consumers.
 
 See :class:`DynoQueue`. The layout and the reasons are in ``docs/design/dyno.md``.
 """
@@ -93,9 +93,9 @@ class _Push(NamedTuple):
 class DynoQueue:
     """An acknowledged, sharded, delayed, prioritised queue of messages below one znode.
 
-    ``shards``, ``lease_s`` and ``ageing_s`` stand in the queue's root; who gives none takes these,
-    and :meth:`configure` changes them for all. ``shards``: names; what is not there is added.
-    Every consumer serves every shard, as soon as it is there.
+    ``shards``, ``lease_s`` and ``ageing_s`` are stored in the queue's root. A process that gives
+    none uses the stored ones, and :meth:`configure` changes them for all. ``shards``: names; missing
+    shards are added. Every consumer serves every shard, as soon as the shard exists.
     ``lease_s``: how long a delivery belongs to its consumer, unless it is extended (60 s).
     ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`. ``strategy``: where a message goes.
     ``retry``: what becomes of messages that fail; the death of a consumer, or its hanging past the
@@ -165,13 +165,15 @@ class DynoQueue:
         self.close()
 
     def close(self, timeout_s: float = 5.0) -> bool:
-        """Leave, and release unsettled messages; returns whether all was written in time."""
+        """Leave the queue and release unsettled messages; returns whether everything was written
+        within ``timeout_s`` seconds.
+        """
         is_clean = self._consumer.close(timeout_s)
         return self._nodes.close_writer(timeout_s) and is_clean
 
     @property
     def lease_s(self) -> float:
-        """How long a delivery belongs to its consumer, unless it is extended."""
+        """How many seconds a delivery belongs to its consumer, unless its lease is extended."""
         return self._nodes.lease_s
 
     def configure(
@@ -182,13 +184,14 @@ class DynoQueue:
         ageing_s: Seconds | None = None,
         max_messages: int | None = None,
     ) -> QueueSettings:
-        """Change what is given here, for all processes while they run; returns the settings.
+        """Change the settings that are given, for all processes while they run; returns all
+        settings.
 
-        ``shards``: those to push to from now on. The others are served until they are empty, then
-        they vanish; a process that is started with one of these brings it back. ``ageing_s``: 0
-        makes priorities strict. ``max_messages``: with so many in the queue a push is refused
-        (``QueueFull``); 0: no limit; several producers may exceed it a little. A process that was
-        given values of its own goes by these.
+        ``shards``: the shards to push to from now on. Other shards are served until they are empty,
+        and then vanish; a process that is started with such a shard brings it back. ``ageing_s``: 0
+        makes priorities strict. ``max_messages``: a push is refused (``QueueFull``) while the queue
+        has this many messages; 0: no limit; several producers may exceed the limit a little. A
+        process that was given values of its own uses these instead.
 
         *Guarantees:* a queue that grows keeps the order in its groups. *Not guaranteed:* that order
         across the change, if shards are taken away.
@@ -211,25 +214,28 @@ class DynoQueue:
 
     @property
     def is_over(self) -> bool:
-        """Whether it can never be used again: its session was closed."""
+        """Whether the queue can never be used again, because its session was closed."""
         return self._session.state is SessionState.CLOSED
 
     def message(self, value: Any, **fields: Any) -> DynoMessage:
-        """A message with this value as its payload, by the ``serializer``; ``fields``: the others
-        of :class:`DynoMessage`. What the serializer raises is raised."""
+        """Return a message with this value as its payload, written by the ``serializer``.
+        ``fields``: other fields of :class:`DynoMessage`. Raises what the serializer raises.
+        """
         return DynoMessage(payload=self._nodes.serializer.serialize(value), **fields)
 
     def push(
         self, messages: DynoMessage | Iterable[DynoMessage], *, fence: Sequence[Operation] = ()
     ) -> list[str]:
-        """Put these into the queue; returns their ids (``""``: not yours, and the answer was lost).
+        """Put these messages into the queue; returns their ids (``""``: the queue chose the id, and
+        the answer was lost).
 
-        ``fence``: operations that must hold for each, such as those of a ``Term``.
+        ``fence``: operations that are added to each push and must succeed, such as those of a
+        ``Term``.
 
-        *Guarantees:* each is there once, whatever happens to the answers. All are tried; if some
-        fail, the error tells of the first.
+        *Guarantees:* each message is stored once, whatever happens to the answers. All pushes are
+        tried; if some fail, the error of the first is raised.
 
-        :raises Duplicate: a message of that id is in the queue; see :meth:`push_unique`.
+        :raises Duplicate: a message with that id is in the queue; see :meth:`push_unique`.
         """
         out: list[str] = []
         for outcome in self.push_each(messages, fence=fence):
@@ -241,7 +247,9 @@ class DynoQueue:
     def push_each(
         self, messages: DynoMessage | Iterable[DynoMessage], *, fence: Sequence[Operation] = ()
     ) -> list[str | Exception]:
-        """As :meth:`push`; returns for each its id, or its error in its place, whatever that is."""
+        """As :meth:`push`, but returns for each message its id, or the error that it met, whatever
+        that is.
+        """
         given = [messages] if isinstance(messages, DynoMessage) else list(messages)
         writer = self._nodes.writer()
         prepared: list[_Push | Exception] = []
@@ -272,10 +280,10 @@ class DynoQueue:
         """Push a message with an id of yours, or do what ``on_conflict`` says if another message
         has the id; returns which message has it now.
 
-        *Guarantees:* of any number of callers, and whatever consumers do, one message has the id; a
-        replaced message vanishes as the new one appears.
+        *Guarantees:* however many callers there are, and whatever consumers do, one message has the
+        id; a replaced message vanishes as the new one appears.
 
-        :raises Duplicate: nothing was pushed; it names the other message.
+        :raises Duplicate: nothing was pushed; the error names the other message.
         """
         if not message.id:
             raise ConfigurationError("a message can be unique by an id of yours only")
@@ -300,21 +308,23 @@ class DynoQueue:
         return pushed
 
     def push_operations(self, message: DynoMessage) -> list[Operation]:
-        """The operations that push a message, for a multi of your own: both are written, or
-        neither. The last result but the id's is its path. An id of yours that is taken refuses the
-        multi (``NodeExists``).
+        """Return the operations that push a message, for a multi of your own: all of it is written,
+        or nothing. The first operation's result is the path of the message. If an id of yours is
+        taken, the multi is refused (``NodeExists``).
         """
         self._nodes.writer()  # so that the znodes above it are there
         push = self._prepared(message)
         return [push.create, *self._id_of(push)]
 
     def pause(self) -> bool:
-        """Let nobody begin a message until :meth:`resume`; returns whether it was not paused yet.
-        What is in flight is finished. Consumers of former versions know of no pause."""
+        """Let nobody begin a message until :meth:`resume`; returns ``False`` if the queue was
+        paused before. Messages in flight are finished. Consumers of older versions do not know of a
+        pause.
+        """
         return self._paused(True)
 
     def resume(self) -> bool:
-        """Undo :meth:`pause`; returns whether it was paused."""
+        """End a pause; returns whether the queue was paused."""
         return self._paused(False)
 
     @property
@@ -327,7 +337,7 @@ class DynoQueue:
         return was_paused is not is_paused
 
     def ensure(self, message: DynoMessage) -> bool:
-        """Push it, unless its id is in the queue; returns whether this caller did."""
+        """Push the message unless its id is in the queue; returns whether it was pushed."""
         return self.push_unique(message, OnConflict.DROP).is_new
 
     def _full(self) -> QueueFull:
@@ -335,7 +345,9 @@ class DynoQueue:
         return QueueFull(self.root, capacity=most, waited_s=0.0)
 
     def _room(self, wanted: int) -> int:
-        """For how many of so many messages there is room. Counts once in a while."""
+        """For how many of ``wanted`` messages there is room. Messages are counted once in
+        a while.
+        """
         if not (most := self._nodes.open().max_messages):
             return wanted
         if (now_s := clock.now_s()) >= self._counted_s + _COUNT_S:
@@ -395,13 +407,14 @@ class DynoQueue:
         least: int = 1,
         lease_s: Seconds | None = None,
     ) -> list[Delivery]:
-        """The next messages, leased to this consumer: own shard first, then the others.
+        """Return the next messages, leased to this consumer: from its own shard first, then the
+        others.
 
-        Returns as soon as there are ``least`` of them, a third of the lease of the first one is
-        over, or ``timeout_s`` is (``None``: never), with what there is. Wakes within milliseconds
-        of a message's arrival or due time.
+        Returns as soon as there are ``least`` messages. It returns fewer when ``timeout_s`` seconds
+        have passed (``None``: never), or a third of the first message's lease. Wakes within
+        milliseconds of a message's arrival or due time.
 
-        :raises ConnectionLost: not connected.
+        :raises ConnectionLost: there was no connection.
         """
         require(
             instance("most", most, int) or at_least("most", most, 1),
@@ -411,26 +424,28 @@ class DynoQueue:
         return self._consumer.pop(most, wait_s, min(most, least), _lease_s(lease_s))
 
     def pop_id(self, id: str, *, lease_s: Seconds | None = None) -> Delivery | None:
-        """This message, if it is due and nobody has it."""
+        """Return the message with this id, leased to this consumer, if it is due and nobody has it;
+        ``None`` otherwise.
+        """
         place = self._ids.place(id)
         return None if place is None else self._consumer.claim_one(*place, _lease_s(lease_s))
 
     def redeem(self, receipt: Receipt | str) -> Delivery:
-        """The delivery of a receipt, to be settled or extended from here; its former owner cannot
-        settle it after that.
+        """Return the delivery that a receipt names, so that it can be settled or extended from
+        here. Its former owner cannot settle it after that.
 
-        :raises StaleLease: it is not valid any more.
+        :raises StaleLease: the receipt is not valid any more.
         """
         named = Receipt.parsed(receipt) if isinstance(receipt, str) else receipt
         return self._consumer.redeem(named)
 
     def __iter__(self) -> Iterator[Delivery]:
-        """One message after another, for ever, as they come."""
+        """Iterate for ever over the messages, in the order in which they are popped."""
         while True:
             yield from self.pop(1, None)
 
     def ack(self, deliveries: Iterable[Delivery]) -> list[LeaderqError | None]:
-        """Acknowledge many; returns for each its error, or ``None``."""
+        """Acknowledge many deliveries; returns the error of each, or ``None``."""
         return self._consumer.acknowledge(_checked(deliveries))
 
     def keep(
@@ -446,8 +461,8 @@ class DynoQueue:
         ``most_s`` seconds have passed (``None``: for ever; 0: never).
 
         ``ending(delivery)`` is called once, on a thread of its own, ``ending_s`` seconds before a
-        lease that is not extended any more ends; not if the message is settled, or lost, before.
-        ``extended(delivery)`` is called after each extension, and must not block.
+        lease that is not extended any more ends; it is not called if the message was settled or
+        lost before. ``extended(delivery)`` is called after each extension, and must not block.
         """
         longest_s = None if most_s is None else in_seconds("most_s", most_s)
         ending_s = in_seconds("ending_s", ending_s)
@@ -458,8 +473,10 @@ class DynoQueue:
         self._consumer.keeper.let_go(_checked(deliveries))
 
     def take_out(self, places: Iterable[str]) -> list[Delivery]:
-        """Those of the messages at these places that nobody has, due or not, also during a pause:
-        to be acknowledged, or passed to :meth:`put_back`. Of a group only the first."""
+        """Lease those of the messages at these places that nobody has, due or not, even during a
+        pause. Acknowledge them, or pass them to :meth:`put_back`. Of a group, only the first
+        message can be taken.
+        """
         found: list[Delivery] = []
         names: dict[str, list[str]] = {}
         for place in places:
@@ -470,19 +487,21 @@ class DynoQueue:
         return found
 
     def put_back(self, deliveries: Iterable[Delivery]) -> None:
-        """What :meth:`take_out` has returned was not used: each goes back as it was, with its due
-        time, and no delivery is counted. So does what is left when the queue is closed."""
+        """Give back messages that :meth:`take_out` returned, as they were: with their due times,
+        and without counting a delivery. When the queue is closed, this happens to those that are
+        left.
+        """
         self._consumer.put_back(_checked(deliveries))
 
     @property
     def dead_letters(self) -> DynoDeadLetters:
-        """Messages that are not delivered any more."""
+        """The dead letters: messages that are not delivered any more."""
         return DynoDeadLetters(self._nodes)
 
     def get(self, id: str) -> DynoMessage | None:
-        """The message of this id, in whatever state; ``None`` if there is none.
+        """Return the message with this id, in whatever state; ``None`` if there is none.
 
-        :raises CorruptItem: it cannot be read.
+        :raises CorruptItem: the message cannot be read.
         :raises MissingBody: its payload is not in the store.
         """
         place = self._ids.place(id)
@@ -495,7 +514,7 @@ class DynoQueue:
         return self._message(place[0], place[1], data)
 
     def peek(self, most: int = 1) -> list[DynoMessage]:
-        """The messages that would be delivered next; they stay where they are."""
+        """Return the messages that would be delivered next, without taking them."""
         out: list[DynoMessage] = []
         now_ms = self._now_ms()
         for shard in self._nodes.shards():
@@ -510,26 +529,29 @@ class DynoQueue:
         return out
 
     def size(self) -> int:
-        """How many messages wait or rest: those in flight are not counted."""
+        """How many messages wait or rest; messages in flight are not counted."""
         return sum(one["messages"] - one["leased"] for one in self.shard_sizes().values())
 
     def shard_sizes(self) -> dict[str, dict[str, int]]:
-        """For each shard, by the servers: ``messages`` (all), ``resting``, ``leased``, ``dead``."""
+        """Return the sizes of each shard, as the servers have them: ``messages`` (all),
+        ``resting``, ``leased``, ``dead``.
+        """
         return shard_sizes(self._nodes)
 
     def figures(self) -> dict[str, ShardFigures]:
-        """For each shard, as this consumer sees it."""
+        """Return the figures of each shard, as this consumer sees them."""
         return shard_figures(self._nodes, self._consumer.view)
 
     def remove(self, id: str) -> bool:
-        """Delete a message, in any state; returns whether it was there. Its consumer, if any, finds
-        out when it settles.
+        """Delete a message in any state; returns whether it existed. A consumer that has it finds
+        out when it settles the message.
         """
         return self._end(id)
 
     def finish(self, id: str) -> bool:
-        """Delete a message that nobody has in flight, as if it had been acknowledged: its id is
-        kept for its ``unique_s``. Returns whether there was one."""
+        """Delete a message that nobody has in flight, as if it had been acknowledged: its id stays
+        reserved for its ``unique_s``. Returns whether a message was deleted.
+        """
         return self._end(id, held_too=False, done_ms=self._now_ms())
 
     def _end(self, id: str, *, held_too: bool = True, done_ms: int | None = None) -> bool:
@@ -562,8 +584,8 @@ class DynoQueue:
         return *removed, *over
 
     def set_timeout(self, id: str, timeout_s: Seconds) -> bool:
-        """Make a message that nobody has due in ``timeout_s`` seconds; it keeps its priority and
-        its place among equals. Returns whether there was one.
+        """Make a message due in ``timeout_s`` seconds, if nobody has it in flight. It keeps its
+        priority and its place among equals. Returns whether a message was changed.
         """
         seconds = in_seconds("timeout_s", timeout_s)
 
@@ -582,7 +604,9 @@ class DynoQueue:
     def _change(
         self, id: str, operations: Callable[[str, str, ClaimRead | None], Operations | None]
     ) -> bool:
-        """Write what follows from the message's state; again, if it has changed meanwhile."""
+        """Write the operations that follow from the message's state, and try again if the state
+        changed meanwhile. Returns whether they were written.
+        """
         for _ in range(_TRIES):
             place = self._ids.place(id)
             if place is None:
@@ -605,8 +629,8 @@ class DynoQueue:
     def all_messages(
         self, wanted: Callable[[DynoMessage], bool] | None = None
     ) -> Iterator[DynoMessage]:
-        """All messages that are ``wanted``, in any state, shard by shard in the order of their
-        names (see the layout). Unreadable ones are left out.
+        """Yield all messages that are ``wanted`` (all by default), in any state, shard by shard, by
+        name. Unreadable messages are left out.
         """
         by_fields = wanted if isinstance(wanted, Fields) else None
         may_match = by_fields.may_match if by_fields else None
@@ -619,14 +643,15 @@ class DynoQueue:
                         yield self._message(shard, name, data) if by_fields else message
 
     def find(self, wanted: Callable[[DynoMessage], bool]) -> DynoMessage | None:
-        """The first message of which ``wanted(message)`` is true."""
+        """Return the first message for which ``wanted(message)`` is true; ``None`` without one."""
         return next(self.all_messages(wanted), None)
 
     def pop_where(
         self, wanted: Callable[[DynoMessage], bool], *, lease_s: Seconds | None = None
     ) -> Delivery | None:
-        """The best message that is due, that nobody has, and that is ``wanted``; of equals the one
-        that was pushed first. Reads those before it.
+        """Return the best message that is due, that nobody has, and that is ``wanted``, leased to
+        this consumer; ``None`` without one. Of equally good messages, the one pushed first is
+        returned. Reads all messages that go before it.
         """
         lease = _lease_s(lease_s)
         may_match = wanted.may_match if isinstance(wanted, Fields) else None
@@ -645,9 +670,10 @@ class DynoQueue:
         return None
 
     def clear(self, *, held_too: bool = True, older_s: Seconds | None = None) -> int:
-        """Remove all messages, readable or not (those in flight only if ``held_too``), but not the
-        dead letters; returns their number. Messages that change or come meanwhile may stay.
-        ``older_s``: only readable ones that were first pushed more than so many seconds ago.
+        """Remove all messages, readable or not, except dead letters; returns their number. Messages
+        in flight are removed only if ``held_too``. Messages that change or arrive meanwhile may
+        stay. ``older_s``: remove only readable messages that were first pushed more than so many
+        seconds ago.
         """
         count, before_ms = 0, None
         if older_s is not None:
@@ -673,18 +699,19 @@ class DynoQueue:
         return count
 
     def find_stale(self, *, repair: bool = False) -> list[Leftover]:
-        """Claims, markers and ids without the message that they are about. The queue itself leaves
-        none; ``repair`` deletes those found, if they are still of no use then. Reads all ids and,
-        if an id's message is not where it says, its shard."""
+        """Return claims, markers and ids whose message does not exist. The queue itself leaves
+        none. ``repair`` deletes those found, if they are still useless then. Reads all ids, and the
+        whole shard of an id whose message is not at its noted place.
+        """
         found = list(leftovers(self._nodes, self._ids.place))
         if repair:
             apply_all(self._nodes.writer(), [one.operations for one in found], self._paths.root)
         return found
 
     def sweep_bodies(self, *, older_s: Seconds = 24 * 3600.0) -> int:
-        """Delete the bodies older than ``older_s`` seconds (longer than any push may take) that no
-        message and no dead letter refers to; returns their number. Reads all messages; have one
-        process do it that serves all shards.
+        """Delete the bodies older than ``older_s`` seconds to which no message and no dead letter
+        refers; returns their number. ``older_s`` must be longer than any push may take. Reads all
+        messages; let one process do this that serves all shards.
         """
         return self._bodies.sweep(in_seconds("older_s", older_s), self._used_bodies())
 
@@ -719,7 +746,7 @@ class DynoQueue:
 
 
 def _names(shards: Sequence[str] | None) -> tuple[str, ...]:
-    """Those given; none if they are left to the queue."""
+    """The shards that were given; none if the choice is left to the queue."""
     names = (shards,) if isinstance(shards, str) else tuple(shards or ())
     is_list = shards is None or 0 < len(names) == len(set(names))
     require(wanted("shards", shards, is_list, "one or more different names"))

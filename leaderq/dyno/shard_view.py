@@ -1,8 +1,8 @@
 """One shard, as this process knows it: its index, kept current by watches, and the reads.
 
 Who is authoritative: the servers. The watches of ``messages`` and ``rests`` feed the index; a new
-listing is made whenever they may have missed something. ``claims`` is not watched: it changes with
-every delivery of anybody. It is listed when the index needs to know (:meth:`look_at_claims`).
+listing is made whenever they may have missed something. ``claims`` is not watched, because every
+delivery changes it; it is listed when the index needs it (:meth:`ShardView.look_at_claims`).
 
 On failure: what the session raises passes to the caller, and the index is listed again later.
 """
@@ -45,19 +45,22 @@ class ClaimRead:
 
     @property
     def lease_s(self) -> float:
-        """How long it is leased from when it was written, or so a former version meant."""
+        """How many seconds the lease lasts, counted from when the claim was written; for claims of
+        older versions, what these meant.
+        """
         return (self.state.lease_ms or max(0, self.state.until_ms - self.written_ms)) / 1000
 
     @property
     def resting(self) -> str | None:
-        """Its marker; ``None`` if it is leased."""
+        """The marker of the message's rest; ``None`` if the message is leased."""
         state = self.state
         return None if state.member else rest_name(state.until_ms, self.version, self.name)
 
 
 class ShardView(ReadAfterNews):
-    """May be used from any thread. ``changed`` is called, under no lock, when there may be more to
-    deliver than before."""
+    """What this process knows of one shard; see the module. May be used from any thread.
+    ``changed`` is called, under no lock, when there may be more to deliver than before.
+    """
 
     def __init__(
         self,
@@ -141,12 +144,14 @@ class ShardView(ReadAfterNews):
                 self.is_stale = True  # a new listing orders all again
 
     def read(self, names: Sequence[str]) -> list[Any]:
-        """As :meth:`SizedReader.read_now`; some of these are read ahead: messages never change."""
+        """Read these messages as :meth:`SizedReader.read_now` does. Some may have been read ahead,
+        because messages never change.
+        """
         rows = self.ahead.read(names)
         return [rows[name] for name in takewhile(rows.__contains__, names)]
 
     def read_ahead(self, count: int, now_ms: int) -> None:
-        """Read the next ones, while these are worked on; but not those taken meanwhile."""
+        """Begin to read the next ``count`` messages while the present ones are worked on."""
         self.ahead.learn(is_useful=not self.ahead.is_wasted)
         self.ahead.forget()  # others have taken what was not wanted
         with self.lock:
@@ -154,7 +159,7 @@ class ShardView(ReadAfterNews):
         self.ahead.begin(names)
 
     def upcoming(self, most: int) -> list[tuple[int, int, str, str]]:
-        """The next messages, at most that many: what their order depends on, shard and name."""
+        """Return the next messages, at most ``most``: for each its sort key, shard and name."""
         now_ms, shard = self._now_ms(), self.paths.shard
         with self.lock:
             self.index.next_due_ms(now_ms)
@@ -164,10 +169,11 @@ class ShardView(ReadAfterNews):
     def look_at_claims(
         self, members: Callable[[], Collection[str]], *, has_lost_member: bool = False
     ) -> int:
-        """Learn which messages are leased, and whose leases are over; returns their number.
+        """Learn which messages are leased, and which leases are over; returns how many are over.
 
-        ``members()`` is asked after the claims were read: a claim's owner that is missing then is
-        gone, not new. If somebody has gone, all leases are looked at. Long listings are rarer.
+        ``members()`` is asked after the claims were read: a claim's owner that is missing then has
+        left, and is not a new member. If a member has left (``has_lost_member``), all leases are
+        looked at. The longer the listing, the less often it is read.
         """
         names, now_s = None, clock.now_s()
         if has_lost_member or now_s >= self._next_listing_s:
@@ -201,7 +207,9 @@ class ShardView(ReadAfterNews):
             return self.index.next_look_s()
 
     def not_claimed(self, name: str, error: LeaderqError | None = None) -> bool:
-        """It was not claimed; returns whether somebody was faster, which is to be expected."""
+        """Note that the message was not claimed; returns whether another consumer was faster, which
+        is to be expected.
+        """
         with self.lock:
             if isinstance(error, NoNode) and error.path != self.paths.claim(name):
                 self.index.deleted(name)
@@ -216,7 +224,9 @@ class ShardView(ReadAfterNews):
 
 
 def read_claims(session: Session, paths: ShardPaths, names: Sequence[str]) -> list[ClaimRead]:
-    """The claims of these names, as far as they have one. Raises what the session raises."""
+    """Return the claims of these messages; messages without a claim are left out. Raises what the
+    session raises.
+    """
     found: list[ClaimRead] = []
     for at in range(0, len(names), _READ_AT_A_TIME):
         some = names[at : at + _READ_AT_A_TIME]

@@ -1,4 +1,4 @@
-"""Which shards a queue has, which is whose, and where a message goes."""
+"""Which shards a queue has, whose each shard is, and into which shard a message goes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ LEASE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """``shards``: those to which messages are pushed; all that are there are served. ``grouped``:
-    groups go by the first so many of them, so a queue that grows keeps the order of its groups.
-    ``is_paused``: nobody begins a message. ``max_messages``: 0: no limit. ``others``: what a later
-    version has written.
+    """The settings in a queue's root. ``shards``: the shards to which messages are pushed (all
+    existing shards are served). ``grouped``: messages with a group use only the first so many
+    shards, so that a queue that grows keeps the order of its groups. ``is_paused``: nobody begins a
+    message. ``max_messages``: 0: no limit. ``others``: settings that a later version wrote.
     """
 
     shards: tuple[str, ...]
@@ -50,7 +50,9 @@ class QueueSettings:
 
     @classmethod
     def read(cls, data: bytes) -> QueueSettings | None:
-        """Undo :meth:`packed`; ``None`` if there are none: a former version has made the queue."""
+        """Parse the bytes that :meth:`packed` returned; ``None`` if they are not settings: an older
+        version made the queue.
+        """
         try:
             said = json.loads(data)
             shards, ageing_s = tuple(said["shards"]), said.get("ageing_s")
@@ -69,7 +71,7 @@ class QueueSettings:
             return None
 
     def with_shards(self, names: Sequence[str]) -> QueueSettings:
-        """The same with these shards, and no others; those that stay keep their order."""
+        """Return these settings with exactly these shards; shards that stay keep their order."""
         stay = [shard for shard in self.shards if shard in names]
         grouped = len([shard for shard in self.of_groups if shard in names])
         shards = tuple(dict.fromkeys([*stay, *names]))
@@ -81,15 +83,17 @@ ShardingStrategy = Callable[[Sequence[str], DynoMessage], str]
 
 
 def round_robin() -> ShardingStrategy:
-    """One shard after the other, from a random one on, because many processes push little."""
+    """A strategy: one shard after the other. The first is chosen at random, because many processes
+    push only a few messages.
+    """
     number = itertools.count(chance.randrange(2**31))
     return lambda shards, _message: shards[next(number) % len(shards)]
 
 
 def by_id(shards: Sequence[str], message: DynoMessage) -> str:
-    """The shard that follows from the id.
+    """A strategy: the message's id determines the shard.
 
-    :raises ConfigurationError: the message has none.
+    :raises ConfigurationError: the message has no id.
     """
     if not message.id:
         raise ConfigurationError("a shard by the id of a message that has none; give it an id")
@@ -97,18 +101,20 @@ def by_id(shards: Sequence[str], message: DynoMessage) -> str:
 
 
 def by_key(key: Callable[[DynoMessage], str]) -> ShardingStrategy:
-    """The shard that follows from ``key(message)``."""
+    """A strategy: the text ``key(message)`` determines the shard."""
     return lambda shards, message: hashed(shards, key(message))
 
 
 def hashed(shards: Sequence[str], text: str) -> str:
-    """The shard that follows from a text: the same in every process."""
+    """Return the shard that a text determines, the same one in every process."""
     digest = hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=8).digest()
     return shards[int.from_bytes(digest, "big") % len(shards)]
 
 
 def shard_of(message: DynoMessage, queue: QueueSettings, strategy: ShardingStrategy) -> str:
-    """The shard of a message. Raises ``ConfigurationError``: it is not a shard of this queue."""
+    """Return the shard for a message. Raises ``ConfigurationError`` if the shard chosen is not one
+    of this queue.
+    """
     if message.shard is not None:
         chosen = message.shard
     elif message.group is not None:

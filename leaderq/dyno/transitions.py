@@ -1,7 +1,8 @@
-"""From one state of a message to the next: the operations of each, all or none (pure).
+"""The transitions of a message from one state to the next: the operations of each, which are
+written all or none (pure).
 
 ``docs/design/dyno.md`` has the table. Every transition after the first delivery names the version
-of the claim that it expects, so one that somebody else has overtaken is refused by the servers.
+of the claim that it expects, so the servers refuse a transition if somebody else was faster.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Operations = tuple[Operation, ...]
 
 
 def delivery(paths: ShardPaths, choice: Choice, state: DeliveryState) -> Operations:
-    """Hand it out. ``state`` counts this delivery already."""
+    """The operations that hand a message out. ``state`` already includes this delivery."""
     claim = paths.claim(choice.name)
     if choice.version is None:
         return Check(paths.message(choice.name)), Create(claim, state.packed())
@@ -34,13 +35,15 @@ def completion(paths: ShardPaths, name: str, version: int) -> Operations:
 
 
 def rest(paths: ShardPaths, name: str, version: int, state: DeliveryState) -> Operations:
-    """It rests, to be delivered when ``state.until_ms`` has come."""
+    """The operations that let a message rest until ``state.until_ms``; then it is
+    delivered again.
+    """
     marker = rest_name(state.until_ms, version + 1, name)
     return SetData(paths.claim(name), state.packed(), version), Create(paths.rest(marker))
 
 
 def first_rest(paths: ShardPaths, name: str, state: DeliveryState) -> Operations:
-    """Make a message that was never delivered due at another time."""
+    """The operations that make a message, which was never delivered, due at ``state.until_ms``."""
     marker = rest_name(state.until_ms, 0, name)
     return (
         Check(paths.message(name)),
@@ -52,8 +55,8 @@ def first_rest(paths: ShardPaths, name: str, state: DeliveryState) -> Operations
 def id_over(
     paths: DynoPaths, frame: Frame, *, has_started: bool, done_ms: int | None = None
 ) -> Operations:
-    """The operations on the id of a message that is done, dead or removed, if it still has one.
-    ``done_ms``: when it was acknowledged, if it was.
+    """The operations on the id of a message that is done, dead or removed; none if it has no id any
+    more. ``done_ms``: when it was acknowledged; ``None`` if it was not.
     """
     if not frame.id or (has_started and frame.unique is Unique.STARTED):
         return ()
@@ -64,12 +67,14 @@ def id_over(
 
 
 def absence(path: str) -> Operations:
-    """Succeeds only if there is no such znode, and changes nothing."""
+    """The operations that succeed only if there is no znode at ``path``; they change nothing."""
     return Create(path), Delete(path)
 
 
 def removal(paths: ShardPaths, name: str, version: int | None, marker: str | None) -> Operations:
-    """Remove all of it. ``version``: of its claim; ``None``: never delivered, which is checked."""
+    """The operations that remove a message, its claim and its marker. ``version``: that of its
+    claim; ``None``: the message was never delivered, which is checked.
+    """
     claim = paths.claim(name)
     claimed = absence(claim) if version is None else (Delete(claim, version),)
     rested = () if marker is None else (Delete(paths.rest(marker)),)
@@ -81,8 +86,8 @@ def burial(paths: ShardPaths, choice: Choice, letter: bytes) -> Operations:
 
 
 def without_missing(operations: Operations, error: LeaderqError) -> Operations | None:
-    """These without the one that ``error`` says has no znode, if a message can do without it: its
-    id, or the marker of its rest. ``None`` if it cannot.
+    """The operations without the one whose znode is missing according to ``error``; ``None`` if the
+    message needs that znode. It can do without its id and without the marker of its rest.
     """
     path = error.path if isinstance(error, NoNode) else None
     if path is None or name_of(parent_of(path)) not in (IDS, RESTS):
@@ -97,7 +102,8 @@ _MAGIC = b"DQD1\n"
 @dataclass(frozen=True, slots=True)
 class DeadMessage:
     """A message that is not delivered any more. ``reason``: ``attempts``, ``killed``, ``corrupt``,
-    ``consumer died``, ``expired``. ``name`` is that of the message, which the letter has kept.
+    ``consumer died``, ``expired``. ``name``: the name that the message had. ``data``: the bytes of
+    its znode.
     """
 
     name: str
@@ -112,7 +118,7 @@ class DeadMessage:
 
     @property
     def frame(self) -> Frame:
-        """The message, or ``CorruptItem``: its bytes, in ``data``, are not one."""
+        """The contents of the message. Raises ``CorruptItem`` if ``data`` is not a message."""
         return Frame.read(self.data)
 
     def packed(self) -> bytes:
@@ -123,7 +129,9 @@ class DeadMessage:
 
     @classmethod
     def read(cls, data: bytes, shard: str, name: str) -> DeadMessage:
-        """Undo :meth:`packed`, or ``CorruptItem``. Its path decides its place, not the data."""
+        """Parse a letter that :meth:`packed` returned. ``shard`` and ``name`` come from its path,
+        not from ``data``. Raises ``CorruptItem`` if ``data`` is not a letter.
+        """
         head, found, body = data.removeprefix(_MAGIC).partition(b"\n")
         if not data.startswith(_MAGIC) or not found:
             raise CorruptItem(f"these {len(data)} bytes are not a dead letter")

@@ -26,7 +26,9 @@ _BACKOFF = Retry(first_s=0.1, most_s=5.0)
 
 
 class _Watched:
-    """Tells of a handler that takes long, and where it stands."""
+    """Logs that a handler takes long, and where it stands, from the third extension of its lease
+    on.
+    """
 
     def __init__(self, root: str) -> None:
         self._root, self._thread, self._since_s = root, primitives.get_ident(), clock.now_s()
@@ -41,9 +43,10 @@ class _Watched:
 
 
 class Postpone(Exception):
-    """Raised by a handler: not now, but in ``delay_s`` seconds. No failure is counted.
+    """A handler raises this to have the message delivered again in ``delay_s`` seconds. No failure
+    is counted.
 
-    :raises ConfigurationError: that is not a time; so the handler has failed.
+    :raises ConfigurationError: ``delay_s`` is not a time; the message counts as failed then.
     """
 
     def __init__(self, delay_s: Seconds) -> None:
@@ -52,7 +55,7 @@ class Postpone(Exception):
 
 
 class Kill(Exception):
-    """Raised by a handler: never again; the message goes to the dead letters with this reason."""
+    """A handler raises this to make the message a dead letter with this reason."""
 
 
 class Worker(HandlerThreads):
@@ -61,23 +64,23 @@ class Worker(HandlerThreads):
     If the handler returns, the message is acknowledged. If it raises anything, it has failed, and
     the message is delivered again as ``retry`` says for the class of the error (``None``: never) or
     for the nearest of its bases, else as the queue's own policy says. It may also raise
-    :class:`Postpone` or :class:`Kill`. Leases are extended for as long as the handler works,
-    ``most_s`` seconds at most (15 minutes; ``None``: for ever); ``ending`` and ``ending_s`` are
-    those of :meth:`DynoQueue.keep`. From the third extension on each one is logged, with where the
-    handler stands.
+    :class:`Postpone` or :class:`Kill`. Leases are extended while the handler works, for at most
+    ``most_s`` seconds (15 minutes; ``None``: for ever); ``ending`` and ``ending_s`` are those of
+    :meth:`DynoQueue.keep`. From the third extension on, each extension is logged with the place
+    where the handler stands.
 
     A coroutine function runs on an event loop of the worker, ``threads`` of them at a time.
-    ``batch_items``: the handler is given a list of up to so many messages that are there; what it
-    raises is said of all that it has not settled. ``values``: it is given the values, read by the
-    ``serializer`` of the queue, in place of the deliveries; what cannot be read is a dead letter
-    (``corrupt``).
+    ``batch_items``: the handler gets a list of up to so many messages that are available; an error
+    that it raises applies to all messages that it has not settled. ``values``: the handler gets the
+    values, read by the ``serializer`` of the queue, instead of the deliveries; a message that
+    cannot be read becomes a dead letter (``corrupt``).
 
     *Guarantees:* after :meth:`stop` no handler is begun, and messages not begun are released at
     once. The threads outlast every error but the end of the queue or of its session. *Not
     guaranteed:* that a handler which hangs is ended: its message passes to another when ``most_s``
     is over.
 
-    :raises ConfigurationError: the handler cannot be called, or a number cannot be.
+    :raises ConfigurationError: the handler cannot be called, or a number is not allowed.
     """
 
     def __init__(

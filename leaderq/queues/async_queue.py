@@ -21,11 +21,12 @@ T = TypeVar("T")
 
 
 class AsyncItem(AsyncTaken[Item[T]], Generic[T]):
-    """An :class:`~leaderq.queues.Item` for a program on asyncio; ``async with`` acknowledges it at
-    a clean end, and after an error has it tried again. After a cancelled task it is released.
+    """An :class:`~leaderq.queues.Item` for a program on asyncio; ``async with`` acknowledges the
+    item at a clean end, reports an error as a failed attempt, and releases the item if the task is
+    cancelled.
 
     ``value``, ``name``, ``attempt`` and ``enqueued`` are those of the item; ``ack``, ``requeue``
-    and ``fail`` are its methods, to be awaited.
+    and ``fail`` are the item's methods as coroutines.
     """
 
     def __init__(self, item: Item[T], start: Any) -> None:
@@ -47,13 +48,14 @@ class AsyncItem(AsyncTaken[Item[T]], Generic[T]):
 
 class AsyncQueue(AsyncFace, Generic[T]):
     """Any of the queues, not started, for a program on asyncio: ``async with
-    AsyncQueue(DistributedQueue(session, "/q")) as queue: await queue.put(b"item")``. A simple queue
-    offers what is put; what is taken from it can be released, or be put at the end again.
+    AsyncQueue(DistributedQueue(session, "/q")) as queue: await queue.put(b"item")``. With a simple
+    queue, :meth:`put` offers an item, and an item that was taken can be released or requeued at the
+    end.
 
-    ``takers``: that many tasks may wait for an item at a time, each on a thread; others wait for
-    their turn. A queue with a consumer only puts. *Guarantees:* those of the queue; no item is lost
-    or doubled by a task that is cancelled. *Not guaranteed:* that a put that was cancelled was not
-    stored.
+    ``takers``: how many tasks may wait for an item at a time, each on a thread of its own; further
+    tasks wait for their turn. A queue with a consumer can only put. *Guarantees:* those of the
+    queue; no item is lost or doubled by a task that is cancelled. *Not guaranteed:* that a put that
+    was cancelled was not stored.
 
     :raises ConfigurationError: ``takers`` is less than 1.
     """
@@ -109,7 +111,7 @@ class AsyncQueue(AsyncFace, Generic[T]):
         return [] if item is None else [item]
 
     async def __aiter__(self) -> AsyncIterator[AsyncItem[T]]:
-        """The items, until the queue is closed; settle each."""
+        """Iterate over the items until the queue is closed. The caller settles each item."""
         while True:
             try:
                 item = await self.take()

@@ -97,7 +97,7 @@ class QueueOptions(Generic[T]):
 
 
 class WorkInHand:
-    """What a worker's thread knows of the value that it hands to a consumer."""
+    """What a worker's thread knows about the value that it passes to a consumer."""
 
     def __init__(self) -> None:
         self.may_be_begun: Callable[[], bool] = lambda: True
@@ -108,7 +108,9 @@ work_in_hand = PerThread(WorkInHand)
 
 @dataclass(eq=False)
 class _Entry(Generic[T]):
-    """One value, from its arrival to its end."""
+    """One value in a :class:`BlockingQueueConsumer`, from its arrival until it is done or
+    released.
+    """
 
     value: T
     may_be_begun: Callable[[], bool]
@@ -186,15 +188,17 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         return len(taken)
 
     def task_done(self) -> None:
-        """The work on a value is done: on the first that this thread took or, if it took none, on
-        the first that any thread took.
+        """Report that the work on a value is done: the oldest value that this thread took or,
+        without one, the oldest that any thread took.
 
-        :raises ValueError: none is being worked on.
+        :raises ValueError: no value is being worked on.
         """
         self._end(None)
 
     def task_failed(self, error: BaseException) -> None:
-        """As :meth:`task_done`, but it failed: error mode and retry policy decide what follows."""
+        """As :meth:`task_done`, for work that failed: error mode and retry policy decide what
+        follows.
+        """
         self._end(error)
 
     def items(self) -> list[T]:
@@ -213,7 +217,9 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         return [entry.value for entry in taken]
 
     def _waiting(self) -> list[_Entry[T]]:
-        """Those that nobody has taken. What may be another consumer's by now is released."""
+        """Return the entries that nobody has taken, after releasing those that another consumer may
+        have by now.
+        """
         for entry in [one for one in self._entries if one.taker is None]:
             if not entry.may_be_begun():
                 self._entries.remove(entry)

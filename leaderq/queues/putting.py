@@ -83,8 +83,8 @@ _CHUNK = 256
 
 
 class BoundedPut:
-    """Puts into a queue that may hold ``max_items`` znodes and no more, tight among all producers
-    that go this way. Takes the writer's place, which a queue without a bound uses directly.
+    """Puts into a queue that may hold at most ``max_items`` znodes. The bound is exact among all
+    producers that put this way. A queue without a bound uses the writer directly instead.
 
     One thread sends one multi at a time: ``SetData(bound, version)``, then as many creates as there
     is room for. The bound (a znode beside the queue) is read *before* the number of the queue's
@@ -209,11 +209,12 @@ def _fail(groups: Iterable[OperationGroup], error: BaseException) -> None:
 
 
 class Put(OperationGroup):
-    """``values`` in one znode, under the name that begins so. ``is_multi``: put by ``put_multi``.
+    """One znode to create, with ``values`` in it, under a name that begins with ``path``.
+    ``is_multi``: ``put_multi`` made it.
 
     Thousands of these wait at a time, and whatever the garbage collector must look at costs more
-    than all else: so there is one object to an item, its operation is made only when it is sent,
-    and a lone value stands for itself.
+    than all else: so each item is a single object, its operation is made only when it is sent, and
+    a lone value stands for itself.
     """
 
     __slots__ = ("content", "is_multi", "made", "on_put", "path", "value", "waiter")
@@ -271,7 +272,9 @@ class PutResults:
                 self.failures.append((value, error))
 
     def forget(self, count: int, *, stored: bool = False) -> None:
-        """So many are not on their way any more."""
+        """Note that ``count`` puts are not on their way any more. ``stored``: one put was
+        stored.
+        """
         with self._changed:
             self.stored += stored
             self._open -= count
@@ -279,13 +282,15 @@ class PutResults:
                 self._changed.notify_all()
 
     def wait(self, timeout_s: float | None) -> int:
-        """Wait until none is on its way; returns how many still are after ``timeout_s``."""
+        """Wait until no put is on its way, for at most ``timeout_s`` seconds; returns how many
+        still are.
+        """
         with self._changed:
             self._changed.wait_for(lambda: not self._open, timeout_s)
             return self._open
 
     def take_failures(self) -> PutsFailed | None:
-        """The failures since the last time."""
+        """Return the failures since the last call; ``None`` if there were none."""
         with self._changed:
             stored, failed, failures = self.stored, self.failed, self.failures
             self.stored, self.failed, self.failures = 0, 0, []
@@ -306,7 +311,9 @@ class PutListener:
         """``items`` are stored, in one znode."""
 
     def put_failed(self, items: Sequence[Any], error: LeaderqError) -> None:
-        """``items`` of one znode were not stored; if ``error`` is ``ConnectionLost``, perhaps."""
+        """``items`` of one znode were not stored; after ``ConnectionLost`` they may have been
+        stored.
+        """
 
 
 _Outcome = tuple[Put, LeaderqError | None]
@@ -325,7 +332,7 @@ def _tell(listener: PutListener, outcome: _Outcome) -> None:
 class SequenceMonitor:
     """Warns when the numbers of a queue's znodes come near the end of the server's counter, which
     has 31 bits and never goes back: past it names collide or lose their order. A deleted queue that
-    is made again starts at 0, and so does a new shard. Looks at one path in many.
+    is made again starts at 0, and so does a new shard. Only one path in many is checked.
     """
 
     def __init__(self, path: str) -> None:
@@ -405,7 +412,9 @@ class Putter(Generic[T]):
             self._open()
 
     def opened(self, deadline: float | None = None) -> SequencedWriter | BoundedPut | None:
-        """The writer for puts; ``None``: there was no connection by ``deadline``."""
+        """Return the writer for puts, opened if need be; ``None`` if there was no connection by
+        ``deadline``.
+        """
         self.check_open()
         if self._sender is None:
             patience_s = primitives.TIMEOUT_MAX if deadline is None else deadline - clock.now_s()
@@ -435,7 +444,7 @@ class Putter(Generic[T]):
             self._close(self._sender, 0.0)
 
     def close(self, flush_s: float) -> None:
-        """Wait ``flush_s`` at most for what is on its way; may be called again.
+        """Wait at most ``flush_s`` seconds for puts on their way, and close; may be called again.
 
         :raises PutsFailed: puts in the background failed, now or earlier, and nobody has been told.
         """
@@ -467,8 +476,8 @@ class Putter(Generic[T]):
     def put(
         self, values: Sequence[T], prefix: str, timeout_s: float | None, *, is_multi: bool = False
     ) -> str | bool:
-        """Store ``values`` in a znode whose name begins with ``prefix``, one of them unless
-        ``is_multi``; see the recipes' ``put`` and ``put_multi``.
+        """Store ``values`` in one znode whose name begins with ``prefix``; unless ``is_multi``,
+        there is one value. See the recipes' ``put`` and ``put_multi``.
         """
         deadline = _deadline(timeout_s)
         one = None if self._options.put_in_background else PutResults()
@@ -490,10 +499,10 @@ class Putter(Generic[T]):
     def put_many(
         self, values: Iterable[V], named: Callable[[V], tuple[T, str]], timeout_s: float | None
     ) -> int:
-        """Store each in a znode of its own; ``named`` returns what to store, and under which
-        prefix. Returns how many were stored.
+        """Store each of ``values`` in a znode of its own; returns how many were stored. ``named``
+        returns what to store for a value, and under which prefix.
 
-        :raises PutsFailed: some were not; all others were seen through.
+        :raises PutsFailed: some values were not stored; the outcome of all others was waited for.
         """
         deadline = _deadline(timeout_s)
         chunks = batched(map(named, values), _CHUNK if isinstance(values, Sized) else 1)
@@ -544,8 +553,8 @@ class Putter(Generic[T]):
         results: PutResults | None,
         deadline: float | None,
     ) -> bool:
-        """Send these as soon as there is room; ``False``: no room by ``deadline``. A listener that
-        puts does not wait, because it is needed to make room.
+        """Send these puts as soon as there is room; ``False`` if there was no room by ``deadline``.
+        A listener that puts does not wait, because it is needed to make room.
         """
         size = sum(put.size for put in puts)
         if self._listeners.is_current:
@@ -565,7 +574,9 @@ class Putter(Generic[T]):
         *,
         is_multi: bool = False,
     ) -> Put:
-        """The put of these, not sent. Raises ``TooLarge``, and whatever the serializer raises."""
+        """Return the put of these values, which is not sent yet. Raises ``TooLarge``, and whatever
+        the serializer raises.
+        """
         items = [unchanging(self._serialize(value)) for value in values]
         compress = self._options.compress
         content = payload.encode(items, compress=compress) if self._is_framed else items[0]
@@ -583,7 +594,9 @@ class Putter(Generic[T]):
         return put
 
     def _waited(self, many: PutResults, deadline: float | None) -> int:
-        """Wait until they are settled or given up; returns how many were sent and not answered."""
+        """Wait until these puts are settled or withdrawn; returns how many were sent and not
+        answered.
+        """
         left = many.wait(_left_s(deadline))
         last = clock.now_s() + _ANSWER_S
         while left and clock.now_s() < last:
@@ -600,7 +613,7 @@ class Putter(Generic[T]):
 
     @property
     def unsettled(self) -> int:
-        """Znodes on their way whose outcome is not known yet, or not told."""
+        """How many znodes have no known outcome yet, or one that listeners were not told yet."""
         return self._in_flight.items
 
     def flush(self, timeout_s: float) -> bool:
@@ -610,7 +623,7 @@ class Putter(Generic[T]):
         return is_empty
 
     def _settled(self, put: Put, results: list[Any] | None, error: LeaderqError | None) -> None:
-        """On the session's thread, or a writer's."""
+        """Pass on the outcome of a put. Called on the session's thread, or a writer's."""
         if error is None:
             self._figures.add("put", len(put.values))
         if error is None and results:
@@ -624,7 +637,7 @@ class Putter(Generic[T]):
             put.waiter.on_outcome(put, error)
 
     def _told(self, outcome: _Outcome) -> None:
-        """The listeners, if there are any, know."""
+        """Make room after a put whose outcome the listeners, if there are any, know by now."""
         put, error = outcome
         if put.waiter is None and not self._listeners:
             self._unheard.on_outcome(put, error)

@@ -142,14 +142,14 @@ class QueueRecipe(Generic[T]):
 
     @property
     def lock_path(self) -> str | None:
-        """Where items being worked on are marked."""
+        """The path where items that are being worked on are marked; ``None`` without one."""
         return self._paths.lock_path
 
     def start(self) -> None:
-        """Make the queue's znodes, and begin to consume if there is a consumer; does nothing if
-        that was done.
+        """Make the queue's znodes, and begin to consume if there is a consumer; does nothing if it
+        was started before.
 
-        :raises QueueClosed: it was closed; make a new one.
+        :raises QueueClosed: the queue was closed; make a new one.
         :raises ConnectionLost: the servers did not answer within some 15 s.
         """
         with self._lock:
@@ -211,8 +211,8 @@ class QueueRecipe(Generic[T]):
         self._putter.remove_listener(listener)
 
     def flush_puts(self, timeout_s: float = 10.0) -> bool:
-        """Wait until all puts are stored or have failed, and listeners have heard; returns whether
-        that was so within ``timeout_s`` seconds.
+        """Wait until all puts are stored or have failed, and listeners have been told; returns
+        whether that happened within ``timeout_s`` seconds.
 
         :raises PutsFailed: puts in the background have failed since the last time, and there was no
             listener to tell.
@@ -220,11 +220,11 @@ class QueueRecipe(Generic[T]):
         return self._putter.flush(timeout_s)
 
     def cancel(self, name: str) -> bool:
-        """Take back the item of this name, as :meth:`put` returned it; returns whether that was
-        done. ``False``: a consumer has it, or had it, or has claimed it ahead. Waits for the
-        connection.
+        """Remove the item with this name, which :meth:`put` returned; returns whether it was
+        removed. ``False``: a consumer has the item, or had it, or has claimed it ahead. Waits for
+        the connection.
 
-        :raises QueueClosed: not started, or closed before it was done.
+        :raises QueueClosed: not started, or closed before the item was removed.
         """
         self._putter.check_open()
         return self._removed([name]) == 1
@@ -246,9 +246,9 @@ class QueueRecipe(Generic[T]):
     def take(self, timeout_s: float) -> Item[T] | None: ...
 
     def take(self, timeout_s: float | None = None) -> Item[T] | None:
-        """The next item, or ``None`` if none comes within ``timeout_s`` seconds (``None``: wait
-        until one does). Acknowledge it with ``item.ack()``, or leave its ``with`` block without an
-        error.
+        """Return the next item, or ``None`` if none comes within ``timeout_s`` seconds
+        (``timeout_s=None``: wait until one comes). Acknowledge it with ``item.ack()``, or leave its
+        ``with`` block without an error.
 
         :raises QueueClosed: not started, closed meanwhile, or the queue has a consumer.
         """
@@ -269,28 +269,32 @@ class QueueRecipe(Generic[T]):
             yield item
 
     def pause(self) -> None:
-        """Begin no new item in this object until :meth:`resume` (all: ``leaderq queue pause``)."""
+        """Begin no new item in this object until :meth:`resume`. (``leaderq queue pause`` pauses
+        all consumers.)
+        """
         self._consumption.engine.pause_switch.set(True)
 
     def resume(self) -> None:
-        """Undo :meth:`pause`; an operator's pause stands."""
+        """End the pause by :meth:`pause`; an operator's pause stays in force."""
         self._consumption.engine.pause_switch.set(False)
 
     @property
     def is_paused(self) -> bool:
-        """Whether this object begins no new item, by :meth:`pause` or by an operator."""
+        """Whether this object begins no new item, because of :meth:`pause` or an
+        operator's pause.
+        """
         return self._consumption.engine.pause_switch.is_paused
 
     def set_error_mode(self, mode: ErrorMode) -> None:
-        """As the keyword ``error_mode``, from the next failure on."""
+        """Set the keyword ``error_mode``, from the next failure on."""
         self._consumption.set_error_mode(mode)
 
     def depth(self) -> int:
-        """How many znodes the queue has, also those being worked on; one small request."""
+        """How many znodes the queue has, including those being worked on; one small request."""
         return self._admin.depth()
 
     def browse(self, limit: int | None = None) -> Iterator[Browsed]:
-        """The items that are there now, in the order in which they go; nothing is taken."""
+        """Yield the items that are there now, in queue order; nothing is taken."""
         return self._admin.browse(limit)
 
     def purge(self, *, held_too: bool = False) -> Purged:
@@ -334,10 +338,10 @@ class DistributedQueue(QueueRecipe[T]):
     as the session of its own is over; that one can write nothing then. *Not guaranteed:* an order
     among several consumers. With ``lock_path``, exactly-once work: if a consumer dies between its
     work and the acknowledgement, the work is repeated (write its results with ``item.ack(ops)``).
-    Without ``lock_path``, anything about the znode or batch in hand of a consumer that dies, nor
-    about up to ``claim_ahead`` values (100; the last znode may exceed it) that it had not begun,
-    because all of them were deleted when they were claimed. That a Java consumer hears at once of
-    items that are free again, if no process of leaderq is left.
+    Without ``lock_path``: a consumer that dies loses the znode or batch in hand, and up to
+    ``claim_ahead`` values (100; the last znode may exceed it) that it had not begun, because all of
+    them were deleted when they were claimed. That a Java consumer hears at once of items that are
+    free again, if no process of leaderq is left.
     """
 
     KIND: ClassVar[QueueKind] = QueueKind.PLAIN
@@ -347,8 +351,8 @@ class DistributedQueue(QueueRecipe[T]):
         accepted).
 
         Returns the name of its znode, for :meth:`cancel`; ``True`` if that is not known, because
-        the put is in the background or the answer was lost. ``False``: it could not even be sent
-        within ``timeout_s`` seconds (no room, no connection), and will not be.
+        the put is in the background or the answer was lost. ``False``: the item could not be sent
+        within ``timeout_s`` seconds (no room, no connection), and will not be sent.
 
         :raises TooLarge: it does not fit into a request; with its size and the limit.
         :raises ConnectionLost: it was sent within ``timeout_s``, and not answered within another
@@ -377,11 +381,11 @@ class DistributedIdQueue(QueueRecipe[T]):
     need not be unique. Keywords: those of :class:`~leaderq.queues.QueueRecipe`; the path must not
     hold ``|``, which separates ids.
 
-    *Guarantees:* as :class:`~leaderq.queues.DistributedQueue`. :meth:`remove` counts what it
-    removed, itself, exactly, whatever happens to the connection; with ``lock_path`` no item that
-    somebody works on is removed. A failed item that is requeued keeps its id. *Not guaranteed:*
-    that ids differing only in ``/``, ``|`` and ``_`` differ: the former two are stored as ``_``, as
-    Curator does.
+    *Guarantees:* as :class:`~leaderq.queues.DistributedQueue`. The count that :meth:`remove`
+    returns is exact, whatever happens to the connection; with ``lock_path``, no item that somebody
+    works on is removed. A failed item that is requeued keeps its id. *Not guaranteed:* that ids
+    differing only in ``/``, ``|`` and ``_`` differ: the former two are stored as ``_``, as Curator
+    does.
     """
 
     KIND: ClassVar[QueueKind] = QueueKind.ID
@@ -421,9 +425,9 @@ class DistributedPriorityQueue(QueueRecipe[T]):
     *Guarantees:* as :class:`~leaderq.queues.DistributedQueue` about storing and losing. A free
     consumer begins the most urgent item that it knows of; it learns of new ones at once, and
     considers them before each next item (``min_items_before_refresh=n``: after n items of one
-    listing). A failed item that is requeued keeps its priority. *Not guaranteed:* that an item
-    stored this moment is known already; that a Java consumer keeps the priority of what it requeues
-    (it makes it more urgent than all others); an order among several consumers.
+    listing). A failed item that is requeued keeps its priority. *Not guaranteed:* that a consumer
+    already knows of an item stored this moment; that a Java consumer keeps the priority of what it
+    requeues (it makes it more urgent than all others); an order among several consumers.
     """
 
     KIND: ClassVar[QueueKind] = QueueKind.PRIORITY

@@ -110,7 +110,7 @@ class QueueSharderPolicies:
 
 @dataclass(frozen=True, slots=True)
 class ShardState:
-    """One shard, as it was seen."""
+    """What was seen of one shard at one look."""
 
     name: str
     items: int
@@ -122,9 +122,10 @@ class ShardState:
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """Names of shards, each in one of the first three; and what the leader has to do.
+    """The state of each shard, by name (``fit``, ``full`` or ``retired``), and what the leader has
+    to do.
 
-    ``is_at_most``: none is fit, and there may be no more.
+    ``is_at_most``: no shard is fit, and no more shards may be made.
     """
 
     fit: tuple[str, ...] = ()
@@ -149,8 +150,8 @@ def plan_shards(shards: Iterable[ShardState], policies: QueueSharderPolicies) ->
       ``rotate_at`` items; removed once it was seen empty for ``retire_grace_s``.
 
     All are consumed. One more is needed when none is fit and there are fewer than ``max_queues``
-    that are not retired. Every process decides for itself, and comes to the same; the leader of the
-    latch alone acts on it.
+    that are not retired. Every process decides for itself, with the same result; only the leader of
+    the latch acts on it.
     """
     fit: list[str] = []
     full: list[str] = []
@@ -226,7 +227,7 @@ class Latch:
     def look(self) -> bool:
         """Stand in the line; returns whether we are first.
 
-        :raises ConnectionLost: that could not be found out.
+        :raises ConnectionLost: it could not be found out whether we are first.
         """
         own = self._own(names := children_made(self._session, self._path, self._notify))
         if own is None:
@@ -251,7 +252,7 @@ class Latch:
             log.debug("place in the line not released path=%s error=%s", self._path, exc)
 
     def _own(self, names: list[str]) -> Seat | None:
-        """Our znode among these; others with our mark are deleted."""
+        """Return our znode among ``names``, if any; further znodes with our mark are deleted."""
         # before the reading: anything read in a newer session is not ours
         session_id = self._session.id
         mine: Seat | None = None
@@ -267,7 +268,9 @@ class Latch:
 
 
 def children_made(session: Session, path: str, notify: Callable[[WatchEvent], None]) -> list[str]:
-    """The children of ``path``, which is made if it is not there; ``notify`` hears of changes."""
+    """Return the children of ``path``, which is created if it does not exist. ``notify`` is called
+    once they change.
+    """
     try:
         return session.children(path, watch=notify)
     except NoNode:
@@ -281,17 +284,17 @@ def deleted(session: Session, path: str) -> None:
 
 
 class QueueSharder(Generic[Q]):
-    """A family of queues that grows with what is in it; put into the one that :meth:`get_queue`
-    returns, each time again.
+    """A family of queues that grows with what is in it; for each put, ask :meth:`get_queue` for a
+    queue again.
 
     ``allocator`` makes the queue of a shard, *not* started. Each must be given a lock path of its
     own, if any: items of two shards may have one name. ``f"{path}-locks"`` will not do, because
     nothing but shards may be below the sharder's path; ``path.replace("/jobs/", "/job-locks/")``
     will. ``leader_path``: the latch. ``id``: what is written into our place in it.
 
-    *Guarantees:* every shard there is, is consumed by every started sharder (if the allocator's
-    queues consume). Shards are added one at a time, by one process at a time. A shard is removed
-    only while it is empty. *Not guaranteed:* order between shards; that a shard holds no more than
+    *Guarantees:* every started sharder consumes every shard (if the allocator's queues consume).
+    Shards are added one at a time, by one process at a time. A shard is removed only while it is
+    empty. *Not guaranteed:* order between shards; that a shard holds no more than
     ``new_queue_threshold``: that is looked at every ``threshold_check_s`` seconds, and not at all
     once there are ``max_queues``.
     """
@@ -341,8 +344,8 @@ class QueueSharder(Generic[Q]):
         return f"QueueSharder({self.queue_path!r}, {len(self._queues)} shards)"
 
     def start(self, timeout_s: float = 60.0) -> None:
-        """Begin, unless it was begun before: take up the shards that exist; if there is none, make
-        one, or wait for the leader to make it.
+        """Take up the shards that exist; if there is none, make one, or wait for the leader to make
+        one. Does nothing if this was started before.
 
         :raises QueueClosed: it was closed; make a new one.
         :raises ConnectionLost: there was no answer, or no shard, within ``timeout_s``; call it
@@ -477,7 +480,7 @@ class QueueSharder(Generic[Q]):
         return sorted(filter(is_shard, names))
 
     def _states(self, names: Sequence[str], marked: Collection[str]) -> list[ShardState]:
-        """The states of those of these shards that are there, read in one request."""
+        """Read, in one request, the states of those of these shards that exist."""
         paths = [join(self.queue_path, name) for name in names]
         found = existing(self._session, paths)
         seen = {name_of(path): stat for path, (_, stat) in found.items()}
@@ -510,8 +513,8 @@ class QueueSharder(Generic[Q]):
             self._adopt_all(self._shards())
 
     def _make_shard(self, seat: Seat | None) -> None:
-        """Make a shard, as leader (``seat``: its place), or the first one in the leader's stead;
-        nothing if somebody has made one since we looked.
+        """Make a shard, as the leader (``seat``: its place) or, in the leader's stead, the first
+        one. Does nothing if somebody has made one since we looked.
         """
         # before the list: whoever makes a shard later writes it too
         data, stat = self._session.get(self.queue_path)

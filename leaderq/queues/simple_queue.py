@@ -51,11 +51,11 @@ class SimpleDistributedQueue:
     """A queue of bytes in ZooKeeper that a Java ``SimpleDistributedQueue`` may share. Thread-safe;
     needs no start.
 
-    ``claim_ahead``: that many items more than asked for are claimed at once, if they are there, and
-    given to the next callers of this object without a request; at ``close`` the rest goes back to
-    its old place. Many times faster for one who takes item after item, but a process that is killed
-    takes them with it, and nobody else gets them meanwhile. ``meta_path``: where the guards of its
-    writes are kept, by default at ``<path>-meta``.
+    ``claim_ahead``: up to that many items more than asked for are claimed at once, and returned to
+    the next callers of this object without a request; at ``close`` the rest goes back to its old
+    place. This is many times faster for a process that takes item after item. But nobody else gets
+    these items meanwhile, and they are lost if the process is killed. ``meta_path``: where the
+    guards of its writes are kept, by default at ``<path>-meta``.
 
     *Guarantees:* an item offered without an error is stored once, in the order of the calls; an
     item is given to one caller only, of all processes and languages. A lone taker gets items in the
@@ -100,7 +100,7 @@ class SimpleDistributedQueue:
         through any outage.
 
         :raises TooLarge: more than the server accepts; nothing was sent.
-        :raises NotConnected: the time passed, and it was not sent, nor will be.
+        :raises NotConnected: the time passed; the item was not sent, and will not be sent.
         :raises ConnectionLost: it was sent in time, and not answered within another second: it may
             be stored.
         """
@@ -108,8 +108,8 @@ class SimpleDistributedQueue:
 
     def offer_many(self, items: Iterable[bytes], timeout_s: float | None = None) -> None:
         """Put items at the end, one znode each, in this order, in as few requests as possible;
-        otherwise as :meth:`offer`. An error is that of the first item that failed: those before it
-        are stored, those behind it may be.
+        otherwise as :meth:`offer`. The error raised is that of the first item that failed: items
+        before it are stored, items after it may be.
         """
         items = list(items)
         for item in items:  # before any is sent
@@ -124,19 +124,23 @@ class SimpleDistributedQueue:
             raise NotConnected(why, path=self.path)
 
     def poll(self, timeout_s: float | None = None) -> bytes | None:
-        """Take the item at the head, or ``None`` after ``timeout_s`` (``None``: at once)."""
+        """Take the item at the head; returns ``None`` if none comes within ``timeout_s`` seconds
+        (``timeout_s=None``: do not wait).
+        """
         taken = self.poll_many(1, timeout_s)
         return taken[0] if taken else None
 
     def poll_many(self, max_items: int, timeout_s: float | None = None) -> list[bytes]:
-        """As :meth:`poll`, up to ``max_items`` at once, in one write; waits for the first only."""
+        """As :meth:`poll`, for up to ``max_items`` in one write; waits only for the first item."""
         require(at_least("max_items", max_items, 1))
         if timeout_s is None:
             return self._take(max_items, clock.now_s(), grace_s=_ANSWER_S)
         return self._take(max_items, _deadline(timeout_s))
 
     def take(self, timeout_s: float | None = None) -> bytes | None:
-        """Take the item at the head, or ``None`` after ``timeout_s`` (``None``: wait for ever)."""
+        """Take the item at the head; returns ``None`` if none comes within ``timeout_s`` seconds
+        (``timeout_s=None``: wait for ever).
+        """
         taken = self._take(1, _deadline(timeout_s))
         return taken[0] if taken else None
 
@@ -206,19 +210,20 @@ class SimpleDistributedQueue:
         self._session.check_open(self.path)
 
     def _begin(self, deadline: float) -> None:
-        """Begin to take, trying again until there is a connection.
+        """Begin to take items; tries again until there is a connection.
 
-        :raises ConnectionLost: there was none by ``deadline``.
+        :raises ConnectionLost: there was no connection by ``deadline``.
         """
         with explaining_refusals(self._paths):
             start = partial(self._consumption.start, 0.0)
             retry_until_connected(self._session, start, deadline - clock.now_s(), check=self._guard)
 
     def _take(self, wanted: int, deadline: float, grace_s: float = _GRACE_S) -> list[bytes]:
-        """Up to ``wanted`` items, as soon as there is one; none if the queue is known to be empty.
+        """Take up to ``wanted`` items, as soon as there is one; returns none if the queue is known
+        to be empty.
 
-        :raises ConnectionLost: nothing is known by ``deadline``, and ``grace_s`` more while the
-            connection stands.
+        :raises ConnectionLost: nothing was known by ``deadline`` or, while the connection stands,
+            ``grace_s`` seconds later.
         """
         self._begin(deadline)
         engine = self._consumption.engine

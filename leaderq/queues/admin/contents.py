@@ -39,9 +39,10 @@ _OTHERS = (*OVERTAKEN, NotEmpty)
 
 @dataclass(frozen=True, slots=True)
 class QueueContents:
-    """``kind``: as told, else as the names say, ``None`` without items; ``items`` in the order in
-    which they go; ``foreign``: names that nobody consumes; ``shards``: queues of a
-    ``QueueSharder``, which look like items and must never be taken for some.
+    """What lies below a queue's path. ``kind``: the kind that was told, or else the kind that the
+    names show; ``None`` without items. ``items``: in queue order. ``foreign``: names that nobody
+    consumes. ``shards``: the queues of a ``QueueSharder``; their names look like items, but they
+    must never be treated as items.
     """
 
     kind: QueueKind | None
@@ -51,7 +52,8 @@ class QueueContents:
 
 
 def contents_of(names: Collection[str], kind: QueueKind | None = None) -> QueueContents:
-    """Tell items from anything else.
+    """Sort the children of a queue into items, foreign names and shards. Without ``kind``, the
+    names tell the kind.
 
     :raises ConfigurationError: no kind was told, and items of a simple queue and of another lie
         side by side.
@@ -67,12 +69,13 @@ def contents_of(names: Collection[str], kind: QueueKind | None = None) -> QueueC
 
 
 def agreed(told: QueueKind | None, found: QueueKind | None, path: str) -> QueueKind | None:
-    """The kind that new items may be put as.
+    """Return the kind under which new items may be put: ``told``, or ``found`` if no kind was told.
 
-    What Java requeues in a priority or delay queue looks plain, and an id may look like a due time;
-    nothing else may be mixed, because consumers would not find an order in it.
+    The two may differ in two cases only: an item that Java requeued in a priority or delay queue
+    looks plain, and an id may look like a due time. Any other mixture has no order in which
+    consumers could take the items.
 
-    :raises ConfigurationError: the items there are of another kind than the one told.
+    :raises ConfigurationError: the queue holds items of another kind than ``told``.
     """
     if told is None or found is None or told is found:
         return told or found
@@ -85,7 +88,10 @@ def agreed(told: QueueKind | None, found: QueueKind | None, path: str) -> QueueK
 
 
 def refuse_sharder(seen: QueueContents, paths: QueuePaths) -> None:
-    """:raises ConfigurationError: these are the queues of a ``QueueSharder``, and not items."""
+    """Raise an error if the path is that of a ``QueueSharder``.
+
+    :raises ConfigurationError: the path's children are queues of a ``QueueSharder``, not items.
+    """
     if seen.shards:
         raise ConfigurationError(
             f"{paths.path} is the path of a sharder with {len(seen.shards)} queues below it; "
@@ -94,7 +100,7 @@ def refuse_sharder(seen: QueueContents, paths: QueuePaths) -> None:
 
 
 def names_at(session: Session, path: str) -> list[str]:
-    """The names of all children, in no order; none if the path is not there."""
+    """Return the names of all children, unsorted; an empty list if ``path`` does not exist."""
     try:
         return _children(session, path)
     except NoNode:
@@ -102,9 +108,9 @@ def names_at(session: Session, path: str) -> list[str]:
 
 
 def queues_below(session: Session, path: str) -> Iterator[str]:
-    """The paths of what look like queues among the children of ``path``: those with items, and
-    those with side data of leaderq. An empty queue without side data looks like any other znode,
-    and is left out; so are the paths of locks.
+    """Yield the paths of those children of ``path`` that look like queues: they have items, or side
+    data of leaderq. Paths of locks are left out, and so are empty queues without side data, because
+    these look like any other znode.
 
     :raises NoNode: there is no ``path``.
     """
@@ -130,16 +136,18 @@ def _children(session: Session, path: str) -> list[str]:
 
 
 def _is_side_data_of_shard(name: str) -> bool:
-    """Whether it belongs to a shard: it begins as an item does, and is not one."""
+    """Whether ``name`` is side data of a shard: such a name begins like an item's, but is
+    not one.
+    """
     return name.endswith((META, DEAD)) and is_shard(name.removesuffix(META).removesuffix(DEAD))
 
 
 @dataclass(frozen=True, slots=True)
 class Browsed:
-    """One item, as it was when it was read.
+    """One item of a queue, as it was when its znode was read.
 
-    ``items``: what the znode holds, ``None`` if it is corrupt, and then ``problem`` says why.
-    ``is_locked``: somebody works on it; ``None`` where no lock path is known.
+    ``items``: the values in the znode; ``None`` if its data is corrupt, and ``problem`` then says
+    why. ``is_locked``: whether a consumer works on the item; ``None`` if no lock path is known.
     """
 
     name: str
@@ -153,17 +161,17 @@ class Browsed:
 
     @property
     def attempt(self) -> int:
-        """How many times it has failed."""
+        """How many attempts at this item have failed."""
         return self.note.attempt if self.note else 0
 
     @property
     def enqueued_ms(self) -> int:
-        """When it was first put, in ms since the epoch; the znode may be younger."""
+        """When the item was first put, in ms since the epoch; its znode may be younger."""
         first = self.note.enqueued_ms if self.note else None
         return self.ctime_ms if first is None else first
 
     def key(self, kind: QueueKind) -> str | int | None:
-        """Its id, priority, or due time in ms, as its kind has one."""
+        """The item's id, priority, or due time in ms; ``None`` if its kind has no such key."""
         if kind is QueueKind.ID:
             return id_of(self.name)
         if kind is QueueKind.DELAY:
@@ -180,7 +188,7 @@ def read(
     framed: bool = True,
     locked: Collection[str] | None = None,
 ) -> Browsed:
-    """Parse an item's data (pure); ``locked``: the names of items being worked on."""
+    """Parse the data of item ``name`` (pure). ``locked``: the names of items being worked on."""
     items: Sequence[bytes] | None = [data]
     note = problem = None
     if framed:
@@ -201,8 +209,8 @@ def browse(
     framed: bool = True,
     lock_path: str | None = None,
 ) -> Iterator[list[Browsed]]:
-    """Read these children of ``path``, in this order, a batch at a time; vanished ones are left
-    out.
+    """Read the children ``names`` of ``path`` in this order, and yield them batch by batch.
+    Children that have vanished are left out.
 
     Memory: one batch of items, about 1 MB (see :mod:`leaderq.zookeeper.reading`), beside the names.
     """
@@ -223,8 +231,9 @@ def browse(
 
 
 def removal(paths: QueuePaths, name: str) -> Sequence[Operation]:
-    """The operations that delete an item, unless a consumer holds it: its lock is made and deleted
-    in the same transaction, so nobody ever sees it.
+    """Return the operations that delete an item unless a consumer holds it. They create and delete
+    the item's lock in the same transaction: so they fail if it is locked, and nobody ever sees the
+    lock.
     """
     item = Delete(paths.item(name))
     if paths.lock_path is None:
@@ -261,10 +270,10 @@ def written(
 
 
 def delete_tree(session: Session, path: str) -> int:
-    """Delete a znode with all below it; returns their number. Znodes that are created meanwhile are
-    deleted too, as long as that is fast enough.
+    """Delete a znode and everything below it; returns how many znodes were deleted. It also deletes
+    znodes that others create meanwhile, unless they create them faster.
 
-    :raises NotEmpty: it was not.
+    :raises NotEmpty: others created znodes below it faster than this could delete them.
     """
     deleted = 0
     for _ in range(_TREE_ROUNDS):

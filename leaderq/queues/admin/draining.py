@@ -10,7 +10,8 @@ through an ephemeral writer, which also makes sure that only one drain runs. On 
 * **left early, or on an error**: what was set aside and not kept is put back at once, in its place;
 * **answers or connection lost**: waited out, for ``PATIENCE_S``.
 
-Drains everything, also items that are not due yet or rest after a failure, and during a pause.
+A drain takes everything, including items that are not due yet or rest after a failure. It does so
+during a pause as well.
 """
 
 from __future__ import annotations
@@ -107,12 +108,12 @@ class QueueDrain:
     def batches(
         self, limit: int | None = None, *, corrupt_too: bool = True
     ) -> Iterator[list[Browsed]]:
-        """Yield the items there are, set aside, until the queue is empty or ``limit`` of them were
-        returned.
+        """Set items aside and yield them in batches, until the queue is empty or ``limit`` items
+        were yielded.
 
-        Keep a batch before you ask for the next one; items not kept are put back. Ends too when
-        consumers work on all that is left. Without ``corrupt_too`` unreadable items stay where they
-        are.
+        Keep the items of a batch before you ask for the next one; items that were not kept are put
+        back. The batches also end when consumers are working on everything that is left. Without
+        ``corrupt_too``, unreadable items stay in the queue.
         """
         given = 0
         while given != limit:
@@ -131,7 +132,9 @@ class QueueDrain:
                 return
 
     def keep(self, one: Browsed) -> None:
-        """The user has this item safely: its copy is deleted before the next batch."""
+        """Report that the user has stored this item safely; its copy is deleted before the next
+        batch.
+        """
         if self._open.pop(one.name, None) is not None:
             self._kept.append(one.name)
 
@@ -141,7 +144,9 @@ class QueueDrain:
         self._kept.clear()
 
     def await_items(self, timeout_s: float) -> None:
-        """Return at a change of the queue, at :meth:`wake`, or after ``timeout_s``."""
+        """Wait until the queue changes, :meth:`wake` is called, or ``timeout_s`` seconds have
+        passed.
+        """
         woken, path = self._woken, self._paths.path
         woken.clear()
         try:
@@ -159,7 +164,7 @@ class QueueDrain:
             watch.close()
 
     def wake(self) -> None:
-        """Have :meth:`await_items` return; from any thread or signal handler."""
+        """Make :meth:`await_items` return. May be called from any thread or signal handler."""
         self._woken.set()
 
     def _read(self) -> Iterator[list[Browsed]]:
@@ -171,7 +176,7 @@ class QueueDrain:
         return browse(self._session, path, seen.items, framed=is_framed)
 
     def _set_aside(self, found: Sequence[Browsed]) -> list[Browsed]:
-        """Set these aside; returns the items that we got."""
+        """Set these items aside; returns the items that this drain got."""
         # an interrupt during the wait must put these back
         self._open = {one.name: one for one in found}
         errors = self._errors(map(self._taking, found))
@@ -193,8 +198,8 @@ class QueueDrain:
         return Create(lock, ephemeral=True), copy, item, Delete(lock)
 
     def _put_back(self, names: Sequence[str]) -> None:
-        """Put items back where they were; under a new name only if the old one is taken, because
-        the queue was made again.
+        """Put these items back under their old names. An item gets a new name only if its old name
+        is taken, because the queue was made again.
         """
         self._open.clear()
         for batch in browse(self._session, self._aside, names, framed=False):
@@ -223,9 +228,9 @@ class QueueDrain:
         return errors
 
     def _be_alone(self) -> None:
-        """Wait until nobody else drains; one that was killed counts until its session is over. Two
-        that come at the same time see each other, and both give up, so that neither puts back what
-        the other has set aside.
+        """Wait until no other drain runs. A drain that was killed counts as running until its
+        session is over. Two drains that start at the same time see each other and both give up, so
+        that neither puts back what the other has set aside.
         """
         own = self._writer.path.rpartition("/")[2]
         deadline = clock.now_s() + self._session.timeout_s + 1

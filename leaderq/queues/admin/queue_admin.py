@@ -43,13 +43,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A queue at one moment.
+    """The state of a queue at one moment.
 
-    ``depth``: items, including those being worked on; ``held``: how many these are, ``None``
-    without a lock path; ``consumers``: those of leaderq; ``oldest_ms``: when the oldest item's
-    znode was made; ``next_sequence``: the number the next item gets, also 0 if the path is not
-    there (``exists``), as when the servers have deleted an empty container; ``aside``: items that a
-    running or dead drain has in hand.
+    ``depth``: how many items there are, including those being worked on; ``held``: how many are
+    being worked on, ``None`` without a lock path; ``dead``: how many dead letters there are;
+    ``consumers``: how many consumers of leaderq there are; ``oldest_ms``: when the oldest item's
+    znode was made; ``next_sequence``: the number that the next item gets; ``exists``: whether the
+    path exists (the servers may have deleted it as an empty container; ``next_sequence`` is 0
+    then); ``aside``: how many items a running or dead drain has set aside.
     """
 
     path: str
@@ -69,8 +70,9 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """``deleted`` by us; ``held``: left, because somebody works on them; ``gone``: taken by
-    somebody else meanwhile; ``stuck``: left, because they have children.
+    """``deleted``: items that this call deleted; ``held``: items left, because consumers work on
+    them; ``gone``: items that others took meanwhile; ``stuck``: items left, because they have
+    children.
     """
 
     deleted: int
@@ -100,7 +102,7 @@ class DeadItem:
 
     @property
     def died_ms(self) -> int:
-        """When it was set aside, in ms since the epoch."""
+        """When the item became a dead letter, in ms since the epoch."""
         return self.note.died_ms if self.note.died_ms is not None else self.found.ctime_ms
 
     def says(self, text: str) -> bool:
@@ -181,7 +183,9 @@ class DeadLetters:
 
 
 def restored_data(name: str, data: bytes) -> bytes:
-    """The data that a letter is sent back with (pure): unchanged if unreadable or not ours."""
+    """The data with which a letter is sent back (pure): ``data`` itself if it cannot be read, or if
+    leaderq did not write it.
+    """
     try:
         payload = decode(data)
     except CorruptItem:
@@ -210,20 +214,22 @@ class QueueAdmin:
         self._kind = kind
 
     def depth(self) -> int:
-        """How many children the queue has, without listing them: all items, also those being worked
-        on, and foreign ones; 0 if the path is not there.
+        """How many children the queue has: all items, including those being worked on, and foreign
+        children; 0 if the path does not exist. It does not list them.
         """
         stat = self._stat(self.paths.path)
         return stat.num_children if stat else 0
 
     def is_there(self) -> bool:
-        """Whether anything of the queue exists: itself, dead letters, a wish, members."""
+        """Whether anything of the queue exists: its path, dead letters, a pause, members, or items
+        that a drain set aside.
+        """
         return bool(self._znodes())
 
     def overview(self) -> Overview | None:
-        """Everything about it; ``None`` if nothing is at its path nor beside it.
+        """Return the state of the queue; ``None`` if neither its path nor side data exists.
 
-        :raises ConfigurationError: no kind was told, and the names are those of several.
+        :raises ConfigurationError: no kind was told, and the names belong to several kinds.
         """
         paths, found = self.paths, self._znodes()
         if not found:
@@ -258,14 +264,14 @@ class QueueAdmin:
         return contents_of(self.names(), self._kind)
 
     def names(self) -> list[str]:
-        """The names of all children, in no order; none if the path is not there."""
+        """Return the names of all children, unsorted; an empty list if the path does not exist."""
         return names_at(self._session, self.paths.path)
 
     def browse(
         self, limit: int | None = None, *, seen: QueueContents | None = None
     ) -> Iterator[Browsed]:
-        """The items that are there now, in the order in which they go, at most ``limit``; nothing
-        is taken. Items that vanish before they are read are left out. ``seen``: what :meth:`detect`
+        """Yield the items that are there now, in queue order, at most ``limit``, without taking
+        them. Items that vanish before they are read are left out. ``seen``: what :meth:`detect`
         returned, to save another listing.
 
         :raises ConfigurationError: as :meth:`detect`; or the path is that of a sharder, whose
@@ -285,11 +291,12 @@ class QueueAdmin:
         older_s: float | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> Purged:
-        """Delete the items that are there now; with a lock path not those being worked on, unless
-        ``held_too``: then their acknowledgement will fail. The last ones are deleted first, because
-        consumers begin at the other end. Foreign children stay, and so do items put meanwhile.
-        ``older_s``: only those that were first put more than so many seconds ago, by the calendars
-        of the servers and of this host; all are read. After an interruption, call it again.
+        """Delete the items that are there now. With a lock path, items being worked on stay, unless
+        ``held_too``: then their acknowledgement will fail. The last items are deleted first,
+        because consumers begin at the other end. Foreign children stay, and so do items put
+        meanwhile. ``older_s``: delete only items that were first put more than so many seconds ago,
+        by the clocks of the servers and of this host; for this all items are read. After an
+        interruption, call it again.
 
         :raises ConfigurationError: as :meth:`browse`.
         """
@@ -314,8 +321,8 @@ class QueueAdmin:
         return Purged(deleted, held, len(seen.items) - deleted - held - stuck, stuck)
 
     def delete(self, *, force: bool = False) -> int:
-        """Delete the queue with everything beside it: side data, dead letters, empty locks; returns
-        how many znodes that were. A missing path is not an error.
+        """Delete the queue and everything beside it: side data, dead letters, empty locks. Returns
+        how many znodes were deleted. A missing path is not an error.
 
         :raises RequestRefused: it holds items or dead letters, or consumers are there; with
             ``force`` these are deleted too, even items that are being worked on.
@@ -354,7 +361,9 @@ class QueueAdmin:
         return QueueDrain(self._session, self.paths, self._kind)
 
     def pause(self) -> bool:
-        """Ask consumers, later ones too, to begin no new item; ``False`` if asked before."""
+        """Ask all consumers, including later ones, to begin no new item; ``False`` if the queue was
+        paused before.
+        """
         return self._set_paused(True)
 
     def resume(self) -> bool:
@@ -391,7 +400,9 @@ class QueueAdmin:
         return self._ask(lambda: self._session.exists(path))
 
     def _znodes(self) -> dict[str, tuple[bytes, Stat]]:
-        """The znodes of path, dead letters, control, members, and items that a drain set aside."""
+        """The data and stat, by path, of those that exist: the queue's path, its dead letters,
+        control, members, and the items that a drain set aside.
+        """
         paths = self.paths
         wanted = (paths.path, paths.dead, paths.control, paths.members, paths.drained)
         return self._ask(lambda: existing(self._session, wanted))

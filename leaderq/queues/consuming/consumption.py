@@ -1,10 +1,10 @@
-"""The consuming side of a queue, pushed to a consumer or taken on request, and what is taken.
+"""The consuming side of a queue: items are passed to a consumer, or taken on request.
 
 A znode may hold several values (``put_multi``); each that is taken is an :class:`Item` of its own.
-The znode is acknowledged with the last of them. What is left of it then, because the work on some
-values failed or they were not taken, is written back as one; values that are not taken are when
-the queue is paused or closed, or nobody asks for a second. States of a value: *open*, *done*,
-*left*.
+The znode is settled together with the last of its values. Values that are not done then, because
+the work on them failed or nobody took them, are written back in one znode. Values that nobody took
+count as settled when the queue is paused or closed, or when nobody has asked for a value for a
+second. States of a value: *open*, *done*, *left*.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ _REFUSED_S = 1.0
 
 
 def values_of(engine: Engine, claim: Claim) -> list[Any] | None:
-    """The values that were put. Unreadable ones are set aside: of several values only those that
-    the serializer refuses. ``None``: the whole znode was set aside.
+    """Return the values that were put in this znode; ``None`` if the whole znode was set aside. Of
+    several values, only those that the serializer refuses are set aside.
     """
     problem = claim.error
     values: list[Any] = []
@@ -97,7 +97,9 @@ def log_failure(queue: str, settlement: ItemSettlement, error: BaseException) ->
 
 
 class ItemWorkers(HandlerThreads):
-    """As many threads as ``concurrency`` says."""
+    """The threads that pass claimed items to the user's consumer, as many as
+    ``concurrency`` says.
+    """
 
     def __init__(self, name: str, engine: Engine) -> None:
         options = engine.options
@@ -141,7 +143,9 @@ class ItemWorkers(HandlerThreads):
             return []
 
     def _work(self, claims: list[Claim]) -> list[ItemSettlement]:
-        """Until all are settled: this thread stays with what is kept."""
+        """Work on these items until all are settled; returns the settlements to write. This thread
+        also waits for the next attempts at items that it keeps.
+        """
         settlements: list[ItemSettlement] = []
         while True:
             ended = self._attempt(claims)
@@ -152,14 +156,18 @@ class ItemWorkers(HandlerThreads):
                 return settlements + [items.released(claim) for claim in claims]
 
     def _kept(self, kept: list[ItemSettlement]) -> bool:
-        """Stay with these until they may be tried again; returns whether they are to be."""
+        """Write these settlements, and wait until their items may be tried again; ``False``: the
+        queue is closing, and they are not tried again.
+        """
         self._engine.settle(kept)
         rest_ms = max(one.rest_until_ms for one in kept) - clock.now_ms()
         return not self._engine.is_closing.wait(max(0, rest_ms) / 1000)
 
     def _attempt(self, claims: list[Claim]) -> list[ItemSettlement]:
-        """Work on the values: of one item one by one or, if it has many, batch by batch; of several
-        items together."""
+        """Pass the values of these items to the consumer once; returns the settlements. The values
+        of a single item are passed one by one or, for ``consume_batch``, batch by batch; those of
+        several items are passed together.
+        """
         engine, options = self._engine, self._engine.options
         good: list[Claim] = []
         values: list[Any] = []
@@ -212,9 +220,9 @@ _IDLE_S = 1.0
 
 @dataclass(eq=False)
 class TakenZnode:
-    """One znode whose values were taken; locked while one of them is settled. ``error``: of the
-    work on one of them. ``delay_s``: if one of them is to be requeued. ``is_lost``: the engine was
-    told that it is another's.
+    """One znode whose values were taken on request. ``lock`` is held while a value is settled.
+    ``error``: what the work on a value raised. ``delay_s``: set if a value is to be requeued.
+    ``is_lost``: the engine was told that another consumer has the znode.
     """
 
     claim: Claim
@@ -227,24 +235,25 @@ class TakenZnode:
 
     @property
     def remaining(self) -> list[bytes]:
-        """The values that are not done, in their order."""
+        """The values that are not done, in the order in which they were put."""
         together = {**self.open, **self.left}
         return [together[at] for at in sorted(together)]
 
 
 class Item(Generic[T]):
-    """One value, until it is acknowledged or released; a context manager that acknowledges it at
-    a clean end. If the block raises it has failed; an interrupt, or a cancelled task, releases it.
+    """One value that was taken from a queue, until it is acknowledged or released. As a context
+    manager, it is acknowledged at a clean end of the block, counts as failed if the block raises,
+    and is released after an interrupt or in a cancelled task.
 
     ``value``: what was put. ``name``: of its znode, which several values share that were put by one
     ``put_multi``. ``attempt``: 1 the first time. ``enqueued``: when it was first put, by the clock
     of the servers.
 
-    *Guarantees* with a lock path: nobody else is given it while this session lasts; once it is
-    over :meth:`ack` fails, for each value, and nothing is written. A znode goes when all its values
-    are done. *Not guaranteed* without: it was deleted when it was taken; if this process dies it is
-    lost. With: a value that was acknowledged without ``ops`` comes again if the process dies before
-    the last value of its znode is acknowledged.
+    *Guarantees* with a lock path: nobody else gets the item while this session lasts; once the
+    session is over, :meth:`ack` fails for each value, and writes nothing. A znode is removed when
+    all its values are done. *Not guaranteed* without a lock path: the item was deleted when it was
+    taken, and is lost if this process dies. With a lock path: a value that was acknowledged without
+    ``ops`` comes again if the process dies before the last value of its znode is acknowledged.
     """
 
     def __init__(self, value: T, at: int, taken: TakenZnode, queue: Consumption[Any]) -> None:
@@ -268,11 +277,11 @@ class Item(Generic[T]):
         return self._at not in self._taken.open
 
     def ack(self, ops: Iterable[Operation] = (), *, term: Term | None = None) -> list[Any] | None:
-        """It is done: remove it, and carry out ``ops`` in the same multi, all or none; with
+        """Acknowledge the item: remove it and carry out ``ops``, in one multi, all or nothing; with
         ``term``, only if that leadership still stands (through ``term.write``). Returns the results
-        of ``ops``, ``None`` if the answer was lost. May be called again if it raised.
+        of ``ops``; ``None`` if the answer was lost. If ``ack`` raised, it may be called again.
 
-        :raises ClaimLost: it is not ours any more; nothing was written.
+        :raises ClaimLost: the item is not ours any more; nothing was written.
         :raises ZooKeeperError: one of ``ops`` failed (``index`` counts in them); nothing was
             written, the item is still ours.
         :raises Deposed: ``term`` is over.
@@ -287,11 +296,11 @@ class Item(Generic[T]):
                 raise
 
     def requeue(self, delay_s: float = 0.0) -> None:
-        """Put it back at the tail, with its id, priority or due time, for anybody to try
-        ``delay_s`` seconds from now; counts as a failed attempt. Released values of one znode go
-        back together, when the last of its values is settled.
+        """Put the item back at the tail, with its id, priority or due time. Any consumer may try it
+        ``delay_s`` seconds from now; this counts as a failed attempt. Values of one znode go back
+        together, when the last of its values is settled.
 
-        :raises ClaimLost: it is not ours any more; nothing was written.
+        :raises ClaimLost: the item is not ours any more; nothing was written.
         """
         with self._taken.lock:
             self._refuse_twice()
@@ -304,14 +313,14 @@ class Item(Generic[T]):
                 raise
 
     def fail(self, error: BaseException) -> None:
-        """Working on it failed: the retry policy decides what becomes of it."""
+        """Report that the work on the item failed: the retry policy decides what becomes of it."""
         with self._taken.lock:
             self._refuse_twice()
             self._taken.error = error
             self._leave(is_awaited=False)
 
     def give_back(self) -> None:
-        """Release it: it was not begun, and no attempt is counted."""
+        """Release the item: it was not begun, and no attempt is counted."""
         with self._taken.lock:
             if not self.is_settled:
                 self._leave(is_awaited=False)
@@ -391,7 +400,9 @@ class Item(Generic[T]):
         return ClaimLost(f"item {self.name} is not this consumer's any more: {error}")
 
     def _forget(self) -> None:
-        """It is another's: tell the engine, once, which holds its name back during the work."""
+        """Tell the engine, once, that the item is another's. Until then the engine holds back its
+        name.
+        """
         taken, claim, engine = self._taken, self._claim, self._queue.engine
         if claim.membership.is_locking and not taken.is_lost:
             taken.is_lost = True
@@ -401,8 +412,8 @@ class Item(Generic[T]):
             engine.settle([gone])
 
     def _forget_if_over(self) -> None:
-        """The outcome is unknown; but if the session is over it is not ours, whether it is there or
-        not.
+        """Forget the item if its session is over. The outcome of the write is unknown, but then the
+        item is not ours, whether it still exists or not.
         """
         if not self._queue.engine.is_ours(self._claim):
             self._forget()
@@ -418,7 +429,7 @@ class Item(Generic[T]):
 
 
 class Consumption(Generic[T]):
-    """Consumes one queue, by an engine and, if there is a consumer, workers."""
+    """Consumes one queue by an engine and, if there is a consumer, by workers."""
 
     def __init__(
         self, session: Session, paths: QueuePaths, kind: QueueKind, options: QueueOptions[T]
@@ -440,7 +451,9 @@ class Consumption(Generic[T]):
         self._is_started = self._is_closed = False
 
     def start(self, patience_s: float = START_S) -> None:
-        """Begin to consume, if that was not done. Waits ``patience_s`` for a connection."""
+        """Begin to consume; does nothing if that was done. Waits ``patience_s`` seconds for a
+        connection.
+        """
         with self._lock:
             if self._is_closed:
                 raise QueueClosed(f"queue {self._paths.path} was closed; make a new one")
@@ -452,9 +465,9 @@ class Consumption(Generic[T]):
             self._work.start()
 
     def close(self, timeout_s: float = 5.0) -> bool:
-        """Begin nothing new, finish what is begun, release the rest; returns whether that was done
-        in ``timeout_s``. If not, consumers at work continue, and their items are acknowledged when
-        done.
+        """Begin nothing new, finish what is begun, and release the rest; returns whether all that
+        was done within ``timeout_s`` seconds. If not, consumers at work continue, and their items
+        are acknowledged when they are done.
         """
         with self._lock:
             was_open = self._is_started and not self._is_closed
@@ -505,8 +518,9 @@ class Consumption(Generic[T]):
                 self._taken.popleft().give_back()
 
     def _give_back_idle(self) -> bool:
-        """On the engine's thread. Give back what was not handed out, if paused, or if nobody asks
-        for it and works on a value of its znode; returns whether anything is left.
+        """Release the values that were not handed out if the queue is paused, or if nobody has
+        asked for a value for a while and nobody works on one of their znodes. Returns whether any
+        value is left. Runs on the engine's thread.
         """
         if not self._taken:
             return False
@@ -517,7 +531,9 @@ class Consumption(Generic[T]):
         return bool(self._taken)
 
     def _has_values_in_hand(self) -> bool:
-        """Whether a value was handed out, and not settled, of a znode of which others were not."""
+        """Whether a value is being worked on whose znode has other values that were not
+        handed out.
+        """
         left = Counter(item._taken for item in self._taken.copy())
         return any(len(znode.open) != count for znode, count in left.items())
 
@@ -537,7 +553,7 @@ class Consumption(Generic[T]):
             self.engine.notify()
 
     def settlement_of(self, taken: TakenZnode) -> ItemSettlement:
-        """The settlement of a znode once all its values are settled."""
+        """Return the settlement of a znode whose values are all settled."""
         options = self.engine.options
         settlement = items.ended(
             taken.claim,
@@ -552,6 +568,8 @@ class Consumption(Generic[T]):
         return settlement
 
     def write(self, claim: Claim, operations: Sequence[Operation]) -> list[Any] | None:
-        """Write these as one, and wait for the answer; ``None`` if it was lost."""
+        """Write these operations in one multi, and return their results; ``None`` if the answer was
+        lost.
+        """
         answer = claim.membership.writer.submit(operations)
         return result_of(answer, lambda: self._is_closed)

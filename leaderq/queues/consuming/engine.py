@@ -84,7 +84,9 @@ _AFTER_LOSS_S = 0.1
 
 
 class Engine:
-    """See the module. ``workers``: how many may be busy; 0: items are taken on request."""
+    """Supplies the workers of one queue; see the module. ``workers``: how many may be busy at a
+    time; 0: items are taken on request.
+    """
 
     def __init__(
         self,
@@ -130,7 +132,7 @@ class Engine:
         self._has_taken = False
 
     def start(self, patience_s: float = START_S) -> None:
-        """Begin; returns when this consumer stands among the others.
+        """Begin to consume; returns when this consumer is a member of the queue.
 
         Raises what prevents that; a lost connection only after ``patience_s``.
         """
@@ -180,7 +182,7 @@ class Engine:
         self._members.leave(membership, 5.0)
 
     def settle(self, settlements: Sequence[ItemSettlement]) -> None:
-        """Have these settlements, of items that were handed out, written; never blocks."""
+        """Send the settlements of items that were handed out to their writers; never blocks."""
         counts = Counter[str]()
         for settlement in settlements:
             counts[settlement.outcome.value] += settlement.claim.count
@@ -224,7 +226,9 @@ class Engine:
 
     @property
     def is_in_child(self) -> bool:
-        """Whether this is a copy: the user's code has forked, and the child came back from it."""
+        """Whether this is the copy in a forked child: the user's code has forked, and the child
+        returned here.
+        """
         return host.pid() != self._pid
 
     def _on_settled(self, settlement: ItemSettlement) -> None:
@@ -234,7 +238,7 @@ class Engine:
             self._service.wake()
 
     def _may_begin(self) -> bool:
-        """Whether anything may be handed out; asked under the lock of the prefetched items."""
+        """Whether items may be handed out now. Called under the lock of the prefetched items."""
         return self._session.state is SessionState.CONNECTED and not self.pause_switch.is_paused
 
     def notify(self) -> None:
@@ -361,10 +365,11 @@ class Engine:
         deaths.settled([name])
 
     def _has_another_way(self, settlement: ItemSettlement, error: LeaderqError) -> bool:
-        """Return whether it can be released otherwise. If the item was deleted behind our back, or
-        may not be written: with a lock path, the lock must not stand for as long as our session;
-        without, the item must not be lost. Its old name may be taken, because the queue was made
-        again.
+        """Whether to release the item in another way, after ``settlement`` was refused with
+        ``error``. This is so if somebody deleted the item, or if it may not be written: with a lock
+        path, the lock must not stay as long as our session; without one, the item must not be lost.
+        It is also so if an item cannot be created under its old name, which is taken because the
+        queue was made again.
         """
         claim = settlement.claim
         if settlement.outcome is not ItemOutcome.RELEASED:
@@ -383,7 +388,9 @@ class Engine:
         return membership
 
     def _forget(self, former: Membership) -> None:
-        """The session of these claims is over: anybody may have them."""
+        """Drop what was claimed by a former member: its session is over, so anybody may have the
+        items.
+        """
         lost = self.ready.drain(lambda claim: claim.membership is former)
         self._waiting.drop([claim.name for claim in lost])
         log.warning(
@@ -415,12 +422,16 @@ class Engine:
             self._claimed(membership, names, found)
 
     def _read_next(self) -> None:
-        """Read the items that are likely to be claimed next, while these are claimed."""
+        """Begin to read the items that are likely to be claimed next, while other claims are under
+        way.
+        """
         if most := self._ahead.room:
             self._ahead.begin(self._waiting.upcoming(most, self._share))
 
     def _without_suspects(self, names: list[str]) -> list[str]:
-        """Those of these names to claim now. A suspect is claimed alone, and meanwhile nothing."""
+        """Return those of ``names`` to claim now: all of them or, if there are suspects, one
+        suspect, and only while nothing else is held.
+        """
         deaths = self._members.deaths
         suspects = [name for name in names if deaths.has_suspects and deaths.is_suspect(name)]
         if not suspects:
@@ -473,7 +484,9 @@ class Engine:
         return names
 
     def _shared_names(self, wanted: int, share: Share | None) -> list[str]:
-        """Of the present listing: of our own share, some that are overdue among them."""
+        """Take names from the present listing: those of our own share, and some overdue ones of
+        others.
+        """
         if self._is_simple and self._losses:
             # Without shares all would be at the same names again, and the quickest get everything.
             names = self._waiting.take_behind(chance.randrange(wanted << self._losses), wanted)
@@ -485,8 +498,9 @@ class Engine:
         return names + self._waiting.take(wanted - len(names), clock.now_ms(), share)
 
     def _overdue(self, wanted: int, share: Share) -> list[str]:
-        """Overdue names of others' shares, while our own share goes on: one now and then, to find
-        out whether its owner is at work; if it is not, as many as of our own.
+        """Take overdue names of others' shares while our own share still has names. Now and then
+        one name is taken, to find out whether its owner is at work; if some owner is not, half of
+        what is wanted.
         """
         if share.won:
             wanted = (wanted + chance.randrange(2)) // 2

@@ -11,14 +11,14 @@ claimed    waiting, released   ``Delete(lock)`` / ``Create(item)``
 claimed    claimed, kept       ``SetData(item)`` / nothing
 =========  ==================  ==========================================================
 
-A failure is counted by *requeued*, by *kept* after an error, and by a consumer's death. *Done*,
-*released* and *interrupted* count none. Only *requeued* and *kept* let an item rest.
+A failure is counted by *requeued*, by *kept* after an error, and by the death of a consumer;
+*done*, *released* and *interrupted* count none. Only *requeued* and *kept* let an item rest.
 
-Each is all or none. Items are read first (one multiRead), then claimed *as read*, many in one multi
-of the membership's writer. If one is somebody else's, the stats of all are asked for, those taken
-are left out, and the rest is tried again, some rounds. Nothing is sent without waiting for it: it
-could succeed, and nobody would work on the items. If a settlement is refused, others in the same
-multi are not touched.
+Each transition is written as a whole or not at all. Items are read first (one multiRead), then
+claimed *as read*, many in one multi of the membership's writer. If another consumer has one of
+them, the stats of all are asked for, taken items are left out, and the others are tried again, for
+some rounds. The answer to every claim is waited for: an unnoticed success would leave items that
+nobody works on. If a settlement is refused, others in the same multi are not touched.
 
 What happens on each failure: *item gone, locked, changed*: left out; *not to be touched yet* (its
 note says so), *not to be read, locked or deleted*: left to rest; *unreadable*: claimed all the
@@ -68,11 +68,12 @@ otherwise it would be tried again at once, and before all its neighbours."""
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """One item. ``created_ms``: of its znode; ``version``: of the data that was read. ``items``:
-    what is left of its values; none if the data cannot be understood, and then ``error`` says why.
-    ``note``: what former consumers left about it; ``deaths``: how many have died over it beside
-    that. ``is_raw``: of a simple queue, one value without a frame or a note. ``count``: values, at
-    first; 1 if that is not known.
+    """One item that is claimed, or about to be. ``created_ms``: when its znode was made;
+    ``version``: that of the data that was read. ``items``: the values that are not done; empty if
+    the data cannot be read, and ``error`` then says why. ``note``: what former consumers wrote
+    about the item; ``deaths``: how many consumers died over it that the note does not count.
+    ``is_raw``: the item is of a simple queue, one value without a frame or a note. ``count``: how
+    many values it had at first; 1 if that is not known.
     """
 
     name: str
@@ -100,7 +101,7 @@ class Claim:
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """The operations that claim it, if it is still as it was read."""
+        """The operations that claim the item; they fail if it has changed since it was read."""
         membership = self.membership
         item = membership.paths.item(self.name)
         if not membership.is_locking:
@@ -110,12 +111,12 @@ class Claim:
 
     @property
     def not_before_ms(self) -> int:
-        """When it may be tried again; 0 if at any time."""
+        """When the item may be tried again, in ms since the epoch; 0: at any time."""
         return self.note.not_before_ms or 0
 
     @property
     def failures(self) -> int:
-        """How often a consumer has failed at it, or died over it."""
+        """How often a consumer has failed at the item or died over it."""
         return self.note.attempt + self.deaths
 
     @property
@@ -127,9 +128,10 @@ class Claim:
 class ClaimResult:
     """The result of trying to claim some names.
 
-    ``claims``: those that are ours. ``resting``: until when, in ms. ``gone``: deleted by others.
-    ``locked``: others work on them. ``again``: nothing is known of them, or they changed.
-    ``was_refused``: another consumer was in the way.
+    ``claims``: the items that are ours. ``resting``: names that must wait, and until when, in ms
+    since the epoch. ``gone``: names that others deleted. ``locked``: names that others work on.
+    ``again``: names to try again, because they changed or nothing is known of them.
+    ``was_refused``: whether another consumer was in the way.
     """
 
     claims: list[Claim] = field(default_factory=list)
@@ -148,7 +150,9 @@ class ClaimResult:
 def judged(
     membership: Membership, names: Sequence[str], rows: Mapping[str, Any], most_values: int
 ) -> ClaimResult:
-    """What was read of these. Its claims are still to be made: of as many values, or one znode."""
+    """Sort these names by what was read of them (``rows``). The result's ``claims`` are still to be
+    made; they have at most ``most_values`` values together, or are a single znode.
+    """
     found = ClaimResult()
     now, room = clock.now_ms(), most_values
     for name in names:
@@ -178,8 +182,9 @@ def claim(
     is_stopped: Callable[[], bool],
     meanwhile: Callable[[], object],
 ) -> None:
-    """Make the claims of what was :func:`judged`; ``found`` says what came of it. ``record``: goes
-    along. ``meanwhile``: called when they are under way."""
+    """Claim the items in ``found.claims``, and change ``found`` to say what came of it. ``record``:
+    operations for the same multi. ``meanwhile``: called while the claims are under way.
+    """
     wanted, found.claims = found.claims, []
     for round_left in reversed(range(_ROUNDS)):
         if not wanted:
@@ -209,7 +214,9 @@ def _without_others(
     error: LeaderqError,
     is_stopped: Callable[[], bool],
 ) -> list[Claim] | None:
-    """Those of these that other consumers do not have; ``None``: the error does not tell."""
+    """Return the items to try again, without those that other consumers have, and note the latter
+    in ``found``. ``None``: the error does not tell.
+    """
     index = error.index if isinstance(error, ZooKeeperError) else None
     if index is None or isinstance(error, ConnectionLost):
         log.debug("nothing claimed error=%s", error)
@@ -232,7 +239,9 @@ def _without_others(
 def _current_states(
     session: Session, wanted: Sequence[Claim], found: ClaimResult, is_stopped: Callable[[], bool]
 ) -> dict[str, list[str]]:
-    """Those that are gone, changed, or locked; each with the list that it belongs to."""
+    """Return the names of items that are gone, changed or locked, each with the list of ``found``
+    to which it belongs; empty if the servers did not answer.
+    """
     membership, ask = wanted[0].membership, session.exists_async
     paths, is_locking = membership.paths, membership.is_locking
     items = [ask(paths.item(one.name)) for one in wanted]
@@ -265,7 +274,9 @@ class ItemOutcome(Enum):
 
 
 class ConsumerDied(LeaderqError):
-    """Why an item became a dead letter if no consumer lived to say."""
+    """The error in a dead letter if each consumer died over the item, so that none could report
+    one.
+    """
 
 
 def _unheard(_: object) -> None:
@@ -273,8 +284,9 @@ def _unheard(_: object) -> None:
 
 
 class ItemSettlement(OperationGroup):
-    """What to write of one item, and what came of that (``error``, ``results``). ``rest_until_ms``:
-    how long it rests if created again."""
+    """What to write about one item, and what came of that (``error``, ``results``).
+    ``rest_until_ms``: until when the item rests before its next attempt; 0: it does not rest.
+    """
 
     __slots__ = ("claim", "error", "on_settled", "outcome", "rest_until_ms", "results")
 
@@ -289,7 +301,7 @@ class ItemSettlement(OperationGroup):
 
     @property
     def is_return(self) -> bool:
-        """Whether its name waits again, at its old place, once this is written."""
+        """Whether the item waits at its old place again once this is written."""
         if self.outcome is not ItemOutcome.RELEASED or self.rest_until_ms:
             return False
         return not any(isinstance(op, Create) and op.sequential for op in self.operations)
@@ -300,7 +312,9 @@ class ItemSettlement(OperationGroup):
 
     @property
     def created(self) -> str | None:
-        """The name of the item that it has made, if that is known."""
+        """The name of the item that this settlement created; ``None`` if none, or if it is not
+        known.
+        """
         for op, result in zip(self.operations, self.results or (), strict=False):
             if isinstance(op, Create) and not op.ephemeral and isinstance(result, str):
                 return result.rpartition("/")[2]
@@ -312,7 +326,9 @@ def done(claim: Claim) -> ItemSettlement:
 
 
 def released(claim: Claim, *, in_place: bool = False) -> ItemSettlement:
-    """It was not begun. ``in_place``: without a lock path, under its old name if it is free."""
+    """Return the settlement of an item that was not begun. ``in_place``: without a lock path, the
+    item is created again under its old name, which must be free.
+    """
     paths = claim.membership.paths
     if claim.membership.is_locking:
         release: Operation = Delete(paths.lock(claim.name))
@@ -332,8 +348,10 @@ def ended(
     mode: ErrorMode,
     retry: Retry,
 ) -> ItemSettlement:
-    """The work on its values is over, and these were not done: because it failed, because they are
-    to be requeued, or because it was interrupted."""
+    """Return the settlement of an item when the work on its values is over. ``left``: the values
+    that are not done, because the work failed (``error``), they are to be requeued (``delay_s``),
+    or the work was interrupted.
+    """
     if not left:
         return done(claim)
     if error is not None:
@@ -342,7 +360,9 @@ def ended(
 
 
 def interrupted(claim: Claim, left: Sequence[bytes]) -> ItemSettlement:
-    """The user's code was interrupted; ``left`` are the values not done."""
+    """Return the settlement after the user's code was interrupted. ``left``: the values
+    not done.
+    """
     if len(left) < len(claim.items):
         if claim.membership.is_locking:
             return _freed(claim, rewritten(claim, left))
@@ -351,8 +371,8 @@ def interrupted(claim: Claim, left: Sequence[bytes]) -> ItemSettlement:
 
 
 def requeued(claim: Claim, left: Sequence[bytes], wait_s: float) -> ItemSettlement:
-    """These of its values go to the tail, with its id, priority or due time, to be tried again
-    after ``wait_s``; counts as a failure.
+    """Return the settlement that puts the values ``left`` at the tail, with the item's id, priority
+    or due time. They rest for ``wait_s`` seconds; this counts as a failure.
     """
     note, until_ms = _failure_note(claim, claim.failures + 1, wait_s)
     return ItemSettlement(
@@ -361,20 +381,24 @@ def requeued(claim: Claim, left: Sequence[bytes], wait_s: float) -> ItemSettleme
 
 
 def corrupt(claim: Claim, error: Exception) -> ItemSettlement:
-    """Its bytes, or its values, cannot be understood."""
+    """Return the settlement of an item whose bytes or values cannot be read: a dead letter."""
     return _set_aside(claim, claim.items, "corrupt", error, claim.failures)
 
 
 def corrupt_values(
     claim: Claim, bad: Sequence[bytes], good: Sequence[bytes], error: Exception
 ) -> ItemSettlement:
-    """Some of its values cannot be understood; it stays claimed with the others."""
+    """Return the settlement that makes the unreadable values ``bad`` a dead letter; the item stays
+    claimed with the values ``good``.
+    """
     dead = _dead_letter(claim, bad, "corrupt", error, claim.failures)
     return ItemSettlement(claim, (*rewritten(claim, good), dead), ItemOutcome.KEPT)
 
 
 def died(claim: Claim, mode: ErrorMode, retry: Retry) -> ItemSettlement | None:
-    """Consumers died over it: the policy's decision; ``None``: it is tried again."""
+    """Return the policy's decision about an item over which consumers died; ``None``: it is tried
+    again.
+    """
     if not claim.deaths or not retry.is_exhausted(claim.failures):
         return None
     if mode is ErrorMode.DELETE:
@@ -392,8 +416,9 @@ def failed(
     *,
     stays: bool = True,
 ) -> ItemSettlement:
-    """The user's code raised; ``left`` are the values not done. In KEEP mode the item stays claimed
-    until its next attempt, unless its worker cannot stay with it.
+    """Return the settlement after the user's code raised. ``left``: the values not done. In KEEP
+    mode the item stays claimed until its next attempt, unless its worker cannot stay with it
+    (``stays``).
     """
     failures = claim.failures + 1
     if mode is ErrorMode.DELETE:
@@ -410,7 +435,9 @@ def failed(
 
 
 def rewritten(claim: Claim, left: Sequence[bytes], note: Note | None = None) -> Operations:
-    """It stays where it is, with the values not done; only a new consumer needs to know."""
+    """Return the operation that leaves the item in its place with the values ``left``; none without
+    a lock path, where the znode is already deleted.
+    """
     if not claim.membership.is_locking:
         return ()
     note = note or _noted(claim, claim.failures)
@@ -465,12 +492,14 @@ def _failure_note(claim: Claim, failures: int, wait_s: float) -> tuple[Note, int
 
 
 def _noted(claim: Claim, failures: int) -> Note:
-    """What is noted of an item wherever it goes."""
+    """The part of its note that an item keeps wherever it goes."""
     return Note(attempt=failures, enqueued_ms=claim.enqueued_ms, trace=claim.note.trace)
 
 
 def _encoded(claim: Claim, items: Sequence[bytes], note: Note) -> bytes:
-    """With as much of the note as there is room for: the item may be as large as a request."""
+    """The data of a znode with these values, and as much of the note as there is room for: the item
+    may be as large as a request.
+    """
     membership = claim.membership
     paths, writer = membership.paths, membership.writer
     names = [paths.item(claim.name), f"{paths.dead}/{claim.name}"]

@@ -1,19 +1,19 @@
-"""Keeps the names that wait current.
+"""Keeps the list of waiting names current.
 
 **Plain and id queues** are listed when the last listing is used up: the deeper a queue, the dearer
 its listing, and every delete of our own would call for another. One-shot watches tell when there is
-something to list again. **Priority and delay queues** need to know of a newcomer that goes before
-what waits: a persistent watch (ZooKeeper 3.6) tells every name made and deleted. Where servers are
-older they are treated as the others.
+something to list again. **Priority and delay queues** need to know of each newcomer, because it may
+go before the names that wait: a persistent watch (ZooKeeper 3.6) tells every name made and deleted.
+With older servers, these queues are listed like the others.
 
-One change of the path wakes every idle consumer, and most changes concern one of them. So who has a
-share of the numbers also watches for the znode of its next number, and looks after any other change
-only :data:`OTHERS_S` later, whether somebody has left anything there.
+One change of the path wakes every idle consumer, and most changes concern one of them. So a
+consumer that has a share of the numbers also watches for the znode of its next number. After any
+other change it waits for :data:`OTHERS_S` seconds before it looks for what others have left.
 
-With a lock path its children are read as well. What is locked is left alone, and the end of such a
-lock is news, because its consumer has died (F7); other locks come and go unheard, until names of
-others' shares are overdue. Whatever happened to the path (F13), the next look makes it again and
-watches it; every :data:`SCAN_S` it is looked after in any case.
+With a lock path, its children are read as well. Locked items are left alone. The end of such a lock
+is news, because its consumer has died (F7); other locks come and go unnoticed, until names of
+others' shares are overdue. Whatever happened to the queue's path (F13), the next look makes it
+again and watches it. Every :data:`SCAN_S` seconds the servers are asked in any case.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ _GUESSES = 4
 
 
 def _weakly(method: Callable[[WatchEvent], object]) -> Callable[[WatchEvent], object]:
-    """A one-shot watch: the session keeps it until it fires, which may be never."""
+    """Return a one-shot watch that does not keep the method's object alive: the session keeps the
+    watch until it fires, which may be never.
+    """
     reference = WeakMethod(method)
 
     def heard(event: WatchEvent) -> None:
@@ -57,8 +59,8 @@ def _weakly(method: Callable[[WatchEvent], object]) -> Callable[[WatchEvent], ob
 
 
 class QueueListing:
-    """Used by the engine's thread; watches come on the session's. ``notify`` is called at news,
-    ``created`` with each new name.
+    """Keeps :class:`PendingNames` current; see the module. Used by the engine's thread; watches are
+    called on the session's thread. ``notify`` is called at news, ``created`` with each new name.
     """
 
     def __init__(
@@ -92,7 +94,9 @@ class QueueListing:
 
     @property
     def is_stale(self) -> bool:
-        """Whether only a listing can tell that the queue is empty. Asks the servers at times."""
+        """Whether only a new listing can tell that the queue is empty. Asks the servers at
+        times.
+        """
         now_s = clock.now_s()
         if self._stale_s == math.inf and now_s >= self._looked_s + SCAN_S:
             self._looked_s = now_s
@@ -102,11 +106,13 @@ class QueueListing:
 
     @property
     def stale_in_s(self) -> float:
-        """In how many seconds it will be; without an end, if nothing has changed."""
+        """In how many seconds the listing will be stale; infinite if nothing has changed."""
         return self._stale_s - clock.now_s()
 
     def _missed_nothing(self) -> bool:
-        """Whether every znode ever made in the queue was in the listing, or was told of since."""
+        """Whether every znode ever made in the queue is known, from the listing or from watches
+        since.
+        """
         if self._names is None:
             return False
         stat = self._session.exists(self._paths.path)
@@ -121,7 +127,7 @@ class QueueListing:
         return bool(self._news) or (self.is_lock_changed and bool(self._held))
 
     def invalidate(self) -> None:
-        """Nothing known may be relied on: list again."""
+        """Treat everything known as unreliable, so that the queue is listed again."""
         self._stale_s, self._next = 0.0, None
         self._is_path_watched = False
         self._ahead.forget()
@@ -132,7 +138,9 @@ class QueueListing:
         self.is_lock_changed = True
 
     def look(self, share: Share | None = None) -> None:
-        """List again, and read the likely next names meanwhile; raises what the session raises."""
+        """List the queue again, and meanwhile read the names that are likely next. Raises what the
+        session raises.
+        """
         if self._wants_names and self._names is None:
             self._watch_names()
         # before reading: later news makes it stale again
@@ -164,8 +172,8 @@ class QueueListing:
                 asked.add_done_callback(partial(self._looked_for_next, name))
 
     def _list(self, share: Share | None) -> list[str]:
-        """The children of the queue; sets ``_held`` to those that are locked by others. All is
-        asked at once, and answered in this order.
+        """Return the children of the queue, and set ``_held`` to the names that others have locked.
+        All requests are sent at once, and answered in this order.
         """
         paths, session, waiting = self._paths, self._session, self._waiting
         # Where each name is told, the path is too; and a one-shot watch on it could take the place

@@ -42,9 +42,9 @@ class DeathRecords:
 
     Each consumer has a persistent record, ``<path>-meta/claims/<member>``, which every claim
     overwrites, in its own multi, with the names it holds then. A record without a member is a
-    death: over the name it holds or, if it holds several, nobody knows over which. An item that was
-    held at two deaths is a *suspect*: it is claimed alone until it is settled, so that the next
-    death tells; then the deaths before it count as well.
+    death: over the name in the record or, if there are several names, over an unknown one of them.
+    An item that was held at two deaths is a *suspect*: it is claimed alone until it is settled, so
+    that the next death tells; then the deaths before it count as well.
 
     What happens on each failure: **a record cannot be read or deleted**: it is looked at again when
     a member comes or goes; **a record is taken away by hand**: those deaths are not counted; **a
@@ -79,8 +79,8 @@ class DeathRecords:
         )
 
     def refresh(self, members: Collection[str]) -> None:
-        """Read the records of consumers that are not among ``members``, which must be listed later
-        than the records: see :meth:`listed`. Raises what the session raises.
+        """Read the records of consumers that have died: those that are not among ``members``, which
+        must be listed later than the records (:meth:`listed`). Raises what the session raises.
         """
         dead = [name for name in self._listed if name not in members]
         new = [name for name in dead if name not in self._left]
@@ -103,17 +103,19 @@ class DeathRecords:
         return bool(self._left)
 
     def is_suspect(self, name: str) -> bool:
-        """Whether several consumers died while they held it, and the cause is not known."""
+        """Whether several consumers died while they held this item, and it is not known over which
+        item.
+        """
         told = {one for held in self._left.values() if len(held) == 1 for one in held}
         return sum(name in held and not held & told for held in self._left.values()) > 1
 
     def deaths_of(self, name: str) -> int:
-        """How many consumers have certainly died over it."""
+        """How many consumers have certainly died over this item."""
         sizes = [len(held) for held in self._left.values() if name in held]
         return len(sizes) if 1 in sizes else 0
 
     def settled(self, names: Iterable[str]) -> None:
-        """These are dealt with, and not suspects any more."""
+        """Note that these items are dealt with, so that they are not suspects any more."""
         if not self._left:
             return
         settled = set(names)
@@ -152,7 +154,9 @@ def _names(data: bytes) -> set[str]:
 
 
 class QueueMembers(Members):
-    """With what each of them takes first, and over what others have died."""
+    """The members of one queue, what each of them takes first, and over which items others have
+    died.
+    """
 
     def __init__(
         self, session: Session, paths: QueuePaths, name: str, notify: Callable[[], object]
@@ -163,7 +167,7 @@ class QueueMembers(Members):
         self.deaths = DeathRecords(session, paths)
 
     def enter(self) -> Membership:
-        """Without a lock path the writer outlives the session."""
+        """Make this consumer a member. Without a lock path, its writer outlives the session."""
         paths: QueuePaths = self._paths
         if paths.lock_path is not None:
             membership = super().enter()
@@ -194,7 +198,9 @@ class QueueMembers(Members):
         self.share = None if is_alone else Share(names.index(own), len(names))
 
     def leave(self, membership: Membership, timeout_s: float) -> bool:
-        """Leave; returns whether everything to be written was written."""
+        """Remove this consumer from the members; returns whether all pending writes were
+        written.
+        """
         self.deaths.close()  # before the member goes, so that whoever sees that knows that it left
         is_clean = membership.writer.close(timeout_s)
         if not membership.is_locking:
@@ -207,7 +213,7 @@ class QueueMembers(Members):
 
 class PauseSwitch(ReadAfterNews):
     """Whether consumers are paused: by the user of this object, or by an operator in ZooKeeper for
-    all of them, later ones too. Java's do not know of it.
+    all of leaderq's consumers, including later ones. Java's consumers do not know of a pause.
     """
 
     def __init__(self, session: Session, paths: QueuePaths, notify: Callable[[], object]) -> None:
@@ -238,7 +244,9 @@ class PauseSwitch(ReadAfterNews):
 
 
 class ConsumerDeathWatcher(ReadAfterNews):
-    """One thread, asleep unless a member vanishes. For queues with a lock path only."""
+    """Wakes Java's consumers after a member has died; its one thread sleeps unless a member
+    vanishes. For queues with a lock path only.
+    """
 
     def __init__(self, session: Session, paths: QueuePaths, kind: QueueKind) -> None:
         self._service = Service.repeating("leaderq-queue-deaths", self._step)
@@ -278,7 +286,9 @@ class ConsumerDeathWatcher(ReadAfterNews):
         self._members = members  # last: what raises is tried again
 
     def _wake_java_if_idle(self) -> None:
-        """Awake consumers have taken what was freed by now; for the rest, one must be woken."""
+        """Wake Java's consumers if unlocked items are left: consumers that were awake have taken
+        what was freed by now.
+        """
         lock_path = self._paths.lock_path or ""
         there, held = self._session.exists(self._paths.path), self._session.exists(lock_path)
         if there is None or there.num_children <= (0 if held is None else held.num_children):

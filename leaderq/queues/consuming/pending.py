@@ -2,13 +2,13 @@
 
 A listing is used up before the next one is asked for. Names come back into it: those released,
 those whose rest (a retry's back-off) is over, and, where the queue is watched name by name, new
-ones. Behind a name that is *returning*, because its release is under way, none is taken, or it
-would be handed out later than its successors.
+ones. While a name is *returning*, because its release is under way, no name after it is taken;
+otherwise it would be handed out later than its successors.
 
-Each consumer has a *share*, the names of every n-th number, or all would collide at the head. What
-is not of its share it leaves to its owner, but not for longer than :data:`GRACE_MS`. How long a
-name waits is told by its number: one that is not above the highest of an earlier listing has waited
-since that.
+Each consumer has a *share*, the names of every n-th number, or all would collide at the head. It
+leaves a name of another share to the owner of that share, but not for longer than :data:`GRACE_MS`.
+A name's number tells how long it has waited: if the number is not above the highest one of an
+earlier listing, the name has waited since that listing.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _LOOKED_AT = 500
 
 
 class Share:
-    """What the consumer at ``position`` among that many takes first: every n-th number; and which
-    members are *not at work*, whose names others take at once.
+    """The names that the consumer at ``position`` among ``members`` takes first: every n-th number.
+    It also knows which members are *not at work*; others take the names of these at once.
 
-    A member is not at work once an overdue name of its share could be claimed, as long as at least
-    half of its names can be.
+    A member is not at work once an overdue name of its share could be claimed, for as long as at
+    least half of its names can be claimed.
     """
 
     def __init__(self, position: int, members: int) -> None:
@@ -48,11 +48,13 @@ class Share:
         return sequence_of(name) % self.members == self._position
 
     def next_number(self, number: int) -> int:
-        """The first number of this share from this one on."""
+        """The first number of this share that is not below ``number``."""
         return number + (self._position - number) % self.members
 
     def stands_in_for(self, name: str) -> bool:
-        """Whether its owner is not at work, and this consumer is the one to take it."""
+        """Whether the owner of ``name`` is not at work, and this consumer is the one to take the
+        name.
+        """
         number = sequence_of(name)
         if number % self.members not in self.won:
             return False
@@ -60,7 +62,9 @@ class Share:
         return self._at_work[chosen] == self._position
 
     def note(self, won: Iterable[str], lost: Iterable[str]) -> None:
-        """Take in the result of trying to claim these."""
+        """Learn from an attempt to claim names who is at work. ``won``: the names that were
+        claimed.
+        """
         for names, outcome in ((won, 1.0), (lost, 0.0)):
             for owner in (sequence_of(name) % self.members for name in names):
                 share = self.won.get(owner, outcome)
@@ -73,7 +77,9 @@ class Share:
 
 
 class PendingNames:
-    """Not thread-safe. Times are milliseconds since the epoch."""
+    """The names that wait in one queue; see the module. Not thread-safe. Times are milliseconds
+    since the epoch.
+    """
 
     def __init__(self, kind: QueueKind) -> None:
         self._key = sort_key(kind)
@@ -96,7 +102,7 @@ class PendingNames:
         """Names that this consumer has claimed or is claiming, even if a listing has them."""
 
     def replace(self, names: Iterable[str], locked: Iterable[str] = (), now_ms: int = 0) -> None:
-        """Take in a new listing. ``locked``: names that somebody works on."""
+        """Replace all names by a new listing. ``locked``: names that somebody works on."""
         taken = self.in_hand.union(locked)
         kept = [name for name in names if name not in taken]
         if self._rests:
@@ -114,13 +120,13 @@ class PendingNames:
         heapq.heapify(self._resting)
 
     def restart(self) -> None:
-        """The queue was deleted: numbers begin again."""
+        """Forget everything: the queue was deleted, and its numbers begin again."""
         self._highest = self._overdue_to = -1
         self._marks.clear()
         self.replace(())
 
     def add(self, name: str) -> None:
-        """A name was created, or is free again."""
+        """Add a name that was created, or that is free again."""
         self._gone.discard(name)
         if name in self._added_names or self._is_ahead(name):
             return  # it stands once, so that it can be discarded
@@ -139,7 +145,9 @@ class PendingNames:
         heapq.heappush(self._resting, (until_ms, name))
 
     def returns(self, name: str) -> None:
-        """Its release has begun; :meth:`is_settled` follows, whatever comes of it."""
+        """Note that the release of ``name`` has begun; :meth:`is_settled` must follow, whatever
+        comes of it.
+        """
         self._returning[name] = self._key(name)
 
     def is_settled(self, name: str) -> None:
@@ -147,21 +155,25 @@ class PendingNames:
 
     @property
     def has_returning(self) -> bool:
-        """Whether a name may be free in a moment that no listing shows as such."""
+        """Whether a release is under way, so that a name may soon be free that no listing shows."""
         return bool(self._returning)
 
     def release(self, names: Iterable[str]) -> None:
-        """Names claimed before, or about to be, are free again."""
+        """Make names free again that were claimed, or about to be claimed."""
         for name in names:
             self.in_hand.discard(name)
             self.add(name)
 
     def drop(self, names: Iterable[str]) -> None:
-        """Names that are done, or another's; only a new listing brings them back."""
+        """Forget names that are done, or another consumer's; only a new listing brings
+        them back.
+        """
         self.in_hand.difference_update(names)
 
     def take(self, most: int, now_ms: int, share: Share | None = None) -> list[str]:
-        """The next names of the share, at most that many, in order; in hand from now on."""
+        """Take the next names of the share, in order, at most ``most``. They are in hand from now
+        on.
+        """
         self._wake(now_ms)
         found: list[str] = []
         while len(found) < most and (name := self._next(now_ms)) is not None:
@@ -173,7 +185,9 @@ class PendingNames:
         return found
 
     def take_behind(self, ahead: int, most: int) -> list[str]:
-        """Names of the listing, behind the next ``ahead`` of it; they are in hand from now on."""
+        """Take at most ``most`` names of the listing after its next ``ahead`` names. They are in
+        hand from now on.
+        """
         begin = self._at + ahead
         names = self._in_hand(self._listed[begin : begin + most])
         self._gone.update(names)  # so that they are not met again
@@ -187,7 +201,9 @@ class PendingNames:
         ]
 
     def guesses(self, most: int, share: Share | None = None) -> list[str]:
-        """The likely names of the next items, if only their number has to be guessed."""
+        """Guess the names of the items that will be put next; empty if more than the number would
+        have to be guessed.
+        """
         if self._prefix is None:
             return []
         first, step = self._highest + 1, 1
@@ -196,8 +212,9 @@ class PendingNames:
         return [f"{self._prefix}{first + step * at:010d}" for at in range(most)]
 
     def take_overdue(self, most: int, now_ms: int) -> list[str]:
-        """Names of others' shares that have waited too long: the oldest or, so that two helpers do
-        not always meet, those behind them. If any of them were taken, some would wait for ever.
+        """Take names of others' shares that have waited too long: the oldest names or, so that two
+        helpers do not always meet, names soon after them. (If any overdue names were taken, some
+        would wait for ever.)
         """
         overdue = self._overdue(now_ms)
         if not overdue or not most:
@@ -210,13 +227,13 @@ class PendingNames:
         return self._in_hand(unique)
 
     def _overdue(self, now_ms: int) -> int:
-        """How many names of others have waited too long: the first so many."""
+        """How many names of others have waited too long; these are the first of ``_others``."""
         while self._marks and self._marks[0][0] + GRACE_MS <= now_ms:
             self._overdue_to = max(self._overdue_to, self._marks.popleft()[1])
         return bisect_right(self._others, self._overdue_to, key=sequence_of)
 
     def take_instead(self, most: int, share: Share) -> list[str]:
-        """Names of members that are not at work."""
+        """Take names whose owners are not at work, and for which this consumer stands in."""
         head = self._others[: _LOOKED_AT + most]
         chosen = dict.fromkeys([name for name in head if share.stands_in_for(name)][:most])
         self._others[: len(head)] = [name for name in head if name not in chosen]
@@ -228,7 +245,7 @@ class PendingNames:
         return found
 
     def overdue_ms(self, now_ms: int) -> int | None:
-        """When names of others' shares will be overdue; ``None`` without such names."""
+        """When the first name of others' shares will be overdue; ``None`` without such names."""
         if self.has_overdue(now_ms):
             return now_ms
         return self._marks[0][0] + GRACE_MS if self._others and self._marks else None
@@ -238,8 +255,8 @@ class PendingNames:
         return self._overdue(now_ms) > 0
 
     def first_key(self, now_ms: int) -> Any:
-        """The order of the first name that may be claimed, or may be in a moment; ``None`` if no
-        name may be.
+        """The sort key of the first name that may be claimed now, or soon because it is returning;
+        ``None`` without such a name.
         """
         self._wake(now_ms)
         keys = [*self._returning.values()]
@@ -248,7 +265,7 @@ class PendingNames:
         return min(keys, default=None)
 
     def next_ms(self) -> int | None:
-        """When the first name that must wait may be claimed; ``None`` if none must wait."""
+        """When the first resting or delayed name may be claimed; ``None`` if no name must wait."""
         times = [self._resting[0][0]] if self._resting else []
         head = self._head() if self._is_timed else None
         if head is not None:
@@ -261,16 +278,18 @@ class PendingNames:
         return self._head()
 
     def late(self, now_ms: int) -> int:
-        """How many names that are known rest, or are due later."""
+        """How many of the known names rest or are not due yet."""
         timed = [*self._listed[self._at :], *self._added_names] if self._is_timed else []
         return len(self._rests) + sum(self._is_early(name, now_ms) for name in timed)
 
     def due_ms(self, name: str) -> int | None:
-        """When it is due, if its name says so."""
+        """When this item is due; ``None`` unless this is a delay queue."""
         return due_ms_of(name) if self._is_timed else None
 
     def _leave(self, name: str) -> None:
-        """Leave it to its owner. A freed name may be older than those that were left before it."""
+        """Leave a name to its owner. A freed name may be older than names that were left earlier,
+        so the list is kept sorted.
+        """
         if self._others and self._key(name) < self._key(self._others[-1]):
             insort(self._others, name, key=self._key)
         else:

@@ -1,8 +1,9 @@
 """Items that are ours and not begun yet, in order; and how many of them there should be.
 
-What is claimed ahead saves a wait for the servers, but waits for *this* consumer and, without a
-lock path, is lost if the process dies. So it is as much as the workers do in :data:`AHEAD_S`,
-measured from when a worker takes items until it asks for more.
+Claiming ahead saves a wait for the servers. But an item claimed ahead waits for *this* consumer
+and, without a lock path, is lost if the process dies. So as much is claimed ahead as the workers
+handle in :data:`AHEAD_S` seconds, at their measured rate: a worker's time runs from when it takes
+items until it asks for more.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _WEIGHT = 0.2
 
 
 class Prefetch:
-    """Shared by the engine's thread and the workers (or those who take); every wait is bounded by
-    its caller.
+    """Holds claimed items until they are handed out. The engine's thread shares it with the workers
+    (or with the users' threads that take items); each caller bounds its own wait.
 
-    ``key``: the order of names. ``may_begin``: whether anything may be handed out now; asked under
+    ``key``: the sort key of names. ``may_begin``: whether items may be handed out now; called under
     the lock, so it must not block. ``notify_wanted``: called when more is wanted. ``slack``: how
     many of one listing are handed out even if something more urgent has come.
     """
@@ -68,8 +69,8 @@ class Prefetch:
             return self._heap[0][2] if self._heap else None
 
     def put(self, claims: Iterable[Claim], *, before: Any = None) -> None:
-        """Add claimed items. ``before``: the order of the first that waits to be claimed,
-        if any.
+        """Add claimed items. ``before``: the sort key of the first name that still waits to be
+        claimed, if any.
         """
         with self._changed:
             for claim in claims:
@@ -81,15 +82,15 @@ class Prefetch:
             self._changed.notify_all()
 
     def ask(self) -> int:
-        """Ask whether there is any item; when :attr:`answered` has reached the number returned,
-        there was none at some moment after this call.
+        """Ask whether the queue has any item; returns the number of the question. Once
+        :attr:`answered` has reached this number, the queue was empty at some moment after the call.
         """
         with self._changed:
             self.asks += 1
             return self.asks
 
     def answer(self, asks: int) -> None:
-        """So many had asked before the queue was found empty."""
+        """Note that the queue was found empty after the first ``asks`` questions were asked."""
         with self._changed:
             if asks > self.answered:
                 self.answered = asks
@@ -104,10 +105,11 @@ class Prefetch:
         wants: int = 1,
         ask: int | None = None,
     ) -> list[Claim]:
-        """The next ones, at most that many; none when ``timeout_s`` is over, when it is closed and
-        used up, or when the answer to ``ask`` has come. ``is_batch``: at most that many values, or
-        one znode; what has failed before is alone, because it may be what fails the others.
-        ``wants``: as many are claimed for this caller.
+        """Take the next items, at most ``most``; none if there are none within ``timeout_s``
+        seconds, if this is closed and used up, or once ``ask`` is answered. ``is_batch``: take at
+        most ``most`` values, or one znode; an item that failed before is taken alone, because it
+        may be what makes the others fail. ``wants``: how many values to claim for this caller while
+        it waits.
         """
         thread = primitives.get_ident()
         with self._changed:
@@ -139,7 +141,7 @@ class Prefetch:
             return found
 
     def _await(self, timeout_s: float | None, wants: int, ask: int | None) -> bool:
-        """Whether something may be handed out when the wait is over."""
+        """Wait for items; returns whether one may be handed out now."""
         self.takers += 1
         self.wanted += wants
         if not self._heap:
@@ -160,8 +162,8 @@ class Prefetch:
         return bool(self._heap) and self._may_begin()
 
     def has_come(self, name: str) -> None:
-        """A name has come into the queue: nothing that goes after it is handed out before
-        :meth:`refreshed`, except the slack. It is noted even if nothing is ready, because claims
+        """Note that a name has come into the queue. Nothing that goes after it is handed out before
+        :meth:`refreshed`, except the slack. This holds even if nothing is ready, because claims
         under way may be put here later.
         """
         with self._changed:
@@ -172,8 +174,8 @@ class Prefetch:
             self.came = key
 
     def refreshed(self, came: Any, first: Any) -> None:
-        """Newcomers up to ``came`` are known; ``first`` is the order of the first that waits, while
-        nothing is being claimed.
+        """Note that newcomers up to ``came`` are known. ``first``: the sort key of the first name
+        that waits. Call this while nothing is being claimed.
         """
         with self._changed:
             if self.came == came:
@@ -185,7 +187,7 @@ class Prefetch:
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether a newcomer goes before all that are ready."""
+        """Whether a newcomer goes before every item that is ready."""
         with self._changed:
             return self._is_overtaken()
 
@@ -202,7 +204,7 @@ class Prefetch:
             self._changed.notify_all()
 
     def drain(self, is_wanted: Callable[[Claim], bool] = lambda claim: True) -> list[Claim]:
-        """Take out all that must be released, or are not ours any more."""
+        """Take out and return the items that ``is_wanted`` selects, all by default."""
         with self._changed:
             out = [claim for _, _, claim in self._heap if is_wanted(claim)]
             self._heap = [entry for entry in self._heap if not is_wanted(entry[2])]
@@ -212,7 +214,7 @@ class Prefetch:
             return out
 
     def close(self) -> None:
-        """Wake all who wait; items already here may still be taken."""
+        """Close, and wake all waiting callers; items already here may still be taken."""
         with self._changed:
             self.is_closed = True
             self._changed.notify_all()
@@ -226,12 +228,12 @@ class Prefetch:
         self.average_s = former_s + _WEIGHT * (took_s - former_s)
 
     def appetite(self) -> int:
-        """How many values to have ready for busy workers."""
+        """How many values to hold ready for busy workers."""
         if self.average_s is not None:
             busy = int(AHEAD_S * self._workers / max(self.average_s, 1e-6))
             self._target = min(self._most_ahead, busy)
         return self._target
 
     def busy_s(self) -> float:
-        """For how many seconds no worker has asked for anything."""
+        """Seconds since a worker last took items; 0 while one waits for items."""
         return 0.0 if self.takers else clock.now_s() - self._taken_s

@@ -93,7 +93,7 @@ def is_item(kind: QueueKind, name: str) -> bool:
 
 
 def sequence_of(name: str) -> int:
-    """The number that the server appended; 0 for a name without one."""
+    """The number that the server appended to a name; 0 for a name without one."""
     found = _SEQUENCE.search(name, max(0, len(name) - 11))
     return int(found[0]) if found else 0
 
@@ -119,7 +119,7 @@ def priority_of(name: str) -> int | None:
 
 
 def due_ms_of(name: str) -> int:
-    """When it is due, in ms since the epoch; 0, that is now, for a name that does not say."""
+    """The due time in a name, in ms since the epoch; 0 (due at once) for a name without one."""
     parts = name.rsplit(_SEPARATOR, 2)
     # Python's int() would take more: "0x10", "1_0", " 1"
     if len(parts) < 3 or not _JAVA_HEX(parts[1]):
@@ -192,13 +192,15 @@ def _simple_key(name: str) -> int:
 
 
 def _id_key(name: str) -> str:
-    """As Curator: the name with the id cut out."""
+    """The sort key of an id queue's item: as in Curator, its name with the id cut out."""
     parts = name.split(_SEPARATOR, 2)
     return parts[0] + parts[2] if len(parts) == 3 else name
 
 
 def _delay_key(name: str) -> int:
-    """By due time, then number, as one whole number: tuples would take three times as long."""
+    """The sort key of a delay queue's item: due time and number as one whole number, because tuples
+    would take three times as long.
+    """
     # Ten digits of a malformed name may be more than the server's counter holds.
     number = max(-LAST_SEQUENCE - 1, min(sequence_of(name), LAST_SEQUENCE))
     return (due_ms_of(name) << 32) + number
@@ -214,7 +216,7 @@ _SORT_KEYS: dict[QueueKind, Callable[[str], Any]] = {
 
 
 def next_number(cversion: int, num_children: int) -> int:
-    """The number that the server will give to the next child: how many were ever created.
+    """The number that the server will give to the next child, which is how many it ever created.
 
     ZooKeeper reports ``cversion`` as twice that, less the present children, in 32 bits that run
     over after 2^30 creates; the sum undoes both.

@@ -1,5 +1,5 @@
-"""What an item's znode holds, byte for byte as Curator 5.x writes it (pure), and what of ours rides
-behind it.
+"""What an item's znode holds, byte for byte as Curator 5.x writes it, and what leaderq appends to
+it (pure).
 
 ::
 
@@ -32,12 +32,12 @@ MAX_TEXT = 2000
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """All of it optional; times are milliseconds since the epoch.
+    """What leaderq notes of an item, all of it optional. Times are milliseconds since the epoch.
 
-    ``attempt``: how often the item was given to a consumer and failed. ``enqueued_ms``: when it was
-    first put, if the znode is not the first. ``not_before_ms``: a consumer of leaderq leaves it
-    alone until then (Java does not know of it). ``trace``: the context of the span that put it, as
-    W3C's ``traceparent``, if that was traced.
+    ``attempt``: how often the item was given to a consumer and failed. ``enqueued_ms``: when the
+    item was first put, if this is not its first znode. ``not_before_ms``: a consumer of leaderq
+    leaves it alone until then (Java does not know of it). ``trace``: the context of the span that
+    put it, as W3C's ``traceparent``, if that was traced.
 
     On dead letters also: ``reason`` (``attempts``, ``corrupt``, ``died``), ``error`` (type and
     text), ``origin`` (the name it had), ``died_ms``, and ``raw``: the one item is the znode's whole
@@ -63,7 +63,9 @@ class Note:
 
     @classmethod
     def read(cls, data: bytes) -> Note | None:
-        """The note in the bytes behind a frame; ``None`` without one of ours."""
+        """Return the note in ``data``, the bytes after a frame; ``None`` if they are not a note of
+        ours.
+        """
         if not data.startswith(_MARK):
             return None
         try:
@@ -96,7 +98,7 @@ _LEAST = _VERSION.size + len(_END)
 
 @dataclass(slots=True)
 class Payload:
-    """The items of one znode, and the note behind them. A value: not to be changed."""
+    """The items of one znode, and the note after them. An unchanging value."""
 
     items: Sequence[bytes]
     note: Note | None = None
@@ -153,7 +155,7 @@ def is_compressed(data: bytes) -> bool:
 
 
 def plain(data: bytes) -> bytes:
-    """The data inside its gzip members, if it has any; as in Java, bytes behind them are ignored.
+    """The data inside its gzip members, if it has any; as in Java, bytes after them are ignored.
 
     :raises CorruptItem: it begins as gzip and is not, ends too early, or holds more than
         :data:`MAX_PLAIN_BYTES`.

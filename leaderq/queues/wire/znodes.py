@@ -32,8 +32,8 @@ def is_shard(name: str) -> bool:
 
 
 def beside(path: str) -> str:
-    """The path that a queue's side data is named after: ``/jobs`` itself, but for a shard
-    ``/jobs/queue-<uuid>`` it is ``/jobs-side/queue-<uuid>``.
+    """The path that the names of a queue's side data are built on: ``/jobs`` itself, but for a
+    shard ``/jobs/queue-<uuid>`` it is ``/jobs-side/queue-<uuid>``.
     """
     root = parent_of(path)
     if root == "/" or root.endswith(_SIDE) or not is_shard(name_of(path)):
@@ -80,7 +80,9 @@ class QueuePaths:
         return self._items + name
 
     def lock(self, name: str) -> str:
-        """The znode that says that an item is being worked on; needs a lock path."""
+        """The path of the lock of item ``name``, which marks it as being worked on; needs a lock
+        path.
+        """
         if self.lock_path is None:
             raise ValueError("this queue has no lock path")
         return f"{self.lock_path}/{name}"
