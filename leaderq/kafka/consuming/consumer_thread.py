@@ -207,7 +207,7 @@ class ConsumerThread:
         return answer
 
     def _settle(self, term: Term) -> None:
-        """Wait for the commit for which nobody has waited yet."""
+        """Wait until the last commit is over, if nobody has waited for it yet."""
         if self._is_behind:
             self._is_behind = False
             self._committed(term, self._asked(_Kind.COMMIT, _settled))
@@ -361,7 +361,7 @@ class _TermLoop:
         self._breaks = 0
 
     def run(self) -> bool:
-        """Run until the term is finished; returns whether the thread is to end."""
+        """Run until the career finishes the term; returns whether the thread must end too."""
         while True:
             is_asked = _Kind.NEXT in self._open
             wait_s = KEEP_WARM_S if self._end else self._term_consumer.wait_s(is_asked=is_asked)

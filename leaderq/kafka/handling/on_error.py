@@ -74,7 +74,8 @@ AskUser = Callable[[Exception], bool | None]
 
 
 class PoisonRecord(LeaderqError):
-    """Raised in ``handle`` to name the culprit: all before ``record`` is done, nothing after it.
+    """Raised in ``handle`` to name the culprit. It says that all records in front of ``record`` are
+    done, and none after it.
 
     ``raise PoisonRecord(record) from exc`` keeps the error itself: it is what is logged, put into
     the dead letter, or raised where the policy is ``"raise"``. ``record`` must be of the list that
@@ -101,7 +102,7 @@ class ProcessDied(LeaderqError):
 
 
 def is_about_records(error: BaseException) -> bool:
-    """Whether an error out of ``handle`` or a deserialiser may be blamed on what was handled."""
+    """Whether an error that ``handle`` or a deserialiser raised may be the fault of the records."""
     return not_about_records(error) is None
 
 
@@ -209,7 +210,7 @@ class OnError:
         return RetryAfter(self._backoff_s(self.backoff_s, attempts))
 
     def pause_s(self, times: int) -> float:
-        """How long to wait when the work is held up for the ``times``-th time in a row."""
+        """Return the seconds to wait when the work is held up the ``times``-th time in a row."""
         return self._backoff_s(max(self.backoff_s, _LEAST_PAUSE_S), times)
 
     def _backoff_s(self, first_s: float, attempts: int) -> float:
@@ -443,7 +444,9 @@ class HoldUps:
         return HoldUp(self._policy.pause_s(self._times), since_s)
 
     def are_too_many(self, record: Record, error: BaseException) -> bool:
-        """Whether ``record`` would be one too many in a row to pass over for such an error."""
+        """Whether more than ``most_in_a_row`` records would be passed over with errors of this
+        class, if ``record`` was passed over too.
+        """
         most = self._policy.most_in_a_row
         if most is None or type(leaves(error)[0]) is not self._error:
             return False

@@ -178,7 +178,7 @@ class DatabaseOffsets:
 
 
 class DatabaseCursor(Protocol):
-    """What is used of a DB-API cursor."""
+    """The parts of a DB-API cursor that are used here."""
 
     @property
     def rowcount(self) -> int: ...
@@ -226,8 +226,8 @@ class Database:
         return connection
 
     def close(self) -> None:
-        """Close the connections that we opened. Never raises for one that is broken, or that only
-        its own thread may close (``sqlite3``): that one ends when it is not used any more.
+        """Close all connections. Never raises for a connection that is broken, or that only its own
+        thread may close (``sqlite3``): such a connection ends when nothing uses it any more.
         """
         while self._connections:
             _thread, connection = self._connections.popitem()
@@ -235,7 +235,9 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[DatabaseCursor]:
-        """Begin, yield a cursor of the thread's connection, and commit; roll back on any error."""
+        """Begin a transaction, yield a cursor of the thread's connection, then commit. Any error
+        rolls the transaction back.
+        """
         connection = self.connection
         if is_in_transaction(connection):
             raise ConfigurationError(
