@@ -250,11 +250,11 @@ def skip(
 ) -> ErrorOption:
     """Pass over a record that cannot be handled, with a warning in the log; nothing else keeps it.
 
-    ``only``, ``except_``, ``is_outage``: which errors are about the record, and which are not and
-    hold the work up: classes, or a function that returns ``True`` for an outage, ``False`` for the
-    record's fault, ``None`` for the built-in judgement. ``most_in_a_row``: after so many records
-    with different keys that failed alike, none is passed over before one was handled (``None``: no
-    number is too large).
+    Errors that are not about the record hold the work up. ``only``: the classes of errors that are
+    about the record; ``except_``: classes that are not; ``is_outage``: a function of the error that
+    returns ``True`` for an outage, ``False`` for the record's fault, ``None`` for the built-in
+    judgement. ``most_in_a_row``: after so many records with different keys that failed alike, none
+    is passed over before one was handled (``None``: no number is too large).
     """
     return ErrorOption("skip", locals())
 
@@ -415,10 +415,10 @@ class HoldUps:
     """How long a career's work has been held up, and which records in a row failed alike.
 
     A hold-up stays within the term: the record is tried again after a back-off, as often as it
-    takes, and no attempt counts against it. It ends when something was handled; when the term ends
-    or pauses (the record is handed out again); and after :data:`LONGEST_S` without success: then
-    the error is raised, so that the next term may make its connections again in ``inaugurate``, or
-    be led by a host that can reach what this one cannot. Nothing is passed over then either.
+    takes, and no attempt counts against it. The hold-up ends when a record was handled; when the
+    term ends or pauses (the record is handed out again); and after :data:`LONGEST_S` seconds
+    without success. Then the error is raised and nothing is passed over: the next term may make its
+    connections again in ``inaugurate``, or be led by a host that can reach what this one cannot.
     """
 
     def __init__(self, policy: OnError) -> None:

@@ -65,10 +65,10 @@ class DatabaseOffsets:
     makes it and its table, ``load_offsets`` returns :meth:`load`, ``handle`` writes within
     :meth:`transaction`, ``retire`` closes it.
 
-    ``connect`` opens a connection: each thread has its own, and each :meth:`load` opens new ones,
-    as one may be broken. Its ``autocommit`` and ``isolation_level`` may be any: they are set here.
-    Workers take turns, because every transaction locks the career's term row: they gain nothing
-    inside the ``with`` block, only outside it.
+    ``connect`` opens a connection. Each thread has its own, and each :meth:`load` opens new ones,
+    because the old ones may be broken. Any ``autocommit`` and ``isolation_level`` will do, because
+    leaderq sets them. Workers take turns inside the ``with`` block, because every transaction locks
+    the career's term row; only the work outside the block is done in parallel.
 
     *Guarantees:* the writes made through the cursor and the offsets are stored together or not at
     all; none by a term older than the newest that has loaded. *Not guaranteed:* anything for writes
