@@ -244,7 +244,7 @@ class Environment:
 
 @dataclass
 class Assembly:
-    """The parts that serve one career, through all its terms; for the career thread."""
+    """The parts that serve one career, through all its terms. For the career thread."""
 
     declared: Declaration
     store: OffsetStore

@@ -339,8 +339,8 @@ class KafkaLeaderCareer(KafkaCareer, LeaderCareer):
     _async_twin = "AsyncKafkaLeaderCareer"
 
     def handle(self, records: Sequence[Record], term: Term) -> None:
-        """Work on one batch; the records of each partition are in order. Return when it is done,
-        raise if it cannot be.
+        """Work on one batch; the records of each partition are in order. Return when the work is
+        done, raise if it cannot be done.
 
         Override this or :meth:`handle_record`, which it calls for each record. An override that
         knows which record it cannot handle raises ``PoisonRecord(record)``.

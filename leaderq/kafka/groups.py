@@ -119,7 +119,7 @@ class GroupView:
         return bool(self.members) and is_foreign
 
     def sentence(self, own: str) -> str:
-        """State, protocol and members, in words."""
+        """Return a sentence with the group's state, protocol and members, except ``own``."""
         rule = f", assignor {self.assignor!r}" if self.assignor else ""
         kind = "" if self.kind in ("", "consumer") else f", protocol {self.kind!r}"
         named = ", ".join(map(str, self.others(own)[:_NAMED])) or "no other member"

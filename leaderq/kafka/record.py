@@ -117,7 +117,7 @@ class Record(_Typed[K, V]):
 
     @property
     def size(self) -> int:
-        """Bytes of key and value, before any deserialiser (0 for one that is not bytes now)."""
+        """Bytes of key and value as they were read; a deserialised key or value counts 0."""
         return sum(len(part) for part in (self.key, self.value) if isinstance(part, bytes))
 
     def as_dict(self) -> dict[str, Any]:

@@ -255,7 +255,7 @@ class KafkaSink:
     def _message(self, record: Any) -> Message:
         """Return the record as a message that a client can send.
 
-        :raises KafkaError, ConfigurationError, TypeError: it is none.
+        :raises KafkaError, ConfigurationError, TypeError: the record cannot be sent.
         """
         headers, partition, timestamp_ms = (), None, None
         if isinstance(record, tuple) and len(record) == 2:
@@ -409,7 +409,7 @@ class _Kept(NamedTuple):
 
 
 class _Sending:
-    """What became of the records of one batch, by their positions."""
+    """What has become of the records of one batch, by their positions in it."""
 
     def __init__(self, records: Sequence[Any], waited: Iterable[int]) -> None:
         self.records, self.waited = records, frozenset(waited)

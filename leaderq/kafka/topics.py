@@ -46,7 +46,7 @@ _SILENCE_S = 30.0
 
 
 class Access(TypedDict, total=False):
-    """The login (default: none), and how long an answer may take (10 s)."""
+    """The login (default: none), and how many seconds an answer may take (default: 10)."""
 
     security: KafkaSecurity | None
     timeout_s: float
@@ -119,7 +119,7 @@ def end_offsets(address: str, topic: str, **access: Unpack[Access]) -> dict[int,
 def bounds(
     address: str, topics: Sequence[str], **access: Unpack[Access]
 ) -> dict[Partition, tuple[int, int]]:
-    """For each partition its first offset, and the one after its last stable record."""
+    """For each partition the first offset, and the offset after the last stable record."""
     wait_ms, stable = access.get("timeout_s", 10.0) * 1000, {"isolation_level": "read_committed"}
     with opened(KafkaConsumer, address, "asking for offsets", stable, **access) as consumer:
         where = [each for topic in topics for each in _partitions(consumer, topic, address)]
@@ -288,7 +288,7 @@ class TopicView:
 def describe_topics(
     address: str, topics: Sequence[str], **access: Unpack[Access]
 ) -> dict[str, TopicView]:
-    """The cluster's description of each of ``topics``, also of missing ones."""
+    """Return the cluster's description of each topic; one that does not exist has 0 partitions."""
     with opened(KafkaAdminClient, address, "describing topics", **access) as admin:
         found = {each["name"]: each for each in admin.describe_topics(list(topics))}
         there = [name for name, each in found.items() if each["partitions"]]
@@ -328,7 +328,7 @@ def opened(
     security: KafkaSecurity | None = None,
     timeout_s: float = 10.0,
 ) -> Iterator[Client]:
-    """A client of this kind, for one piece of work; its errors are translated."""
+    """Yield a client of class ``kind``, closed after the block; its errors become leaderq's."""
     quiet_client_logs()
     options = connection_options(address, security or KafkaSecurity(), open_timeout_s=timeout_s)
     client: Any = connected(kind, address, {**options, **more})

@@ -167,8 +167,9 @@ class ConfluentProducer(ProducerBase):
             self._failed.append((message.topic(), error))
 
     def _give(self, messages: Sequence[Message], number: int, told: Any) -> None:
-        """Produce messages to a partition; ``told`` is called for the last. Raises ``BufferError``
-        and the client's own errors."""
+        """Produce messages to the partition ``number``; when the last is stored or has failed,
+        ``told`` is called. Raises ``BufferError`` and the client's own errors.
+        """
         produce = self._producer.produce
         for left, message in enumerate(messages, 1 - len(messages)):
             topic, value, key, headers, _, timestamp_ms = message

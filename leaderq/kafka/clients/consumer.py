@@ -52,7 +52,7 @@ _ASK_AGAIN_S = 0.1
 
 
 class KafkaAway(KafkaError):
-    """Kafka does not answer, or not yet; nothing is lost, the call may be repeated."""
+    """Kafka does not answer for now; nothing is lost, and the same call may be repeated."""
 
 
 def until_answered(request: Callable[[], T], timeout_s: float) -> T:
@@ -203,8 +203,8 @@ FAILURES: Mapping[str, Failure] = {
 
 @dataclass(frozen=True)
 class TopicPattern:
-    """All topics whose whole name matches ``regex``, also those made later; except Kafka's own
-    (``__consumer_offsets``) and ``without``, the career's dead-letter topic.
+    """All topics whose whole name matches ``regex``, also those made later. Kafka's own topics
+    (``__consumer_offsets``) and ``without``, the career's dead-letter topic, never match.
     """
 
     regex: re.Pattern[str]
@@ -229,9 +229,9 @@ class ConsumerSettings:
     ``member`` is the ``group.instance.id``: only the member that joined under it last may commit.
     With ``membership=False`` the group is not joined: all partitions are simply taken (*assigned*),
     and a commit is only information for tools. ``session_timeout_s`` is long on purpose: membership
-    should outlive a time without any leader, as the next join would wait for 3 s when the group has
-    become empty. ``options`` are the client library's own, and override all others. ``mark`` is
-    noted beside committed offsets, for other deployments.
+    should outlive a time without any leader, because the first join of an empty group waits for
+    3 s. ``options`` are the client library's own, and override all others. ``mark`` is noted beside
+    committed offsets; it names this deployment to others.
     """
 
     address: str
@@ -309,7 +309,7 @@ class ConsumerClient(Protocol):
         """
 
     def seek(self, offsets: Offsets, resting: Collection[Partition] = ()) -> None:
-        """Read on from these offsets; nothing of ``resting`` is read before the next call."""
+        """Read on from ``offsets``; the partitions ``resting`` are not read until the next call."""
 
     def positions(self) -> dict[Partition, int]:
         """The offset to read next, by partition. It may lie after transaction markers that follow
@@ -334,7 +334,7 @@ class ConsumerClient(Protocol):
         """This membership, for a transactional producer of the same library (KIP-447)."""
 
     def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        """The first offset still held, of each existing partition."""
+        """The first offset that the broker still holds, of each existing partition."""
 
     def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
         """The offset after the last *stable* record (the LSO) of each existing partition."""
@@ -345,7 +345,7 @@ class ConsumerClient(Protocol):
         """
 
     def close(self) -> None:
-        """Free everything, without leaving the group (the next join would wait). Never raises."""
+        """Free everything, but do not leave the group: the next join would wait. Never raises."""
 
 
 ConsumerFactory = Callable[[ConsumerSettings], ConsumerClient]

@@ -138,7 +138,9 @@ class _Commit:
 
 
 class _GatedAssignor(RangePartitionAssignor):
-    """Assigns all partitions to the one member; stops a request to join that is not allowed."""
+    """Assigns all partitions to the one member; raises before a request to join if ``allowed``
+    does.
+    """
 
     def __init__(self, consumer: KafkaPythonConsumer) -> None:
         self._of = consumer

@@ -116,7 +116,7 @@ def set_fetch_wait(consumer: Any, wait_ms: int) -> None:
 
 
 def resume_all(consumer: Any) -> None:
-    """Read paused partitions again; what was fetched is lost, so positions must be set (B22)."""
+    """Resume all paused partitions. Records fetched for them are lost: set positions next (B22)."""
     consumer.resume(*consumer.paused())
     consumer._fetcher._paused_partition_records.clear()
 
@@ -173,7 +173,9 @@ def appender(producer: Any) -> tuple[Callable[..., Any], Callable[[], None]]:
 
 
 def drop(producer: Any, wait_s: float) -> None:
-    """Close without sending what is buffered; the public ``close`` waits for that, then raises."""
+    """Close the producer, and do not send buffered messages. The public ``close`` waits until they
+    are sent, and raises if that takes too long.
+    """
     # fails what is buffered, and closes the connections, when it ends
     producer._sender.force_close()
     producer._unregister_cleanup()

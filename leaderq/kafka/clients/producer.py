@@ -102,8 +102,9 @@ def _problem(message: Message) -> str | None:
 class ProducerSettings:
     """How a producer is made; ``options`` are the client library's own, and override all others.
 
-    ``transactional_id`` is the name under which it fences, whoever leads. A transaction open for
-    longer than ``transaction_timeout_s`` is refused, so that must exceed the longest commit.
+    ``transactional_id`` is the name by which producers fence each other, the same for all leaders.
+    A transaction open for longer than ``transaction_timeout_s`` is refused, so that must exceed the
+    longest commit.
     ``mark`` is noted beside the offsets of a transaction.
     """
 
@@ -157,8 +158,9 @@ class ProducerClient(Protocol):
     # ---- in transactions -------------------------------------------------------------------------
 
     def fence(self, timeout_s: float) -> bool:
-        """Take the transactional id over; returns whether that has happened yet. From then on every
-        earlier producer of the id is refused, and its open transaction is settled (KIP-98).
+        """Take the transactional id over; returns whether that has happened yet. From then on the
+        broker refuses every earlier producer of the id, and their open transaction is settled
+        (KIP-98).
         """
 
     def begin(self) -> None:

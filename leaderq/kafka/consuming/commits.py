@@ -67,12 +67,14 @@ class OffsetCommits:
 
     @property
     def own(self) -> tuple[Offsets, Offsets]:
-        """Offsets of ours that the store may hold, though their commit was not answered."""
+        """The offsets that the store may hold because this leader has asked to commit them, without
+        an answer yet: ends of the batch in hand, and positions.
+        """
         return self.wanted or {}, self._positions
 
     @property
     def silent_s(self) -> float:
-        """How long commits have been under way, or repeated, and none of them has succeeded."""
+        """For how many seconds commits have been under way or repeated without success."""
         since_s = self._silent_since_s
         return 0.0 if since_s is None else clock.now_s() - since_s
 

@@ -43,7 +43,10 @@ class Observation:
 
 @dataclass(frozen=True)
 class StallLimits:
-    """How much stillness is too much."""
+    """From when on a position that stands still counts as stalled: after ``still_s`` seconds, and
+    ``polls`` polls or ``empty_polls`` empty ones; ``unmoved_factor`` times as long if the end of
+    the log stands still too.
+    """
 
     still_s: float = 10.0
     polls: int = 100

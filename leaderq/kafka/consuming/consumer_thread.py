@@ -161,13 +161,14 @@ class ConsumerThread:
         return consumer.offer_beside() or _PENDING
 
     def commit(self, term: Term, ends: Offsets, *, is_behind: bool = False) -> None:
-        """Commit these ends of the batch in hand, and wait. Raises ``BatchLost`` if the batch was
-        abandoned (records that the store has not as done are handed out again), ``EffectRefused``
-        if what goes with the ends cannot be stored, ``Deposed`` for a newer leader.
+        """Commit these ends of the batch in hand, and wait until they are stored. Raises
+        ``BatchLost`` if the batch was abandoned (records that the store does not count as done are
+        handed out again), ``EffectRefused`` if an effect that goes with the ends cannot be stored,
+        ``Deposed`` if there is a newer leader.
 
-        ``is_behind``, for the last ends of a batch: wait only until the commit before it is over,
-        and this one is too or the next batch is there. If the batch is abandoned after all, so is
-        the next one: its commit says so.
+        ``is_behind``, for the last ends of a batch: return as soon as the commit before this one is
+        over, and this one is over or the next batch has been read. If the batch is abandoned later,
+        the next one is abandoned too, and its commit raises ``BatchLost``.
         """
         request = self._asked(_Kind.COMMIT, self._committing(ends, is_behind=is_behind))
         self._next_batch = self._committed(term, request)
@@ -207,7 +208,7 @@ class ConsumerThread:
         return answer
 
     def _settle(self, term: Term) -> None:
-        """Wait for the commit for which nobody has waited yet."""
+        """Wait until the last commit is over, if nobody has waited for it yet."""
         if self._is_behind:
             self._is_behind = False
             self._committed(term, self._asked(_Kind.COMMIT, _settled))
@@ -361,7 +362,7 @@ class _TermLoop:
         self._breaks = 0
 
     def run(self) -> bool:
-        """Run until the term is finished; returns whether the thread is to end."""
+        """Run until the career finishes the term; returns whether the thread must end too."""
         while True:
             is_asked = _Kind.NEXT in self._open
             wait_s = KEEP_WARM_S if self._end else self._term_consumer.wait_s(is_asked=is_asked)

@@ -105,7 +105,7 @@ class ReadAhead:
         return batch_of(taken)
 
     def wait_s(self, now_s: float) -> float | None:
-        """Seconds until a batch is handed out; ``None`` without records."""
+        """Return the seconds until a batch can be taken; ``None``: no records are ahead."""
         if not self._counts:
             return None
         is_large = self._bytes >= self._max_bytes
@@ -115,7 +115,7 @@ class ReadAhead:
         return max(0.0, since_s + self._limits.max_wait_s - now_s)
 
     def clear(self) -> None:
-        """Drop everything: it will be read again."""
+        """Drop all records; they will be read again."""
         self._waiting, self._counts, self._bytes = {}, {}, 0
 
     def _cut(

@@ -124,7 +124,7 @@ class JoinGate:
 
 
 class NotLetIn(KafkaAway):
-    """The group waits for others before it lets this member in."""
+    """The group waits for other members before it lets this one in."""
 
 
 class Rest(NamedTuple):
@@ -135,7 +135,7 @@ class Rest(NamedTuple):
 
 
 class TermConsumer:
-    """The reading of one term, driven by :meth:`round`. Not thread-safe."""
+    """Reads and commits within one term; each step is done by :meth:`round`. Not thread-safe."""
 
     def __init__(
         self, plan: ConsumingPlan, gate: JoinGate, consumer: ConsumerClient | None
@@ -255,7 +255,7 @@ class TermConsumer:
             self._consumer = None
 
     def round(self) -> None:
-        """Do the next step, within about a second; raises what ends the term."""
+        """Do the next step, within about a second. Raises only an error that ends the term."""
         if clock.now_s() < self._outage.not_before_s:
             return
         try:

@@ -131,8 +131,8 @@ class DeadLetter:
 
 
 def read_dead_letter(record: Record) -> DeadLetter:
-    """Parse a record of the dead-letter topic. Raises CorruptRecord if it does not name the record
-    it is about; anything else that is missing or damaged is left empty.
+    """Parse a record of the dead-letter topic. Raises CorruptRecord if the letter does not name the
+    record that it is about; any other header that is missing or damaged leaves its field empty.
     """
     said = {name[len(PREFIX) :]: value for name, value in record.headers if name.startswith(PREFIX)}
     place = f"offset {record.offset} of {record.topic_partition}"

@@ -167,7 +167,7 @@ class ReplayCounts:
 
     @property
     def remain(self) -> int:
-        """The largest possible number of letters not replayed."""
+        """How many letters may not have been replayed, at most."""
         return self.left + self.held + self.unseen
 
 

@@ -99,7 +99,7 @@ def _message(topic: str, letter: NewDeadLetter) -> Message:
 
 
 class DeadLetterReader(TopicReader):
-    """The letters on ``topic``, and how far the group that replays them has come."""
+    """Reads the letters on ``topic``, and how far the group that replays them has come."""
 
     def __enter__(self) -> Self:
         try:

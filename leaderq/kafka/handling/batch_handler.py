@@ -144,10 +144,10 @@ class BatchHandler:
             self.threads = ThreadWorkers(context.workers, f"leaderq-{context.career}-worker")
 
     def work(self, batch: Batch, term: Term) -> bool:
-        """Handle and commit ``batch``; returns ``False`` if the term is ending or paused, and part
-        of it was not begun.
+        """Handle and commit ``batch``. Returns ``False`` if the term is ending or paused, and part
+        of the batch was not begun.
 
-        Raises the user's error where the policy says so, and errors not about records.
+        Raises the user's error if the policy says so, and errors that are not about records.
         """
         return BatchWork(self, batch, term).run()
 
@@ -157,7 +157,7 @@ class BatchHandler:
 
 
 class BatchWork:
-    """The work on one batch, and on what is taken in meanwhile; used once."""
+    """The work on one batch, and on the records that are taken in meanwhile; used once."""
 
     def __init__(self, handler: BatchHandler, batch: Batch, term: Term) -> None:
         context = self._context = handler.context
@@ -185,7 +185,7 @@ class BatchWork:
         self._due = 0  # so many are done when the next commit is due
 
     def run(self) -> bool:
-        """Run until all is committed, or the term ends or pauses; returns whether all is done."""
+        """Run until all records are committed, or the term ends or pauses; ``True``: all are."""
         context, limit = self._context, self._context.rate_limit
         rounds = [(0.0, None)] if limit is None else limit.parts(self._batch.merged())
         for wait_s, records in rounds:
@@ -223,7 +223,7 @@ class BatchWork:
         self._due = max(1, self._hand.uncommitted // 4)
 
     def _work_off(self) -> bool:
-        """Follow all chains to their ends; returns ``False`` if the term ends or pauses before."""
+        """Follow all chains to their ends. Returns ``False`` if the term ends or pauses first."""
         while not self._hand.is_empty:
             if self._is_to_stop():
                 return False
@@ -440,7 +440,7 @@ class BatchWork:
         raise failed[0][1].error
 
     def _classified(self, failure: CallFailure) -> CallFailure:
-        """The same failure, marked as an outage if the work can be held up for it."""
+        """Return ``failure``, marked as an outage if it is one and the work may be held up."""
         on_error = self._context.on_error
         may_repeat = not self._context.commits_first or on_error.retries > 0
         may_repeat = may_repeat and on_error.holds_up

@@ -116,7 +116,7 @@ def take_back(session: Session, path: str, place: str) -> None:
 
 
 def wait_until_done(session: Session, path: str, place: str, wait_s: float) -> bool:
-    """Whether the leader obeys within ``wait_s``."""
+    """Return whether the leader lets the record at ``place`` pass within ``wait_s`` seconds."""
     until_s = clock.now_s() + wait_s
     while any(row["at"] == place for row in read(session, path)[0]["asked"]):
         if clock.now_s() > until_s:

@@ -213,7 +213,7 @@ class InHand:
 
     @property
     def ready(self) -> int:
-        """How many chains wait for somebody to follow them."""
+        """How many chains wait until a thread or a coroutine follows them."""
         return len(self._ready)
 
     @property

@@ -74,7 +74,8 @@ AskUser = Callable[[Exception], bool | None]
 
 
 class PoisonRecord(LeaderqError):
-    """Raised in ``handle`` to name the culprit: all before ``record`` is done, nothing after it.
+    """Raised in ``handle`` to name the culprit. It says that all records in front of ``record`` are
+    done, and none after it.
 
     ``raise PoisonRecord(record) from exc`` keeps the error itself: it is what is logged, put into
     the dead letter, or raised where the policy is ``"raise"``. ``record`` must be of the list that
@@ -101,7 +102,7 @@ class ProcessDied(LeaderqError):
 
 
 def is_about_records(error: BaseException) -> bool:
-    """Whether an error out of ``handle`` or a deserialiser may be blamed on what was handled."""
+    """Whether an error that ``handle`` or a deserialiser raised may be the fault of the records."""
     return not_about_records(error) is None
 
 
@@ -210,7 +211,7 @@ class OnError:
         return RetryAfter(self._backoff_s(self.backoff_s, attempts))
 
     def pause_s(self, times: int) -> float:
-        """How long to wait when the work is held up for the ``times``-th time in a row."""
+        """Return the seconds to wait when the work is held up the ``times``-th time in a row."""
         return self._backoff_s(max(self.backoff_s, _LEAST_PAUSE_S), times)
 
     def _backoff_s(self, first_s: float, attempts: int) -> float:
@@ -250,11 +251,11 @@ def skip(
 ) -> ErrorOption:
     """Pass over a record that cannot be handled, with a warning in the log; nothing else keeps it.
 
-    ``only``, ``except_``, ``is_outage``: which errors are about the record, and which are not and
-    hold the work up: classes, or a function that returns ``True`` for an outage, ``False`` for the
-    record's fault, ``None`` for the built-in judgement. ``most_in_a_row``: after so many records
-    with different keys that failed alike, none is passed over before one was handled (``None``: no
-    number is too large).
+    Errors that are not about the record hold the work up. ``only``: the classes of errors that are
+    about the record; ``except_``: classes that are not; ``is_outage``: a function of the error that
+    returns ``True`` for an outage, ``False`` for the record's fault, ``None`` for the built-in
+    judgement. ``most_in_a_row``: after so many records with different keys that failed alike, none
+    is passed over before one was handled (``None``: no number is too large).
     """
     return ErrorOption("skip", locals())
 
@@ -415,10 +416,10 @@ class HoldUps:
     """How long a career's work has been held up, and which records in a row failed alike.
 
     A hold-up stays within the term: the record is tried again after a back-off, as often as it
-    takes, and no attempt counts against it. It ends when something was handled; when the term ends
-    or pauses (the record is handed out again); and after :data:`LONGEST_S` without success: then
-    the error is raised, so that the next term may make its connections again in ``inaugurate``, or
-    be led by a host that can reach what this one cannot. Nothing is passed over then either.
+    takes, and no attempt counts against it. The hold-up ends when a record was handled; when the
+    term ends or pauses (the record is handed out again); and after :data:`LONGEST_S` seconds
+    without success. Then the error is raised and nothing is passed over: the next term may make its
+    connections again in ``inaugurate``, or be led by a host that can reach what this one cannot.
     """
 
     def __init__(self, policy: OnError) -> None:
@@ -444,7 +445,9 @@ class HoldUps:
         return HoldUp(self._policy.pause_s(self._times), since_s)
 
     def are_too_many(self, record: Record, error: BaseException) -> bool:
-        """Whether ``record`` would be one too many in a row to pass over for such an error."""
+        """Whether more than ``most_in_a_row`` records would be passed over with errors of this
+        class, if ``record`` was passed over too.
+        """
         most = self._policy.most_in_a_row
         if most is None or type(leaves(error)[0]) is not self._error:
             return False

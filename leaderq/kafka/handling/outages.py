@@ -88,7 +88,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 def _judged(error: BaseException, depth: int) -> bool | None:
-    """Whether it is an outage; ``None`` where nothing tells."""
+    """Whether ``error`` is an outage; ``None`` if nothing tells that."""
     found = leaves(error)
     if found != [error]:
         return all(map(is_outage, found))

@@ -28,14 +28,14 @@ QUANTUM_S = 0.1
 
 class RateLimiter:
     """Cuts records into parts that keep the limits; ``None``: no limit of that kind. Not
-    thread-safe: one batch at a time. ``now`` is the clock, in seconds.
+    thread-safe: one batch at a time. ``now()`` returns the time in seconds.
 
     *Guarantees:* in any window of ``w`` seconds at most ``records_per_s * w + max(1,
     records_per_s)`` records, and at most ``bytes_per_s * w + max(bytes_per_s, size of the largest
     record)`` bytes are handed out; two records of one key at least ``key_interval_s`` apart; every
     record once, in the order given.
-    *Not guaranteed:* anything across processes: a new leader starts from zero. It takes about 150
-    bytes for each key handed out within the last ``key_interval_s`` seconds.
+    *Not guaranteed:* anything across processes: a new leader starts from zero. Each key that was
+    handed out within the last ``key_interval_s`` seconds takes about 150 bytes of memory.
     """
 
     def __init__(

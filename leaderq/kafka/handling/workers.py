@@ -85,8 +85,8 @@ def _wait_for(begun: Iterable[SubmittedWork]) -> None:
 
 class CoroutineWorkers:
     """Up to ``count`` coroutines at a time on the event loop of a career, for one :meth:`run` at a
-    time. ``on_loop(code, term)`` returns when ``code(async_term)`` has been awaited; it raises
-    ``UnitAbandoned`` where that was cancelled because the term ends.
+    time. ``on_loop(code, term)`` awaits ``code(async_term)`` on the loop and then returns; it
+    raises ``UnitAbandoned`` if that was cancelled because the term ends.
     """
 
     def __init__(

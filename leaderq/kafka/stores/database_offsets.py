@@ -65,10 +65,10 @@ class DatabaseOffsets:
     makes it and its table, ``load_offsets`` returns :meth:`load`, ``handle`` writes within
     :meth:`transaction`, ``retire`` closes it.
 
-    ``connect`` opens a connection: each thread has its own, and each :meth:`load` opens new ones,
-    as one may be broken. Its ``autocommit`` and ``isolation_level`` may be any: they are set here.
-    Workers take turns, because every transaction locks the career's term row: they gain nothing
-    inside the ``with`` block, only outside it.
+    ``connect`` opens a connection. Each thread has its own, and each :meth:`load` opens new ones,
+    because the old ones may be broken. Any ``autocommit`` and ``isolation_level`` will do, because
+    leaderq sets them. Workers take turns inside the ``with`` block, because every transaction locks
+    the career's term row; only the work outside the block is done in parallel.
 
     *Guarantees:* the writes made through the cursor and the offsets are stored together or not at
     all; none by a term older than the newest that has loaded. *Not guaranteed:* anything for writes
@@ -178,7 +178,7 @@ class DatabaseOffsets:
 
 
 class DatabaseCursor(Protocol):
-    """What is used of a DB-API cursor."""
+    """The parts of a DB-API cursor that are used here."""
 
     @property
     def rowcount(self) -> int: ...
@@ -226,8 +226,8 @@ class Database:
         return connection
 
     def close(self) -> None:
-        """Close the connections that we opened. Never raises for one that is broken, or that only
-        its own thread may close (``sqlite3``): that one ends when it is not used any more.
+        """Close all connections. Never raises for a connection that is broken, or that only its own
+        thread may close (``sqlite3``): such a connection ends when nothing uses it any more.
         """
         while self._connections:
             _thread, connection = self._connections.popitem()
@@ -235,7 +235,9 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[DatabaseCursor]:
-        """Begin, yield a cursor of the thread's connection, and commit; roll back on any error."""
+        """Begin a transaction, yield a cursor of the thread's connection, then commit. Any error
+        rolls the transaction back.
+        """
         connection = self.connection
         if is_in_transaction(connection):
             raise ConfigurationError(

@@ -79,7 +79,9 @@ class ExternalOffsets(OffsetStore):
 
 
 def checked_offsets(offsets: Mapping[Any, int], where: str) -> dict[Partition, int]:
-    """The offsets that ``load_offsets`` of ``where`` returned, or a ConfigurationError."""
+    """Return the offsets that ``load_offsets`` of the class ``where`` has returned. Raises
+    ConfigurationError if they are malformed.
+    """
     if not isinstance(offsets, Mapping):
         raise ConfigurationError(
             f"'load_offsets' of {where} returned {type(offsets).__name__}; it must return a mapping"

@@ -42,8 +42,9 @@ _kept: ContextVar[list[Effect] | None] = ContextVar("leaderq_kept_effects", defa
 
 
 class EffectsKept:
-    """Within the block, effects of calls of ``handle`` are kept in the list, and not given to the
-    store: they go there with the offsets of their records, in the order of the log.
+    """Within the block, effects of calls of ``handle`` are kept in the list that it yields, and not
+    given to the store. The store is given them with the offsets of their records, in the order of
+    the log.
     """
 
     __slots__ = ("_token",)

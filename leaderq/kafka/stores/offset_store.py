@@ -113,8 +113,9 @@ class OffsetStore(ABC):
         """
 
     def check(self, context: StoreContext) -> str:
-        """For ``leaderq doctor``: what was found to be well, in a few words (``""``: nothing was
-        looked at). Raises a LeaderqError with the remedy if the store cannot be used.
+        """Check the store for ``leaderq doctor``: return what was found to be right, in a few words
+        (``""``: nothing was checked). Raises a LeaderqError with the remedy if the store cannot be
+        used.
         """
         return ""
 
@@ -129,8 +130,8 @@ class OffsetStore(ABC):
         """
 
     def take_effects(self) -> list[Any]:
-        """Return the effects of the batch in hand, and forget them: they are stored, or a unit test
-        plays that.
+        """Return the effects of the batch in hand, and forget them. Called when they are stored, or
+        by a unit test that plays that.
         """
         return []
 
@@ -163,15 +164,15 @@ class OffsetStore(ABC):
         self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
     ) -> bool:
         """From now on refuse commits of earlier leaders, and hold the partitions (as a member of
-        the group, or all of them); returns whether that is so yet. Called again until it is, and
-        when the consumer was replaced within the term.
+        the group, or all of them); returns whether that is so yet. Called again until it returns
+        ``True``, and when the consumer was replaced within the term.
         """
         term.check()
         return consumer.join(allowed, timeout_s)
 
     @abstractmethod
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
-        """The offsets committed; a partition never committed is absent."""
+        """Return the committed offsets; a partition without one is absent."""
 
     @abstractmethod
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
@@ -190,10 +191,10 @@ class OffsetStore(ABC):
         return self.commit(consumer, term, offsets)
 
     def undo(self) -> None:  # noqa: B027 - nothing, where nothing waits
-        """Drop the effects of the batch in hand: it has failed."""
+        """Drop the effects of the batch in hand, because it has failed."""
 
     def close(self) -> None:  # noqa: B027 - nothing, where nothing is held
-        """The term is over: release everything. May be called twice. Never raises."""
+        """Release everything, because the term is over. May be called twice. Never raises."""
 
 
 @dataclass(eq=False)

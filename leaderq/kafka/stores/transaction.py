@@ -103,8 +103,8 @@ _OF_PRODUCER = TransactionState.OPEN, TransactionState.ASKED
 
 
 def after(state: TransactionState, event: TransactionEvent) -> TransactionState:
-    """The state of a transaction after ``event``; raises KafkaError if that cannot happen in
-    ``state``.
+    """Return the state of a transaction after ``event``. Raises KafkaError if ``event`` cannot
+    happen in ``state``.
     """
     try:
         return _TABLE[state, event]
@@ -149,7 +149,7 @@ class TransactionThread:
         return self._background.submit(lambda: self._commit(transaction, group))
 
     def close(self) -> None:
-        """Abort what is open and let the producer go, within about a second; never raises."""
+        """Abort an open transaction and close the producer, within about a second. Never raises."""
         self._allowed = _never
         ended = self._background.submit(self._end)
         self._background.close()

@@ -40,9 +40,9 @@ class TransactionOffsets(KeepsEffects):
     whatever dies. From the moment :meth:`fence` has returned ``True``, an earlier leader can
     neither commit nor produce. *Not guaranteed:* anything for other readers and effects.
 
-    The producer is fenced first, since that also ends a transaction left open, for which reading
-    the offsets would have to wait; the group second, since joining is the longer step; offsets are
-    read last, when nobody else can move them.
+    The producer is fenced first: that also ends a transaction left open, which would make the read
+    of the offsets wait. The group is joined second, because that takes longer. Offsets are read
+    last, when nobody else can move them.
     """
 
     word = "transaction"

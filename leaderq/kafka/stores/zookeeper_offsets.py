@@ -171,7 +171,7 @@ class ZooKeeperOffsets(KeepsEffects):
         return self._background.submit(partial(self._write, term, Uncommitted([], dict(offsets))))
 
     def close(self) -> None:
-        """Drop waiting operations; a write under way is refused by the fence, or done."""
+        """Drop waiting operations. A write under way is either done, or refused by the fence."""
         self.undo()
         self._background.close()
 
