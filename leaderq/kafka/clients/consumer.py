@@ -229,9 +229,9 @@ class ConsumerSettings:
     ``member`` is the ``group.instance.id``: only the member that joined under it last may commit.
     With ``membership=False`` the group is not joined: all partitions are simply taken (*assigned*),
     and a commit is only information for tools. ``session_timeout_s`` is long on purpose: membership
-    should outlive a time without any leader, because the first join of an empty group waits for
-    3 s. ``options`` are the client library's own, and override all others. ``mark`` is noted beside
-    committed offsets; it names this deployment to others.
+    should outlive a time without any leader, as the next join would wait for 3 s when the group has
+    become empty. ``options`` are the client library's own, and override all others. ``mark`` is
+    noted beside committed offsets, for other deployments.
     """
 
     address: str
