@@ -94,8 +94,8 @@ class DynoQueue:
     """An acknowledged, sharded, delayed, prioritised queue of messages below one znode.
 
     ``shards``, ``lease_s`` and ``ageing_s`` are stored in the queue's root. A process that gives
-    none uses the stored ones, and :meth:`configure` changes them for all. ``shards``: names; missing
-    shards are added. Every consumer serves every shard, as soon as the shard exists.
+    none uses the stored ones, and :meth:`configure` changes them for all. ``shards``: names; those
+    that are missing are added. Every consumer serves every shard, as soon as the shard exists.
     ``lease_s``: how long a delivery belongs to its consumer, unless it is extended (60 s).
     ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`. ``strategy``: where a message goes.
     ``retry``: what becomes of messages that fail; the death of a consumer, or its hanging past the
