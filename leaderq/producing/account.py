@@ -27,7 +27,7 @@ class LossReason(str, Enum):
 
     @property
     def is_failure(self) -> bool:
-        """Whether a request lost for this reason counts as failed, not as dropped."""
+        """Whether it counts as failed rather than dropped."""
         return self in (LossReason.PROCESS, LossReason.REFUSED, LossReason.ATTEMPTS)
 
 
