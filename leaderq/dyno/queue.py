@@ -649,9 +649,9 @@ class DynoQueue:
     def pop_where(
         self, wanted: Callable[[DynoMessage], bool], *, lease_s: Seconds | None = None
     ) -> Delivery | None:
-        """Return the best message that is due, that nobody has, and that is ``wanted``, leased to
-        this consumer; ``None`` without one. Of equally good messages, the one pushed first is
-        returned. Reads all messages that go before it.
+        """Find the best message that is ``wanted``, due, and held by nobody, and lease it to this
+        consumer; ``None`` without one. Of equally good messages, the one pushed first is taken.
+        Reads all messages that go before it.
         """
         lease = _lease_s(lease_s)
         may_match = wanted.may_match if isinstance(wanted, Fields) else None

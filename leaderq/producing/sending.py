@@ -20,13 +20,13 @@ with a ``key``, after an error      those held back, or fresh ones of other keys
 On each failure:
 
 * ``SinkAway``: the batch is given again after a pause (back-off with jitter);
-* ``SinkBusy``: the sink itself goes on with the batch, or with those it names. A batch is given
-  again at once. Those it names are given again like others that are held back, but neither expire
-  meanwhile nor count an attempt;
+* ``SinkBusy``: the sink goes on with the batch, or with the records that it names. A batch is given
+  again at once. Named records are given again like records that are held back, but do not expire
+  meanwhile, and no attempt is counted;
 * ``SinkBroken``, an unexpected exception, and an outcome that cannot belong to its batch: the whole
-  batch is given again after the longest pause; this is logged once until it goes well again;
-* a record is refused: it has failed; the others go on;
-* the sink never returns: the closing producer leaves it behind; what it says later is ignored.
+  batch is given again after the longest pause; this is logged once until a batch succeeds again;
+* a record is refused: its request has failed; the others go on;
+* the sink never returns: the closing producer does not wait for it; a later answer is ignored.
 """
 
 from __future__ import annotations

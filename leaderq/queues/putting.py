@@ -300,8 +300,8 @@ class PutResults:
 class PutListener:
     """Hears what became of each put; override what is of interest.
 
-    Called on one thread of the queue, in the order of the outcomes. Exceptions are logged, and
-    change nothing.
+    Called on one thread of the queue, in the order of the outcomes. Exceptions that it raises are
+    logged and otherwise ignored.
     """
 
     def put_completed(self, item: Any) -> None:
@@ -397,8 +397,8 @@ class Putter(Generic[T]):
         self._listeners.remove(MethodType(_tell, listener))
 
     def start(self, *, is_opened: bool = True) -> None:
-        """Make the queue's znodes. Unless ``is_opened``, the writer is opened by the first put, for
-        a queue that may only consume.
+        """Create the queue's znodes, and open the writer. Unless ``is_opened``, the first put opens
+        the writer, because the queue may only consume.
 
         :raises ConnectionLost: the servers did not answer within some 15 s.
         """

@@ -99,10 +99,10 @@ class SimpleDistributedQueue:
         """Put an item at the end. Returns when it is stored; ``timeout_s=None`` waits for that
         through any outage.
 
-        :raises TooLarge: more than the server accepts; nothing was sent.
+        :raises TooLarge: the item is larger than the server accepts; nothing was sent.
         :raises NotConnected: the time passed; the item was not sent, and will not be sent.
-        :raises ConnectionLost: it was sent in time, and not answered within another second: it may
-            be stored.
+        :raises ConnectionLost: the item was sent in time, but there was no answer within another
+            second: it may be stored.
         """
         self.offer_many([data], timeout_s)
 

@@ -65,9 +65,9 @@ class Journal:
     Opening it recovers whatever is in ``directory`` (made if it is not there); :attr:`report` tells
     what was found.
 
-    ``sync``: when records are forced to the disk, see ``policy``. ``max_bytes``: what the segment
-    files may take in all, files set aside not counted; ``reserve_bytes``: what must stay free on
-    the file system. ``clock``: seconds of the epoch.
+    ``sync``: when records are forced to the disk, see ``policy``. ``max_bytes``: how many bytes all
+    segment files may take together, without files set aside; ``reserve_bytes``: how many bytes must
+    stay free on the file system. ``clock`` returns seconds since the epoch.
 
     *Guarantees:* a record for which :meth:`append` has returned is read after any crash that the
     policy covers, after all records appended before it. Ids rise, and none is given twice, not even
@@ -151,7 +151,7 @@ class Journal:
 
     def _tidy(self) -> None:
         """Delete segments that are done with, including the one in use, which a new one replaces.
-        If that made room, report it.
+        If that made room, those who wait for room are told.
         """
         before, segment = self._index.bytes_used, self._store.segment
         with self._gate:

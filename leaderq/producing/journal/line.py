@@ -8,8 +8,8 @@ records are in the line, everybody who waits is told, one log line is written, a
 four times a second. Records that are acknowledged meanwhile need not be written. So ids are dense,
 and records are stored in the order in which they were accepted.
 
-An interrupt of the thread, between any two steps, changes nothing: which records are stored is one
-value, the extent of the segment, so whatever was under way is written over.
+An interrupt of the thread, between any two steps, changes nothing: a single value, the extent of
+the segment, says which records are stored, so a write that was under way is done again.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Parsed:
 
 
 def salt_of(first_id: int, stamp: int) -> int:
-    """The start value of checksums in the segment of this name."""
+    """The start value of checksums in the segment with this first id and stamp."""
     return crc32(_ID.pack(first_id), stamp)
 
 
@@ -129,7 +129,7 @@ Reading = Callable[[int, int], bytes]
 
 @dataclass(frozen=True)
 class Run:
-    """Records that follow each other, from offset ``start`` to ``end``."""
+    """Records that follow each other without a gap, from offset ``start`` to ``end``."""
 
     start: int
     end: int
