@@ -352,10 +352,11 @@ class SequenceMonitor:
 
 
 class Putter(Generic[T]):
-    """See the module. May be used from any thread, except from callbacks of the session.
+    """Puts items into one queue; see the module. May be used from any thread, except from callbacks
+    of the session.
 
-    *Guarantees:* items put by one thread are stored in that order, whatever happens to the
-    connection, except those that failed. *Not guaranteed:* an order among several threads.
+    *Guarantees:* items put by one thread are stored in the order of the puts, whatever happens to
+    the connection; failed items are missing. *Not guaranteed:* an order among several threads.
     """
 
     def __init__(

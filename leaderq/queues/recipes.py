@@ -529,7 +529,9 @@ class QueueBuilder(Generic[T]):
         serializer: QueueSerializer[T] = BYTES,  # type: ignore[assignment]
         path: str = "",
     ) -> QueueBuilder[T]:
-        """A builder of queues at ``path``; without a consumer items are taken on request."""
+        """Return a builder of queues at ``path``. Without a consumer, items are taken on
+        request.
+        """
         return QueueBuilder(client, path, consumer=consumer, serializer=serializer)
 
     def keywords(self, **keywords: Any) -> QueueBuilder[T]:
