@@ -94,8 +94,8 @@ class DynoQueue:
     """An acknowledged, sharded, delayed, prioritised queue of messages below one znode.
 
     ``shards``, ``lease_s`` and ``ageing_s`` are stored in the queue's root. A process that gives
-    none uses the stored ones, and :meth:`configure` changes them for all. ``shards``: names; missing
-    shards are added. Every consumer serves every shard, as soon as the shard exists.
+    none uses the stored ones, and :meth:`configure` changes them for all. ``shards``: names; those
+    that are missing are added. Every consumer serves every shard, as soon as the shard exists.
     ``lease_s``: how long a delivery belongs to its consumer, unless it is extended (60 s).
     ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`. ``strategy``: where a message goes.
     ``retry``: what becomes of messages that fail; the death of a consumer, or its hanging past the
@@ -649,9 +649,9 @@ class DynoQueue:
     def pop_where(
         self, wanted: Callable[[DynoMessage], bool], *, lease_s: Seconds | None = None
     ) -> Delivery | None:
-        """Return the best message that is due, that nobody has, and that is ``wanted``, leased to
-        this consumer; ``None`` without one. Of equally good messages, the one pushed first is
-        returned. Reads all messages that go before it.
+        """Find the best message that is ``wanted``, due, and held by nobody, and lease it to this
+        consumer; ``None`` without one. Of equally good messages, the one pushed first is taken.
+        Reads all messages that go before it.
         """
         lease = _lease_s(lease_s)
         may_match = wanted.may_match if isinstance(wanted, Fields) else None

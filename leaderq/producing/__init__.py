@@ -48,7 +48,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The names of the layer above, loaded when asked for: nothing here needs Kafka."""
+    """Return a name of the layer above, which is loaded at its first use: nothing here
+    needs Kafka.
+    """
     if name in ("KafkaSink", "KafkaPlace"):
         return getattr(import_module("leaderq.kafka.sink"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,5 @@
-"""Where a request goes that is accepted now, and what has become of each. Pure: without a thread,
-a clock, a file.
+"""Where a newly accepted request goes, and what has become of each request. Pure: it uses no
+thread, clock or file.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ _CHOSEN = {one.value for one in (LossReason.NEWEST, LossReason.OLDEST, LossReaso
 
 
 class Lost(NamedTuple):
-    """A request that was accepted and given up: dropped by a policy, or failed. ``request`` is
-    ``None`` if it cannot be read any more."""
+    """An accepted request that was given up: dropped by a policy, or failed. ``request`` is
+    ``None`` if it cannot be read any more.
+    """
 
     request: Any
     key: Hashable
@@ -100,7 +101,7 @@ class Balance:
 
     @property
     def lost(self) -> int:
-        """How many were lost, in all."""
+        """How many requests were lost in all: dropped or failed."""
         return sum(self.dropped.values()) + sum(self.failed.values())
 
     @property
@@ -111,9 +112,10 @@ class Balance:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A buffered producer at one moment, as plain numbers: for metrics, health checks and tests.
+    """The figures of a buffered producer at one moment, for metrics, health checks and tests. Times
+    are in seconds, sizes in bytes.
 
-    ``balance`` is exact, and of one moment with all other figures of the buffer. Seconds and bytes.
+    ``balance`` is exact; it and all other figures of the buffer are of the same moment.
     """
 
     state: BufferState

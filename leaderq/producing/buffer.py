@@ -57,8 +57,8 @@ _CROWDED_LOOK_S = 0.01
 
 
 class ReadOrder(NamedTuple):
-    """A range of the journal to read: behind which id and up to which, and how much memory has room
-    for.
+    """A range of the journal to read: the ids after ``after_id`` up to ``last_id``, and how much
+    memory has room for.
     """
 
     after_id: int
@@ -70,11 +70,11 @@ class ReadOrder(NamedTuple):
 def _locked(
     method: Callable[Concatenate[RequestBuffer, P], T],
 ) -> Callable[Concatenate[RequestBuffer, P], T]:
-    """A method that runs under the lock, and first finishes what somebody was interrupted in.
-    Listeners and futures are told of the news afterwards.
+    """Make a method run under the lock. Before it, work that an interrupt has left unfinished is
+    finished; after it, listeners and futures are told the news.
 
-    It raises ``WouldDeadlock`` if it interrupts its own thread in here: a finalizer, or a signal
-    handler.
+    The method raises ``WouldDeadlock`` if its caller, a finalizer or a signal handler, has
+    interrupted its own thread in here.
     """
 
     @wraps(method)
@@ -153,14 +153,15 @@ class RequestBuffer(RequestSequence):
 
     @_locked
     def look(self, at: Callable[[RequestBuffer], T]) -> T:
-        """Return what ``at`` sees of the buffer at one moment."""
+        """Return what ``at`` returns for the buffer, called under the lock."""
         return at(self)
 
     # -- for the sender, the workers, the reader ---------------------------------------------------
 
     def take_batch(self, until_s: float | None = None) -> list[BufferedRequest]:
-        """Return the next requests for the sink, in order, after waiting for enough of them, or for
-        the linger time. ``[]``: stop, or it is ``until_s``."""
+        """Wait until there are enough requests for the sink, or the linger time has passed; return
+        them in order. ``[]``: the sender must stop, or ``until_s`` has come.
+        """
         while not self.is_stopped:
             batch, wait_s = self._next_batch()
             if batch:
@@ -175,7 +176,9 @@ class RequestBuffer(RequestSequence):
 
     @_locked
     def _next_batch(self) -> tuple[list[BufferedRequest], float | None]:
-        """The next batch, or how long to wait for it; ``None``: until it is there."""
+        """Return the next batch or, if it is empty, how many seconds to wait for more; ``None``:
+        until a request comes.
+        """
         ready, options = self.ready, self._options
         if not ready:
             self._wanted = 1
@@ -217,8 +220,8 @@ class RequestBuffer(RequestSequence):
 
     @_locked
     def settle(self, confirmed: Sequence[BufferedRequest], gone: Iterable[Gone] = ()) -> None:
-        """The former are acknowledged by the sink, the latter lost; settled ones are passed
-        over.
+        """Note that the sink has acknowledged ``confirmed``, and that ``gone`` are lost. Requests
+        that were settled before are ignored.
         """
         self._settling = [
             part for one in confirmed for part in one.parts or (one,) if part.seq in self.unsettled
@@ -232,7 +235,9 @@ class RequestBuffer(RequestSequence):
         self._judge()
 
     def next_order(self) -> ReadOrder | None:
-        """Return the next range to read, as soon as there is one. ``None``: stop."""
+        """Wait for the next range of the journal to read, and return it; ``None``: the reader must
+        stop.
+        """
         while not self.is_stopped:
             order, wait_s = self._order()
             if order is not None:
@@ -242,7 +247,7 @@ class RequestBuffer(RequestSequence):
 
     @_locked
     def _order(self) -> tuple[ReadOrder | None, float | None]:
-        """What to read, or how long to wait for it."""
+        """Return the range to read or, without one, how many seconds to wait for one."""
         spill, marks = self.spill, self._marks
         if spill is None:
             return None, None
@@ -268,7 +273,7 @@ class RequestBuffer(RequestSequence):
 
     @_locked
     def close_entry(self, *, is_end: bool = False) -> None:
-        """Take nothing more; at the end, let all threads end."""
+        """Accept no more requests; with ``is_end``, let all threads end."""
         self.is_closing = True
         for wake in (self._to_send.wake, *self.awaiting_room):
             wake()
@@ -279,7 +284,9 @@ class RequestBuffer(RequestSequence):
 
     @_locked
     def write_down(self) -> bool:
-        """At the end: put the rest into the journal, in order; return whether it has taken all."""
+        """At the end: write the rest of memory to the journal, in order; return whether the journal
+        took everything.
+        """
         self._is_refused = False
         with suppress(JournalSlow):
             return self._write_down()
@@ -287,7 +294,9 @@ class RequestBuffer(RequestSequence):
 
     @_locked
     def give_up_unwritten(self) -> None:
-        """At the end: drop the requests that the journal does not have, and will not get."""
+        """At the end: drop the requests that are not in the journal, and cannot get there
+        any more.
+        """
         spill, reason, error = self.spill, LossReason.CLOSED, None
         here = self.split([*self.unsettled.values()])
         left = [one for one in here if not self.is_stored(one)]
@@ -304,8 +313,9 @@ class RequestBuffer(RequestSequence):
 
     @_locked
     def end(self) -> list[tuple[int | None, primitives.Future[Any]]]:
-        """The journal is closed: return the ids and futures of requests that are in it. From now on
-        the account stands still."""
+        """Stop the account after the journal was closed; return the ids and futures of the requests
+        that are in the journal.
+        """
         self._final = self.unread, self.corrupt
         waiters: list[tuple[int | None, primitives.Future[Any]]] = [*self._waiters.items()]
         here = self.unsettled.values()
@@ -313,7 +323,7 @@ class RequestBuffer(RequestSequence):
 
     @_locked
     def line_end(self) -> LineEnd:
-        """Where the sequence of requests ends now."""
+        """Return the present end of the sequence of requests."""
         self._run = None
         return LineEnd(self.pushed, self._last_id)
 
@@ -333,12 +343,14 @@ class RequestBuffer(RequestSequence):
 
     @_locked
     def parted(self, some: Iterable[BufferedRequest]) -> list[BufferedRequest]:
-        """Return these with each request by itself."""
+        """Return these requests, with each run split into its requests."""
         return self.split(some)
 
     @_locked
     def settlement(self, end: LineEnd | None = None) -> Settlement:
-        """Return what became of the requests up to ``end`` (``None``: all) and of lost ones."""
+        """Return what became of the requests up to ``end`` (``None``: all), and of all lost
+        requests.
+        """
         return self._settlement(end)
 
     @_locked
@@ -348,11 +360,12 @@ class RequestBuffer(RequestSequence):
     # -- the way in --------------------------------------------------------------------------------
 
     def take_at_once(self, request: Any, size: int, one: BufferedRequest | None = None) -> bool:
-        """Take a request into memory if nothing is to be decided about it, else return ``False``:
-        an :class:`Admission` decides. Without ``one`` nothing is known of it, and it joins a run.
+        """Take a request into memory if no decision is needed; otherwise return ``False``, and an
+        :class:`Admission` must decide. Without ``one`` only the request's order is kept, and it
+        joins a run.
 
-        In one piece, because nearly all requests come this way. As with all that is locked, whoever
-        is interrupted in here leaves the buffer dirty; so does who interrupts its own thread.
+        This is a single function, because nearly all requests come this way. As with every locked
+        method, an interrupt in here leaves the buffer dirty.
         """
         with self._lock:
             items, total = self.pushed - self._departed + 1, self.bytes + size
@@ -407,10 +420,10 @@ class RequestBuffer(RequestSequence):
     def _place(
         self, one: BufferedRequest, on_durable: OnDurable | None, *, may_spill: bool = True
     ) -> bool:
-        """Put it where the state says; return ``False`` if there is no room, or only if spilling
-        begins and that may not be.
+        """Put a request where the state says. Return ``False`` if there is no room, or if spilling
+        would have to begin and ``may_spill`` is false.
 
-        :raises JournalSlow: at this moment too much waits for the disk.
+        :raises JournalSlow: too much waits for the disk at this moment.
         """
         spill, items, size = self.spill, self.items, self.bytes
         if self.is_closing:
@@ -452,9 +465,11 @@ class RequestBuffer(RequestSequence):
         return True
 
     def _join(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
-        """Append it to the journal; return ``False`` if that takes nothing, as the state then says.
+        """Append a request to the journal; return ``False`` if the journal takes nothing, which the
+        state then shows.
 
-        The id is noted before, so that after an interrupt the journal tells whether it has it.
+        The request's id is noted before: so after an interrupt the journal can tell whether it has
+        the request.
         """
         spill = self.spill
         if spill is None:
@@ -475,13 +490,14 @@ class RequestBuffer(RequestSequence):
         return number is not None
 
     def _write_down(self, most: int | None = None) -> bool:
-        """Put all of memory into the journal too, in order, or ``most`` of the oldest: later
-        requests go only there, and must stay behind. Return ``False`` if the journal takes nothing.
+        """Copy all requests in memory, or the ``most`` oldest, to the journal, in order. Later
+        requests go only to the journal, and must come after these. Return ``False`` if the journal
+        takes nothing.
 
         A request that cannot be written any more (too large, or changed by its owner so that the
         codec refuses it) stays in memory only, and does not stop others.
 
-        :raises JournalSlow: this must continue later.
+        :raises JournalSlow: the call took too long; the next call continues.
         """
         spill = self.spill
         if spill is None or self._written >= self.pushed:
@@ -526,7 +542,9 @@ class RequestBuffer(RequestSequence):
     # -- the state, and who is woken for it --------------------------------------------------------
 
     def _judge(self) -> None:
-        """Let the state follow the levels, and wake those who wait for that."""
+        """Change the state to what memory and journal require, and wake everybody who may wait for
+        the change.
+        """
         share = self._marks.share(self.items, self.bytes)
         self._become(
             self._marks.next_level(
@@ -563,7 +581,9 @@ class RequestBuffer(RequestSequence):
         self._to_send.wake()
 
     def _note_full(self, error: JournalSlow) -> None:
-        """The disk was too slow for too long: the policy for a full buffer decides."""
+        """Note that the disk was too slow for too long, so that the policy for a full buffer
+        decides.
+        """
         if self.spill is not None:
             self.spill.last_error = error
             self._is_refused = True
@@ -593,17 +613,19 @@ class RequestBuffer(RequestSequence):
             self._to_read.wake()
 
     def _wake_first(self) -> None:
-        """Also without the lock: on the journal's thread, which must not wait for it."""
+        """Wake the first caller that waits for room. The journal's thread calls this without the
+        lock, for which it must not wait.
+        """
         with suppress(IndexError):
             self.awaiting_room[0]()
 
 
 class Admission:
-    """One request on its way in, for any thread or task that sends: waiting for room, first come,
-    first served, and what a full buffer does to it.
+    """Admits one request, for any thread or task that sends: waits for room, first come, first
+    served, and applies the policy for a full buffer.
 
-    :meth:`attempt` is called again, after the seconds it returns or a call of ``wake``, until it
-    returns ``None``; :meth:`leave` in any case at the end.
+    Call :meth:`attempt` until it returns ``None``: again after the seconds that it returned, or
+    once ``wake`` was called. Always call :meth:`leave` at the end.
     """
 
     def __init__(
@@ -628,16 +650,17 @@ class Admission:
         """Until when it waits for a disk that is behind, once it is."""
 
     def attempt(self) -> float | None:
-        """Try once; return ``None`` if it is decided, else how long to wait at most.
+        """Try once to admit the request. Return ``None`` once it is decided, else after how many
+        seconds to try again at the latest.
 
-        :raises BufferFull: no room, and the policy is to wait no longer, or not at all.
-        :raises ProducerClosed: closed, also meanwhile.
-        :raises WouldDeadlock: it interrupts its own thread in here.
+        :raises BufferFull: there is no room, and the policy does not wait, or no longer.
+        :raises ProducerClosed: the producer is closed, or was closed during the wait.
+        :raises WouldDeadlock: the caller has interrupted its own thread in here.
         """
         return self._buffer.look(self._attempted)
 
     def leave(self) -> None:
-        """It waits for room no more, which may be there for those behind."""
+        """Stop waiting for room, and wake the next caller that waits for it."""
         if self._is_in_line:
             self._buffer.look(self._leave)
 
@@ -669,7 +692,9 @@ class Admission:
         return None
 
     def _drop_one(self, buffer: RequestBuffer) -> None:
-        """Nobody waits: refuse it, drop it, or drop the oldest until it fits."""
+        """Apply a policy that does not wait: refuse the request, drop it, or drop the oldest until
+        it fits.
+        """
         if self._policy is WhenFull.RAISE:
             raise self._full()
         while self._policy is WhenFull.DROP_OLDEST and not self.is_placed and buffer.drop_oldest():

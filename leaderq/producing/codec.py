@@ -13,9 +13,10 @@ _PROTOCOL: Final = 5
 
 
 class Codec(Protocol):
-    """Requests to bytes and back; ``deserialize(serialize(request))`` must equal the request, in
-    another process too. A ``name``, or else the name of the class, tells the journal's segments of
-    one codec from those of another."""
+    """Turns requests into bytes and back; ``deserialize(serialize(request))`` must equal the
+    request, even in another process. Its ``name``, or else the name of its class, tells whether a
+    journal's segment was written with this codec.
+    """
 
     def serialize(self, value: Any) -> bytes:
         """Return ``value`` as bytes."""
@@ -25,7 +26,9 @@ class Codec(Protocol):
 
 
 def codec_name(codec: Codec) -> str:
-    """The name under which a journal remembers a codec: its ``name``, or that of its class."""
+    """The name under which a journal remembers a codec: the codec's ``name``, or the name of its
+    class.
+    """
     return str(getattr(codec, "name", None) or type(codec).__qualname__)
 
 
@@ -38,16 +41,17 @@ class PlainCodec:
     """
 
     def serialize(self, value: Any) -> bytes:
-        """Return the bytes.
+        """Return the value as bytes.
 
-        :raises ConfigurationError: a type that is not plain, with what to do about it.
+        :raises ConfigurationError: the value has a type that is not plain; the error says what to
+            do about it.
         """
         out = BytesIO()
         _Writer(out, _PROTOCOL).dump(value)
         return out.getvalue()
 
     def deserialize(self, data: bytes) -> Any:
-        """Return the value.
+        """Return the value that was serialised as ``data``.
 
         :raises CorruptRecord: :meth:`serialize` did not make these bytes.
         """
@@ -69,8 +73,9 @@ _SURE: Final = frozenset((bytes, str, int, float, bool, type(None)))
 
 
 def is_sure(codec: Codec, request: Any) -> bool:
-    """Whether the codec has bytes for this, without asking it, whenever it is asked: then it need
-    not be before the request has to be written."""
+    """Whether this codec can certainly serialise this request at any time; the codec is not asked.
+    Such a request need not be serialised before it has to be written.
+    """
     if codec is not PLAIN:
         return False
     if type(request) is tuple:

@@ -1,9 +1,9 @@
 """What a buffered producer tells listeners, futures and the log: one call at a time, in order, on
 whichever thread has news; never under the lock of the buffer.
 
-A listener that is slow, fails, or itself uses the producer stops nobody: while one is told, other
-threads leave their news and go on. News beyond a bound are not told. Nothing here waits for a lock,
-so a finalizer or a signal handler may leave news too.
+A listener that is slow, fails, or uses the producer stops nobody: while a listener is called, other
+threads leave their news and go on. News beyond a bound is dropped. Nothing here waits for a lock,
+so even a finalizer or a signal handler may leave news.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ def news_of(producer: str) -> Listeners[News]:
 
 
 class LossLog:
-    """Logs lost requests: the first of a reason at once with key and error, others within ten
-    seconds together. Guarded by the buffer's lock, except where it says otherwise.
+    """Logs lost requests: the first one of each reason at once, with key and error; others of that
+    reason together, every ten seconds. Guarded by the buffer's lock, except where it says
+    otherwise.
     """
 
     def __init__(self, name: str, news: Listeners[News]) -> None:
@@ -82,8 +83,8 @@ class LossLog:
 def resolve(
     waiter: primitives.Future[Any] | None, value: Any = None, error: BaseException | None = None
 ) -> None:
-    """Set a future's result, unless it was cancelled; also if this is interrupted, or a callback
-    added to the future raises.
+    """Set a future's result or error, unless the future was cancelled. It is set even if this call
+    is interrupted, or a callback added to the future raises.
     """
     if waiter is None or waiter.done():
         return

@@ -28,8 +28,8 @@ KeyOf = Callable[[Any], Hashable]
 
 @dataclass(frozen=True)
 class Block:
-    """The caller waits until there is room, ``timeout_s`` at most (``None``: for ever), then
-    ``BufferFull`` is raised.
+    """The caller waits until there is room, for at most ``timeout_s`` seconds (``None``: for ever);
+    after that, ``BufferFull`` is raised.
 
     :raises ConfigurationError: ``timeout_s`` is not a time.
     """
@@ -41,8 +41,9 @@ class Block:
 
 
 class WhenFull(Enum):
-    """Without waiting: refuse the new one with ``BufferFull``, drop it, or drop the oldest (of
-    those in memory: not with a journal)."""
+    """What to do without waiting: refuse the new request with ``BufferFull``, drop it, or drop the
+    oldest request in memory (not with a journal).
+    """
 
     RAISE = "raise"
     DROP_NEWEST = "drop_newest"

@@ -200,9 +200,9 @@ class BufferedProducer(Generic[T]):
         disk, with ``Every(n)`` when fewer than ``n`` are on their way to the file. Return ``True``,
         or ``False`` if ``when_full`` has dropped this request.
 
-        ``timeout_s`` replaces that of ``Block``. With ``persistence`` and ``on_durable`` it returns
-        at once all the same, and ``on_durable`` is called once, on the journal's thread: with
-        ``None`` when the request is as durable as the policy says, else with the error.
+        ``timeout_s`` replaces that of ``Block``. With ``persistence`` and ``on_durable``, ``send``
+        returns at once in any case, and ``on_durable`` is called once, on the journal's thread:
+        with ``None`` when the request is as durable as the policy says, else with the error.
 
         May be called by a finalizer, a signal handler, a logging handler, and by any function that
         the producer itself calls: it never waits for its own thread. (A logging handler of the
@@ -211,15 +211,15 @@ class BufferedProducer(Generic[T]):
 
         The request was not taken if one of these is raised:
 
-        :raises BufferFull: no room (in time).
-        :raises ProducerClosed: it is closed.
-        :raises RequestTooLarge: larger than ``max_bytes``.
+        :raises BufferFull: there was no room (in time).
+        :raises ProducerClosed: the producer is closed.
+        :raises RequestTooLarge: the request is larger than ``max_bytes``.
         :raises WouldDeadlock: this call interrupts its own thread inside the producer.
         :raises ConfigurationError: the codec has no bytes for it, ``key`` returned something that
             has no hash, ``timeout_s`` is not a time, or ``on_durable`` is not a plain function.
             Whatever ``key`` raises.
 
-        It was taken, if the following is:
+        The request was taken if this is raised:
 
         :raises JournalSlow: the disk takes nothing, or did not answer in a minute. The request is
             written when it does, and sent, unless this process dies before.
@@ -284,8 +284,8 @@ class BufferedProducer(Generic[T]):
         self, request: T, *, ttl_s: float | None = None, timeout_s: float | None = AS_SET
     ) -> bool:
         """As :meth:`send`, for ``asyncio``: waits for room and for the disk without blocking the
-        event loop. Cancelled while it waits for room, the request was not taken; while it waits for
-        the disk, it was.
+        event loop. If the task is cancelled while it waits for room, the request was not taken;
+        while it waits for the disk, the request was taken.
         """
         spill = self._spill
         durable: primitives.Future[None] | None = None
@@ -364,7 +364,7 @@ class BufferedProducer(Generic[T]):
             )
 
     def snapshot(self) -> Snapshot:
-        """Return all figures, those of the buffer at one moment."""
+        """Return all figures; those of the buffer are of one moment."""
         self._refuse_in_child()
         return self._buffer.look(self._seen)
 
@@ -398,10 +398,10 @@ class BufferedProducer(Generic[T]):
         return f"BufferedProducer({self._options.name!r}, {state})"
 
     def flush(self, timeout_s: float | None = 10.0) -> Settlement:
-        """Wait until every request accepted before this call is confirmed or given up, but no
-        longer than ``timeout_s``; then force what is in the journal to its disk, which may take as
-        long again, and a second in any case. Return what became of them: true only if each is
-        confirmed or safely in the journal, else it says how many are not, which, and why.
+        """Wait until every request accepted before this call is confirmed or given up, for at most
+        ``timeout_s`` seconds. Then force the journal's records to the disk, which may take as long
+        again, and at least a second. Return what became of the requests: true only if each is
+        confirmed or safely in the journal; otherwise it says how many are not, which, and why.
         """
         self._refuse_in_child()
         require(timeout("timeout_s", timeout_s))
@@ -447,7 +447,9 @@ class BufferedProducer(Generic[T]):
         return await awaited(partial(self.flush, timeout_s), "leaderq-flush")
 
     async def aclose(self, timeout_s: float | None = AS_SET) -> Settlement:
-        """As :meth:`close`, in ``asyncio``. Cancelled, it continues in the background."""
+        """As :meth:`close`, for ``asyncio``. If the task is cancelled, closing continues in the
+        background.
+        """
         return await awaited(partial(self.close, timeout_s), "leaderq-close")
 
     async def __aenter__(self) -> BufferedProducer:
@@ -460,10 +462,10 @@ class BufferedProducer(Generic[T]):
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """Close it.
+        """Close the producer.
 
-        :raises RequestsLost: requests were lost, other than those that a policy of yours dropped;
-            not if the block itself raised.
+        :raises RequestsLost: requests were lost, other than those that a policy of yours dropped.
+            This is not raised if the block itself raised.
         """
         _require_settled(self.close(), error)
 
@@ -494,8 +496,8 @@ _all: weakref.WeakSet[BufferedProducer[Any]] = weakref.WeakSet()
 
 
 def _close_at_exit() -> None:
-    """If a program ends without closing its producers, pending requests still get into the
-    journals, or their loss is logged.
+    """Close the producers that a program has not closed at its end, so that pending requests get
+    into the journals, or their loss is logged.
     """
     for producer in list(_all):
         try:

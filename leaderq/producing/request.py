@@ -73,8 +73,8 @@ class BufferedRequest:
 
 
 def measured(request: Any) -> int:
-    """Return roughly how many bytes a request takes: of ``bytes`` and ``str`` and the parts of a
-    container; for other objects only what Python says of the object itself.
+    """Return roughly how many bytes a request takes: the bytes of ``bytes`` and ``str``, and of the
+    parts of a container; for other objects only what Python says about the object itself.
     """
     if type(request) is tuple or isinstance(request, (tuple, list)):
         size = 8 * len(request)

@@ -20,13 +20,13 @@ with a ``key``, after an error      those held back, or fresh ones of other keys
 On each failure:
 
 * ``SinkAway``: the batch is given again after a pause (back-off with jitter);
-* ``SinkBusy``: the sink itself goes on with the batch, or with those it names. A batch is given
-  again at once. Those it names are given again like others that are held back, but neither expire
-  meanwhile nor count an attempt;
+* ``SinkBusy``: the sink goes on with the batch, or with the records that it names. A batch is given
+  again at once. Named records are given again like records that are held back, but do not expire
+  meanwhile, and no attempt is counted;
 * ``SinkBroken``, an unexpected exception, and an outcome that cannot belong to its batch: the whole
-  batch is given again after the longest pause; this is logged once until it goes well again;
-* a record is refused: it has failed; the others go on;
-* the sink never returns: the closing producer leaves it behind; what it says later is ignored.
+  batch is given again after the longest pause; this is logged once until a batch succeeds again;
+* a record is refused: its request has failed; the others go on;
+* the sink never returns: the closing producer does not wait for it; a later answer is ignored.
 """
 
 from __future__ import annotations
@@ -138,7 +138,9 @@ class SinkSender:
     # -- what is given next ------------------------------------------------------------------------
 
     def _next_batch(self) -> list[BufferedRequest]:
-        """Return the requests whose turn it is; none may be behind one that is held back."""
+        """Return the requests whose turn it is; none of them may come after a request of its key
+        that is held back.
+        """
         self._is_retry = False
         if not self._held:
             batch, self._again = self._again, []
@@ -160,7 +162,7 @@ class SinkSender:
         return self._taken_back()
 
     def _fresh(self, until_s: float) -> list[BufferedRequest]:
-        """Return requests of keys that are not held back, if any come until then."""
+        """Return requests of keys that are not held back, if any come before ``until_s``."""
         if sum(map(len, self._held.values())) >= self._options.max_items // 2:
             self.service.pause(until_s - clock.now_s())
             return []
@@ -173,7 +175,7 @@ class SinkSender:
         return fresh
 
     def _taken_back(self) -> list[BufferedRequest]:
-        """Return a batch of those held back, the first of each key first."""
+        """Return a batch of requests that were held back, the first of each key first."""
         batch: list[BufferedRequest] = []
         lines = list(self._held.items())
         options = self._options
@@ -194,7 +196,9 @@ class SinkSender:
             self._held.setdefault(one.key, deque()).appendleft(one)
 
     def _given(self, batch: list[BufferedRequest]) -> _Sent | None:
-        """Give the batch to the sink, less what has expired; ``None``: there is nothing to give."""
+        """Give the batch, without expired requests, to the sink; ``None``: nothing was left to
+        give.
+        """
         batch = self._unexpired(batch)
         if not batch or self._buffer.is_stopped:
             return None
@@ -407,8 +411,8 @@ class ProcessWorker:
 
 
 def journal_reader(buffer: RequestBuffer, spill: Spill, name: str) -> Service:
-    """Reads the journal into memory, in order, while the state lets it; twice a second if it cannot
-    be read.
+    """Return the service that reads the journal into memory, in order, while the state allows it;
+    after an error it tries again twice a second.
     """
 
     def read_next(service: Service) -> bool:
@@ -427,12 +431,12 @@ def journal_reader(buffer: RequestBuffer, spill: Spill, name: str) -> Service:
 
 
 class Shutdown:
-    """The end of a producer, on a thread of its own, so that Ctrl-C in the main thread ends the
-    waiting and never the shutdown. Whoever closes starts it and waits; the next to close waits for
-    the same one.
+    """Ends a producer on a thread of its own, so that Ctrl-C in the main thread ends the wait and
+    never the shutdown. The first caller of ``close`` starts the shutdown and waits for it; other
+    callers wait for the same one.
 
-    Every step is bounded, and is done whatever became of the one before. If the sink or its
-    ``close`` hangs it is left behind, and pending requests go into the journal, or are lost and
+    Every step has a time limit, and is done whatever became of the step before. If the sink or its
+    ``close`` hangs, it is left behind; pending requests go into the journal, or are lost and
     reported.
     """
 
@@ -463,7 +467,9 @@ class Shutdown:
         return self._over.is_set()
 
     def begin(self, timeout_s: float | None) -> None:
-        """Start it, unless it runs: wait ``timeout_s`` for pending requests, then close."""
+        """Start the shutdown unless it runs: wait ``timeout_s`` seconds for pending requests, then
+        close.
+        """
         self._timeout_s = timeout_s
         if not self._service.is_running:  # also if a start was interrupted
             self._service = Service(f"leaderq-{self._name}-shutdown", lambda _: self._run())
@@ -473,8 +479,8 @@ class Shutdown:
             self._run()
 
     def wait(self, timeout_s: float | None) -> None:
-        """Wait until it is over, but no longer than ``timeout_s`` and all steps may take. Return at
-        once on a thread that the shutdown needs, such as one that calls a listener.
+        """Wait until the shutdown is over, but no longer than ``timeout_s`` and all its steps may
+        take. Return at once on a thread that the shutdown needs, such as one that calls a listener.
         """
         if self.is_own_thread:
             return

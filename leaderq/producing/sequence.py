@@ -41,7 +41,9 @@ _TO_PROCESS, _READY, _SENDING = RequestStep.TO_PROCESS, RequestStep.READY, Reque
 
 
 class LineEnd(NamedTuple):
-    """A place in the sequence: the number of the last that came to memory, and the last id."""
+    """A place in the sequence: the number of the last request that came to memory, and the
+    last id.
+    """
 
     seq: int
     id: int
@@ -52,7 +54,9 @@ class LineEnd(NamedTuple):
 
 
 class RequestSequence:
-    """See the module. Requests are numbered (``seq``) as they come to memory, from 1."""
+    """The requests of one producer, in order; see the module. Requests are numbered (``seq``) as
+    they come to memory, from 1.
+    """
 
     def __init__(self, options: ProducerOptions, spill: Spill | None) -> None:
         self._options, self.spill = options, spill
@@ -98,7 +102,7 @@ class RequestSequence:
         return self.pushed - self._departed
 
     def push(self, one: BufferedRequest) -> None:
-        """Take one into memory, at the end."""
+        """Take a request into memory, at the end."""
         self._run = None
         one.data = None  # memory would hold everything twice
         one.seq = seq = self.pushed + 1
@@ -122,7 +126,7 @@ class RequestSequence:
         return 0 if len(self.to_process) == 1 else hash(one.key) % len(self.to_process)
 
     def take_ready(self, most: int, most_bytes: int) -> list[BufferedRequest]:
-        """Return those that have waited longest for the sink; in hand from now on."""
+        """Take the requests that have waited longest for the sink; they are in hand from now on."""
         self._run = None
         ready, taken, items, size = self.ready, list[BufferedRequest](), 0, 0
         while ready and items < most:
@@ -139,7 +143,7 @@ class RequestSequence:
         return taken
 
     def _settle(self, some: Iterable[BufferedRequest]) -> None:
-        """These are pending no more; nothing happens for those that were not."""
+        """Remove these requests from the pending ones; ignore those that are not pending."""
         pop, items, size = self.unsettled.pop, 0, 0
         for one in some:
             if pop(one.seq, None) is not None:
@@ -149,7 +153,9 @@ class RequestSequence:
         self.bytes -= size
 
     def split(self, some: Iterable[BufferedRequest]) -> list[BufferedRequest]:
-        """Return these with each request by itself: something is to become known of one of them."""
+        """Return these requests with each run split into its requests, because something becomes
+        known of one of them.
+        """
         runs = {one.seq: one for one in some if one.run is not None and one.parts is None}
         if runs:
             self._run, here = None, dict[int, BufferedRequest]()
@@ -208,7 +214,7 @@ class RequestSequence:
 
     @property
     def is_read_up(self) -> bool:
-        """Whether nothing is in the journal only."""
+        """Whether no request is in the journal only."""
         return self._last_id <= self._read_to
 
     @property
@@ -248,20 +254,22 @@ class RequestSequence:
         )
 
     def _is_passed(self, end: LineEnd | None) -> bool:
-        """Whether everything up to there (``None``: all) is settled."""
+        """Whether every request up to ``end`` (``None``: all) is settled."""
         if end is None or (self.spill is not None and self._read_to < end.id):
             return not self.pending
         oldest = self.oldest
         return oldest is None or not end.covers(oldest)
 
     def is_stored(self, one: BufferedRequest) -> bool:
-        """Whether the journal has it on disk."""
+        """Whether the journal has this request on disk."""
         if self.spill is None or one.journal_id is None:
             return False
         return self._final is not None or one.journal_id <= self.spill.journal.stored_id
 
     def _settlement(self, end: LineEnd | None) -> Settlement:
-        """What became of the requests up to ``end`` (``None``: all) and of lost ones."""
+        """Return what became of the requests up to ``end`` (``None``: all), and of all lost
+        requests.
+        """
         spill, stored, coming = self.spill, self.unread, 0
         if spill is not None and self._final is None:
             stored, coming = spill.journal.depth_behind(self._read_to)
@@ -314,7 +322,7 @@ class RequestSequence:
                 self._written = min(self._written, one.seq - 1)
 
     def _finish(self) -> None:
-        """Those that settle are confirmed; done twice, it is as if once."""
+        """Confirm the requests that are being settled; doing it twice changes nothing."""
         if not (done := self._settling):
             return
         self._settle(done)
@@ -326,13 +334,15 @@ class RequestSequence:
     def give_up(
         self, one: BufferedRequest, reason: LossReason, error: BaseException | None
     ) -> None:
-        """It is lost, and not pending any more if it was; its listeners and future will be told."""
+        """Note that a request is lost. It is not pending any more, and its listeners and future
+        will be told.
+        """
         gone = self._gone if one.seq else self._passed
         self._leaving = one, reason, error, gone[reason] + 1
         self._leave()
 
     def _leave(self) -> None:
-        """Finish what :meth:`give_up` has noted; done twice, it is as if once."""
+        """Finish what :meth:`give_up` has noted; doing it twice changes nothing."""
         if self._leaving is None:
             return
         one, reason, error, count = self._leaving
@@ -360,7 +370,7 @@ class RequestSequence:
             self.news.put(partial(listener, lost))
 
     def _tell(self) -> None:
-        """Without the lock: resolve futures. Interrupted, the next call goes on."""
+        """Resolve futures, without the lock. After an interrupt the next call continues."""
         while self._resolved:
             with suppress(IndexError, ValueError):  # another thread does the same
                 one = self._resolved[0]

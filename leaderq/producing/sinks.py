@@ -31,15 +31,15 @@ from leaderq.threads import Service, primitives
 
 
 class BatchOutcome(NamedTuple):
-    """What became of the records of one batch, by their positions in it; all that are not named are
-    confirmed.
+    """What became of the records of one batch, by their positions in the batch. Positions that are
+    not named are confirmed.
 
-    ``refused``: the sink will never take this record, though it takes others. ``again``: not
-    confirmed, to be given again, in order (unless it is refused as well); ``error`` says why. If a
-    record is to be given again, so are all later ones whose order to it matters. With ``SinkBusy``
-    as the error the sink keeps those records, and knows them when they come again.
-    ``place_of`` returns of a confirmed position where the sink has stored it: what the request's
-    future returns. It is asked only if somebody waits.
+    ``refused``: the sink will never take this record, though it takes others. ``again``: these
+    records are not confirmed, and must be given again, in order (except refused ones); ``error``
+    says why. If a record must be given again, so must all later records whose order to it matters.
+    With ``SinkBusy`` as the error, the sink keeps those records, and recognises them when they come
+    again. ``place_of`` returns where the sink has stored the record at a confirmed position; the
+    request's future returns this. It is called only if somebody waits.
     """
 
     refused: Mapping[int, BaseException] = {}
@@ -52,16 +52,18 @@ ALL_CONFIRMED = BatchOutcome()
 
 
 class SinkBatch(list[Any]):
-    """The records of a batch. ``waited``: the positions of those whose places somebody waits
-    for."""
+    """The records of a batch. ``waited``: the positions of records for whose place a
+    future waits.
+    """
 
     waited: Collection[int] = ()
 
 
 def checked(outcome: object, count: int) -> BatchOutcome:
-    """The outcome of a batch of ``count`` records, checked.
+    """Return ``outcome`` if it can be that of a batch of ``count`` records.
 
-    :raises SinkBroken: it cannot be right: an error in the sink, and nothing in it may be believed.
+    :raises SinkBroken: the outcome cannot be right; this is an error in the sink, and nothing in
+        the outcome can be believed.
     """
     if outcome is ALL_CONFIRMED:  # the usual one costs nothing
         return ALL_CONFIRMED
@@ -116,19 +118,20 @@ class Sink(Protocol):
 
         An empty batch is never given. The first call connects.
 
-        :raises SinkAway: none of the batch is confirmed; it will be given again, without what has
-            expired meanwhile.
+        :raises SinkAway: no record of the batch is confirmed; the batch will be given again,
+            without the records that have expired meanwhile.
         :raises SinkBusy: the sink keeps the batch and goes on with it; the same one will be given
             again.
-        :raises SinkBroken: as ``SinkAway``, and trying again soon will not help.
+        :raises SinkBroken: as ``SinkAway``, but trying again soon will not help.
 
         Any other exception counts as ``SinkBroken``: nothing is given up for an error that the sink
-        does not know. So does an outcome that cannot be of this batch.
+        does not know. An outcome that cannot be that of the batch also counts as ``SinkBroken``.
         """
 
     def close(self, timeout_s: float) -> None:
-        """Close everything, in about ``timeout_s`` seconds at most. Never raises. What is not
-        confirmed by then is not sent later."""
+        """Close everything, within about ``timeout_s`` seconds. Never raises. Records that are not
+        confirmed by then are not sent later.
+        """
 
 
 HandOver = Callable[[Sequence[Any], float], Callable[[], BatchOutcome]]
@@ -147,9 +150,9 @@ class SinkAhead(Sink, Protocol):
 
 
 def require_sink(sink: object) -> None:
-    """Return if ``sink`` has what the producer calls.
+    """Check that ``sink`` has the methods that the producer calls.
 
-    :raises ConfigurationError: it has not; says what to give instead.
+    :raises ConfigurationError: a method is missing; the error says what to give instead.
     """
     if inspect.isclass(sink):
         raise ConfigurationError(f"sink={sink!r} is a class; give an instance of it")
@@ -163,9 +166,9 @@ def require_sink(sink: object) -> None:
 
 
 class CallableSink:
-    """Passes batches to ``call``; its return is the acknowledgement. ``each=True``: it is called
-    with one record at a time, else with a list of them. ``call`` must limit its own time; ``close``
-    is called once, if given.
+    """Passes batches to ``call``; when ``call`` returns, the batch is acknowledged. It is called
+    with a list of records or, with ``each=True``, with one record at a time. ``call`` must limit
+    its own time; ``close`` is called once, if given.
 
     ``refuses``: the errors that mean that a record will never be taken. The batch is then halved,
     again and again, until that record is alone, and only it is refused; so records of a batch that
@@ -205,7 +208,9 @@ class CallableSink:
     def _in_halves(
         self, records: Sequence[Any], first: int, refused: dict[int, BaseException]
     ) -> tuple[int, BaseException | None]:
-        """Return up to where the records are settled, and the error in between, if any."""
+        """Send these records, and halve them if they are refused. Return the position up to which
+        the records are settled, and the error that stopped this, if any.
+        """
         try:
             self._called(records[0] if self._each else list(records))
         except self._refuses as exc:
@@ -236,7 +241,7 @@ class CallableSink:
 def checked_refuses(refuses: Any) -> tuple[type[Exception], ...]:
     """Return ``refuses``, if it is a tuple of classes of exceptions.
 
-    :raises ConfigurationError: it is not.
+    :raises ConfigurationError: ``refuses`` is not such a tuple.
     """
     are_errors = isinstance(refuses, tuple) and all(
         inspect.isclass(one) and issubclass(one, Exception) for one in refuses
@@ -321,7 +326,9 @@ class QueueSink:
         return outcome if not rest else outcome._replace(again=[*outcome.again, *rest])
 
     def close(self, timeout_s: float) -> None:
-        """Wait for a put under way. Later it is left to the queue, until that is closed."""
+        """Wait at most ``timeout_s`` seconds for a put under way. After that the put goes on until
+        the queue is closed.
+        """
         if self._putting is not None:
             primitives.wait_futures([self._putting], timeout_s)
 
@@ -347,7 +354,9 @@ class QueueSink:
         return ALL_CONFIRMED
 
     def _one_by_one(self, records: Sequence[Any]) -> BatchOutcome:
-        """One of them is at fault, and the queue does not say which; it has stored none."""
+        """Put the records one by one: one of them is at fault, and the queue does not say which. It
+        has stored none so far.
+        """
         refused: dict[int, BaseException] = {}
         for number, record in enumerate(records):
             alone = self._put([record])
@@ -374,7 +383,9 @@ class QueueSink:
         return BatchOutcome(refused, [*again], _explained(why or next(iter(again.values()))))
 
     def _is_verdict(self, error: BaseException) -> bool:
-        """Whether the queue's error is about the item itself: its size, or its serializer's."""
+        """Whether the error is about the item itself: its size, its serializer, or an error that
+        ``refuses`` names.
+        """
         is_serializers = isinstance(error, Exception) and not isinstance(error, LeaderqError)
         return is_serializers or isinstance(error, self._refuses)
 

@@ -1,8 +1,8 @@
 """The journal as the buffer sees it: requests in and out.
 
-What cannot be read as a request is never acknowledged: it stays where it is, is counted apart, and
-keeps nothing else from being sent. If all that is read first is of this kind, the producer was
-given the wrong codec or key, and does not start.
+A record that cannot be read as a request is never acknowledged: it stays where it is, is counted
+separately, and keeps no other from being sent. If all records that are read first are of this kind,
+the producer was given the wrong codec or key, and does not start.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ _EXTRA_BYTES = 256  # the journal's overhead for a record, or for a segment
 
 
 class Piece(NamedTuple):
-    """The result of a read: requests in order, ids of records that are none, and the id up to which
-    nothing is left to read."""
+    """The result of a read: requests in order, the ids of records that are not requests, and the id
+    up to which nothing is left to read.
+    """
 
     requests: list[BufferedRequest]
     undecodable: list[int]
@@ -53,8 +54,8 @@ class Piece(NamedTuple):
 
 
 class Spill:
-    """See the module. A journal given as a path is closed with the producer. ``key`` returns the
-    key of a request.
+    """A producer's journal; see the module. A journal given as a path is closed with the producer.
+    ``key`` returns the key of a request.
 
     :raises ConfigurationError: the journal has another policy than ``persistence``, is another
         producer's, or was not written with this codec.
@@ -115,7 +116,7 @@ class Spill:
 
     @property
     def corrupt(self) -> int:
-        """How many of those that were there, or came since, were found damaged."""
+        """How many of the journal's records were found damaged since this producer opened it."""
         return self.journal.counters.corrupt - self._corrupt_before
 
     def release(self) -> None:
@@ -124,10 +125,10 @@ class Spill:
             self.journal.close()
 
     def append(self, one: BufferedRequest, on_durable: OnDurable | None) -> int | None:
-        """Have it accepted by the journal, behind all before it; return its id, or ``None`` if that
-        takes nothing at present. Does not wait, because the buffer is locked meanwhile.
+        """Append a request to the journal; return its id, or ``None`` if the journal takes nothing
+        at present. Does not wait, because the buffer is locked meanwhile.
 
-        :raises RequestTooLarge: it does not fit into a segment.
+        :raises RequestTooLarge: the request does not fit into a segment.
         :raises JournalSlow: too much is on its way to the disk at this moment.
         """
         callback = None if on_durable is None else lambda _, error: on_durable(error)
@@ -142,8 +143,8 @@ class Spill:
             return None
 
     def serialized(self, one: BufferedRequest) -> bytes | None:
-        """Serialise a request from memory once more; return ``None`` if it was changed since it was
-        sent, so that the codec refuses it.
+        """Serialise a request in memory; return ``None`` if the codec refuses it, because it was
+        changed after it was sent.
         """
         try:
             return b"".join((self._codec.serialize(one.request),))
@@ -152,8 +153,9 @@ class Spill:
             return None
 
     def await_written(self) -> None:
-        """Written ahead every n items: wait until fewer than n are on their way to the file, so
-        that a crash costs no more than that."""
+        """With the policy ``Every(n)``, written ahead: wait until fewer than ``n`` records are on
+        their way to the file, so that a crash does not lose more.
+        """
         if self._most_unwritten is not None and self.is_behind() and not self.journal.is_writer:
             with suppress(LeaderqError):  # it is on its way all the same
                 self.journal.await_stored(
@@ -165,8 +167,9 @@ class Spill:
         return most is not None and journal.next_id - 1 - journal.stored_id >= most
 
     def read(self, after_id: int, last_id: int, max_items: int, max_bytes: int) -> Piece:
-        """Return the requests behind ``after_id`` and up to ``last_id``, in order; those that
-        expired too."""
+        """Return the requests after ``after_id`` and up to ``last_id``, in order, including expired
+        ones.
+        """
         stored_id = self.journal.stored_id
         records = self.journal.read(after_id, max_items=max_items, max_bytes=max_bytes)
         records = [record for record in records if record.id <= last_id]
@@ -174,7 +177,7 @@ class Spill:
         return self._piece(records, up_to)
 
     def unwritten(self, after_id: int) -> list[BufferedRequest]:
-        """Return the requests behind ``after_id`` that wait for the disk."""
+        """Return the requests after ``after_id`` that wait for the disk."""
         journal = self.journal
         records = journal.unwritten(after_id, journal.stored_id)
         return self._piece(records, after_id).requests
@@ -213,7 +216,9 @@ class Spill:
         return one
 
     def ack(self, ids: list[int]) -> None:
-        """Acknowledge these. If that cannot be noted, they are sent again after a restart."""
+        """Acknowledge these records. If the journal cannot note that, they are sent again after a
+        restart.
+        """
         try:
             if ids:
                 self.journal.ack_many(ids)
@@ -225,7 +230,9 @@ class Spill:
 
     @property
     def trouble(self) -> BaseException | None:
-        """Why the journal takes nothing, or why it refused something last."""
+        """Why the journal takes nothing or, if it takes records, its last error; ``None`` without
+        one.
+        """
         return self.journal.trouble or self.last_error
 
     def has_room(self, size: int) -> bool:
@@ -233,7 +240,9 @@ class Spill:
         return room is None or room > size + _EXTRA_BYTES
 
     def flush(self, timeout_s: float | None = WAIT_S) -> None:
-        """Write and force out all that was appended (see ``unforced``), save acknowledgements."""
+        """Write and force out everything that was appended, and save the acknowledgements.
+        ``unforced`` tells of a failure.
+        """
         try:
             self.journal.flush(timeout_s)
         except LeaderqError as exc:
@@ -244,7 +253,7 @@ class Spill:
                 self.unforced = None
 
     def close(self) -> None:
-        """Close the journal if it is ours, else let others use it."""
+        """Close the journal if this producer opened it; otherwise let others use it."""
         try:
             self.release()
         except LeaderqError as exc:

@@ -168,8 +168,8 @@ class BlockingQueueConsumer(QueueConsumer[T]):
             entry.outcome.set_exception(closed)
 
     def take(self, timeout_s: float | None = None) -> T | None:
-        """The next value, or ``None`` if none comes within ``timeout_s`` seconds (``None``: wait
-        until one does).
+        """Return the next value, or ``None`` if none comes within ``timeout_s`` seconds
+        (``timeout_s=None``: wait until one comes).
 
         :raises QueueClosed: the queue was closed.
         """

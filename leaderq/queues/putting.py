@@ -300,8 +300,8 @@ class PutResults:
 class PutListener:
     """Hears what became of each put; override what is of interest.
 
-    Called on one thread of the queue, in the order of the outcomes. Exceptions are logged, and
-    change nothing.
+    Called on one thread of the queue, in the order of the outcomes. Exceptions that it raises are
+    logged and otherwise ignored.
     """
 
     def put_completed(self, item: Any) -> None:
@@ -352,10 +352,11 @@ class SequenceMonitor:
 
 
 class Putter(Generic[T]):
-    """See the module. May be used from any thread, except from callbacks of the session.
+    """Puts items into one queue; see the module. May be used from any thread, except from callbacks
+    of the session.
 
-    *Guarantees:* items put by one thread are stored in that order, whatever happens to the
-    connection, except those that failed. *Not guaranteed:* an order among several threads.
+    *Guarantees:* items put by one thread are stored in the order of the puts, whatever happens to
+    the connection; failed items are missing. *Not guaranteed:* an order among several threads.
     """
 
     def __init__(
@@ -397,8 +398,8 @@ class Putter(Generic[T]):
         self._listeners.remove(MethodType(_tell, listener))
 
     def start(self, *, is_opened: bool = True) -> None:
-        """Make the queue's znodes. Unless ``is_opened``, the writer is opened by the first put, for
-        a queue that may only consume.
+        """Create the queue's znodes, and open the writer. Unless ``is_opened``, the first put opens
+        the writer, because the queue may only consume.
 
         :raises ConnectionLost: the servers did not answer within some 15 s.
         """

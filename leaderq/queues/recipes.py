@@ -168,8 +168,8 @@ class QueueRecipe(Generic[T]):
     def close(self) -> None:
         """Stop consuming (begun items are finished), wait for the puts on their way, and leave.
 
-        Takes at most ``final_flush_s`` for each of the two, and never hangs; a put that waits in
-        another thread raises ``QueueClosed``. May be called again.
+        Waits at most ``final_flush_s`` seconds for consumers, and as long for puts; never hangs. A
+        put that waits in another thread raises ``QueueClosed``. May be called again.
 
         :raises PutsFailed: puts in the background failed, and nobody has been told yet.
         """
@@ -383,9 +383,9 @@ class DistributedIdQueue(QueueRecipe[T]):
 
     *Guarantees:* as :class:`~leaderq.queues.DistributedQueue`. The count that :meth:`remove`
     returns is exact, whatever happens to the connection; with ``lock_path``, no item that somebody
-    works on is removed. A failed item that is requeued keeps its id. *Not guaranteed:* that ids
-    differing only in ``/``, ``|`` and ``_`` differ: the former two are stored as ``_``, as Curator
-    does.
+    works on is removed. A failed item that is requeued keeps its id. *Not guaranteed:* that ids are
+    distinct which differ only in ``/``, ``|`` and ``_``: as in Curator, the first two are stored as
+    ``_``.
     """
 
     KIND: ClassVar[QueueKind] = QueueKind.ID
@@ -529,7 +529,9 @@ class QueueBuilder(Generic[T]):
         serializer: QueueSerializer[T] = BYTES,  # type: ignore[assignment]
         path: str = "",
     ) -> QueueBuilder[T]:
-        """A builder of queues at ``path``; without a consumer items are taken on request."""
+        """Return a builder of queues at ``path``. Without a consumer, items are taken on
+        request.
+        """
         return QueueBuilder(client, path, consumer=consumer, serializer=serializer)
 
     def keywords(self, **keywords: Any) -> QueueBuilder[T]:

@@ -80,14 +80,14 @@ _BASE = "latch-"
 class QueueSharderPolicies:
     """The first three as in Curator, and with its defaults.
 
-    ``new_queue_threshold``: items that make a shard full; half as many make it fit for more again.
-    ``threshold_check_s``: seconds between two looks at the numbers. ``max_queues``: no more shards
-    than this are made, those retired not counted.
+    ``new_queue_threshold``: with so many items a shard is full; with half as many it is fit for
+    more again. ``threshold_check_s``: seconds between two looks at the numbers. ``max_queues``: no
+    more shards than this are made; retired shards are not counted.
 
-    ``rotate_at``: a shard that has numbered that many items is retired, because ZooKeeper's counter
-    ends at 2^31 - 1 and cannot be set back while the shard lives. ``retire_grace_s``: seconds that
-    a retired shard must have been seen empty before it is removed: time for those who use it to
-    hear that they should not.
+    ``rotate_at``: a shard is retired once it has numbered that many items, because ZooKeeper's
+    counter ends at 2^31 - 1 and cannot be set back while the shard lives. ``retire_grace_s``:
+    seconds that a retired shard must have been seen empty before it is removed: in this time its
+    users learn that they should not use it any more.
     """
 
     new_queue_threshold: int = 10_000

@@ -1,17 +1,17 @@
 r"""Curator's ``SimpleDistributedQueue`` on the same znodes: ``qn-``\ n, raw bytes, no frame; offer
 at one end, take at the other.
 
-Offers go the way of all puts (:mod:`leaderq.queues.putting`), items are taken by the engine of all
-queues (:mod:`leaderq.queues.consuming.engine`), and each begins at its first use. So each offer and
-each claim is applied exactly once, whatever happens to its answer. On each failure:
+Offers are puts as in all queues (:mod:`leaderq.queues.putting`), and the engine of all queues
+(:mod:`leaderq.queues.consuming.engine`) takes items; both begin at their first use. So each offer
+and each claim is applied exactly once, whatever happens to its answer. On each failure:
 
-* **the caller's time is up while a claim is under way**: an item whose claim is found to have
-  succeeded later goes to the next who asks, and back to its old place if nobody does before
+* **the caller's time is up while a claim is under way**: if the claim turns out to have succeeded,
+  its item goes to the next caller that asks, or back to its old place if nobody asks before
   :meth:`SimpleDistributedQueue.close`;
-* **queue path deleted, or reaped as a container** (CURATOR-308), at any moment: an offer makes it
-  again. Whoever waits goes on waiting;
-* **the process is killed**: what it has claimed and not yet seen is lost, as with Curator: one
-  call's worth per thread, and what was claimed ahead.
+* **queue path deleted, or reaped as a container** (CURATOR-308), at any moment: the next offer
+  makes the path again. Callers that wait go on waiting;
+* **the process is killed**: items that it had claimed and not yet returned are lost, as with
+  Curator: those of one call per thread, and those claimed ahead.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ class SimpleDistributedQueue:
         """Put an item at the end. Returns when it is stored; ``timeout_s=None`` waits for that
         through any outage.
 
-        :raises TooLarge: more than the server accepts; nothing was sent.
+        :raises TooLarge: the item is larger than the server accepts; nothing was sent.
         :raises NotConnected: the time passed; the item was not sent, and will not be sent.
-        :raises ConnectionLost: it was sent in time, and not answered within another second: it may
-            be stored.
+        :raises ConnectionLost: the item was sent in time, but there was no answer within another
+            second: it may be stored.
         """
         self.offer_many([data], timeout_s)
 

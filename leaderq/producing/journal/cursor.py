@@ -1,16 +1,16 @@
-"""What a journal remembers beside its segments: which records are done with, and which ids may have
-been given out. Saves that, and deletes segments that are done with.
+"""Saves what a journal remembers beside its segments: which records are done with, and which ids
+may have been given out. Deletes segments that are done with.
 
 Two files are written in turn (see ``docs/design/journal.md``): a write torn by a crash damages one,
 and the other is one save older.
 
 Up to ``reserved`` ids may have been given out for records that were not yet forced to the disk.
-After the *host* crashed (the boot id differs) ids go on behind it. It is 0 if each item is synced
-before its id is told.
+After a crash of the *host* (the boot id differs), new ids begin after ``reserved``. It is 0 if each
+item is synced before its id is told.
 
-Order: a damaged segment is renamed, then the cursor is saved without it and without those to
-delete, then these are deleted. So after a crash no acknowledged record comes back, and a missing
-file was not deleted by us.
+Order: first a damaged segment is renamed; then the cursor is saved without this segment and without
+the segments to delete; then these are deleted. So after a crash no acknowledged record comes back,
+and a file that is missing was not deleted by leaderq.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ALLOTTED: Final = 64 * 1024
 
 @dataclass(frozen=True)
 class Known:
-    """One segment as the cursor knows it: records and bytes at the time of the save."""
+    """What the cursor knows of one segment: its records and bytes at the time of the save."""
 
     first_id: int
     records: int
@@ -74,7 +74,7 @@ class CursorState:
 
 
 def decode(data: bytes) -> CursorState | None:
-    """The state in a slot; ``None`` if there is none, or it is torn or damaged."""
+    """Return the state in a slot; ``None`` if there is none, or it is torn or damaged."""
     if len(data) < _FRONT.size:
         return None
     magic, version, _, length, sequence, crc = _FRONT.unpack_from(data)
@@ -103,9 +103,9 @@ def _checksum(body: bytes, sequence: int) -> int:
 
 
 def read_slots(disk: Disk, directory: Path) -> list[CursorState | None]:
-    """Both slots, ``None`` for one that is missing, torn or damaged.
+    """Return the states in both slots; ``None`` for a slot that is missing, torn or damaged.
 
-    :raises OSError: one cannot be read for another reason.
+    :raises OSError: a slot cannot be read for another reason.
     """
     found: list[CursorState | None] = []
     for name in NAMES:
@@ -130,7 +130,9 @@ def boot_id() -> bytes:
 
 
 def set_aside(disk: Disk, path: Path) -> Path:
-    """Rename a segment so that it is not taken for one; never over another file."""
+    """Rename a segment so that it is not taken for a segment any more; never overwrites another
+    file. Returns the new path.
+    """
     target, number = path.with_name(path.name + BAD), 1
     while target.exists():
         target, number = path.with_name(f"{path.name}.{number}{BAD}"), number + 1
@@ -171,9 +173,9 @@ class CursorWriter:
         return fd
 
     def save(self, *, clean: bool = False, without: Sequence[Segment] = ()) -> None:
-        """Save which records are done with, over the older slot, if that has changed.
+        """Save which records are done with, if that has changed; overwrites the older slot.
 
-        :raises OSError: it could not be written; the last save stands.
+        :raises OSError: the slot could not be written; the last save stands.
         """
         with self._saving:
             with self._gate:
@@ -203,7 +205,7 @@ class CursorWriter:
     def tidy(self) -> None:
         """Delete segments that are done with, and save.
 
-        :raises OSError: some of it could not be done; the next call tries again.
+        :raises OSError: a file could not be deleted or saved; the next call tries again.
         """
         with self._gate:
             done = [segment for segment in self._index.segments if segment.is_done]

@@ -1,9 +1,10 @@
 """The few calls a journal makes to the file system, in one place so that tests can make each of
 them fail; and the lock on its directory.
 
-One opener at a time: a lock of the kernel on the file ``lock``, gone with the process that holds
-it, however that ends, so no stale one is ever found. A forked child inherits the descriptor, and
-would keep the lock after its parent's death: it closes it at once.
+One process at a time can open a journal: it holds a lock of the kernel on the file ``lock``. The
+kernel removes the lock when that process ends, in whatever way, so there are no stale locks. A
+forked child inherits the descriptor, and would keep the lock after its parent's death; so the child
+closes the descriptor at once.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Disk:
         return os.pwrite(fd, data, offset)
 
     def read(self, fd: int, size: int, offset: int) -> bytes:
-        """Up to ``size`` bytes from ``offset``; fewer at the end of the file only."""
+        """Return up to ``size`` bytes from ``offset``; fewer only at the end of the file."""
         return os.pread(fd, size, offset)
 
     def sync(self, fd: int) -> None:
@@ -67,7 +68,7 @@ class Disk:
             os.close(fd)
 
     def free_bytes(self, path: Path) -> int:
-        """The bytes that an ordinary user may still write to the file system of ``path``."""
+        """How many bytes an ordinary user may still write to the file system of ``path``."""
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
 
@@ -81,7 +82,7 @@ def force(disk: Disk, path: Path) -> None:
 
 
 def make_directories(disk: Disk, path: Path) -> None:
-    """Make a directory and those above it, each with its name forced to the disk."""
+    """Make a directory and its missing parents, and force the name of each to the disk."""
     missing = [one for one in (path, *path.parents) if not one.is_dir()]
     for one in reversed(missing):
         disk.make_directory(one)
@@ -89,7 +90,9 @@ def make_directories(disk: Disk, path: Path) -> None:
 
 
 def write_all(disk: Disk, fd: int, data: bytes, offset: int) -> None:
-    """Write all of ``data``; after a short write try again, which raises the reason for it."""
+    """Write all of ``data``. After a short write the rest is tried again, which raises the reason
+    if it fails.
+    """
     written = disk.write(fd, data, offset)
     if written == len(data):
         return
@@ -108,9 +111,10 @@ _held: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
 
 
 class DirectoryLock:
-    """Holds the lock until :meth:`release`.
+    """Locks a journal's directory until :meth:`release`.
 
-    :raises JournalLocked: somebody else has it; names the process if it can be known.
+    :raises JournalLocked: another process holds the lock; the error names the process if it is
+        known.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -154,7 +158,7 @@ class DirectoryLock:
 
 
 def is_locked(directory: Path) -> bool:
-    """Whether somebody has it open at present; changes nothing."""
+    """Whether some process has the journal in ``directory`` open now; changes nothing."""
     try:
         fd = os.open(directory / NAME, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

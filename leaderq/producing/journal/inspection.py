@@ -1,8 +1,8 @@
-"""Looks into a journal from outside: changes nothing and takes no lock, so also beside the process
-that has it open.
+"""Looks into a journal from outside. It changes nothing and takes no lock, so it works while
+another process has the journal open.
 
-Beside such a process what is seen is half a second old at most as to acknowledgements, and its last
-record may be under way. A segment that is deleted while it is looked at is left out.
+In that case acknowledgements are seen up to half a second late, and the last record may be seen
+half written. A segment that is deleted meanwhile is left out.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SegmentView:
-    """One segment. ``done`` records are acknowledged, expired or lost; ``damages`` only as far as
-    they were looked for.
+    """One segment. ``done``: how many records are acknowledged, expired or lost; ``damages``: those
+    found, as far as they were looked for.
     """
 
     file: str
@@ -53,14 +53,15 @@ class SegmentView:
 
     @property
     def last_id(self) -> int | None:
-        """``None`` if it has no record."""
+        """The id of its last record; ``None`` if it has no record."""
         return self.first_id + self.records - 1 if self.records else None
 
 
 @dataclass(frozen=True)
 class JournalView:
-    """A whole journal. ``bad`` are the files set aside, with their sizes; ``missing`` segments are
-    gone."""
+    """A whole journal. ``bad``: the files that were set aside, with their sizes; ``missing``:
+    segments that are gone.
+    """
 
     directory: Path
     is_open: bool
@@ -73,7 +74,7 @@ class JournalView:
 
     @property
     def depth(self) -> int:
-        """Records that are not done with."""
+        """How many records are not done with."""
         return sum(segment.records - segment.done for segment in self.segments)
 
     @property
@@ -86,7 +87,7 @@ class JournalView:
 
 
 def look(directory: str | Path, *, thorough: bool = False) -> JournalView:
-    """The contents of a journal; ``thorough`` reads every byte and checks every record.
+    """Return the contents of a journal. ``thorough``: read every byte and check every record.
 
     :raises ConfigurationError: there is no journal.
     """
@@ -142,8 +143,9 @@ def _view(
 def entries(
     directory: str | Path, *, after_id: int = 0, done_too: bool = False, bad_too: bool = False
 ) -> Iterator[JournalRecord]:
-    """The records that are not done with, in order; with ``done_too`` all that are still there,
-    with ``bad_too`` those of the files set aside as well. Unreadable ones are left out.
+    """Yield the records after ``after_id`` that are not done with, in order. ``done_too``: also
+    those that are done with and still exist; ``bad_too``: also those in files that were set aside.
+    Unreadable records are left out.
 
     :raises ConfigurationError: there is no journal.
     """
@@ -184,7 +186,7 @@ def _entries(disk: Disk, file: SegmentFile) -> Iterator[JournalRecord]:
 
 
 def _there(work: Callable[[], T]) -> T | None:
-    """``None`` if a file was deleted meanwhile."""
+    """Return what ``work`` returns; ``None`` if a file was deleted meanwhile."""
     try:
         return work()
     except FileNotFoundError:

@@ -65,22 +65,23 @@ class Journal:
     Opening it recovers whatever is in ``directory`` (made if it is not there); :attr:`report` tells
     what was found.
 
-    ``sync``: when records are forced to the disk, see ``policy``. ``max_bytes``: what the segment
-    files may take in all, files set aside not counted; ``reserve_bytes``: what must stay free on
-    the file system. ``clock``: seconds of the epoch.
+    ``sync``: when records are forced to the disk, see ``policy``. ``max_bytes``: how many bytes all
+    segment files may take together, without files set aside; ``reserve_bytes``: how many bytes must
+    stay free on the file system. ``clock`` returns seconds since the epoch.
 
-    *Guarantees:* what :meth:`append` returned for is read after any crash the policy covers, after
-    what was appended before it. Ids rise, and none is given twice, not even after all was
-    acknowledged and the process restarted. What was accepted keeps its place while the disk takes
-    nothing, and is stored as soon as it does; until then nothing more is accepted. What cannot be
-    read is reported and counted, and keeps nothing else from being read. The cap holds at every
-    moment.
+    *Guarantees:* a record for which :meth:`append` has returned is read after any crash that the
+    policy covers, after all records appended before it. Ids rise, and none is given twice, not even
+    after all records were acknowledged and the process restarted. While the disk takes nothing,
+    accepted records keep their place, and nothing more is accepted; they are stored as soon as the
+    disk takes them. A record that cannot be read is reported and counted, and keeps no other from
+    being read. The cap holds at every moment.
 
     *Not guaranteed:* exactly once. An acknowledgement is on the disk within half a second, or when
     :meth:`flush` or :meth:`close` returns; a crash before that returns the record again.
 
     :raises JournalLocked: the directory is open elsewhere.
-    :raises JournalFailed: it cannot be read or written, or a later version of leaderq wrote it.
+    :raises JournalFailed: the journal cannot be read or written, or a later version of leaderq
+        wrote it.
     :raises ConfigurationError: a limit that cannot be kept.
     """
 
@@ -149,8 +150,9 @@ class Journal:
         self._committer.service.start()
 
     def _tidy(self) -> None:
-        """Delete segments that are done with, also the one in use: then another is begun. Tell that
-        there is room."""
+        """Delete segments that are done with, including the one in use, which a new one replaces.
+        If that made room, those who wait for room are told.
+        """
         before, segment = self._index.bytes_used, self._store.segment
         with self._gate:
             is_spent = segment is not None and self._is_spent(segment)
@@ -167,15 +169,16 @@ class Journal:
                 self._tell_room()
 
     def _is_spent(self, segment: Segment) -> bool:
-        """Whether all in the segment in use is done with, and its room is worth a new one: it is
-        half of a segment, or a record might find none in what is left, or finds none."""
+        """Whether the segment in use should be replaced: all its records are done with, and it is
+        larger than half of the size for segments, or there is too little room for another record.
+        """
         if not segment.records or segment.open_records:
             return False
         is_half = segment.size > self._segment_bytes // 2
         return is_half or self.trouble is not None or self._left_bytes() < self._segment_bytes
 
     def _left_bytes(self) -> float:
-        """How many more bytes cap, reserve and disk would take."""
+        """How many more bytes the cap, the reserve and the disk allow."""
         left = self._disk.free_bytes(self.directory) - self._reserve_bytes
         return left if self._max_bytes is None else min(left, self._max_bytes - self.bytes_used)
 
@@ -191,9 +194,9 @@ class Journal:
 
         ``ttl_s``: noted with the record as the instant at which it expires.
 
-        :raises JournalFull: the cap or the reserve; nothing was stored.
+        :raises JournalFull: the cap or the reserve does not allow it; nothing was stored.
         :raises JournalFull, JournalFailed: the disk takes nothing; nothing was stored.
-        :raises JournalSlow: no answer in time, or the disk takes nothing since; the record was
+        :raises JournalSlow: the disk did not answer in time, or takes nothing now; the record was
             accepted, and is stored as soon as the disk takes it.
         :raises JournalRecordTooLarge, JournalClosed: nothing was stored.
         """
@@ -206,9 +209,9 @@ class Journal:
         ttl_s: float | None = None,
         timeout_s: float | None = WAIT_S,
     ) -> range:
-        """Store several records behind each other, which together fit into a segment; return their
-        ids. All are accepted, or none; a crash before this returns may leave the first few of them.
-        Raises as :meth:`append`.
+        """Store several records, one after the other, and return their ids. Together they must fit
+        into a segment. All are accepted, or none; after a crash before this returns, only the first
+        few may be stored. Raises as :meth:`append`.
         """
         self._refuse_if_closed()
         self._refuse_if_claimed()
@@ -233,8 +236,8 @@ class Journal:
         ttl_s: float | None = None,
         timeout_s: float | None = WAIT_S,
     ) -> int:
-        """Accept one record, and have it stored in the background, in the order of the calls;
-        return its id.
+        """Accept one record and return its id; the record is stored in the background, in the order
+        of the calls.
 
         ``on_durable(id, error)`` is called with the id when the record is as durable as the policy
         says, or with ``None`` and an error if the journal was closed before. It is called on the
@@ -244,7 +247,7 @@ class Journal:
         Waits only while 16 MiB are on their way to the disk.
 
         :raises JournalFull, JournalFailed: as :meth:`append`; nothing was stored.
-        :raises JournalSlow: no room came in time; nothing was stored.
+        :raises JournalSlow: there was no room in time; nothing was stored.
         :raises JournalRecordTooLarge, JournalClosed: nothing was stored.
         """
         require(timeout("timeout_s", timeout_s))
@@ -260,7 +263,7 @@ class Journal:
         ttl_s: float | None,
         timeout_s: float | None,
     ) -> int:
-        """:meth:`append_soon`, for a producer that has claimed the journal."""
+        """As :meth:`append_soon`, for a producer that has claimed the journal."""
         entry = self._entry(payload, ttl_s)
         with self._gate:
             record_id = self._join([entry], size_of(entry), timeout_s)
@@ -273,8 +276,9 @@ class Journal:
         return data if ttl_s is None else (data, int((self._clock() + ttl_s) * 1e6))
 
     def _join(self, entries: list[Entry], size: int, timeout_s: float | None) -> int:
-        """Under the gate: have records accepted, after waiting for room if need be; return the
-        first id."""
+        """Accept records, after waiting for room if need be; return the first id. Called under the
+        gate.
+        """
         if size > self._segment_bytes - HEADER_BYTES:
             raise JournalRecordTooLarge(size=size + HEADER_BYTES, limit=self._segment_bytes)
         deadline: Deadline | None = None
@@ -303,7 +307,7 @@ class Journal:
         return committer.join(entries, size)
 
     def _rooms(self) -> Iterator[tuple[int, str]]:
-        """How many bytes each limit leaves, and why no more."""
+        """Yield, for each limit, how many bytes it leaves and the reason for an error."""
         waiting = self._committer.waiting_bytes + HEADER_BYTES
         if self._max_bytes is not None:
             taken = self._index.bytes_used + waiting
@@ -322,11 +326,11 @@ class Journal:
             )
 
     def flush(self, timeout_s: float | None = WAIT_S) -> None:
-        """Wait until all accepted records are on the disk, whatever the policy, and all
-        acknowledgements too.
+        """Wait until all accepted records and all acknowledgements are on the disk, whatever the
+        policy.
 
-        :raises JournalFailed: a sync failed, this one or one since the last flush.
-        :raises JournalSlow: not in time, or the disk takes nothing.
+        :raises JournalFailed: this sync failed, or one since the last flush did.
+        :raises JournalSlow: the disk did not answer in time, or takes nothing.
         """
         self._refuse_if_closed()
         require(timeout("timeout_s", timeout_s))
@@ -335,8 +339,8 @@ class Journal:
             self._cursor.save()
 
     def await_stored(self, end_id: int | None, *, timeout_s: float | None) -> None:
-        """Wait until all records before this id are stored (``None``: all of now, and forced out);
-        raises as :meth:`append` does then.
+        """Wait until all records before ``end_id`` are stored (``None``: all present records, which
+        are also forced out). Raises as :meth:`append` does after acceptance.
         """
         with self._gate:
             self._refuse_to_wait_for_myself()
@@ -353,12 +357,12 @@ class Journal:
     def read(
         self, after_id: int = 0, *, max_items: int = 1000, max_bytes: int = 1 << 20
     ) -> list[JournalRecord]:
-        """Return unacknowledged records behind ``after_id``, in order: at least one if there is
-        any, as many as the limits allow. Expired ones are among them, for the caller to decide.
-        While the disk takes nothing, those that wait for it are returned too.
+        """Return unacknowledged records after ``after_id``, in order: as many as the limits allow,
+        and at least one if there is any. Expired records are included; the caller decides about
+        them. While the disk takes nothing, records that wait for the disk are included as well.
 
-        :raises JournalFailed: the file system failed. Damage does not raise: it is passed over, see
-            :attr:`damages`.
+        :raises JournalFailed: the file system failed. Damaged records do not raise; they are
+            skipped, see :attr:`damages`.
         """
         self._refuse_if_closed()
         stored = self.stored_id
@@ -371,8 +375,8 @@ class Journal:
     def unwritten(
         self, after_id: int, stored_id: int, *, max_items: int = _ALL, max_bytes: int = _ALL
     ) -> list[JournalRecord]:
-        """Return the records behind ``after_id`` that wait for the disk, in order; none if others
-        than those up to ``stored_id`` are stored by now.
+        """Return the records after ``after_id`` that wait for the disk, in order; none if more
+        records than those up to ``stored_id`` are stored by now.
         """
         found: list[JournalRecord] = []
         now, size = self._clock(), 0
@@ -393,17 +397,17 @@ class Journal:
 
     @property
     def trouble(self) -> LeaderqError | None:
-        """Why the disk takes nothing at present, if that is so."""
+        """Why the disk takes nothing at present; ``None`` if it takes records."""
         return self._committer.trouble
 
     @property
     def stored_id(self) -> int:
-        """The last id that is stored, or need not be."""
+        """The last id whose record is stored, or need not be stored."""
         return self._index.next_id - 1
 
     def depth_behind(self, record_id: int) -> tuple[int, int]:
-        """How many records with higher ids are stored and not done with, and how many are on their
-        way to the disk.
+        """How many records with ids above ``record_id`` are stored and not done with, and how many
+        are on their way to the disk.
         """
         committer = self._committer
         with self._gate:
@@ -413,8 +417,8 @@ class Journal:
             return self._index.depth_behind(record_id), coming - done
 
     def name_codec(self, name: str) -> bool:
-        """Have segments that are begun from now on say which codec their payloads have; return
-        whether there are unread ones that say another.
+        """Write this codec's name into segments begun from now on; return whether unread segments
+        name another codec.
         """
         self._store.codec = tag = codec_tag(name)
         with self._gate:
@@ -423,14 +427,14 @@ class Journal:
             )
 
     def ack(self, record_id: int) -> bool:
-        """Mark a record as done with; return whether it was not before.
+        """Mark a record as done with; return ``False`` if it was marked before.
 
         :raises ValueError: no record has had this id yet.
         """
         return self.ack_many((record_id,)) == 1
 
     def ack_many(self, record_ids: Iterable[int]) -> int:
-        """Mark records as done with, in any order; return how many were not before.
+        """Mark records as done with, in any order; return how many were not marked before.
 
         :raises ValueError: no record has had one of these ids yet; none was marked.
         """
@@ -450,7 +454,7 @@ class Journal:
             return newly + len(committer.done) - before
 
     def ack_to(self, record_id: int) -> int:
-        """Mark all records up to this one as done with; return how many were not before."""
+        """Mark all records up to this one as done with; return how many were not marked before."""
         self._refuse_if_closed()
         newly = 0
         with self._gate:
@@ -461,7 +465,9 @@ class Journal:
         return newly
 
     def _lose(self, segment: Segment, damage: Damage) -> None:
-        """Found by the reader: these records are lost, or something else is damaged."""
+        """Note damage that the reader found: these records are lost, or something else is
+        damaged.
+        """
         with self._gate:
             segment.damaged = True
             newly = segment.mark(*damage.lost_ids) if damage.lost_ids else 0
@@ -479,8 +485,9 @@ class Journal:
         )
 
     def _look_at(self, segments: Iterable[Segment]) -> None:
-        """Under the gate: records of these were marked. Have a segment deleted if all in it are;
-        the one in use waits for the next chores, unless the disk takes nothing."""
+        """Have those of these segments deleted whose records are all marked. The segment in use
+        waits for the next chores, unless the disk takes nothing. Called under the gate.
+        """
         is_stuck = self.trouble is not None
         if any(one.is_done or (is_stuck and not one.open_records) for one in segments):
             self._committer.kick()
@@ -492,13 +499,16 @@ class Journal:
 
     @property
     def bytes_used(self) -> int:
-        """Bytes of the segment files, also of records that are done with and not yet deleted."""
+        """How many bytes the segment files take, including records that are done with and not yet
+        deleted.
+        """
         return self._index.bytes_used
 
     @property
     def room_bytes(self) -> int | None:
-        """How many more bytes the limits leave at present; 0 once it is closed, and while the disk
-        takes nothing; ``None`` with neither cap nor reserve."""
+        """How many more bytes the limits leave at present; 0 if the journal is closed or the disk
+        takes nothing; ``None`` if there is neither a cap nor a reserve.
+        """
         if self._closed or not self._lock.is_held or self.trouble is not None:
             return 0
         with self._gate:
@@ -537,9 +547,9 @@ class Journal:
         """Write waiting records, force them out, save the acknowledgements, and let others open the
         directory. May be called twice.
 
-        :raises JournalSlow: the disk did not take it in time; the directory stays locked.
-        :raises JournalFailed, JournalFull: a sync failed, see :meth:`flush`, or the disk takes
-            nothing, and what was accepted last is lost; the journal is closed all the same.
+        :raises JournalSlow: the disk did not take the records in time; the directory stays locked.
+        :raises JournalFailed, JournalFull: a sync failed (see :meth:`flush`), or the disk takes
+            nothing and the records accepted last are lost; the journal is closed nevertheless.
         :raises WouldDeadlock: called by ``on_durable``, on the thread that has to end first; the
             journal stays open.
         """
@@ -590,17 +600,17 @@ class Journal:
         return self._lock.is_held
 
     def _refuse_if_closed(self) -> None:
-        """Called first in every public call: a forked child may never get the lock, and this thread
-        may hold it itself.
+        """Raise an error if the journal is closed. Every public method calls this first: a forked
+        child may never get the lock, and this thread may hold it itself.
         """
         if self._closed or not self._lock.is_held:
             raise self._closed_error()
         self._refuse_reentry()
 
     def claim(self) -> None:
-        """Have the journal accept records of one producer only, until :meth:`release`.
+        """Let the journal accept records of one producer only, until :meth:`release`.
 
-        :raises ConfigurationError: another one uses it.
+        :raises ConfigurationError: another producer uses the journal.
         """
         self._refuse_if_claimed()
         self._is_claimed = True
@@ -637,7 +647,7 @@ class Journal:
 
     @contextmanager
     def _translated(self, done: str) -> Iterator[None]:
-        """Raise ``JournalFailed`` instead of ``OSError``, naming the journal."""
+        """Raise ``JournalFailed`` in place of ``OSError``, with the journal's name."""
         try:
             yield
         except OSError as exc:

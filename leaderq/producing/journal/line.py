@@ -2,14 +2,14 @@
 
 A record has its id as soon as it joins the line, under the journal's gate. One thread writes the
 head of the line; what arrives meanwhile is written together by the next write. The head never
-fails. If the disk refuses it, it stays where it is, and is tried again: half as much at once, until
-a lone record is refused too. Then the journal *takes nothing*: nobody may join while something is
-in the line, whoever waits is told, the log says it once, and the head is tried four times a second.
-What was acknowledged meanwhile need not be written. So ids are dense, and nothing is ever stored
-before what was accepted before it.
+fails. If the disk refuses it, it stays where it is, and is tried again: half as many records at
+once, until a single record is refused. Then the journal *takes nothing*: nobody may join while
+records are in the line, everybody who waits is told, one log line is written, and the head is tried
+four times a second. Records that are acknowledged meanwhile need not be written. So ids are dense,
+and records are stored in the order in which they were accepted.
 
-An interrupt of the thread, between any two steps, changes nothing: which records are stored is one
-value, the extent of the segment, so whatever was under way is written over.
+An interrupt of the thread, between any two steps, changes nothing: a single value, the extent of
+the segment, says which records are stored, so a write that was under way is done again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Action = Callable[[], object]
 
 @dataclass(slots=True, eq=False)
 class CommitBatch:
-    """Records that are written together. Which of them are stored is the index's to say."""
+    """Records that are written together. The index knows which of them are stored."""
 
     first_id: int
     entries: list[Entry]
@@ -63,7 +63,9 @@ class CommitBatch:
 
 @dataclass(slots=True, eq=False)
 class LineWaiter:
-    """One who waits until all before ``end_id`` is stored, and with ``is_flush`` forced out."""
+    """Somebody who waits until all records before ``end_id`` are stored and, with ``is_flush``,
+    forced out.
+    """
 
     end_id: int
     is_flush: bool
@@ -124,8 +126,9 @@ class Committer:
         return self.batches[-1].end_id if self.batches else self._index.next_id
 
     def join(self, entries: list[Entry], size: int) -> int:
-        """Add records at the end of the line, which are written together; return the first id. They
-        are accepted by one statement."""
+        """Add records at the end of the line, to be written together; return the first id. A single
+        statement accepts them.
+        """
         self.waiting_bytes += size  # too high after an interrupt, until the line is empty
         batch = self.batches[-1] if self.batches else None
         if batch is None or batch.is_taken or batch.size + size > self._group_bytes:
@@ -162,11 +165,13 @@ class Committer:
             self.service.wake()
 
     def try_again(self) -> None:
-        """There is room: the head need not wait for its next try."""
+        """Let the head be tried at once, because there is room now."""
         self._again_at = 0.0
 
     def give_up(self, error: LeaderqError) -> int:
-        """After the end: tell whoever waits that the rest is not stored; return how many."""
+        """At the end: tell everybody who waits that the rest is not stored; return how many records
+        that is.
+        """
         self._tell()
         left = self.next_id - self._index.next_id - len(self.done)
         while self._callbacks:
@@ -233,7 +238,9 @@ class Committer:
             self._stored(head)
 
     def _head(self) -> CommitBatch | None:
-        """Under the gate: the first batch of which something is to be written."""
+        """Return the first batch of which something is still to be written. Called under
+        the gate.
+        """
         if self.trouble is not None:
             self._skip_done()
         while self.batches and self.batches[0].end_id <= self._index.next_id:
@@ -257,13 +264,15 @@ class Committer:
             self._on_again()
 
     def _dismiss(self) -> None:
-        """The first batch is stored, or done with."""
+        """Remove the first batch, which is stored or done with."""
         batch = self.batches.popleft()
         size = batch.size - HEADER_BYTES
         self.waiting_bytes = max(0, self.waiting_bytes - size) if self.batches else 0
 
     def _skip_done(self) -> None:
-        """The disk is full: what is done with already need not be written."""
+        """Skip records at the head that are done with already: the disk is full, and they need not
+        be written.
+        """
         index, end = self._index, self._index.next_id
         while end in self.done:
             end += 1
@@ -290,7 +299,9 @@ class Committer:
         self._chores_at = 0.0  # the segment in use may be done with
 
     def _tell(self) -> None:
-        """Tell those who wait, without the gate: callbacks may call the journal."""
+        """Tell those who wait for stored records. Called without the gate, because callbacks may
+        call the journal.
+        """
         stored = self._index.next_id
         if self.done:
             with self._gate:
@@ -327,6 +338,6 @@ class Committer:
 
 
 def slow_because(trouble: LeaderqError) -> JournalSlow:
-    """What those are told whose records are in the line while the disk takes nothing."""
+    """The error for callers whose records are in the line while the disk takes nothing."""
     text = "the record was accepted, and is stored as soon as the disk takes it: do not append it"
     return with_cause(JournalSlow(f"{text} again. At present: {trouble}"), trouble)

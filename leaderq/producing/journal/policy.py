@@ -25,7 +25,9 @@ from leaderq.base.arguments import at_least, between, is_number, require, wanted
 
 @dataclass(frozen=True)
 class Every:
-    """Force out once ``items`` records wait; records that arrive together go together."""
+    """Force out once ``items`` records wait. Records that arrive together are forced out
+    together.
+    """
 
     items: int
 
@@ -35,7 +37,7 @@ class Every:
 
 @dataclass(frozen=True)
 class Interval:
-    """Force out every ``seconds`` if anything was written."""
+    """Force out every ``seconds`` seconds, if anything was written."""
 
     seconds: float
 
@@ -47,7 +49,9 @@ class Interval:
 
 @dataclass(frozen=True)
 class NoSync:
-    """Leave it to the operating system; ``flush`` and ``close`` still force out."""
+    """Leave syncing to the operating system; ``flush`` and ``close`` force records out
+    nevertheless.
+    """
 
 
 EVERY_ITEM: Final = Every(1)
@@ -62,7 +66,9 @@ _ALLOT_BYTES: Final = 1 << 20
 
 
 def fitting_segment_bytes(bytes_each: int, max_bytes: int | None, reserve_bytes: int) -> int:
-    """The size of segments: several fit under a cap, so that room comes back bit by bit."""
+    """Return a size for segments such that several fit under the cap, so that room is freed bit by
+    bit.
+    """
     least_cap = _SEGMENTS_IN_CAP * _LEAST_BYTES
     require(
         at_least("max_bytes", max_bytes, least_cap, "bytes", or_none=""),
@@ -92,12 +98,13 @@ class JournalPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Damage:
-    """A damaged place. Everything behind it was read all the same, and no byte of it was deleted.
+    """A damaged place in a segment. Everything after it was read nevertheless, and no byte of it
+    was deleted.
 
     ``file`` is the segment's name in the directory when it was found; it gets the ending ``.bad``
-    when its readable records are done with, or at once if it has none. ``lost_ids`` are the first
-    and last id of records that cannot be read, ``None`` if no record was hurt, or if they are not
-    known. After a power cut they may be of records that nobody was told were stored.
+    when its readable records are done with, or at once if it has none. ``lost_ids``: the first and
+    the last id of the records that cannot be read; ``None`` if no record was damaged, or if the ids
+    are not known. After a power cut these may be records that were never reported as stored.
     """
 
     file: str
@@ -113,7 +120,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class RecoveryReport:
-    """What opening a journal found and did."""
+    """What was found and done when a journal was opened."""
 
     segments: int = 0
     records: int = 0

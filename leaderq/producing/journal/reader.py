@@ -1,8 +1,8 @@
 """Reads records while others are written.
 
-What cannot be read is reported, and passed. The reader keeps the last run of records it parsed
-(half a mebibyte, or one record if that is larger), so that reading on in small steps parses nothing
-twice, and one file open.
+Records that cannot be read are reported and skipped. The reader keeps the last run of records it
+parsed (half a mebibyte, or one record if that is larger), so that reading in small steps parses
+nothing twice. It also keeps one file open.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from leaderq.threads import primitives
 
 @dataclass
 class _Place:
-    """The position of reading in a segment: ``records`` from ``first_id`` on were parsed last; they
-    end at ``offset``, where ``next_id`` follows.
+    """How far a segment was read. ``records``: the records parsed last, from ``first_id`` on; they
+    end at ``offset``, where the record ``next_id`` begins.
     """
 
     segment: Segment
@@ -31,8 +31,8 @@ class _Place:
 
 
 class SegmentReader:
-    """Used by any thread, one at a time. ``on_damage(segment, damage)`` is called, without the
-    gate, for each damage found.
+    """Reads records from segments. Used by any thread, one at a time. ``on_damage(segment,
+    damage)`` is called, without the gate, for each damage found.
     """
 
     def __init__(self, parts: JournalParts, on_damage: Callable[[Segment, Damage], None]) -> None:
@@ -44,8 +44,9 @@ class SegmentReader:
         self._is_closed = False
 
     def read(self, after_id: int, *, max_items: int, max_bytes: int) -> list[Raw]:
-        """Records behind ``after_id`` that are not done with: at least one if there is any, as many
-        as the limits allow."""
+        """Return records after ``after_id`` that are not done with: as many as the limits allow,
+        and at least one if there is any.
+        """
         found: list[Raw] = []
         position, size = after_id + 1, 0
         with self._reading:
@@ -63,7 +64,9 @@ class SegmentReader:
         return found
 
     def _some_from(self, position: int, most: int) -> list[Raw]:
-        """The next records from this id on that are not done with, ``most`` at most."""
+        """Return the next records, from id ``position`` on, that are not done with, at most
+        ``most``.
+        """
         while True:
             with self._gate:
                 segment = self._index.from_id(position)
@@ -84,8 +87,8 @@ class SegmentReader:
                 return wanted
 
     def _gone(self, segment: Segment) -> None:
-        """Its file is not there: another thread acknowledged all its records a moment ago, or
-        somebody else deleted it.
+        """Report a segment whose file is gone, unless another thread has deleted it because all its
+        records were acknowledged.
         """
         with self._gate:
             if segment not in self._index.segments:
@@ -103,7 +106,9 @@ class SegmentReader:
             return [raw for raw in records if raw[0] - first_id not in marks]
 
     def _placed(self, segment: Segment, position: int) -> _Place:
-        """The place to read this id from: the current one if not behind it, else the beginning."""
+        """Return the place from which to read id ``position``: the current place, unless it is
+        after this id; otherwise the beginning of the segment.
+        """
         place = self._place
         if place is None or place.segment is not segment:
             self._close()
@@ -114,7 +119,7 @@ class SegmentReader:
         return self._place
 
     def _advance(self, place: _Place, position: int, last_id: int, size: int) -> None:
-        """Parse on until a record with this id or a later one, or the end."""
+        """Parse records until one has the id ``position`` or a later id, or until the end."""
         segment, name = place.segment, place.segment.path.name
         place.records = []
         span = ScanRange(place.offset, size, segment.salt, place.next_id, last_id)

@@ -2,9 +2,9 @@
 them, past whatever is damaged.
 
 :func:`scan` returns runs of records, and the gaps between them, which hold none. The last gap ends
-where the bytes do, so only its reader can say whether it is a torn tail. Behind a damaged record
-the next one is found by its mark, confirmed by id and checksum: no damage keeps what follows from
-being read.
+    where the bytes do, so only its reader can say whether it is a torn tail. After a damaged record
+    the next record is found by its mark, and confirmed by id and checksum: so no damage keeps later
+    records from being read.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ own costs more than all the rest.
 
 @dataclass(frozen=True)
 class Parsed:
-    """The records at the beginning of some bytes; they take ``used`` of these. If ``is_bad``, no
-    record follows them; otherwise the data ends there, within a record of ``needs`` bytes in all if
-    its length can be believed.
+    """The records with which some bytes begin; they take the first ``used`` bytes. ``is_bad``: no
+    record follows them. Otherwise the data ends within a record, which has ``needs`` bytes if its
+    length is right.
     """
 
     records: list[Raw]
@@ -57,7 +57,7 @@ class Parsed:
 
 
 def salt_of(first_id: int, stamp: int) -> int:
-    """The start value of checksums in the segment of this name."""
+    """The start value of checksums in the segment with this first id and stamp."""
     return crc32(_ID.pack(first_id), stamp)
 
 
@@ -77,9 +77,9 @@ def encode(entries: Sequence[Entry], *, first_id: int, appended_us: int, salt: i
 
 
 def parse(data: bytes, *, salt: int, expected_id: int, limit: int) -> Parsed:
-    """The records that ``data`` begins with, as far as they are whole and in order.
+    """Return the records with which ``data`` begins, as far as they are whole and in order.
 
-    ``expected_id`` is the least id the first may have, those after it follow without a gap; no
+    The first record's id is ``expected_id`` or higher, and later ids follow without a gap. No
     record takes more than ``limit`` bytes.
     """
     records: list[Raw] = []
@@ -106,7 +106,9 @@ def parse(data: bytes, *, salt: int, expected_id: int, limit: int) -> Parsed:
 
 
 def likely_heads(data: bytes, *, low_id: int, high_id: int) -> list[int]:
-    """Offsets in ``data`` where the head of a record with an id in this range may be."""
+    """Return the offsets in ``data`` where a record with an id from ``low_id`` to ``high_id`` may
+    begin.
+    """
     found = []
     mark = data.find(_MARK_BYTES)
     while mark >= 0:
@@ -127,7 +129,7 @@ Reading = Callable[[int, int], bytes]
 
 @dataclass(frozen=True)
 class Run:
-    """Records that follow each other, from offset ``start`` to ``end``."""
+    """Records that follow each other without a gap, from offset ``start`` to ``end``."""
 
     start: int
     end: int
@@ -138,8 +140,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Gap:
-    """Bytes that hold no record, and the first and last of the ids that are missing there, if any
-    are; ``is_tail`` if no record follows them, so that nobody knows what is missing.
+    """Bytes that hold no record, and the first and the last id that are missing there, if any.
+    ``is_tail``: no record follows, so nobody knows which ids are missing.
     """
 
     start: int
@@ -148,14 +150,14 @@ class Gap:
     is_tail: bool
 
     def damage(self, file: str) -> Damage:
-        """What is told of it, as one in the segment of this name."""
+        """Return this gap as a damage in the segment with this file name."""
         return Damage(file, "spoilt", self.start, self.end - self.start, self.lost)
 
 
 @dataclass(frozen=True)
 class ScanRange:
-    """The range to search: the bytes from ``start`` to ``end`` of the segment with this salt, whose
-    next record has ``next_id`` or, behind damage, a later one up to ``last_id``.
+    """The range to search: the bytes from ``start`` to ``end`` of the segment with this salt. Its
+    next record has ``next_id`` or, after damage, a later id up to ``last_id``.
     """
 
     start: int
@@ -166,9 +168,10 @@ class ScanRange:
 
 
 def scan(read: Reading, span: ScanRange) -> Iterator[Run | Gap]:
-    """All runs in the range, and the gaps between and behind them, in order.
+    """Yield all runs in the range, and the gaps between and after them, in order.
 
-    :raises OSError: of ``read``, except EIO: bytes that the disk cannot return are damaged.
+    :raises OSError: ``read`` raised it. Only EIO is not raised: bytes that the disk cannot return
+        count as damaged.
     """
     reading = _tolerant(read)
     at, next_id, size = span.start, span.next_id, WINDOW
@@ -208,7 +211,7 @@ def _tolerant(read: Reading) -> Reading:
 
 
 def _next_record(read: Reading, span: ScanRange, at: int, low_id: int) -> int | None:
-    """The beginning of the next whole record, if there is one."""
+    """Return the offset of the next whole record, if there is one."""
     while at < span.end:
         data = read(min(WINDOW, span.end - at), at)
         for head in likely_heads(data, low_id=low_id, high_id=span.last_id):
@@ -233,7 +236,9 @@ def _is_record(read: Reading, span: ScanRange, at: int) -> bool:
 
 
 class JournalRecord(NamedTuple):
-    """``appended_at``, ``expires_at``: seconds of the epoch, the latter ``None`` for never."""
+    """A record as it is read. ``appended_at``, ``expires_at``: seconds since the epoch;
+    ``expires_at`` is ``None`` if the record never expires.
+    """
 
     id: int
     payload: bytes
@@ -250,14 +255,14 @@ def record_of(raw: Raw) -> JournalRecord:
 
 
 def size_of(entry: Entry) -> int:
-    """The bytes that it takes as a record."""
+    """How many bytes the entry takes as a record."""
     if isinstance(entry, tuple):
         return HEAD_BYTES + EXPIRY_BYTES + len(entry[0])
     return HEAD_BYTES + len(entry)
 
 
 def unwritten(entry: Entry, record_id: int, appended_at: float) -> JournalRecord:
-    """The record that an entry will be."""
+    """Return the record that an entry will become once it is written."""
     if isinstance(entry, tuple):
         return JournalRecord(record_id, entry[0], appended_at, entry[1] / 1e6)
     return JournalRecord(record_id, entry, appended_at)

@@ -1,12 +1,12 @@
 """Looks at a journal's directory without changing anything, and opens one in any state.
 
-Nothing is trusted, nothing is deleted but what was done with or was never accepted, and nothing
-keeps what follows it from being read. What is done with each file that is not as it should be
-stands in ``docs/design/journal.md``, one row each.
+Nothing is trusted. Only what was done with or was never accepted is deleted, and nothing keeps
+later records from being read. ``docs/design/journal.md`` says, in one row each, what is done with
+files that are not as they should be.
 
-Memory: half a mebibyte, or the largest record. Time: complete segments are not read, but for their
-headers; of the last, what was written since the cursor was saved. What is spoilt in complete
-segments is found when they are read.
+Memory: half a mebibyte, or the largest record. Time: of complete segments only the headers are
+read; of the last segment, what was written since the cursor was saved. Damage in complete segments
+is found when they are read.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ LEAP: Final = 1 << 20
 
 
 class Recovery:
-    """Repairs a directory, which must be locked; afterwards, the state that a journal begins with.
-    ``previous`` is the part of the first segment's header that describes the one before.
+    """Repairs a directory, which must be locked, and then holds the state with which a journal
+    begins. ``previous``: what the first segment's header says of the segment before it.
 
     :raises JournalFailed: a later version of leaderq wrote a segment.
     :raises OSError: the file system failed.
@@ -107,8 +107,9 @@ class Recovery:
         self._force_out()
 
     def _force_out(self) -> None:
-        """Records that a killed process wrote and did not force out may exist only in the system's
-        memory, although callers were told that they are stored.
+        """Force all segments to the disk, unless the journal was closed. Records that a killed
+        process wrote and did not force out may exist only in the system's memory, although callers
+        were told that they are stored.
         """
         if self.found.cursor is not None and self.found.cursor.clean:
             return
@@ -140,8 +141,8 @@ class Recovery:
         return self._keep(segment)
 
     def _cut(self, segment: Segment, file: SegmentFile, held: SegmentContent) -> None:
-        """Cut off a torn tail. A killed process never leaves a whole record with a wrong checksum:
-        such a file is kept as it is, as every one that is damaged.
+        """Cut off a torn tail. If the tail may be a whole record with a wrong checksum, which a
+        killed process never leaves, the file counts as damaged and is kept as it is.
         """
         self.torn_bytes += held.torn
         fd = self.disk.open(file.path, writable=True)
@@ -158,8 +159,8 @@ class Recovery:
             self.disk.close(fd)
 
     def _whole_bytes(self, fd: int, start: int, torn: int, left: int) -> int:
-        """The size of this record if it may have been whole: it ends neither behind the file nor in
-        zeros of a broken write (but it may end in a few of its own); 0 if not.
+        """Return the size of the record at ``start`` if it may have been written as a whole; 0 if
+        not, because it would end after the end of the file, or ends in the zeros of a torn write.
         """
         head = self.disk.read(fd, HEAD_BYTES, start)
         size = HEAD_BYTES + int.from_bytes(head[:4], "little")
@@ -168,7 +169,9 @@ class Recovery:
         return size if self.disk.read(fd, 16, start + size - 16).strip(b"\0") else 0
 
     def _keep(self, segment: Segment) -> None:
-        """Remove a file without records: delete it, or set it aside if it is damaged."""
+        """Keep a segment that has records. A file without records is deleted, or set aside if it is
+        damaged.
+        """
         self.next_id = max(self.next_id, segment.last_id + 1)
         segment.marks.clip(segment.records)
         if segment.records:
@@ -185,7 +188,9 @@ class Recovery:
             segment.mark(*damage.lost_ids)
 
     def _first_free_id(self) -> int:
-        """The least id that was certainly never assigned, by cursor and set-aside files."""
+        """Return the least id that was certainly never assigned, according to the cursor and the
+        files set aside.
+        """
         bounds = [self.next_id]
         cursor = self.found.cursor
         if cursor is not None:
@@ -199,7 +204,9 @@ class Recovery:
         return max(bounds)
 
     def _same_boot(self) -> bool:
-        """Whether all written bytes are still there: no crash of the host since the last save."""
+        """Whether all written bytes still exist, because the host has not crashed since the last
+        save.
+        """
         cursor = self.found.cursor
         return cursor is not None and cursor.boot_id == boot_id() != bytes(16)
 
@@ -216,18 +223,20 @@ class SegmentFile:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether a later version of leaderq wrote it."""
+        """Whether a later version of leaderq wrote the file."""
         return self.header is not None and self.header.version > VERSION
 
     @property
     def is_stub(self) -> bool:
-        """Whether its creation was interrupted: no record was ever in it."""
+        """Whether the file's creation was interrupted, so that no record was ever in it."""
         return self.header is None and self.size < HEADER_BYTES
 
 
 @dataclass(frozen=True)
 class DirectoryScan:
-    """A directory's contents. ``complete``: segments whose records and bytes are known unread."""
+    """The contents of a journal's directory. ``complete``: segments whose number of records and
+    bytes are known without reading them.
+    """
 
     files: list[SegmentFile]
     bad: list[Path]
@@ -241,8 +250,9 @@ class DirectoryScan:
 
     @property
     def bad_slots(self) -> int:
-        """Cursor slots torn or damaged. The second of a journal that never saved twice holds zeros,
-        which is not counted."""
+        """How many of the cursor's slots are torn or damaged. The second slot of a journal that
+        never saved twice holds zeros, and is not counted.
+        """
         return sum(slot is None for slot in self.slots)
 
     @property
@@ -253,7 +263,9 @@ class DirectoryScan:
         return self.cursor.segments.get(first_id) if self.cursor else None
 
     def is_finished(self, file: SegmentFile) -> bool:
-        """Whether it was done with when the cursor was saved, and its deletion was interrupted."""
+        """Whether the segment was done with when the cursor was saved, and its deletion was
+        interrupted.
+        """
         return (
             self.cursor is not None
             and file.first_id < self.cursor.next_id
@@ -261,7 +273,9 @@ class DirectoryScan:
         )
 
     def missing(self) -> Iterator[Damage]:
-        """The losses with segments known to the cursor, and neither here nor set aside."""
+        """Yield the losses in segments that the cursor knows, and that are neither here nor set
+        aside.
+        """
         here = {file.first_id for file in self.files} | {
             set_aside_id(path.name) for path in self.bad
         }
@@ -302,8 +316,9 @@ def segment_file(disk: Disk, path: Path, first_id: int, stamp: int) -> SegmentFi
 
 
 def _complete(files: list[SegmentFile], cursor: CursorState | None) -> dict[int, tuple[int, int]]:
-    """All but the last one written to: its successor says so, or the cursor of a journal that was
-    closed."""
+    """Return records and bytes of each segment except the last one written to. A segment's
+    successor tells them, or the cursor of a journal that was closed.
+    """
     found = {}
     if cursor is not None:
         newest_id = max(cursor.segments, default=0)
@@ -345,9 +360,9 @@ def holding(
 ) -> SegmentContent:
     """Return the contents of a segment.
 
-    It is read through if its number of records is not known, or if it is shorter than it was, or
-    ``thorough``; then every record is checked, from ``start``, which the cursor knows, if it is
-    given. ``is_current``: it is being written.
+    The whole file is read if its number of records is not known, if it is shorter than it was, or
+    if ``thorough``. Then every record is checked, from ``start`` on if that is given (what the
+    cursor knows). ``is_current``: the segment is being written.
 
     :raises OSError: other than an input/output error.
     """

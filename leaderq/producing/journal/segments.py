@@ -1,10 +1,9 @@
-"""The segments of a journal: the bytes that one begins with (see ``docs/design/journal.md``), and
-what is known of each in memory.
+"""The segments of a journal: the bytes with which a segment begins (see
+``docs/design/journal.md``), and what is known of each in memory.
 
 Ids within a segment follow each other without a gap, so a record's position is its id less the
-first. Which records are done with (acknowledged, expired, lost) is a count from the front, and a
-bit for each behind: an eighth of a byte for a record, and that only where acknowledgements came out
-of order.
+first. Which records are done with (acknowledged, expired, lost) is kept as a count from the front,
+and one bit for each later record, needed only where acknowledgements came out of order.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ BAD: Final = ".bad"
 
 @dataclass(frozen=True)
 class SegmentHeader:
-    """The fields of a header; ``previous_*`` are 0 if there was none. ``codec`` is the
-    :func:`codec_tag` of whoever wrote the payloads, 0 if that is not known.
+    """The fields of a segment's header. ``previous_*``: those of the segment before, 0 if there was
+    none. ``codec``: the :func:`codec_tag` of whoever wrote the payloads, 0 if it is not known.
     """
 
     first_id: int
@@ -55,7 +54,7 @@ class SegmentHeader:
 
 
 def decode(data: bytes) -> SegmentHeader | None:
-    """The header that ``data`` begins with; ``None`` if there is none, or it is damaged."""
+    """Return the header with which ``data`` begins; ``None`` if there is none, or it is damaged."""
     if len(data) < HEADER_BYTES or data[:8] != MAGIC:
         return None
     if zlib.crc32(data[: _FIELDS.size]) != _CRC.unpack_from(data, _FIELDS.size)[0]:
@@ -82,20 +81,20 @@ def segment_name(first_id: int, stamp: int) -> str:
 
 
 def parse_name(name: str) -> tuple[int, int] | None:
-    """First id and stamp of a segment's file name; ``None`` for every other name, set-aside
-    segments among them."""
+    """Return first id and stamp from a segment's file name; ``None`` for every other name,
+    including those of segments set aside.
+    """
     match = _NAME.fullmatch(name)
     return (int(match[1]), int(match[2], 16)) if match else None
 
 
 def set_aside_id(name: str) -> int | None:
-    """The first id of a segment that was set aside; ``None`` for every other name."""
+    """Return the first id of a segment that was set aside; ``None`` for every other name."""
     return int(name[:20]) if name.endswith(BAD) and name[:20].isdigit() else None
 
 
 class AckBitmap:
-    """The marks of one segment. ``front``: all before this position are marked, and this one is
-    not."""
+    """Which records of one segment are marked. ``front``: the first position that is not marked."""
 
     __slots__ = ("_ahead", "_bits", "front")
 
@@ -126,7 +125,7 @@ class AckBitmap:
         return True
 
     def add_range(self, first: int, last: int) -> int:
-        """Mark these; return how many were not marked."""
+        """Mark the positions ``first`` to ``last``; return how many were not marked before."""
         if first > self.front:
             return sum(map(self.add, range(first, last + 1)))
         before, end = self.count, last + 1
@@ -163,7 +162,7 @@ class AckBitmap:
             self._bits = bytearray()
 
     def count_from(self, position: int) -> int:
-        """How many at this position or later are marked."""
+        """How many positions from this one on are marked."""
         ahead = 0
         if self._ahead:
             bits = int.from_bytes(self._bits, "little")
@@ -175,7 +174,7 @@ class AckBitmap:
 
     @classmethod
     def unpack(cls, front: int, packed: bytes) -> AckBitmap:
-        """The marks of a front and :meth:`packed_bits`."""
+        """Return the bitmap with this front and the bits that :meth:`packed_bits` returned."""
         marks = cls(front)
         if packed:
             marks._bits = bytearray(zlib.decompress(packed))
@@ -186,7 +185,7 @@ class AckBitmap:
 
 
 class Segment:
-    """A segment file. Guarded by the journal's gate."""
+    """What is known of one segment file. Guarded by the journal's gate."""
 
     def __init__(
         self,
@@ -217,7 +216,7 @@ class Segment:
 
     @property
     def last_id(self) -> int:
-        """The id of its last record; one less than its first if it has none."""
+        """The id of the segment's last record; ``first_id - 1`` if it has no record."""
         return self.first_id + self.records - 1
 
     @property
@@ -226,11 +225,11 @@ class Segment:
 
     @property
     def is_done(self) -> bool:
-        """Whether no record in it is needed any more, and none will be added."""
+        """Whether no record of the segment is needed any more, and none will be added."""
         return self.sealed and self.marks.count >= self.records
 
     def mark(self, first_id: int, last_id: int) -> int:
-        """These records are done with; return how many were not before."""
+        """Mark these records as done with; return how many were not marked before."""
         return self.marks.add_range(first_id - self.first_id, last_id - self.first_id)
 
 
@@ -246,7 +245,7 @@ class SegmentIndex:
 
     @property
     def next_id(self) -> int:
-        """The id of the next record that is written."""
+        """The id of the next record to be written."""
         return max(self.floor, self.segments[-1].last_id + 1) if self.segments else self.floor
 
     @property
@@ -267,8 +266,8 @@ class SegmentIndex:
         return found
 
     def mark(self, numbers: Iterable[int]) -> tuple[int, list[Segment]]:
-        """These stored records are done with; return how many were not before, and the segments
-        that have them.
+        """Mark these stored records as done with; return how many were not marked before, and the
+        segments that have them.
         """
         newly, last_id = 0, -1
         segment: Segment | None = None
@@ -292,14 +291,16 @@ class SegmentIndex:
         return None
 
     def from_id(self, record_id: int) -> Segment | None:
-        """The first segment that has this id or a later one, and a record that is not done with."""
+        """Return the first segment with this id or a later one that has a record not done with."""
         for segment in self.segments[self._at(record_id) :]:
             if segment.last_id >= record_id and segment.open_records:
                 return segment
         return None
 
     def replace(self, old: Segment | None, new: Segment | None) -> None:
-        """Have ``new`` in place of ``old``, or at the end. No other is written to any more."""
+        """Replace ``old`` by ``new``, or add ``new`` at the end. No other segment is written to any
+        more.
+        """
         kept = [segment for segment in self.segments if segment is not old]
         for segment in kept if new is not None else ():
             segment.sealed = True

@@ -28,7 +28,9 @@ log = logging.getLogger("leaderq.producing.journal")
 
 
 class RecordStore:
-    """Stores records in segments, for the writer's thread. What it raises has stored nothing."""
+    """Stores records in segments, for the writer's thread. If a method raises, it has stored
+    nothing.
+    """
 
     def __init__(
         self,
@@ -59,7 +61,9 @@ class RecordStore:
         self._failure: OSError | None = None
 
     def trouble(self, error: Exception) -> LeaderqError:
-        """What whoever comes next is told, while the disk takes nothing."""
+        """Return the error for all later callers, while the disk takes nothing because of
+        ``error``.
+        """
         what = f"journal {str(self.directory)!r}"
         if isinstance(error, OSError) and error.errno in NO_SPACE:
             self._counters.refused_full += 1
@@ -73,7 +77,7 @@ class RecordStore:
     # -- records -----------------------------------------------------------------------------------
 
     def write(self, first_id: int, entries: list[Entry], size: int) -> None:
-        """Write records of so many bytes at most, and sync them if the policy says so."""
+        """Write records of at most ``size`` bytes together, and sync them if the policy says so."""
         count, segment = len(entries), self.segment
         if segment is None or segment.last_id + 1 != first_id or not self._fits(segment.size, size):
             self.roll()
@@ -93,12 +97,15 @@ class RecordStore:
         self._counters.batches += 1
 
     def _fits(self, end: int, size: int) -> bool:
-        """Whether so many more bytes may go to this file. An empty one takes anything."""
+        """Whether ``size`` more bytes may go to this file, which ends at ``end``. An empty file
+        takes any size.
+        """
         return self._is_sound and (end + size <= self._segment_bytes or end <= HEADER_BYTES)
 
     def _write_behind(self, segment: Segment, data: bytes) -> None:
-        """Write behind the last record. If that raises, the file ends where it ended before, or
-        will not be used any more."""
+        """Write ``data`` after the last record. If this raises, the file ends where it ended
+        before, or is not used any more.
+        """
         begin, end = segment.size, segment.size + len(data)
         is_small = len(data) < self._allot_bytes >> 4
         if end > self._allotted and is_small and begin > self._allot_bytes >> 6:
@@ -112,11 +119,11 @@ class RecordStore:
         self._allotted = max(self._allotted, end)
 
     def _allot(self, end: int) -> None:
-        """Fill the space ahead with zeros: a sync of bytes written over need not write the file's
-        new size as well, and is twice as fast. Zeros are not a record.
+        """Fill the space after ``end`` with zeros. A sync is twice as fast if bytes were
+        overwritten, because the file's size has not changed. Zeros are not a record.
 
-        Without room for them the records are written all the same. They are forced out with the
-        next record.
+        If there is no room for zeros, records are written without them. The zeros are forced out
+        with the next record.
         """
         try:
             write_all(self._disk, self._fd, bytes(self._allot_bytes), end)
@@ -127,7 +134,7 @@ class RecordStore:
         self._allotted = end + self._allot_bytes
 
     def _cut(self, end: int) -> None:
-        """Take back everything written behind ``end``."""
+        """Remove everything that was written after ``end``."""
         self._allotted = end
         try:
             self._disk.truncate(self._fd, end)
@@ -135,8 +142,8 @@ class RecordStore:
             self._is_sound = False
 
     def _promise_ids(self, count: int) -> None:
-        """Before ids are told that a crash of the host may lose with their records: note
-        how far.
+        """Save up to which id records may be written. This is needed before ids are told whose
+        records a crash of the host may lose.
         """
         if self._policy == EVERY_ITEM or self._index.next_id + count <= self._index.reserved:
             return
@@ -157,8 +164,9 @@ class RecordStore:
             raise
 
     def _sync(self) -> None:
-        """Force out the written records. If that raises, nobody knows what is on the disk, and the
-        file will not be used any more."""
+        """Force out the written records. If this raises, nobody knows what is on the disk, and the
+        file is not used any more.
+        """
         try:
             self._disk.sync(self._fd)
         except OSError as error:
@@ -184,7 +192,7 @@ class RecordStore:
                 self._sync()
 
     def flush(self) -> None:
-        """Force out all that is stored.
+        """Force out all stored records.
 
         :raises JournalFailed: this failed, or a sync since the last flush did.
         """
@@ -238,7 +246,9 @@ class RecordStore:
         return SegmentHeader(first_id, *self._previous, created_us, codec=self.codec)
 
     def _created(self, path: Path, header: bytes) -> int:
-        """Make a file, which exists, name and all, when this returns."""
+        """Create a segment's file with its header, and force its name to the disk. Returns the
+        file's descriptor.
+        """
         try:
             fd = self._disk.create(path)
         except FileExistsError:
@@ -257,8 +267,9 @@ class RecordStore:
         return fd
 
     def begin(self) -> None:
-        """The first steps after opening: finished segments are deleted, the cursor is saved, there
-        is a segment to write to. A full disk must not keep anybody from reading.
+        """Do the first steps after opening: delete finished segments, save the cursor, and begin a
+        segment to write to. A full disk does not make this fail, because reading must remain
+        possible.
         """
         for step in (self._cursor.tidy, self.roll):
             try:

@@ -2,12 +2,12 @@
 requeue, drop, pause, drain). Begin with :class:`QueueAdmin`.
 
 Works on the znodes of any recipe, Java's as well; the znodes are authoritative and nothing is
-cached. What happens on each failure: **connection lost**: reads are repeated, and writes, each of
-which deletes the znode that it is about and cannot be applied twice; after ``PATIENCE_S`` without
-an answer :class:`~leaderq.errors.ConnectionLost` is raised; **killed midway**: what was done is
-done, whole, and the same call goes on from there; **somebody else took an item meanwhile**: it is
-counted as gone; **corrupt items**: are shown as such, moved unchanged, and never stop a look at the
-others.
+cached. What happens on each failure: **connection lost**: reads are repeated, and so are writes:
+each write deletes the znode that it is about, so it cannot be applied twice. After ``PATIENCE_S``
+seconds without an answer, :class:`~leaderq.errors.ConnectionLost` is raised; **killed midway**:
+each item was changed wholly or not at all, and the same call continues from there; **somebody else
+took an item meanwhile**: the item is counted as gone; **corrupt items**: they are shown as corrupt,
+moved unchanged, and do not hide other items.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What lies below a path, looked at or deleted; and which queues there are."""
+"""Reads or deletes what lies below a path, and finds the queues below one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One queue in an operator's hands, and its dead letters: look, send back, drop."""
+"""Lets an operator look at one queue and its dead letters, send these back, or drop them."""
 
 from __future__ import annotations
 

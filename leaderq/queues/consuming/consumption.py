@@ -245,9 +245,9 @@ class Item(Generic[T]):
     manager, it is acknowledged at a clean end of the block, counts as failed if the block raises,
     and is released after an interrupt or in a cancelled task.
 
-    ``value``: what was put. ``name``: of its znode, which several values share that were put by one
-    ``put_multi``. ``attempt``: 1 the first time. ``enqueued``: when it was first put, by the clock
-    of the servers.
+    ``value``: what was put. ``name``: that of its znode, which the values of one ``put_multi``
+    share. ``attempt``: 1 at the first attempt. ``enqueued``: when the item was first put, by the
+    servers' clock.
 
     *Guarantees* with a lock path: nobody else gets the item while this session lasts; once the
     session is over, :meth:`ack` fails for each value, and writes nothing. A znode is removed when
@@ -451,8 +451,8 @@ class Consumption(Generic[T]):
         self._is_started = self._is_closed = False
 
     def start(self, patience_s: float = START_S) -> None:
-        """Begin to consume; does nothing if that was done. Waits ``patience_s`` seconds for a
-        connection.
+        """Begin to consume; does nothing if this was started before. Waits ``patience_s`` seconds
+        for a connection.
         """
         with self._lock:
             if self._is_closed:

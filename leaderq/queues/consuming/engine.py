@@ -484,7 +484,7 @@ class Engine:
         return names
 
     def _shared_names(self, wanted: int, share: Share | None) -> list[str]:
-        """Take names from the present listing: those of our own share, and some overdue ones of
+        """Take names from the present listing: names of our own share, and some overdue names of
         others.
         """
         if self._is_simple and self._losses:

@@ -21,9 +21,9 @@ some rounds. The answer to every claim is waited for: an unnoticed success would
 nobody works on. If a settlement is refused, others in the same multi are not touched.
 
 What happens on each failure: *item gone, locked, changed*: left out; *not to be touched yet* (its
-note says so), *not to be read, locked or deleted*: left to rest; *unreadable*: claimed all the
-same, so that it can be set aside; *connection lost*: the writer finds out; *session over* with a
-lock path: nothing is ours.
+note says so), *not to be read, locked or deleted*: left to rest; *unreadable*: claimed
+nevertheless, so that it can be set aside; *connection lost*: the writer finds out; *session over*
+with a lock path: nothing is ours.
 """
 
 from __future__ import annotations

@@ -105,9 +105,9 @@ class Prefetch:
         wants: int = 1,
         ask: int | None = None,
     ) -> list[Claim]:
-        """Take the next items, at most ``most``; none if there are none within ``timeout_s``
-        seconds, if this is closed and used up, or once ``ask`` is answered. ``is_batch``: take at
-        most ``most`` values, or one znode; an item that failed before is taken alone, because it
+        """Take the next items, at most ``most``. Returns an empty list after ``timeout_s`` seconds
+        without items, if this is closed and empty, or once ``ask`` is answered. ``is_batch``: take
+        at most ``most`` values, or one znode; an item that failed before is taken alone, because it
         may be what makes the others fail. ``wants``: how many values to claim for this caller while
         it waits.
         """

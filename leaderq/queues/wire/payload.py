@@ -157,7 +157,7 @@ def is_compressed(data: bytes) -> bool:
 def plain(data: bytes) -> bytes:
     """The data inside its gzip members, if it has any; as in Java, bytes after them are ignored.
 
-    :raises CorruptItem: it begins as gzip and is not, ends too early, or holds more than
+    :raises CorruptItem: the data begins as gzip and is not gzip, ends too early, or holds more than
         :data:`MAX_PLAIN_BYTES`.
     """
     if not data.startswith(_GZIP):
