@@ -75,12 +75,25 @@ half a minute each to flush and to close the journal."""
 
 class _Sent(NamedTuple):
     """A batch that was given to the sink, as how many records, at which positions those are whose
-    places somebody waits for, and what returns the outcome."""
+    places somebody waits for, what returns the outcome, and whether another may be handed over
+    before that is asked for."""
 
     batch: list[BufferedRequest]
     items: int
     waited: dict[int, BufferedRequest]
     answer: Callable[[], BatchOutcome]
+    is_ahead: bool = False
+
+
+class _Left(NamedTuple):
+    """What of a batch is still to be sent, and whether that is for an error.
+
+    ``is_blind``: the sink raised what it does not know, or was interrupted. Then nothing is known
+    of what was handed over behind this batch either."""
+
+    requests: list[BufferedRequest]
+    is_ill: bool = False
+    is_blind: bool = False
 
 
 class SinkSender:
@@ -111,13 +124,16 @@ class SinkSender:
         fresh = self._given(self._next_batch())
         self.batches += fresh is not None and not is_again
         sent, self._under_way = (self._under_way, fresh), None
-        left, is_ill = list[BufferedRequest](), False
+        left, is_ill, is_blind = list[BufferedRequest](), False, False
         for one in sent:
-            may_wait = one is fresh and not left and not is_again and self._goes_ahead
-            if one is not None and may_wait:
+            if one is None:
+                continue
+            if is_blind:
+                left += one.batch
+            elif one is fresh and not left and not is_again and self._goes_ahead(one):
                 self._under_way = one
-            elif one is not None:
-                more, is_one_ill = self._heard(one)
+            else:
+                more, is_one_ill, is_blind = self._heard(one)
                 left, is_ill = left + more, is_ill or is_one_ill
         if is_ill and self._options.key is not None:
             self._hold_back(left)
@@ -125,10 +141,9 @@ class SinkSender:
             self._again = left
         return not self._buffer.is_stopped
 
-    @property
-    def _goes_ahead(self) -> bool:
-        """Whether the next batch may be given before what was given is heard of."""
-        return self._hand_over is not None and self.last_error is None and not self._held
+    def _goes_ahead(self, sent: _Sent) -> bool:
+        """Whether the next batch may be given before this one is heard of."""
+        return sent.is_ahead and self.last_error is None and not self._held
 
     def _begin_again(self) -> None:
         self._again, self._held, self._kept = [], {}, set()
@@ -211,9 +226,10 @@ class SinkSender:
         if self._hand_over is None:
             return _Sent(batch, count, waited, partial(self._sink.send, records, timeout_s))
         try:
-            return _Sent(batch, count, waited, self._hand_over(records, timeout_s))
-        except BaseException as exc:  # noqa: BLE001 - raised where the outcome is asked for
+            answer = self._hand_over(records, timeout_s)
+        except BaseException as exc:  # noqa: BLE001 - raised where the outcome is asked for, at once
             return _Sent(batch, count, waited, partial(_raise, exc))
+        return _Sent(batch, count, waited, answer, is_ahead=True)
 
     def _unexpired(self, batch: list[BufferedRequest]) -> list[BufferedRequest]:
         mortal = [one for one in batch if one.deadline is not None]
@@ -228,16 +244,15 @@ class SinkSender:
 
     # -- what became of it -------------------------------------------------------------------------
 
-    def _heard(self, sent: _Sent) -> tuple[list[BufferedRequest], bool]:
-        """Settle a batch when its outcome is there; return those that are still to be sent, and
-        whether that is for an error."""
+    def _heard(self, sent: _Sent) -> _Left:
+        """Settle a batch when its outcome is there; return what is left of it."""
         batch = sent.batch
         try:
-            outcome = self._outcome(sent)
+            outcome, is_blind = self._outcome(sent)
         except SinkBusy as exc:
             self._kept.update(batch)
             self._note(exc)
-            return batch, False
+            return _Left(batch)
         again, refused, error = set(outcome.again), outcome.refused, outcome.error
         self._kept.difference_update(batch)
         taken, left = batch, list[BufferedRequest]()
@@ -253,14 +268,14 @@ class SinkSender:
             self._well()
         self._buffer.settle(taken, [(batch[at], LossReason.REFUSED, refused[at]) for at in refused])
         if error is None:
-            return left, False
+            return _Left(left)
         if not self._is_retry:  # perhaps only those held back fail
             self._takes_some = bool(taken)
         self._ill(error)
         if not isinstance(error, SinkBusy):
-            return self._persevering(left, error), True
+            return _Left(self._persevering(left, error), True, is_blind)
         self._kept.update(left)
-        return left, True
+        return _Left(left, True)
 
     def _persevering(
         self, left: list[BufferedRequest], error: BaseException
@@ -277,20 +292,21 @@ class SinkSender:
         self._buffer.settle((), gone)
         return [one for one in left if one.attempts < most]
 
-    def _outcome(self, sent: _Sent) -> BatchOutcome:
-        count = sent.items
+    def _outcome(self, sent: _Sent) -> tuple[BatchOutcome, bool]:
+        """The outcome of a batch, and whether the sink has failed to tell it."""
+        count, is_blind = sent.items, False
         try:
             outcome = checked(sent.answer(), count)
             if outcome.error is None and len(outcome.again) == count:
                 outcome = outcome._replace(error=SinkAway("the sink took none, and gave no reason"))
-            return outcome
+            return outcome, False
         except SinkBusy:
             raise
         except (SinkAway, SinkBroken) as exc:
             error: BaseException = exc
         except BaseException as exc:  # noqa: BLE001 - a sink that does not know its own errors; also SystemExit: this must go on
-            error = with_cause(SinkBroken(f"the sink raised {told(exc)}"), exc)
-        return BatchOutcome(again=range(count), error=error)
+            error, is_blind = with_cause(SinkBroken(f"the sink raised {told(exc)}"), exc), True
+        return BatchOutcome(again=range(count), error=error), is_blind
 
     def _note_places(
         self, sent: _Sent, left_out: set[int], place_of: Callable[[int], object]

@@ -438,8 +438,16 @@ a stuck key holds up all others
 +if False:
 a batch goes ahead of what is left of the last
 @test_a_batch_is_handed_over_before_the_last_is_heard_of_and_never_behind_one_that_failed
--may_wait = one is fresh and not left and not is_again and self._goes_ahead
-+may_wait = one is fresh and not is_again and self._goes_ahead
+-elif one is fresh and not left and not is_again and self._goes_ahead(one):
++elif one is fresh and not is_again and self._goes_ahead(one):
+a batch is handed over behind one whose hand-over raised
+@test_nothing_overtakes_a_batch_whose_hand_over_or_outcome_raised
+-partial(_raise, exc))
++partial(_raise, exc), is_ahead=True)
+a batch is confirmed behind one of which nothing is known
+@test_nothing_overtakes_a_batch_whose_hand_over_or_outcome_raised
+-            if is_blind:
++            if False:
 what the sink keeps expires
 @test_what_the_sink_keeps_neither_expires_nor_counts_an_attempt
 - and one not in self._kept

@@ -6,7 +6,7 @@ import asyncio
 import queue
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,6 +58,45 @@ def test_batches_are_bounded_by_items_and_by_bytes(producer: Make, sink: Scripte
     )
     assert any(len(call) == 10 for call in sink.calls)
     assert sum(map(len, sink.calls)) == 51
+
+
+class LineBehindLine(ScriptedSink):
+    """Raises once, in the hand-over or in the outcome; keeps no books of what was before."""
+
+    def __init__(self, *, is_at_hand_over: bool) -> None:
+        super().__init__()
+        self.is_at_hand_over, self.is_struck = is_at_hand_over, False
+
+    def hand_over(self, batch: Sequence[Any], timeout_s: float) -> Callable[[], BatchOutcome]:
+        self.handed.append(list(batch))
+        if not self.is_struck and self.is_at_hand_over:
+            self.is_struck = True
+            raise SinkAway("no connection yet")
+
+        def outcome() -> BatchOutcome:
+            self.open.wait(60)
+            if not self.is_struck:
+                self.is_struck = True
+                raise OSError("the sink does not know this")
+            return self.send(batch, timeout_s)
+
+        return outcome
+
+
+@pytest.mark.parametrize("is_at_hand_over", [True, False])
+def test_nothing_overtakes_a_batch_whose_hand_over_or_outcome_raised(
+    producer: Make, is_at_hand_over: bool
+) -> None:
+    sink = LineBehindLine(is_at_hand_over=is_at_hand_over)
+    sink.shut()
+    one = producer(sink, batch_items=2, linger_s=60.0)
+    for number in range(4):
+        one.send(number)
+    if not is_at_hand_over:
+        eventually(lambda: len(sink.handed) == 2)
+    sink.open.set()
+    assert one.flush(30)
+    assert sink.confirmed == [0, 1, 2, 3]
 
 
 def takes_the_first(batch: Sequence[Any]) -> BatchOutcome:
