@@ -10,7 +10,6 @@ from leaderq.producing.codec import PLAIN, Codec
 from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal, JournalPlace
 from leaderq.producing.options import Block, WhenFull
 from leaderq.producing.producer import BufferedProducer
-from leaderq.producing.sending import SKIP
 from leaderq.producing.sinks import ALL_CONFIRMED, BatchOutcome, CallableSink, QueueSink, Sink
 from leaderq.threads import Retry
 
@@ -22,7 +21,6 @@ __all__ = [
     "EVERY_ITEM",
     "NO_SYNC",
     "PLAIN",
-    "SKIP",
     "Balance",
     "BatchOutcome",
     "Block",

@@ -16,19 +16,17 @@ class LossReason(str, Enum):
     NEWEST = "no room, drop_newest"
     OLDEST = "no room, drop_oldest"
     EXPIRED = "expired"
-    SKIPPED = "skipped by the process step"
     CLOSED = "closed before it was sent"
     CORRUPT = "corrupt in the journal"
     UNDECODABLE = "kept in the journal, cannot be decoded"
     JOURNAL = "not written to the journal"
-    PROCESS = "the process step failed"
     REFUSED = "refused by the sink"
     ATTEMPTS = "too many attempts"
 
     @property
     def is_failure(self) -> bool:
         """Whether it counts as failed rather than dropped."""
-        return self in (LossReason.PROCESS, LossReason.REFUSED, LossReason.ATTEMPTS)
+        return self in (LossReason.REFUSED, LossReason.ATTEMPTS)
 
 
 _CHOSEN = {one.value for one in (LossReason.NEWEST, LossReason.OLDEST, LossReason.EXPIRED)}
@@ -48,8 +46,8 @@ class Lost(NamedTuple):
 class Settlement:
     """What became of the requests that were accepted: the answer of a flush or a close.
 
-    True if each of them is confirmed or safely in the journal (or was skipped by the process step);
-    false if one was lost, now or ever, or if nobody knows (yet).
+    True if each of them is confirmed or safely in the journal; false if one was lost, now or ever,
+    or if nobody knows (yet).
     """
 
     confirmed: int = 0
@@ -86,8 +84,8 @@ class Balance:
 
     *accepted*: calls that took a request (also one that the policy dropped at once, as the call
     told). *recovered*: found in the journal at the start. *confirmed*: acknowledged by the sink.
-    *dropped*: by a policy of the producer. *failed*: the process step or the sink does not accept
-    it. A call that raised has accepted nothing, and is counted as *refused*.
+    *dropped*: by a policy of the producer. *failed*: the sink does not accept it. A
+    call that raised has accepted nothing, and is counted as *refused*.
     """
 
     accepted: int

@@ -5,8 +5,8 @@ Who is interrupted between two statements, by Ctrl-C say, leaves the buffer *dir
 that takes the lock works everything out again.
 
 Who is authoritative: the sink about what is confirmed; the journal about what survives the process.
-Callers put requests in (:class:`Admission`), workers and the sender take them from memory, the
-journal's reader moves them from the journal into memory, and whoever learns the end of one tells it
+Callers put requests in (:class:`Admission`), the sender takes them from memory, the journal's
+reader moves them from the journal into memory, and whoever learns the end of one tells it
 to :meth:`RequestBuffer.settle`. No file is written under the lock, and no listener told. The
 journal's gate may be taken under it, never the other way round.
 """
@@ -34,7 +34,7 @@ from leaderq.errors import (
 from leaderq.producing.account import BufferState, LossReason, Settlement
 from leaderq.producing.listeners import OnDurable
 from leaderq.producing.options import Block, FullPolicy, ProducerOptions, WhenFull
-from leaderq.producing.request import BufferedRequest, RequestStep
+from leaderq.producing.request import BufferedRequest
 from leaderq.producing.sequence import LineEnd, RequestSequence
 from leaderq.producing.spill import Piece, Spill
 from leaderq.threads import Waker, primitives
@@ -120,7 +120,6 @@ class RequestBuffer(RequestSequence):
         self._lock = primitives.RLock()
         self._is_dirty = False
         self._to_send, self._to_read = Waker(), Waker()
-        self._to_process = [Waker() for _ in range(options.lanes)]
         self._awaiting_end: list[Waker] = []
         self.awaiting_room: deque[Callable[[], object]] = deque()
         """How to wake those who wait for room, first come, first served. What room there is depends
@@ -140,23 +139,22 @@ class RequestBuffer(RequestSequence):
             spill.journal.when_room = self._wake_first
             self._is_in_journal = spill.journal.is_entered
 
-    def _rebuild(self, step: RequestStep | None = None, lane: int | None = None) -> None:
-        self.rebuild(step, lane)
+    def _rebuild(self, *, is_in_hand: bool = True) -> None:
+        self.rebuild(is_in_hand=is_in_hand)
         self._judge()
-        for waker in (self._to_send, *self._to_process):
-            waker.wake()
+        self._to_send.wake()
 
     @_locked
-    def begin_again(self, step: RequestStep, lane: int | None = None) -> None:
-        """The thread that had these in hand was interrupted: they wait once more."""
-        self._rebuild(step, lane)
+    def begin_again(self) -> None:
+        """The sender was interrupted: what it had in hand waits once more."""
+        self._rebuild(is_in_hand=False)
 
     @_locked
     def look(self, at: Callable[[RequestBuffer], T]) -> T:
         """Return what ``at`` sees of the buffer at one moment."""
         return at(self)
 
-    # -- for the sender, the workers, the reader ---------------------------------------------------
+    # -- for the sender and the reader -------------------------------------------------------------
 
     def take_batch(self, until_s: float | None = None) -> list[BufferedRequest]:
         """Return the next requests for the sink, in order, after waiting for enough of them, or for
@@ -190,30 +188,6 @@ class RequestBuffer(RequestSequence):
         if self._wanted:
             return [], left_s
         return self.take_ready(options.batch_items, options.batch_bytes), None
-
-    def take_for_processing(self, worker: int, limit: int) -> list[BufferedRequest]:
-        """Return the next requests for a worker, in order. ``[]``: stop."""
-        while not self.is_stopped:
-            if taken := self._next_to_process(worker, limit):
-                return taken
-            self._to_process[worker].wait()
-        return []
-
-    @_locked
-    def _next_to_process(self, worker: int, limit: int) -> list[BufferedRequest]:
-        line = self.to_process[worker]
-        taken = [line.popleft() for _ in range(min(limit, len(line)))]
-        for one in taken:
-            one.step = RequestStep.PROCESSING
-        return taken
-
-    @_locked
-    def processed(self, requests: Iterable[BufferedRequest]) -> None:
-        for one in requests:
-            if one.seq in self.unsettled and one.step is RequestStep.PROCESSING:
-                one.step = RequestStep.READY
-                self.line_up(one)
-        self._wake_sender()
 
     @_locked
     def settle(self, confirmed: Sequence[BufferedRequest], gone: Iterable[Gone] = ()) -> None:
@@ -260,8 +234,8 @@ class RequestBuffer(RequestSequence):
     @_locked
     def fill(self, piece: Piece) -> None:
         """Take requests that were read into memory, and move the position behind them."""
-        for one in self.take_in(piece):
-            self._wake_for(one)
+        self.take_in(piece)
+        self._wake_sender()
         self._judge()
 
     # -- the end -----------------------------------------------------------------------------------
@@ -274,7 +248,7 @@ class RequestBuffer(RequestSequence):
             wake()
         if is_end:
             self.is_stopped = True
-            for waker in (self._to_send, self._to_read, *self._to_process, *self._awaiting_end):
+            for waker in (self._to_send, self._to_read, *self._awaiting_end):
                 waker.wake()
 
     @_locked
@@ -384,8 +358,8 @@ class RequestBuffer(RequestSequence):
                 run.size += size
                 self.ready_items += 1
                 self.ready_bytes += size
-            if self._wanted or self._to_process:
-                self._wake_for(one)
+            if self._wanted:
+                self._wake_sender()
             self._is_dirty = False
         return True
 
@@ -429,7 +403,7 @@ class RequestBuffer(RequestSequence):
             if spill.is_write_ahead and not (self._write_down() and self._join(one, on_durable)):
                 return False
         self.push(one)
-        self._wake_for(one)
+        self._wake_sender()
         if one.journal_id is not None:
             self._read_to, self._written = one.journal_id, one.seq
         if share >= self._marks.high:
@@ -568,12 +542,6 @@ class RequestBuffer(RequestSequence):
             self.spill.last_error = error
             self._is_refused = True
             self._tell_state()
-
-    def _wake_for(self, one: BufferedRequest | None) -> None:
-        if self._to_process and one is not None:
-            self._to_process[self.lane(one)].wake()
-        elif self._wanted:
-            self._wake_sender()
 
     def _wake_sender(self) -> None:
         is_large = self.ready_bytes >= self._options.batch_bytes

@@ -57,10 +57,7 @@ FullPolicy: TypeAlias = Block | WhenFull
 class ProducerOptions:
     """See :class:`~leaderq.producing.BufferedProducer` for the meaning of each."""
 
-    process: Callable[[Any], Any] | None
     key: KeyOf | None
-    workers: int
-    process_retry: Retry
     max_items: int
     max_bytes: int
     high: float
@@ -81,21 +78,15 @@ class ProducerOptions:
     def marks(self) -> Watermarks:
         return Watermarks(self.max_items, self.max_bytes, self.high, self.low)
 
-    @property
-    def lanes(self) -> int:
-        return self.workers if self.process is not None else 0
-
     def check(self, *, has_journal: bool) -> None:
         """Return if all of it can be used.
 
         :raises ConfigurationError: with every problem found.
         """
-        counts = ("max_items", "max_bytes", "workers", "batch_items", "batch_bytes")
-        functions = ("process", "key", "dropped_listener", "state_listener")
+        counts = ("max_items", "max_bytes", "batch_items", "batch_bytes")
+        functions = ("key", "dropped_listener", "state_listener")
         given = vars(self)
         ttl_s, low, high = self.ttl_s, self.low, self.high
-        workers = f"workers={self.workers!r}"
-        is_wide = is_number(self.workers) and self.workers > 1
         require(
             *(at_least(name, given[name], 1) for name in counts),
             instance("when_full", self.when_full, Block | WhenFull),
@@ -104,7 +95,7 @@ class ProducerOptions:
                 "when_full=WhenFull.DROP_OLDEST with a journal: what is in a journal is kept; use "
                 "Block, RAISE or DROP_NEWEST",
             ),
-            *(instance(name, given[name], Retry) for name in ("retry", "process_retry")),
+            instance("retry", self.retry, Retry),
             at_least("linger_s", self.linger_s, 0, "seconds"),
             wanted("ttl_s", ttl_s, ttl_s is None or is_time(ttl_s), "seconds, or None"),
             wanted("name", self.name, is_text(self.name), "a str"),
@@ -113,15 +104,6 @@ class ProducerOptions:
             unless(
                 is_number(low) and is_number(high) and 0 <= low < high <= 1,
                 f"low={low!r}, high={high!r}: give shares of the memory with 0 <= low < high <= 1",
-            ),
-            unless(
-                self.process is not None or not is_wide,
-                f"{workers}: there is no process step for them; give process, or leave workers out",
-            ),
-            unless(
-                self.key is not None or not is_wide,
-                f"{workers} without a key: which requests must stay in order? Give key, a callable "
-                "of the request",
             ),
             *(plain_function(name, given[name], or_none=True) for name in functions),
         )

@@ -1,4 +1,4 @@
-"""A producer that takes requests at once, and processes, sends and confirms them in the background.
+"""A producer that takes requests at once, and sends and confirms them in the background.
 
 The sink is authoritative about what is confirmed, the journal about what survives this process, the
 account (:mod:`leaderq.producing.account`, with the states) about everything else. On each failure:
@@ -6,8 +6,8 @@ account (:mod:`leaderq.producing.account`, with the states) about everything els
 * **the sink is slow, unreachable or refuses everything**: requests gather in memory up to the high
   mark, then in the journal, and are sent in order when it is back; callers notice nothing;
 * **memory is full and there is no journal, or the journal is full**: ``when_full`` decides;
-* **the sink refuses one record, the process step fails, a deadline passes**: that request fails,
-  is counted by its reason, told to ``dropped_listener`` and raised from its future;
+* **the sink refuses one record, or a deadline passes**: that request fails, is counted by its
+  reason, told to ``dropped_listener`` and raised from its future;
 * **the disk refuses a write**: what was accepted keeps its place, and is written as soon as the
   disk takes it, or is sent before that. Nothing is lost while this process lives. A write-ahead
   call that waited for the disk raises; until the disk takes something, ``when_full`` decides about
@@ -62,7 +62,7 @@ from leaderq.producing.journal import EVERY_ITEM, Journal, Policy
 from leaderq.producing.listeners import OnDurable, resolve
 from leaderq.producing.options import Block, FullPolicy, ProducerOptions
 from leaderq.producing.request import BufferedRequest, measured, require_hash
-from leaderq.producing.sending import ProcessWorker, Shutdown, SinkSender, journal_reader
+from leaderq.producing.sending import Shutdown, SinkSender, journal_reader
 from leaderq.producing.sinks import Sink, require_sink
 from leaderq.producing.spill import Spill
 from leaderq.threads import Retry, TaskWaker, Waker, primitives
@@ -70,7 +70,6 @@ from leaderq.threads.event_loops import awaited
 
 log = logging.getLogger(__name__)
 
-ONCE: Final = Retry(attempts=1)
 FOR_EVER: Final = Retry(most_s=2.0)
 _EXIT_S = 2.0
 _DURABLE_S = 60.0
@@ -90,7 +89,7 @@ else:
 class BufferedProducer(Generic[T]):
     """Accepts requests faster than ``sink`` can take them, and loses none silently.
 
-    For type checkers a ``BufferedProducer[Click]`` takes clicks; ``process`` and ``key`` tell too.
+    For type checkers a ``BufferedProducer[Click]`` takes clicks; ``key`` tells too.
 
     *Guarantees:* ``accepted + recovered == confirmed + pending + dropped + failed`` at every moment
     (:meth:`snapshot`). Confirmed means acknowledged by the sink. Requests of one key (without
@@ -103,9 +102,7 @@ class BufferedProducer(Generic[T]):
 
     Keywords:
 
-    * ``process`` returns the record for a request (or :data:`SKIP`), and must not change the
-      request; it is run by ``workers`` threads, requests of one ``key(request)`` on one of them.
-      ``process_retry``: what to do when it raises (default: the request fails at once);
+    * ``key`` returns the key of a request: one that cannot be sent holds up its own requests only;
     * ``max_items``, ``max_bytes``: bounds of the memory, everything that is on its way included;
       spilling begins at ``high`` of them, and the journal is read again at ``low``;
     * ``batch_items``, ``batch_bytes``, ``linger_s``: a batch is sent when one of them is reached;
@@ -135,10 +132,7 @@ class BufferedProducer(Generic[T]):
         self,
         sink: Sink,
         *,
-        process: Callable[[T], Any] | None = None,
         key: Callable[[T], Hashable] | None = None,
-        workers: int = 1,
-        process_retry: Retry = ONCE,
         max_items: int = 10_000,
         max_bytes: int = 64 << 20,
         high: float = 1.0,
@@ -171,15 +165,13 @@ class BufferedProducer(Generic[T]):
         require(*(plain_function(f"the codec's {m}", getattr(codec, m, None)) for m in methods))
         self._codec = codec
         self._is_foreign = False  # whether this process is a fork of that which made it
-        self._is_plain = all(one is None for one in (process, key, persistence, ttl_s))
+        self._is_plain = all(one is None for one in (key, persistence, ttl_s))
         """Whether nothing need be known of a request but its order."""
-        self._with_context = getattr(sink, "with_context", None) if process is None else None
+        self._with_context = getattr(sink, "with_context", None)
         self._spill = None if journal is None else Spill(journal, persistence, codec, key)
         self._buffer = RequestBuffer(options, self._spill)
         self._sender = SinkSender(self._buffer, sink, options)
         services = [self._sender.service]
-        lanes = range(options.lanes)
-        services += [ProcessWorker(self._buffer, number, options).service for number in lanes]
         if self._spill is not None:
             services.append(journal_reader(self._buffer, self._spill, name))
         self._shutdown = Shutdown(self._buffer, sink, services, name)
@@ -423,8 +415,7 @@ class BufferedProducer(Generic[T]):
         behind).
 
         May be called again, and by several threads; each waits for the same end. Called by a
-        listener, or in the process step, it returns at once, and closing continues in the
-        background.
+        listener, it returns at once, and closing continues in the background.
         """
         if self._is_foreign:
             return Settlement()

@@ -1,5 +1,4 @@
-"""The threads of a producer: the sender, the workers of the process step, the journal's reader, and
-the one that ends them.
+"""The threads of a producer: the sender, the journal's reader, and the one that ends them.
 
 The sender sends requests of one key in order, over retries too. What it gives the sink next depends
 on what is left of what it gave before:
@@ -35,10 +34,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Final, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from leaderq.base import clock
-from leaderq.base.arguments import require_finished
 from leaderq.errors import (
     FromOutside,
     LeaderqError,
@@ -53,7 +51,7 @@ from leaderq.producing.account import LossReason
 from leaderq.producing.buffer import Gone, RequestBuffer
 from leaderq.producing.listeners import resolve
 from leaderq.producing.options import ProducerOptions
-from leaderq.producing.request import BufferedRequest, RequestStep
+from leaderq.producing.request import BufferedRequest
 from leaderq.producing.sinks import BatchOutcome, HandOver, Sink, SinkBatch, checked
 from leaderq.producing.spill import Spill
 from leaderq.threads import Backoff, Service, primitives
@@ -62,7 +60,6 @@ log = logging.getLogger(__name__)
 
 _BUSY_S = 0.1
 _QUIET_S = 10.0
-_PIECE = 64
 _UNREADABLE_S = 0.5
 _STOP_S = 2.0
 _TRIES = 3
@@ -148,7 +145,7 @@ class SinkSender:
     def _begin_again(self) -> None:
         self._again, self._held, self._kept = [], {}, set()
         self._is_retry, self._under_way = False, None
-        self._buffer.begin_again(RequestStep.SENDING)
+        self._buffer.begin_again()
 
     # -- what is given next ------------------------------------------------------------------------
 
@@ -356,70 +353,6 @@ class SinkSender:
 
 def _raise(error: BaseException) -> NoReturn:
     raise error
-
-
-class _Skip:
-    def __repr__(self) -> str:
-        return "SKIP"
-
-
-SKIP: Final = _Skip()
-"""Returned by a process step if nothing is to be sent for a request."""
-
-
-class ProcessWorker:
-    """Runs the process step for one line of requests; all requests of one key are in one line.
-
-    A step that fails is repeated as ``process_retry`` says, while its line waits, to keep the order
-    within the key; then the request has failed. A step may be repeated after a crash too: the
-    journal keeps the request, not the step's result.
-    """
-
-    def __init__(self, buffer: RequestBuffer, number: int, options: ProducerOptions) -> None:
-        self._buffer, self._number, self._options = buffer, number, options
-        self._ready: list[BufferedRequest] = []
-        self.service = Service.lasting(
-            f"leaderq-{options.name}-worker-{number}",
-            self._process_some,
-            on_struck=partial(buffer.begin_again, RequestStep.PROCESSING, number),
-        )
-
-    def _process_some(self, _: Service) -> bool:
-        buffer = self._buffer
-        self._ready, gone = [], list[Gone]()
-        for one in buffer.take_for_processing(self._number, _PIECE):
-            if (lost := self._processed(one)) is not None:
-                gone.append((one, *lost))
-            if buffer.is_stopped:
-                return False
-        buffer.processed(self._ready)
-        if gone:
-            buffer.settle((), gone)
-        return not buffer.is_stopped
-
-    def _processed(self, one: BufferedRequest) -> tuple[LossReason, BaseException | None] | None:
-        """Process one request, or return why it is lost."""
-        process, retry, attempt = self._options.process, self._options.process_retry, 0
-        while process is not None and not self._buffer.is_stopped:
-            if one.is_expired(clock.now_s()):
-                return LossReason.EXPIRED, None
-            try:
-                one.output = process(one.request)
-                require_finished(one.output, "process")
-            except BaseException as exc:  # noqa: BLE001 - the user's step, also SystemExit: it fails this request, which is told
-                attempt += 1
-                if retry.attempts is not None and attempt >= retry.attempts:
-                    return LossReason.PROCESS, exc
-                # Requests done already need not wait for it.
-                self._buffer.processed(self._ready)
-                self._ready = []
-                self.service.pause(retry.delay_s(attempt))
-            else:
-                if one.output is SKIP:
-                    return LossReason.SKIPPED, None
-                self._ready.append(one)
-                break
-        return None
 
 
 def journal_reader(buffer: RequestBuffer, spill: Spill, name: str) -> Service:

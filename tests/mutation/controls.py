@@ -426,11 +426,6 @@ what the disk did not force out counts as safely in the journal
 -            self.unforced = exc
 +            pass
 
-= producing/sending.py unit/producing/test_strange_callers.py
-a coroutine that the process step returned is sent
-@test_a_process_step_that_returns_a_coroutine_sends_nothing
--                require_finished(one.output, "process")
-
 = producing/sending.py unit/producing/test_buffered_producer.py
 a stuck key holds up all others
 @test_the_healthy_keys_go_on_and_the_stuck_one_keeps_its_order

@@ -16,7 +16,7 @@ from leaderq.producing.account import (
     Watermarks,
 )
 
-FAILURES = {LossReason.PROCESS, LossReason.REFUSED, LossReason.ATTEMPTS}
+FAILURES = {LossReason.REFUSED, LossReason.ATTEMPTS}
 CHOSEN = {LossReason.NEWEST, LossReason.OLDEST, LossReason.EXPIRED}
 
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scripted_sink import AT_ONCE, Line, Make, ScriptedSink, is_away, takes
+from scripted_sink import Line, Make, ScriptedSink, is_away, takes
 
 from leaderq.errors import BufferFull, ConfigurationError, RequestGivenUp, SinkAway, SinkBusy
 from leaderq.producing import (
@@ -184,28 +184,6 @@ def test_the_newest_is_dropped_if_that_is_the_policy(producer: Make, sink: Scrip
     assert one.snapshot().balance.dropped == {"no room, drop_newest": 3}
 
 
-# -- the process step
-
-
-def test_a_step_may_be_repeated_and_its_key_waits_meanwhile(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    tries: list[str] = []
-
-    def process(request: str) -> str:
-        tries.append(request)
-        if tries.count("a") < 3:
-            raise OSError("not yet")
-        return request
-
-    one = producer(process=process, process_retry=AT_ONCE)
-    one.send("a")
-    one.send("b")
-    assert one.flush(30)
-    assert sink.confirmed == ["a", "b"]
-    assert tries == ["a", "a", "a", "b"]
-
-
 # -- listeners, the end, processes
 
 
@@ -260,12 +238,10 @@ def test_all_problems_of_the_settings_are_told_at_once(sink: ScriptedSink) -> No
             max_items=0,
             batch_items=1.5,  # type: ignore[arg-type]
             name=5,  # type: ignore[arg-type]
-            process_retry=None,  # type: ignore[arg-type]
-            workers=3,
             low=0.9,
             high=0.5,
             ttl_s=-1,
-            process="not callable",  # type: ignore[arg-type]
+            key="not callable",  # type: ignore[arg-type]
             when_full="raise",  # type: ignore[arg-type]
             retry=3,  # type: ignore[arg-type]
             linger_s=float("nan"),
@@ -277,11 +253,9 @@ def test_all_problems_of_the_settings_are_told_at_once(sink: ScriptedSink) -> No
         "max_items=0",
         "batch_items=1.5",
         "name=5",
-        "process_retry=None",
-        "workers=3 without a key",
         "low=0.9",
         "ttl_s=-1",
-        "process is 'not callable'",
+        "key is 'not callable'",
         "when_full='raise'",
         "retry=3",
         "linger_s=nan",
