@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class LossReason(str, Enum):
@@ -162,25 +162,23 @@ class BufferState(Enum):
     BLOCKED = "blocked"
 
 
+NEAR: Final = 0.75
+"""The share of the memory from which on it is written down in advance."""
+_LOW: Final = 0.5
+
+
 @dataclass(frozen=True)
 class Watermarks:
-    """Bounds of the memory: items and bytes, and the shares of them at which spilling begins and
-    the journal is read again.
+    """Bounds of the memory: items and bytes. When it is full (the high mark) spilling begins, and
+    at half of that (the low mark) the journal is read again.
     """
 
     max_items: int
     max_bytes: int
-    high: float = 1.0
-    low: float = 0.5
 
     def share(self, items: int, size: int) -> float:
         """Which share of the memory these take."""
         return max(items / self.max_items, size / self.max_bytes)
-
-    @property
-    def near(self) -> float:
-        """The share from which on memory is written down in advance."""
-        return 0.75 * self.high
 
     def fits(self, items: int, size: int, more: int) -> bool:
         """Whether one more request of ``more`` bytes stays within the bounds; a lone one always
@@ -194,11 +192,11 @@ class Watermarks:
         journal only. Whether the journal takes anything is for the buffer to know.
         """
         if not has_journal:
-            return BufferState.BLOCKED if share >= self.high else BufferState.DIRECT
-        if share >= self.high:
+            return BufferState.BLOCKED if share >= 1 else BufferState.DIRECT
+        if share >= 1:
             return BufferState.SPILLING
         is_draining = level is BufferState.DRAINING or (
-            share <= self.low if level is BufferState.SPILLING else not is_read_up
+            share <= _LOW if level is BufferState.SPILLING else not is_read_up
         )
         if not is_draining:
             return level

@@ -31,7 +31,7 @@ from leaderq.errors import (
     RequestTooLarge,
     WouldDeadlock,
 )
-from leaderq.producing.account import BufferState, LossReason, Settlement
+from leaderq.producing.account import NEAR, BufferState, LossReason, Settlement
 from leaderq.producing.listeners import OnDurable
 from leaderq.producing.options import Block, FullPolicy, ProducerOptions, WhenFull
 from leaderq.producing.request import BufferedRequest
@@ -108,14 +108,11 @@ class RequestBuffer(RequestSequence):
     def __init__(self, options: ProducerOptions, spill: Spill | None) -> None:
         super().__init__(options, spill)
         self._marks = marks = options.marks
-        self._near = math.inf if spill is None else marks.near
-        self._near_items, self._near_bytes = (
-            self._near * marks.max_items,
-            self._near * marks.max_bytes,
-        )
+        self._near = math.inf if spill is None else NEAR
+        self._near_items = self._near * marks.max_items
+        self._near_bytes = self._near * marks.max_bytes
         is_quick = spill is None or not spill.is_write_ahead
-        self._quick_items = marks.max_items * marks.high if is_quick else 0.0
-        self._quick_bytes = marks.max_bytes * marks.high
+        self._quick_items = marks.max_items if is_quick else 0
         # Reentrant only so that a call which interrupts its own thread can be refused.
         self._lock = primitives.RLock()
         self._is_dirty = False
@@ -129,7 +126,7 @@ class RequestBuffer(RequestSequence):
         self.is_closing = False
         self.is_stopped = False
         """Whether all threads are to end."""
-        self._level = self._said = _DRAINING if self._recovered else _DIRECT
+        self._level = _DRAINING if self._recovered else _DIRECT
         self._is_refused = False  # whether the journal took nothing when it was asked last
         self._moved_s = -math.inf  # when the sink confirmed something for the last time
         self.spilled = 0
@@ -227,8 +224,7 @@ class RequestBuffer(RequestSequence):
         last_id = journal.stored_id if journal.trouble is None else self._last_id
         if not self._may_read or last_id <= self._read_to:
             return None, None if self.is_read_up and not self._is_refused else _READ_LOOK_S
-        items = max(1, int(marks.high * marks.max_items) - self.items)
-        size = max(1, int(marks.high * marks.max_bytes) - self.bytes)
+        items, size = marks.max_items - self.items, marks.max_bytes - self.bytes
         return ReadOrder(self._read_to, last_id, min(items, _READ_ITEMS), size), None
 
     @_locked
@@ -333,7 +329,7 @@ class RequestBuffer(RequestSequence):
             if (
                 self._is_dirty
                 or items >= self._quick_items
-                or total >= self._quick_bytes
+                or total >= self._marks.max_bytes
                 or self._level is not _DIRECT
                 or self.awaiting_room
                 or self.is_closing
@@ -396,7 +392,7 @@ class RequestBuffer(RequestSequence):
                 return False
         else:
             is_direct = self._level is _DIRECT and self.is_read_up
-            if is_direct and share >= self._marks.high and not may_spill:
+            if is_direct and share >= 1 and not may_spill:
                 return False
             if not (fits and is_direct):
                 return self._place_in_journal(one, on_durable)
@@ -406,7 +402,7 @@ class RequestBuffer(RequestSequence):
         self._wake_sender()
         if one.journal_id is not None:
             self._read_to, self._written = one.journal_id, one.seq
-        if share >= self._marks.high:
+        if share >= 1:
             self._judge()
         elif share >= self._near and not self._is_moving:
             # Each new request takes some of the oldest along, so that nobody has to wait for all of
@@ -444,7 +440,6 @@ class RequestBuffer(RequestSequence):
         self._last_id = number or self._last_id
         self._is_refused = number is None
         if number is None:
-            self._tell_state()
             self._to_read.wake()  # it looks again when the journal takes more
         return number is not None
 
@@ -525,23 +520,14 @@ class RequestBuffer(RequestSequence):
             self.spilled += 1
             with suppress(JournalSlow):  # the next one that uses the journal continues it
                 self._write_down()
-        self._tell_state()
-
-    def _tell_state(self) -> None:
-        before, after = self._said, self.state
-        if before is after:
-            return
-        self._said = after
-        if (listener := self._options.state_listener) is not None:
-            self.news.put(partial(listener, before, after))
-        self._to_send.wake()
+        if level is not before:
+            self._to_send.wake()  # a full memory need not linger
 
     def _note_full(self, error: JournalSlow) -> None:
         """The disk was too slow for too long: the policy for a full buffer decides."""
         if self.spill is not None:
             self.spill.last_error = error
             self._is_refused = True
-            self._tell_state()
 
     def _wake_sender(self) -> None:
         is_large = self.ready_bytes >= self._options.batch_bytes
@@ -554,7 +540,7 @@ class RequestBuffer(RequestSequence):
         """Whether memory has room for requests that are only in the journal."""
         if self.is_read_up or not (self._level is _DRAINING or self._is_refused):
             return False
-        return self._marks.share(self.items, self.bytes) < self._marks.high
+        return self._marks.share(self.items, self.bytes) < 1
 
     def _wake_reader(self) -> None:
         if self.spill is not None and self._may_read:

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 from leaderq.base.arguments import (
     at_least,
     instance,
-    is_number,
     is_text,
     is_time,
     plain_function,
@@ -20,7 +19,7 @@ from leaderq.base.arguments import (
     unless,
     wanted,
 )
-from leaderq.producing.account import BufferState, Lost, Watermarks
+from leaderq.producing.account import Lost, Watermarks
 from leaderq.threads import Retry
 
 KeyOf = Callable[[Any], Hashable]
@@ -60,8 +59,6 @@ class ProducerOptions:
     key: KeyOf | None
     max_items: int
     max_bytes: int
-    high: float
-    low: float
     batch_items: int
     batch_bytes: int
     linger_s: float
@@ -70,13 +67,12 @@ class ProducerOptions:
     retry: Retry
     sink_timeout_s: float
     dropped_listener: Callable[[Lost], object] | None
-    state_listener: Callable[[BufferState, BufferState], object] | None
     close_timeout_s: float | None
     name: str
 
     @property
     def marks(self) -> Watermarks:
-        return Watermarks(self.max_items, self.max_bytes, self.high, self.low)
+        return Watermarks(self.max_items, self.max_bytes)
 
     def check(self, *, has_journal: bool) -> None:
         """Return if all of it can be used.
@@ -84,9 +80,9 @@ class ProducerOptions:
         :raises ConfigurationError: with every problem found.
         """
         counts = ("max_items", "max_bytes", "batch_items", "batch_bytes")
-        functions = ("key", "dropped_listener", "state_listener")
+        functions = ("key", "dropped_listener")
         given = vars(self)
-        ttl_s, low, high = self.ttl_s, self.low, self.high
+        ttl_s = self.ttl_s
         require(
             *(at_least(name, given[name], 1) for name in counts),
             instance("when_full", self.when_full, Block | WhenFull),
@@ -101,9 +97,5 @@ class ProducerOptions:
             wanted("name", self.name, is_text(self.name), "a str"),
             at_least("sink_timeout_s", self.sink_timeout_s, 0, "seconds"),
             at_least("close_timeout_s", self.close_timeout_s, 0, "seconds", or_none=""),
-            unless(
-                is_number(low) and is_number(high) and 0 <= low < high <= 1,
-                f"low={low!r}, high={high!r}: give shares of the memory with 0 <= low < high <= 1",
-            ),
             *(plain_function(name, given[name], or_none=True) for name in functions),
         )

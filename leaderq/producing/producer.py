@@ -3,8 +3,8 @@
 The sink is authoritative about what is confirmed, the journal about what survives this process, the
 account (:mod:`leaderq.producing.account`, with the states) about everything else. On each failure:
 
-* **the sink is slow, unreachable or refuses everything**: requests gather in memory up to the high
-  mark, then in the journal, and are sent in order when it is back; callers notice nothing;
+* **the sink is slow, unreachable or refuses everything**: requests gather in memory until that is
+  full, then in the journal, and are sent in order when it is back; callers notice nothing;
 * **memory is full and there is no journal, or the journal is full**: ``when_full`` decides;
 * **the sink refuses one record, or a deadline passes**: that request fails, is counted by its
   reason, told to ``dropped_listener`` and raised from its future;
@@ -104,7 +104,7 @@ class BufferedProducer(Generic[T]):
 
     * ``key`` returns the key of a request: one that cannot be sent holds up its own requests only;
     * ``max_items``, ``max_bytes``: bounds of the memory, everything that is on its way included;
-      spilling begins at ``high`` of them, and the journal is read again at ``low``;
+      spilling begins when it is full, and the journal is read again when half of it is free;
     * ``batch_items``, ``batch_bytes``, ``linger_s``: a batch is sent when one of them is reached;
     * ``journal``: a :class:`~leaderq.producing.Journal`, which stays the caller's, or the path of
       one. ``persistence``: with ``None``, only requests that do not fit into memory are journaled,
@@ -116,9 +116,8 @@ class BufferedProducer(Generic[T]):
     * ``when_full``: :class:`Block` or :class:`WhenFull` (with a journal not ``DROP_OLDEST``);
     * ``ttl_s``: requests are dropped if their turn comes after so many seconds;
     * ``retry``, ``sink_timeout_s``: how the sink is tried again, and how long it may take;
-    * ``dropped_listener`` is called with each :class:`~leaderq.producing.Lost` request,
-      ``state_listener`` with the former and the new state: one call at a time, on whichever thread;
-      errors of theirs are logged;
+    * ``dropped_listener`` is called with each :class:`~leaderq.producing.Lost` request: one call at
+      a time, on whichever thread; its errors are logged;
     * ``close_timeout_s``: for :meth:`close` and the end of a ``with`` block;
     * ``name``: in the log, of its threads, and the label of its figures in ``/metrics``.
 
@@ -135,8 +134,6 @@ class BufferedProducer(Generic[T]):
         key: Callable[[T], Hashable] | None = None,
         max_items: int = 10_000,
         max_bytes: int = 64 << 20,
-        high: float = 1.0,
-        low: float = 0.5,
         batch_items: int = 1000,
         batch_bytes: int = 1 << 20,
         linger_s: float = 0.005,
@@ -148,7 +145,6 @@ class BufferedProducer(Generic[T]):
         retry: Retry = FOR_EVER,
         sink_timeout_s: float = 10.0,
         dropped_listener: Callable[[Lost], object] | None = None,
-        state_listener: Callable[[BufferState, BufferState], object] | None = None,
         close_timeout_s: float | None = 10.0,
         name: str = "producer",
     ) -> None:

@@ -184,33 +184,7 @@ def test_the_newest_is_dropped_if_that_is_the_policy(producer: Make, sink: Scrip
     assert one.snapshot().balance.dropped == {"no room, drop_newest": 3}
 
 
-# -- listeners, the end, processes
-
-
-def test_listeners_hear_of_states_in_order_and_their_errors_stop_nobody(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    heard: list[tuple[BufferState, BufferState]] = []
-
-    def listener(before: BufferState, after: BufferState) -> None:
-        heard.append((before, after))
-        raise ZeroDivisionError
-
-    sink.shut()
-    one = producer(max_items=2, when_full=Block(), state_listener=listener)
-    one.send(1)
-    one.send(2)
-    sink.open.set()
-    assert one.flush(30)
-    eventually(
-        lambda: (
-            heard
-            == [
-                (BufferState.DIRECT, BufferState.BLOCKED),
-                (BufferState.BLOCKED, BufferState.DIRECT),
-            ]
-        )
-    )
+# -- the end, settings
 
 
 def test_a_flush_waits_only_for_what_was_sent_before_it(producer: Make, sink: ScriptedSink) -> None:
@@ -238,8 +212,6 @@ def test_all_problems_of_the_settings_are_told_at_once(sink: ScriptedSink) -> No
             max_items=0,
             batch_items=1.5,  # type: ignore[arg-type]
             name=5,  # type: ignore[arg-type]
-            low=0.9,
-            high=0.5,
             ttl_s=-1,
             key="not callable",  # type: ignore[arg-type]
             when_full="raise",  # type: ignore[arg-type]
@@ -253,7 +225,6 @@ def test_all_problems_of_the_settings_are_told_at_once(sink: ScriptedSink) -> No
         "max_items=0",
         "batch_items=1.5",
         "name=5",
-        "low=0.9",
         "ttl_s=-1",
         "key is 'not callable'",
         "when_full='raise'",

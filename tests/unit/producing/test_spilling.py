@@ -147,12 +147,9 @@ def test_when_the_journal_is_full_too_the_policy_decides(
         one.close()
 
 
-@pytest.mark.parametrize("high", [0.5, 1.0])
-def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(
-    producer: Make, high: float
-) -> None:
+def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(producer: Make) -> None:
     sink = OneByOne()
-    one = producer(sink, max_items=100, batch_items=1, high=high, low=0.1, when_full=Block(None))
+    one = producer(sink, max_items=100, batch_items=1, when_full=Block(None))
     for number in range(100):
         one.send(number, timeout_s=0.0)  # not one of them waits
     waiting: list[threading.Thread] = []

@@ -30,7 +30,7 @@ class WithAsync:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     *(
         ({name: later}, f"{name} is later, a coroutine function")
-        for name in ("key", "dropped_listener", "state_listener")
+        for name in ("key", "dropped_listener")
     ),
     *(({"to": WithAsync(name)}, f"the sink's {name} is later") for name in ("send", "close")),
     ({"to": print}, "CallableSink"),
