@@ -1,5 +1,5 @@
-"""The buffer without its threads: whatever is put in, taken, split, settled, given up or struck, the
-order is kept, the account is exact, and all that is kept beside the requests is what they say.
+"""The buffer without its threads: whatever is put in, taken, split, settled, given up or struck,
+the order is kept, the account is exact, and all that is kept beside the requests is what they say.
 
 The model is plain lists. The journal is one of paper: a list, stored when the test says so.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -28,7 +27,7 @@ from leaderq.producing.spill import Piece
 
 
 class PaperJournal:
-    """Records in a list, which takes no more than ``room``; those up to ``stored_id`` are stored."""
+    """Records in a list, which takes ``room`` at most; those up to ``stored_id`` are stored."""
 
     trouble = None
     when_room: Callable[[], object] = print
