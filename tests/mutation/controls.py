@@ -267,6 +267,59 @@ what cannot be decoded is acknowledged: what cannot be decoded stays in the jour
 +        self._undecodable.update(piece.undecodable)
 +        self.spill.ack(piece.undecodable)
 
+= producing/sequence.py unit/producing/test_buffer_laws.py
+a run takes more while the sink has it: one object, until something is known of one of them
+-        self._run = None
+-        ready, taken
++        ready, taken
+a request that something is known of joins the run before it
+-        self._run = None
+-        one.data = None
++        one.data = None
+a run counts as one request when it is confirmed: the account is exact
+-                items += 1 if one.run is None else len(one.run)
++                items += 1
+a run counts as one request in a batch: a batch is bounded by its items
+-            count = 1 if one.run is None else len(one.run)
++            count = 1
+a run is larger than a batch
+-self._run_items = options.batch_items // counts
++self._run_items = _RUN
+a run that is taken apart loses its place: order is kept
+-            self.unsettled = here  # done
++            self.unsettled.update(here)  # done
+what waits is not taken apart with its run
+-part for one in self.ready for part in (one.split() if one.parts else (one,))
++part for one in self.ready for part in (one,)
+requests of a run that was struck are numbered again: an interrupt comes before or after
+-self.pushed = max(self.pushed, one.seq + one.count - 1)
++self.pushed = max(self.pushed, one.seq)
+a run that was struck has a size of before
+-                one.size, one.parts = sum(map(measured, one.run)), None
++                one.parts = None
+what the sender had in hand when it was struck is never sent
+-            one.is_in_hand = one.is_in_hand and is_in_hand
+what was read twice is in memory twice
+-            if (number := one.journal_id or 0) <= self._read_to:
++            if (number := one.journal_id or 0) <= 0:
+
+= producing/request.py unit/producing/test_buffer_laws.py
+the requests of a run have one number
+-one.seq, one.attempts = self.seq + number, self.attempts
++one.seq, one.attempts = self.seq, self.attempts
+a run is taken apart anew each time: the same whenever it is asked
+-        if self.parts is None:
++        if self.run:
+
+= producing/buffer.py unit/producing/test_buffer_laws.py
+a flush waits for what came after it
+-        self._run = None
+-        return LineEnd
++        return LineEnd
+a run of what a sink has confirmed is not settled with its parts
+-part for one in confirmed for part in one.parts or (one,) if
++part for one in confirmed for part in (one,) if
+
 = producing/sending.py unit/producing/test_buffered_producer.py
 stuck keys may hold all of the memory: healthy keys go on
 -if sum(map(len, self._held.values())) >= self._options.max_items // 2:

@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 from scripted_sink import Line, Make, ScriptedSink, is_away, takes
 
-from leaderq.errors import BufferFull, ConfigurationError, RequestGivenUp, SinkAway, SinkBusy
+from leaderq.errors import BufferFull, ConfigurationError, SinkAway, SinkBusy
 from leaderq.producing import (
     ALL_CONFIRMED,
     BatchOutcome,
     Block,
     BufferedProducer,
     BufferState,
-    Lost,
     Retry,
     Settlement,
     WhenFull,
@@ -41,23 +40,6 @@ def test_a_future_is_done_when_the_sink_has_acknowledged(
     assert not future.done()
     sink.open.set()
     assert future.result(30) is None
-
-
-def test_batches_are_bounded_by_items_and_by_bytes(producer: Make, sink: ScriptedSink) -> None:
-    sink.shut()
-    one = producer(batch_items=10, batch_bytes=100)
-    for _ in range(40):
-        one.send(b"x")
-    for _ in range(10):
-        one.send(b"y" * 60)
-    one.send(b"z" * 500)  # alone, although it is larger than a batch
-    sink.open.set()
-    assert one.flush(30)
-    assert all(
-        len(call) <= 10 and (sum(map(len, call)) <= 100 or len(call) == 1) for call in sink.calls
-    )
-    assert any(len(call) == 10 for call in sink.calls)
-    assert sum(map(len, sink.calls)) == 51
 
 
 class LineBehindLine(ScriptedSink):
@@ -168,20 +150,6 @@ def test_memory_is_bounded_by_items_and_the_caller_is_told_as_of_any_full_queue(
     assert snapshot.state is BufferState.BLOCKED
     assert snapshot.balance.refused == {"no room": 1}
     assert snapshot.balance.accepted == 10
-
-
-def test_the_newest_is_dropped_if_that_is_the_policy(producer: Make, sink: ScriptedSink) -> None:
-    lost: list[Lost] = []
-    sink.shut()
-    one = producer(max_items=2, when_full=WhenFull.DROP_NEWEST, dropped_listener=lost.append)
-    assert [one.send(number) for number in range(4)] == [True, True, False, False]
-    with pytest.raises(RequestGivenUp):
-        one.submit(4).result(30)
-    sink.open.set()
-    assert one.flush(30).pending == 0
-    assert sink.confirmed == [0, 1]
-    assert [each.request for each in lost] == [2, 3, 4]
-    assert one.snapshot().balance.dropped == {"no room, drop_newest": 3}
 
 
 # -- the end, settings
