@@ -259,8 +259,8 @@ class BufferedProducer(Generic[T]):
         It returns where the record is, if the sink tells: ``KafkaSink`` a ``KafkaPlace`` of topic,
         partition and offset. It raises :class:`~leaderq.errors.RequestGivenUp` if the request was
         dropped or has failed, and :class:`~leaderq.errors.ProducerClosed` if the producer was
-        closed and the request is in the journal, at the error's ``place``. Cancelling the future
-        does not cancel the request.
+        closed and the request is in the journal, under the error's ``record_id``. Cancelling the
+        future does not cancel the request.
         """
         one = self._entered(request, ttl_s, timeout_s)
         waiter: primitives.Future[Any] = primitives.Future()

@@ -504,9 +504,9 @@ class Shutdown:
         """The journal is closed: tell all who wait that no more news will come."""
         buffer, spill = self._buffer, self._spill
         for number, waiter in buffer.end():
-            place = None if number is None or spill is None else spill.journal.place(number)
-            text = "closed before it was confirmed; the request is in the journal, and is sent from"
-            resolve(waiter, error=ProducerClosed(f"{text} there: {place}", place))
+            where = "the journal" if spill is None else f"journal {str(spill.journal.directory)!r}"
+            text = f"closed before it was confirmed; the request is record {number} of {where}"
+            resolve(waiter, error=ProducerClosed(f"{text}, and is sent from there", number))
         buffer.loss_log.write_all()
         settlement = buffer.settlement()
         if settlement.journaled or not settlement:

@@ -182,6 +182,17 @@ def test_a_run_is_taken_apart_once_and_what_waited_behind_it_keeps_its_place() -
     assert requests_of(buffer.take_batch(0.0)) == [4, 5, 6, 7]
 
 
+def test_the_oldest_of_a_run_is_dropped_alone() -> None:
+    buffer = buffer_of(batch_items=4)
+    for number in range(6):
+        send(buffer, number)
+    assert buffer.look(lambda it: it.drop_oldest())
+    assert (buffer.items, buffer.ready_items) == (5, 5)
+    for left, runs in ([1, 2, 3], [1, 1, 1]), ([4, 5], [2]):
+        batch = buffer.take_batch(0.0)
+        assert (requests_of(batch), counts(batch)) == (left, runs)
+
+
 def test_what_a_run_got_before_its_caller_was_struck_is_here_and_is_counted_and_measured() -> None:
     buffer = buffer_of(batch_items=4)
     for _ in range(6):

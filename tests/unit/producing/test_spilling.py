@@ -4,23 +4,31 @@ is written ahead."""
 from __future__ import annotations
 
 import errno
+import random
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from full_disk import FullDisk
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
 from leaderq.base import clock
+from leaderq.errors import BufferFull
 from leaderq.producing import (
     ALL_CONFIRMED,
     EVERY_ITEM,
+    NO_SYNC,
     PLAIN,
     BatchOutcome,
     Block,
     BufferState,
+    Interval,
     Journal,
+    WhenFull,
     buffer,
 )
 from leaderq.producing.journal.disk import Disk
@@ -119,7 +127,7 @@ def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(produc
     assert sink.confirmed == list(range(105))
 
 
-# -- A disk that refuses what a journal has already taken
+# -- A disk that refuses what a journal has already taken, and a crash at any moment after
 
 UNWANTED = b"unwanted"
 
@@ -169,3 +177,51 @@ def test_nothing_is_stored_before_what_the_disk_refuses_and_all_of_it_is_sent_al
         assert [number for number, _ in sink.confirmed] == list(range(10))
         eventually(lambda: told == [(number, None) for number in range(2, 10)])
         assert one.close()
+
+
+@pytest.mark.parametrize(
+    "persistence", [None, Interval(0.01), EVERY_ITEM], ids=["None", "Interval", "EVERY_ITEM"]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_moment(
+    producer: Make, sink: ScriptedSink, tmp_path: Path, persistence: Any, seed: int
+) -> None:
+    luck, disk = random.Random(seed), FullDisk()
+    sink.now(is_away)
+    with Journal(tmp_path, sync=persistence or NO_SYNC, disk=disk) as journal:
+        one = producer(
+            journal=journal, persistence=persistence, max_items=20, when_full=WhenFull.RAISE
+        )
+        taken: list[int] = []
+        promised: list[int] = []
+        refused: list[int] = []
+
+        def tell(number: int, error: BaseException | None) -> None:
+            (promised if error is None else refused).append(number)
+
+        for number in range(300):
+            disk.is_full = luck.random() < 0.3
+            with suppress(BufferFull):
+                if persistence is None or luck.random() < 0.5:
+                    one.submit((number,))
+                else:
+                    one.send((number,), on_durable=partial(tell, number))
+                taken.append(number)
+            if luck.random() < 0.1:
+                known = list(promised)
+                stored = numbers_in(tmp_path)
+                assert stored == sorted(stored)
+                assert set(known) <= set(stored)
+            if luck.random() < 0.05:
+                disk.is_full = False
+                eventually(lambda: one.state is not BufferState.BLOCKED)
+        disk.is_full = False
+        taken += eventually(lambda: one.submit((300,))) and [300]
+        if persistence is not None:  # what the disk refused is there when it has room again
+            eventually(lambda: set(taken) - set(refused) <= set(numbers_in(tmp_path)))
+        sink.now(takes)
+        assert one.flush(30).pending == 0
+        sent = [number for (number,) in sink.confirmed]
+        assert sent == [one for one in taken if one in set(sent)]
+        assert set(taken) - set(sent) <= set(refused)
+        assert one.close(30).pending == 0
