@@ -395,7 +395,6 @@ class Shutdown:
         self._closing = Service(f"leaderq-{name}-sink-closing", lambda _: self._close_sink())
         self._over, self._sink_closed = primitives.Event(), primitives.Event()
         self._running = primitives.Lock()
-        self._failed = 0
         self._steps: deque[Callable[[], object]] = deque(
             (
                 self._await_settled,
@@ -441,19 +440,15 @@ class Shutdown:
     def _run(self) -> None:
         with self._running:
             while self._steps and not self.is_over:
-                step = self._steps[0]
-                try:
-                    step()
-                except FromOutside:
-                    raise
-                except BaseException:
-                    log.exception("a step of closing failed producer=%s", self._name)
-                    self._failed += 1
-                else:
-                    self._failed = _TRIES
-                if self._failed >= _TRIES:
-                    self._steps.popleft()
-                    self._failed = 0
+                for _ in range(_TRIES):
+                    try:
+                        self._steps[0]()
+                        break
+                    except FromOutside:
+                        raise
+                    except BaseException:
+                        log.exception("a step of closing failed producer=%s", self._name)
+                self._steps.popleft()
             self._over.set()
 
     def _await_settled(self) -> None:
