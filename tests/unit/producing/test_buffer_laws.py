@@ -178,7 +178,7 @@ def test_a_run_is_taken_apart_once_and_what_waited_behind_it_keeps_its_place() -
     ]
     assert [*buffer.unsettled] == sorted(buffer.unsettled)
     buffer.settle([run])  # of all that it was split into
-    assert (buffer.items, buffer.ready_items) == (8, 8)
+    assert (buffer.items, buffer.ready_items, [*buffer.unsettled]) == (8, 8, [5, 9])
     assert requests_of(buffer.take_batch(0.0)) == [4, 5, 6, 7]
 
 
@@ -232,10 +232,10 @@ class Buffered(RuleBasedStateMachine):
 
     @initialize(
         journal=st.sampled_from(["none", "spills", "written ahead"]),
-        max_items=st.integers(1, 40),
-        max_bytes=st.sampled_from([400, 1 << 20]),
-        batch_items=st.integers(1, 12),
-        batch_bytes=st.sampled_from([90, 150, 1 << 20]),  # 90: less than one may take
+        max_items=st.sampled_from([200, 30, 3]),
+        max_bytes=st.sampled_from([1 << 20, 1 << 20, 400]),
+        batch_items=st.sampled_from([12, 5, 1]),
+        batch_bytes=st.sampled_from([1 << 20, 400, 90]),  # two to a run; less than one may take
         when_full=st.sampled_from(list(WhenFull)),
     )
     def settle_on(
@@ -271,7 +271,7 @@ class Buffered(RuleBasedStateMachine):
         self.accepted: list[Any] = []
         self.futures: dict[int, Future[Any]] = {}
 
-    @rule(count=st.integers(1, 25), padding=st.sampled_from([0, 10, 60]), waits=st.booleans())
+    @rule(count=st.integers(1, 14), padding=st.sampled_from([0, 10, 60]), waits=st.booleans())
     def send(self, count: int, padding: int, waits: bool) -> None:
         for _ in range(count):
             request, self.number = (self.number, b"x" * padding), self.number + 1
@@ -364,6 +364,17 @@ class Buffered(RuleBasedStateMachine):
             assert self.spill is not None and order is not None
             self.buffer.fill(self.spill.read(*order))
 
+    @rule()
+    def come_to_rest(self) -> None:
+        for _ in range(1000):
+            if self.spill is not None:
+                self.change_the_journal(1000, True)
+                self.read_the_journal(1)
+            if not self._left():
+                break
+            self.take()
+            self.hear_of_all(False)
+
     @rule(count=st.integers(0, 3))
     def a_flush_covers_what_was_sent_before(self, count: int) -> None:
         end = self.buffer.line_end()
@@ -421,17 +432,8 @@ class Buffered(RuleBasedStateMachine):
     def all_comes_to_its_end(self) -> None:
         if not hasattr(self, "buffer"):
             return
-        if self.spill is not None:
-            self.change_the_journal(1000, True)
-            self.read_the_journal(1)
         self.strike_the_sender()
-        for _ in range(1000):
-            if not self._left():
-                break
-            if self.spill is not None:
-                self.read_the_journal(1)
-            self.take()
-            self.hear_of_all(False)
+        self.come_to_rest()
         self.the_account_is_exact()
         assert self.buffer.state is BufferState.DIRECT
         if self.spill is not None:
