@@ -326,12 +326,12 @@ class ProducerClosed(LeaderqError):
     """The buffered producer was closed, or belongs to the process that this one was forked from;
     nothing was accepted.
 
-    If the future of an accepted request raises this, the request is in the journal, at ``place`` (a
-    ``leaderq.producing.JournalPlace``, or ``None`` if that cannot be known any more).
+    Raised by the future of a request that was accepted before: it is in the journal, as the record
+    with the id ``record_id``.
     """
 
-    def __init__(self, message: str, place: object = None) -> None:
-        self.place = place
+    def __init__(self, message: str, record_id: int | None = None) -> None:
+        self.record_id = record_id
         super().__init__(message)
 
 

@@ -315,8 +315,8 @@ def send(given: Given) -> None:
     journal open.
 
     It stops at a record that is not one for Kafka, and keeps it. Only the program itself can send
-    requests that its process step turns into records, or that its own codec has written. Expired
-    records are not sent, and damaged ones cannot be; both are counted.
+    requests that its own codec has written. Expired records are not sent, and damaged ones cannot
+    be; both are counted.
 
     \b
     Examples:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leaderq.coalescing.automaton import TrafficAutomaton as TrafficAutomaton
     from leaderq.coalescing.automaton import TrafficState as TrafficState
     from leaderq.coalescing.coordinator import QueueCoordinator as QueueCoordinator
-    from leaderq.coalescing.distributed import (
+    from leaderq.coalescing.distributed.coordinator import (
         DistributedQueueCoordinator as DistributedQueueCoordinator,
     )
     from leaderq.coalescing.rules import CoordinatorStats as CoordinatorStats
@@ -38,7 +38,7 @@ __getattr__, __all__ = exported(
         "asynchronous": "AsyncQueueCoordinator",
         "automaton": "Departure EnqueueOutcome TrafficAutomaton TrafficState",
         "coordinator": "QueueCoordinator",
-        "distributed": "DistributedQueueCoordinator",
+        "distributed.coordinator": "DistributedQueueCoordinator",
         "rules": "CoordinatorStats Debounce",
         "token": "Token TokenStage",
     },

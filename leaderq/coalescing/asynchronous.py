@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
-D = TypeVar("D")
 
 
 class AsyncQueueCoordinator(Generic[Key]):
@@ -89,12 +88,8 @@ class AsyncQueueCoordinator(Generic[Key]):
             yield token
 
     def coalesced(
-        self,
-        key: Callable[P, Key],
-        *,
-        share: bool = False,
-        declined: D = None,  # type: ignore[assignment]
-    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | D]]]:
+        self, key: Callable[P, Key], *, share: bool = False
+    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | None]]]:
         """A decorator of coroutine functions: calls whose arguments have the same
         ``key(*args, **kwargs)`` are coalesced; see ``QueueCoordinator.coalesced``.
 
@@ -104,14 +99,14 @@ class AsyncQueueCoordinator(Generic[Key]):
 
         def decorate(
             function: Callable[P, Awaitable[R]],
-        ) -> Callable[P, Coroutine[Any, Any, R | D]]:
+        ) -> Callable[P, Coroutine[Any, Any, R | None]]:
             require(coroutine_function("the coalesced function", function))
 
             @wraps(function)
-            async def call(*args: P.args, **kwargs: P.kwargs) -> R | D:
+            async def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
                 work = partial(function, *args, **kwargs)
                 result = await self._result_of(key(*args, **kwargs), work, AS_SET, follows=share)
-                return declined if result is None else cast(R, result.get())
+                return None if result is None else cast(R, result.get())
 
             return call
 

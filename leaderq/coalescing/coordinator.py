@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
-D = TypeVar("D")
 
 THIS_THREAD: Final = object()
 """The owner of a request that names none."""
@@ -152,31 +151,26 @@ class QueueCoordinator(Generic[Key]):
             yield token
 
     def coalesced(
-        self,
-        key: Callable[P, Key],
-        *,
-        share: bool = False,
-        declined: D = None,  # type: ignore[assignment]
-    ) -> Callable[[Callable[P, R]], Callable[P, R | D]]:
+        self, key: Callable[P, Key], *, share: bool = False
+    ) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
         """A decorator: calls whose arguments have the same ``key(*args, **kwargs)`` are coalesced.
 
-        A declined call returns ``declined``; with ``share`` it returns what the run that covers it
-        returns, or raises what that raises. A call may run the function twice, with the same
-        arguments: the second time for declined calls whose waiter gave up. It returns what the
-        first run returned.
+        A declined call returns ``None``; with ``share`` it returns, or raises, what the run
+        does that covers it. A call runs again, for the same arguments, if it has to do so for
+        declined calls whose waiter gave up; it returns what the first run returned.
 
         :raises ConfigurationError: ``key``, or what is decorated, is not a plain function.
         """
         require(plain_function("key", key), instance("share", share, bool))
 
-        def decorate(function: Callable[P, R]) -> Callable[P, R | D]:
+        def decorate(function: Callable[P, R]) -> Callable[P, R | None]:
             require(plain_function("the coalesced function", function))
 
             @wraps(function)
-            def call(*args: P.args, **kwargs: P.kwargs) -> R | D:
+            def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
                 work = partial(function, *args, **kwargs)
                 result = self._result_of(key(*args, **kwargs), work, AS_SET, follows=share)
-                return declined if result is None else cast(R, result.get())
+                return None if result is None else cast(R, result.get())
 
             return call
 

@@ -408,27 +408,21 @@ class KeyTable(Generic[Key]):
             self._begin(state, waiter)
             self._note(waiter.wake, waiter)
         if retires and state.line == NOBODY:
-            if state.debt is not None:
-                self._pay(state, key, state.debt)
+            if (debt := state.debt) is not None:
+                cover = self.cover or debt.repeat  # whoever knows how to do its work
+                if cover is not None and not debt.is_tried:
+                    token: Token[Key] = Token(key, None)
+                    token.is_cover = True
+                    state.enqueue(token)
+                    self._stats.repeated += 1
+                    self._begin(state, token)
+                    self._note(cover, token)
+                else:
+                    log.warning("requests not covered yet key=%r count=%d", key, debt.count)
             if state.line == NOBODY and (self._is_closed or state.debt is None):
                 self._keys.pop(key, None)
                 return
         self._watch(state, key)
-
-    def _pay(self, state: KeyState, key: Key, debt: Debt) -> None:
-        """Start a run for the declined requests that nobody covers, on a key that nobody works on.
-        If it is not known how, log them.
-        """
-        cover = self.cover or debt.repeat
-        if cover is not None and not debt.is_tried:
-            token: Token[Key] = Token(key, None)
-            token.is_cover = True
-            state.enqueue(token)
-            self._stats.repeated += 1
-            self._begin(state, token)
-            self._note(cover, token)
-        else:
-            log.warning("requests not covered yet key=%r count=%d", key, debt.count)
 
     def _watch(self, state: KeyState, key: Key) -> None:
         """Let the timer look at the key as soon as something is due there."""

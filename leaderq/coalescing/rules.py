@@ -82,7 +82,7 @@ class CoordinatorStats:
     """What a coordinator has done since it was made, and what it is doing now."""
 
     runs: int = 0
-    """Runs begun, whether at once or after waiting."""
+    """Runs begun: at once, after waiting (``promoted``), or again (``repeated``)."""
     promoted: int = 0
     """Requests that waited, and then ran."""
     blocked: int = 0
@@ -101,8 +101,3 @@ class CoordinatorStats:
     """Requests that wait now."""
     owed: int = 0
     """Requests declined whose waiter gave up, and that nobody has run for yet."""
-
-    @property
-    def accepted(self) -> int:
-        """Requests that ran at once."""
-        return self.runs - self.promoted - self.repeated

@@ -269,8 +269,7 @@ class KafkaSink:
         else:
             raise ConfigurationError(
                 f"a {type(record).__name__} is not a Kafka record; send bytes, (key, value), "
-                "(key, value, headers) or a Message, or give BufferedProducer a process step that "
-                "makes one"
+                "(key, value, headers) or a Message"
             )
         if not (topic := topic or self._topic):
             raise ConfigurationError(

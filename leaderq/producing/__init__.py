@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from leaderq.producing.account import Balance, BufferState, LossReason, Lost, Settlement, Snapshot
 from leaderq.producing.codec import PLAIN, Codec
-from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal, JournalPlace
+from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal
 from leaderq.producing.options import Block, WhenFull
 from leaderq.producing.producer import BufferedProducer
-from leaderq.producing.sending import SKIP
 from leaderq.producing.sinks import ALL_CONFIRMED, BatchOutcome, CallableSink, QueueSink, Sink
 from leaderq.threads import Retry
 
@@ -22,7 +21,6 @@ __all__ = [
     "EVERY_ITEM",
     "NO_SYNC",
     "PLAIN",
-    "SKIP",
     "Balance",
     "BatchOutcome",
     "Block",
@@ -33,7 +31,6 @@ __all__ = [
     "Every",
     "Interval",
     "Journal",
-    "JournalPlace",
     "KafkaPlace",
     "KafkaSink",
     "LossReason",

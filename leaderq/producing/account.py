@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class LossReason(str, Enum):
@@ -16,19 +16,17 @@ class LossReason(str, Enum):
     NEWEST = "no room, drop_newest"
     OLDEST = "no room, drop_oldest"
     EXPIRED = "expired"
-    SKIPPED = "skipped by the process step"
     CLOSED = "closed before it was sent"
     CORRUPT = "corrupt in the journal"
     UNDECODABLE = "kept in the journal, cannot be decoded"
     JOURNAL = "not written to the journal"
-    PROCESS = "the process step failed"
     REFUSED = "refused by the sink"
     ATTEMPTS = "too many attempts"
 
     @property
     def is_failure(self) -> bool:
         """Whether it counts as failed rather than dropped."""
-        return self in (LossReason.PROCESS, LossReason.REFUSED, LossReason.ATTEMPTS)
+        return self in (LossReason.REFUSED, LossReason.ATTEMPTS)
 
 
 _CHOSEN = {one.value for one in (LossReason.NEWEST, LossReason.OLDEST, LossReason.EXPIRED)}
@@ -49,8 +47,8 @@ class Lost(NamedTuple):
 class Settlement:
     """What became of the requests that were accepted: the answer of a flush or a close.
 
-    True if each of them is confirmed or safely in the journal (or was skipped by the process step);
-    false if one was lost, now or ever, or if nobody knows (yet).
+    True if each of them is confirmed or safely in the journal; false if one was lost, now or ever,
+    or if nobody knows (yet).
     """
 
     confirmed: int = 0
@@ -87,8 +85,8 @@ class Balance:
 
     *accepted*: calls that took a request (also one that the policy dropped at once, as the call
     told). *recovered*: found in the journal at the start. *confirmed*: acknowledged by the sink.
-    *dropped*: by a policy of the producer. *failed*: the process step or the sink does not accept
-    it. A call that raised has accepted nothing, and is counted as *refused*.
+    *dropped*: by a policy of the producer. *failed*: the sink does not accept it. A
+    call that raised has accepted nothing, and is counted as *refused*.
     """
 
     accepted: int
@@ -166,25 +164,23 @@ class BufferState(Enum):
     BLOCKED = "blocked"
 
 
+NEAR: Final = 0.75
+"""The share of the memory from which on it is written down in advance."""
+_LOW: Final = 0.5
+
+
 @dataclass(frozen=True)
 class Watermarks:
-    """Bounds of the memory: items and bytes, and the shares of them at which spilling begins and
-    the journal is read again.
+    """Bounds of the memory: items and bytes. When it is full (the high mark) spilling begins, and
+    at half of that (the low mark) the journal is read again.
     """
 
     max_items: int
     max_bytes: int
-    high: float = 1.0
-    low: float = 0.5
 
     def share(self, items: int, size: int) -> float:
         """Which share of the memory these take."""
         return max(items / self.max_items, size / self.max_bytes)
-
-    @property
-    def near(self) -> float:
-        """The share from which on memory is written down in advance."""
-        return 0.75 * self.high
 
     def fits(self, items: int, size: int, more: int) -> bool:
         """Whether one more request of ``more`` bytes stays within the bounds; a lone one always
@@ -198,11 +194,11 @@ class Watermarks:
         journal only. Whether the journal takes anything is for the buffer to know.
         """
         if not has_journal:
-            return BufferState.BLOCKED if share >= self.high else BufferState.DIRECT
-        if share >= self.high:
+            return BufferState.BLOCKED if share >= 1 else BufferState.DIRECT
+        if share >= 1:
             return BufferState.SPILLING
         is_draining = level is BufferState.DRAINING or (
-            share <= self.low if level is BufferState.SPILLING else not is_read_up
+            share <= _LOW if level is BufferState.SPILLING else not is_read_up
         )
         if not is_draining:
             return level

@@ -5,8 +5,8 @@ Who is interrupted between two statements, by Ctrl-C say, leaves the buffer *dir
 that takes the lock works everything out again.
 
 Who is authoritative: the sink about what is confirmed; the journal about what survives the process.
-Callers put requests in (:class:`Admission`), workers and the sender take them from memory, the
-journal's reader moves them from the journal into memory, and whoever learns the end of one tells it
+Callers put requests in (:class:`Admission`), the sender takes them from memory, the journal's
+reader moves them from the journal into memory, and whoever learns the end of one tells it
 to :meth:`RequestBuffer.settle`. No file is written under the lock, and no listener told. The
 journal's gate may be taken under it, never the other way round.
 """
@@ -31,10 +31,10 @@ from leaderq.errors import (
     RequestTooLarge,
     WouldDeadlock,
 )
-from leaderq.producing.account import BufferState, LossReason, Settlement
+from leaderq.producing.account import NEAR, BufferState, LossReason, Settlement
 from leaderq.producing.listeners import OnDurable
 from leaderq.producing.options import Block, FullPolicy, ProducerOptions, WhenFull
-from leaderq.producing.request import BufferedRequest, RequestStep
+from leaderq.producing.request import BufferedRequest
 from leaderq.producing.sequence import LineEnd, RequestSequence
 from leaderq.producing.spill import Piece, Spill
 from leaderq.threads import Waker, primitives
@@ -108,19 +108,15 @@ class RequestBuffer(RequestSequence):
     def __init__(self, options: ProducerOptions, spill: Spill | None) -> None:
         super().__init__(options, spill)
         self._marks = marks = options.marks
-        self._near = math.inf if spill is None else marks.near
-        self._near_items, self._near_bytes = (
-            self._near * marks.max_items,
-            self._near * marks.max_bytes,
-        )
+        self._near = math.inf if spill is None else NEAR
+        self._near_items = self._near * marks.max_items
+        self._near_bytes = self._near * marks.max_bytes
         is_quick = spill is None or not spill.is_write_ahead
-        self._quick_items = marks.max_items * marks.high if is_quick else 0.0
-        self._quick_bytes = marks.max_bytes * marks.high
+        self._quick_items = marks.max_items if is_quick else 0
         # Reentrant only so that a call which interrupts its own thread can be refused.
         self._lock = primitives.RLock()
         self._is_dirty = False
         self._to_send, self._to_read = Waker(), Waker()
-        self._to_process = [Waker() for _ in range(options.lanes)]
         self._awaiting_end: list[Waker] = []
         self.awaiting_room: deque[Callable[[], object]] = deque()
         """How to wake those who wait for room, first come, first served. What room there is depends
@@ -130,7 +126,7 @@ class RequestBuffer(RequestSequence):
         self.is_closing = False
         self.is_stopped = False
         """Whether all threads are to end."""
-        self._level = self._said = _DRAINING if self._recovered else _DIRECT
+        self._level = _DRAINING if self._recovered else _DIRECT
         self._is_refused = False  # whether the journal took nothing when it was asked last
         self._moved_s = -math.inf  # when the sink confirmed something for the last time
         self.spilled = 0
@@ -140,23 +136,22 @@ class RequestBuffer(RequestSequence):
             spill.journal.when_room = self._wake_first
             self._is_in_journal = spill.journal.is_entered
 
-    def _rebuild(self, step: RequestStep | None = None, lane: int | None = None) -> None:
-        self.rebuild(step, lane)
+    def _rebuild(self, *, is_in_hand: bool = True) -> None:
+        self.rebuild(is_in_hand=is_in_hand)
         self._judge()
-        for waker in (self._to_send, *self._to_process):
-            waker.wake()
+        self._to_send.wake()
 
     @_locked
-    def begin_again(self, step: RequestStep, lane: int | None = None) -> None:
-        """The thread that had these in hand was interrupted: they wait once more."""
-        self._rebuild(step, lane)
+    def begin_again(self) -> None:
+        """The sender was interrupted: what it had in hand waits once more."""
+        self._rebuild(is_in_hand=False)
 
     @_locked
     def look(self, at: Callable[[RequestBuffer], T]) -> T:
         """Return what ``at`` returns for the buffer, called under the lock."""
         return at(self)
 
-    # -- for the sender, the workers, the reader ---------------------------------------------------
+    # -- for the sender and the reader -------------------------------------------------------------
 
     def take_batch(self, until_s: float | None = None) -> list[BufferedRequest]:
         """Wait until there are enough requests for the sink, or the linger time has passed; return
@@ -193,30 +188,6 @@ class RequestBuffer(RequestSequence):
         if self._wanted:
             return [], left_s
         return self.take_ready(options.batch_items, options.batch_bytes), None
-
-    def take_for_processing(self, worker: int, limit: int) -> list[BufferedRequest]:
-        """Return the next requests for a worker, in order. ``[]``: stop."""
-        while not self.is_stopped:
-            if taken := self._next_to_process(worker, limit):
-                return taken
-            self._to_process[worker].wait()
-        return []
-
-    @_locked
-    def _next_to_process(self, worker: int, limit: int) -> list[BufferedRequest]:
-        line = self.to_process[worker]
-        taken = [line.popleft() for _ in range(min(limit, len(line)))]
-        for one in taken:
-            one.step = RequestStep.PROCESSING
-        return taken
-
-    @_locked
-    def processed(self, requests: Iterable[BufferedRequest]) -> None:
-        for one in requests:
-            if one.seq in self.unsettled and one.step is RequestStep.PROCESSING:
-                one.step = RequestStep.READY
-                self.line_up(one)
-        self._wake_sender()
 
     @_locked
     def settle(self, confirmed: Sequence[BufferedRequest], gone: Iterable[Gone] = ()) -> None:
@@ -258,15 +229,14 @@ class RequestBuffer(RequestSequence):
         last_id = journal.stored_id if journal.trouble is None else self._last_id
         if not self._may_read or last_id <= self._read_to:
             return None, None if self.is_read_up and not self._is_refused else _READ_LOOK_S
-        items = max(1, int(marks.high * marks.max_items) - self.items)
-        size = max(1, int(marks.high * marks.max_bytes) - self.bytes)
+        items, size = marks.max_items - self.items, marks.max_bytes - self.bytes
         return ReadOrder(self._read_to, last_id, min(items, _READ_ITEMS), size), None
 
     @_locked
     def fill(self, piece: Piece) -> None:
         """Take requests that were read into memory, and move the position behind them."""
-        for one in self.take_in(piece):
-            self._wake_for(one)
+        self.take_in(piece)
+        self._wake_sender()
         self._judge()
 
     # -- the end -----------------------------------------------------------------------------------
@@ -279,7 +249,7 @@ class RequestBuffer(RequestSequence):
             wake()
         if is_end:
             self.is_stopped = True
-            for waker in (self._to_send, self._to_read, *self._to_process, *self._awaiting_end):
+            for waker in (self._to_send, self._to_read, *self._awaiting_end):
                 waker.wake()
 
     @_locked
@@ -372,7 +342,7 @@ class RequestBuffer(RequestSequence):
             if (
                 self._is_dirty
                 or items >= self._quick_items
-                or total >= self._quick_bytes
+                or total >= self._marks.max_bytes
                 or self._level is not _DIRECT
                 or self.awaiting_room
                 or self.is_closing
@@ -397,8 +367,8 @@ class RequestBuffer(RequestSequence):
                 run.size += size
                 self.ready_items += 1
                 self.ready_bytes += size
-            if self._wanted or self._to_process:
-                self._wake_for(one)
+            if self._wanted:
+                self._wake_sender()
             self._is_dirty = False
         return True
 
@@ -435,17 +405,17 @@ class RequestBuffer(RequestSequence):
                 return False
         else:
             is_direct = self._level is _DIRECT and self.is_read_up
-            if is_direct and share >= self._marks.high and not may_spill:
+            if is_direct and share >= 1 and not may_spill:
                 return False
             if not (fits and is_direct):
                 return self._place_in_journal(one, on_durable)
             if spill.is_write_ahead and not (self._write_down() and self._join(one, on_durable)):
                 return False
         self.push(one)
-        self._wake_for(one)
+        self._wake_sender()
         if one.journal_id is not None:
             self._read_to, self._written = one.journal_id, one.seq
-        if share >= self._marks.high:
+        if share >= 1:
             self._judge()
         elif share >= self._near and not self._is_moving:
             # Each new request takes some of the oldest along, so that nobody has to wait for all of
@@ -485,7 +455,6 @@ class RequestBuffer(RequestSequence):
         self._last_id = number or self._last_id
         self._is_refused = number is None
         if number is None:
-            self._tell_state()
             self._to_read.wake()  # it looks again when the journal takes more
         return number is not None
 
@@ -569,16 +538,8 @@ class RequestBuffer(RequestSequence):
             self.spilled += 1
             with suppress(JournalSlow):  # the next one that uses the journal continues it
                 self._write_down()
-        self._tell_state()
-
-    def _tell_state(self) -> None:
-        before, after = self._said, self.state
-        if before is after:
-            return
-        self._said = after
-        if (listener := self._options.state_listener) is not None:
-            self.news.put(partial(listener, before, after))
-        self._to_send.wake()
+        if level is not before:
+            self._to_send.wake()  # a full memory need not linger
 
     def _note_full(self, error: JournalSlow) -> None:
         """Note that the disk was too slow for too long, so that the policy for a full buffer
@@ -587,13 +548,6 @@ class RequestBuffer(RequestSequence):
         if self.spill is not None:
             self.spill.last_error = error
             self._is_refused = True
-            self._tell_state()
-
-    def _wake_for(self, one: BufferedRequest | None) -> None:
-        if self._to_process and one is not None:
-            self._to_process[self.lane(one)].wake()
-        elif self._wanted:
-            self._wake_sender()
 
     def _wake_sender(self) -> None:
         is_large = self.ready_bytes >= self._options.batch_bytes
@@ -606,7 +560,7 @@ class RequestBuffer(RequestSequence):
         """Whether memory has room for requests that are only in the journal."""
         if self.is_read_up or not (self._level is _DRAINING or self._is_refused):
             return False
-        return self._marks.share(self.items, self.bytes) < self._marks.high
+        return self._marks.share(self.items, self.bytes) < 1
 
     def _wake_reader(self) -> None:
         if self.spill is not None and self._may_read:

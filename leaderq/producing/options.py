@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 from leaderq.base.arguments import (
     at_least,
     instance,
-    is_number,
     is_text,
     is_time,
     plain_function,
@@ -20,7 +19,7 @@ from leaderq.base.arguments import (
     unless,
     wanted,
 )
-from leaderq.producing.account import BufferState, Lost, Watermarks
+from leaderq.producing.account import Lost, Watermarks
 from leaderq.threads import Retry
 
 KeyOf = Callable[[Any], Hashable]
@@ -58,14 +57,9 @@ FullPolicy: TypeAlias = Block | WhenFull
 class ProducerOptions:
     """See :class:`~leaderq.producing.BufferedProducer` for the meaning of each."""
 
-    process: Callable[[Any], Any] | None
     key: KeyOf | None
-    workers: int
-    process_retry: Retry
     max_items: int
     max_bytes: int
-    high: float
-    low: float
     batch_items: int
     batch_bytes: int
     linger_s: float
@@ -74,29 +68,22 @@ class ProducerOptions:
     retry: Retry
     sink_timeout_s: float
     dropped_listener: Callable[[Lost], object] | None
-    state_listener: Callable[[BufferState, BufferState], object] | None
     close_timeout_s: float | None
     name: str
 
     @property
     def marks(self) -> Watermarks:
-        return Watermarks(self.max_items, self.max_bytes, self.high, self.low)
-
-    @property
-    def lanes(self) -> int:
-        return self.workers if self.process is not None else 0
+        return Watermarks(self.max_items, self.max_bytes)
 
     def check(self, *, has_journal: bool) -> None:
         """Return if all of it can be used.
 
         :raises ConfigurationError: with every problem found.
         """
-        counts = ("max_items", "max_bytes", "workers", "batch_items", "batch_bytes")
-        functions = ("process", "key", "dropped_listener", "state_listener")
+        counts = ("max_items", "max_bytes", "batch_items", "batch_bytes")
+        functions = ("key", "dropped_listener")
         given = vars(self)
-        ttl_s, low, high = self.ttl_s, self.low, self.high
-        workers = f"workers={self.workers!r}"
-        is_wide = is_number(self.workers) and self.workers > 1
+        ttl_s = self.ttl_s
         require(
             *(at_least(name, given[name], 1) for name in counts),
             instance("when_full", self.when_full, Block | WhenFull),
@@ -105,24 +92,11 @@ class ProducerOptions:
                 "when_full=WhenFull.DROP_OLDEST with a journal: what is in a journal is kept; use "
                 "Block, RAISE or DROP_NEWEST",
             ),
-            *(instance(name, given[name], Retry) for name in ("retry", "process_retry")),
+            instance("retry", self.retry, Retry),
             at_least("linger_s", self.linger_s, 0, "seconds"),
             wanted("ttl_s", ttl_s, ttl_s is None or is_time(ttl_s), "seconds, or None"),
             wanted("name", self.name, is_text(self.name), "a str"),
             at_least("sink_timeout_s", self.sink_timeout_s, 0, "seconds"),
             at_least("close_timeout_s", self.close_timeout_s, 0, "seconds", or_none=""),
-            unless(
-                is_number(low) and is_number(high) and 0 <= low < high <= 1,
-                f"low={low!r}, high={high!r}: give shares of the memory with 0 <= low < high <= 1",
-            ),
-            unless(
-                self.process is not None or not is_wide,
-                f"{workers}: there is no process step for them; give process, or leave workers out",
-            ),
-            unless(
-                self.key is not None or not is_wide,
-                f"{workers} without a key: which requests must stay in order? Give key, a callable "
-                "of the request",
-            ),
             *(plain_function(name, given[name], or_none=True) for name in functions),
         )

@@ -1,13 +1,13 @@
-"""A producer that takes requests at once, and processes, sends and confirms them in the background.
+"""A producer that takes requests at once, and sends and confirms them in the background.
 
 The sink is authoritative about what is confirmed, the journal about what survives this process, the
 account (:mod:`leaderq.producing.account`, with the states) about everything else. On each failure:
 
-* **the sink is slow, unreachable or refuses everything**: requests gather in memory up to the high
-  mark, then in the journal, and are sent in order when it is back; callers notice nothing;
+* **the sink is slow, unreachable or refuses everything**: requests gather in memory until that is
+  full, then in the journal, and are sent in order when it is back; callers notice nothing;
 * **memory is full and there is no journal, or the journal is full**: ``when_full`` decides;
-* **the sink refuses one record, the process step fails, a deadline passes**: that request fails,
-  is counted by its reason, told to ``dropped_listener`` and raised from its future;
+* **the sink refuses one record, or a deadline passes**: that request fails, is counted by its
+  reason, told to ``dropped_listener`` and raised from its future;
 * **the disk refuses a write**: what was accepted keeps its place, and is written as soon as the
   disk takes it, or is sent before that. Nothing is lost while this process lives. A write-ahead
   call that waited for the disk raises; until the disk takes something, ``when_full`` decides about
@@ -62,7 +62,7 @@ from leaderq.producing.journal import EVERY_ITEM, Journal, Policy
 from leaderq.producing.listeners import OnDurable, resolve
 from leaderq.producing.options import Block, FullPolicy, ProducerOptions
 from leaderq.producing.request import BufferedRequest, measured, require_hash
-from leaderq.producing.sending import ProcessWorker, Shutdown, SinkSender, journal_reader
+from leaderq.producing.sending import Shutdown, SinkSender, journal_reader
 from leaderq.producing.sinks import Sink, require_sink
 from leaderq.producing.spill import Spill
 from leaderq.threads import Retry, TaskWaker, Waker, primitives
@@ -70,7 +70,6 @@ from leaderq.threads.event_loops import awaited
 
 log = logging.getLogger(__name__)
 
-ONCE: Final = Retry(attempts=1)
 FOR_EVER: Final = Retry(most_s=2.0)
 _EXIT_S = 2.0
 _DURABLE_S = 60.0
@@ -90,7 +89,7 @@ else:
 class BufferedProducer(Generic[T]):
     """Accepts requests faster than ``sink`` can take them, and loses none silently.
 
-    For type checkers a ``BufferedProducer[Click]`` takes clicks; ``process`` and ``key`` tell too.
+    For type checkers a ``BufferedProducer[Click]`` takes clicks; ``key`` tells too.
 
     *Guarantees:* ``accepted + recovered == confirmed + pending + dropped + failed`` at every moment
     (:meth:`snapshot`). Confirmed means acknowledged by the sink. Requests of one key (without
@@ -103,11 +102,9 @@ class BufferedProducer(Generic[T]):
 
     Keywords:
 
-    * ``process`` returns the record for a request (or :data:`SKIP`), and must not change the
-      request; it is run by ``workers`` threads, requests of one ``key(request)`` on one of them.
-      ``process_retry``: what to do when it raises (default: the request fails at once);
+    * ``key`` returns the key of a request: one that cannot be sent holds up its own requests only;
     * ``max_items``, ``max_bytes``: bounds of the memory, everything that is on its way included;
-      spilling begins at ``high`` of them, and the journal is read again at ``low``;
+      spilling begins when it is full, and the journal is read again when half of it is free;
     * ``batch_items``, ``batch_bytes``, ``linger_s``: a batch is sent when one of them is reached;
     * ``journal``: a :class:`~leaderq.producing.Journal`, which stays the caller's, or the path of
       one. ``persistence``: with ``None``, only requests that do not fit into memory are journaled,
@@ -119,9 +116,8 @@ class BufferedProducer(Generic[T]):
     * ``when_full``: :class:`Block` or :class:`WhenFull` (with a journal not ``DROP_OLDEST``);
     * ``ttl_s``: requests are dropped if their turn comes after so many seconds;
     * ``retry``, ``sink_timeout_s``: how the sink is tried again, and how long it may take;
-    * ``dropped_listener`` is called with each :class:`~leaderq.producing.Lost` request,
-      ``state_listener`` with the former and the new state: one call at a time, on whichever thread;
-      errors of theirs are logged;
+    * ``dropped_listener`` is called with each :class:`~leaderq.producing.Lost` request: one call at
+      a time, on whichever thread; its errors are logged;
     * ``close_timeout_s``: for :meth:`close` and the end of a ``with`` block;
     * ``name``: in the log, of its threads, and the label of its figures in ``/metrics``.
 
@@ -135,14 +131,9 @@ class BufferedProducer(Generic[T]):
         self,
         sink: Sink,
         *,
-        process: Callable[[T], Any] | None = None,
         key: Callable[[T], Hashable] | None = None,
-        workers: int = 1,
-        process_retry: Retry = ONCE,
         max_items: int = 10_000,
         max_bytes: int = 64 << 20,
-        high: float = 1.0,
-        low: float = 0.5,
         batch_items: int = 1000,
         batch_bytes: int = 1 << 20,
         linger_s: float = 0.005,
@@ -154,7 +145,6 @@ class BufferedProducer(Generic[T]):
         retry: Retry = FOR_EVER,
         sink_timeout_s: float = 10.0,
         dropped_listener: Callable[[Lost], object] | None = None,
-        state_listener: Callable[[BufferState, BufferState], object] | None = None,
         close_timeout_s: float | None = 10.0,
         name: str = "producer",
     ) -> None:
@@ -171,15 +161,13 @@ class BufferedProducer(Generic[T]):
         require(*(plain_function(f"the codec's {m}", getattr(codec, m, None)) for m in methods))
         self._codec = codec
         self._is_foreign = False  # whether this process is a fork of that which made it
-        self._is_plain = all(one is None for one in (process, key, persistence, ttl_s))
+        self._is_plain = all(one is None for one in (key, persistence, ttl_s))
         """Whether nothing need be known of a request but its order."""
-        self._with_context = getattr(sink, "with_context", None) if process is None else None
+        self._with_context = getattr(sink, "with_context", None)
         self._spill = None if journal is None else Spill(journal, persistence, codec, key)
         self._buffer = RequestBuffer(options, self._spill)
         self._sender = SinkSender(self._buffer, sink, options)
         services = [self._sender.service]
-        lanes = range(options.lanes)
-        services += [ProcessWorker(self._buffer, number, options).service for number in lanes]
         if self._spill is not None:
             services.append(journal_reader(self._buffer, self._spill, name))
         self._shutdown = Shutdown(self._buffer, sink, services, name)
@@ -271,8 +259,8 @@ class BufferedProducer(Generic[T]):
         It returns where the record is, if the sink tells: ``KafkaSink`` a ``KafkaPlace`` of topic,
         partition and offset. It raises :class:`~leaderq.errors.RequestGivenUp` if the request was
         dropped or has failed, and :class:`~leaderq.errors.ProducerClosed` if the producer was
-        closed and the request is in the journal, at the error's ``place``. Cancelling the future
-        does not cancel the request.
+        closed and the request is in the journal, under the error's ``record_id``. Cancelling the
+        future does not cancel the request.
         """
         one = self._entered(request, ttl_s, timeout_s)
         waiter: primitives.Future[Any] = primitives.Future()
@@ -423,8 +411,7 @@ class BufferedProducer(Generic[T]):
         behind).
 
         May be called again, and by several threads; each waits for the same end. Called by a
-        listener, or in the process step, it returns at once, and closing continues in the
-        background.
+        listener, it returns at once, and closing continues in the background.
         """
         if self._is_foreign:
             return Settlement()

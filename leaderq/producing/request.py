@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable
-from enum import Enum
 from typing import Any
 
 from leaderq.base.arguments import require_finished
@@ -12,17 +11,8 @@ from leaderq.errors import ConfigurationError
 from leaderq.threads import primitives
 
 
-class RequestStep(Enum):
-    """What a request in memory waits for."""
-
-    TO_PROCESS = "a worker"
-    PROCESSING = "its process step"
-    READY = "the sink"
-    SENDING = "the sink's answer"
-
-
 class BufferedRequest:
-    """One object for a request in all its steps. Times are of ``clock.now_s``.
+    """One object for a request. Times are of ``clock.now_s``.
 
     Most requests need only what is given at first, so the rest are defaults of the class.
     """
@@ -39,7 +29,8 @@ class BufferedRequest:
     key: Hashable = None
     deadline: float | None = None
     seq: int = 0
-    step: RequestStep = RequestStep.READY
+    is_in_hand: bool = False
+    """Whether the sender has it; else it waits for that."""
     attempts: int = 0
     run: list[Any] | None = None
     """Instead of one request: several in a row, of which nothing is known but their order. Until
@@ -50,7 +41,7 @@ class BufferedRequest:
     def __init__(self, request: Any, size: int, since_s: float) -> None:
         self.request, self.size, self.since_s = request, size, since_s
         self.output = request
-        """The record for the sink: the request, until the process step has replaced it."""
+        """The record for the sink: the request, or with the context of a span."""
 
     @property
     def count(self) -> int:
@@ -64,7 +55,8 @@ class BufferedRequest:
         if self.parts is None:
             parts = [BufferedRequest(one, measured(one), self.since_s) for one in self.run]
             for number, one in enumerate(parts):
-                one.seq, one.step, one.attempts = self.seq + number, self.step, self.attempts
+                one.seq, one.attempts = self.seq + number, self.attempts
+                one.is_in_hand = self.is_in_hand
             self.parts = parts
         return self.parts
 

@@ -1,5 +1,4 @@
-"""The threads of a producer: the sender, the workers of the process step, the journal's reader, and
-the one that ends them.
+"""The threads of a producer: the sender, the journal's reader, and the one that ends them.
 
 The sender sends requests of one key in order, over retries too. What it gives the sink next depends
 on what is left of what it gave before:
@@ -35,10 +34,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Final, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from leaderq.base import clock
-from leaderq.base.arguments import require_finished
 from leaderq.errors import (
     FromOutside,
     LeaderqError,
@@ -53,7 +51,7 @@ from leaderq.producing.account import LossReason
 from leaderq.producing.buffer import Gone, RequestBuffer
 from leaderq.producing.listeners import resolve
 from leaderq.producing.options import ProducerOptions
-from leaderq.producing.request import BufferedRequest, RequestStep
+from leaderq.producing.request import BufferedRequest
 from leaderq.producing.sinks import BatchOutcome, HandOver, Sink, SinkBatch, checked
 from leaderq.producing.spill import Spill
 from leaderq.threads import Backoff, Service, primitives
@@ -62,7 +60,6 @@ log = logging.getLogger(__name__)
 
 _BUSY_S = 0.1
 _QUIET_S = 10.0
-_PIECE = 64
 _UNREADABLE_S = 0.5
 _STOP_S = 2.0
 _TRIES = 3
@@ -75,12 +72,25 @@ half a minute each to flush and to close the journal."""
 
 class _Sent(NamedTuple):
     """A batch that was given to the sink, as how many records, at which positions those are whose
-    places somebody waits for, and what returns the outcome."""
+    places somebody waits for, what returns the outcome, and whether another may be handed over
+    before that is asked for."""
 
     batch: list[BufferedRequest]
     items: int
     waited: dict[int, BufferedRequest]
     answer: Callable[[], BatchOutcome]
+    is_ahead: bool = False
+
+
+class _Left(NamedTuple):
+    """What of a batch is still to be sent, and whether that is for an error.
+
+    ``is_blind``: the sink raised what it does not know, or was interrupted. Then nothing is known
+    of what was handed over behind this batch either."""
+
+    requests: list[BufferedRequest]
+    is_ill: bool = False
+    is_blind: bool = False
 
 
 class SinkSender:
@@ -111,13 +121,16 @@ class SinkSender:
         fresh = self._given(self._next_batch())
         self.batches += fresh is not None and not is_again
         sent, self._under_way = (self._under_way, fresh), None
-        left, is_ill = list[BufferedRequest](), False
+        left, is_ill, is_blind = list[BufferedRequest](), False, False
         for one in sent:
-            may_wait = one is fresh and not left and not is_again and self._goes_ahead
-            if one is not None and may_wait:
+            if one is None:
+                continue
+            if is_blind:
+                left += one.batch
+            elif one is fresh and not left and not is_again and self._goes_ahead(one):
                 self._under_way = one
-            elif one is not None:
-                more, is_one_ill = self._heard(one)
+            else:
+                more, is_one_ill, is_blind = self._heard(one)
                 left, is_ill = left + more, is_ill or is_one_ill
         if is_ill and self._options.key is not None:
             self._hold_back(left)
@@ -125,15 +138,14 @@ class SinkSender:
             self._again = left
         return not self._buffer.is_stopped
 
-    @property
-    def _goes_ahead(self) -> bool:
-        """Whether the next batch may be given before what was given is heard of."""
-        return self._hand_over is not None and self.last_error is None and not self._held
+    def _goes_ahead(self, sent: _Sent) -> bool:
+        """Whether the next batch may be given before this one is heard of."""
+        return sent.is_ahead and self.last_error is None and not self._held
 
     def _begin_again(self) -> None:
         self._again, self._held, self._kept = [], {}, set()
         self._is_retry, self._under_way = False, None
-        self._buffer.begin_again(RequestStep.SENDING)
+        self._buffer.begin_again()
 
     # -- what is given next ------------------------------------------------------------------------
 
@@ -215,9 +227,10 @@ class SinkSender:
         if self._hand_over is None:
             return _Sent(batch, count, waited, partial(self._sink.send, records, timeout_s))
         try:
-            return _Sent(batch, count, waited, self._hand_over(records, timeout_s))
-        except BaseException as exc:  # noqa: BLE001 - raised where the outcome is asked for
+            answer = self._hand_over(records, timeout_s)
+        except BaseException as exc:  # noqa: BLE001 - raised where the outcome is asked for, at once
             return _Sent(batch, count, waited, partial(_raise, exc))
+        return _Sent(batch, count, waited, answer, is_ahead=True)
 
     def _unexpired(self, batch: list[BufferedRequest]) -> list[BufferedRequest]:
         mortal = [one for one in batch if one.deadline is not None]
@@ -232,16 +245,15 @@ class SinkSender:
 
     # -- what became of it -------------------------------------------------------------------------
 
-    def _heard(self, sent: _Sent) -> tuple[list[BufferedRequest], bool]:
-        """Settle a batch when its outcome is there; return those that are still to be sent, and
-        whether that is for an error."""
+    def _heard(self, sent: _Sent) -> _Left:
+        """Settle a batch when its outcome is there; return what is left of it."""
         batch = sent.batch
         try:
-            outcome = self._outcome(sent)
+            outcome, is_blind = self._outcome(sent)
         except SinkBusy as exc:
             self._kept.update(batch)
             self._note(exc)
-            return batch, False
+            return _Left(batch)
         again, refused, error = set(outcome.again), outcome.refused, outcome.error
         self._kept.difference_update(batch)
         taken, left = batch, list[BufferedRequest]()
@@ -257,14 +269,14 @@ class SinkSender:
             self._well()
         self._buffer.settle(taken, [(batch[at], LossReason.REFUSED, refused[at]) for at in refused])
         if error is None:
-            return left, False
+            return _Left(left)
         if not self._is_retry:  # perhaps only those held back fail
             self._takes_some = bool(taken)
         self._ill(error)
         if not isinstance(error, SinkBusy):
-            return self._persevering(left, error), True
+            return _Left(self._persevering(left, error), True, is_blind)
         self._kept.update(left)
-        return left, True
+        return _Left(left, True)
 
     def _persevering(
         self, left: list[BufferedRequest], error: BaseException
@@ -281,20 +293,21 @@ class SinkSender:
         self._buffer.settle((), gone)
         return [one for one in left if one.attempts < most]
 
-    def _outcome(self, sent: _Sent) -> BatchOutcome:
-        count = sent.items
+    def _outcome(self, sent: _Sent) -> tuple[BatchOutcome, bool]:
+        """The outcome of a batch, and whether the sink has failed to tell it."""
+        count, is_blind = sent.items, False
         try:
             outcome = checked(sent.answer(), count)
             if outcome.error is None and len(outcome.again) == count:
                 outcome = outcome._replace(error=SinkAway("the sink took none, and gave no reason"))
-            return outcome
+            return outcome, False
         except SinkBusy:
             raise
         except (SinkAway, SinkBroken) as exc:
             error: BaseException = exc
         except BaseException as exc:  # noqa: BLE001 - a sink that does not know its own errors; also SystemExit: this must go on
-            error = with_cause(SinkBroken(f"the sink raised {told(exc)}"), exc)
-        return BatchOutcome(again=range(count), error=error)
+            error, is_blind = with_cause(SinkBroken(f"the sink raised {told(exc)}"), exc), True
+        return BatchOutcome(again=range(count), error=error), is_blind
 
     def _note_places(
         self, sent: _Sent, left_out: set[int], place_of: Callable[[int], object]
@@ -346,70 +359,6 @@ def _raise(error: BaseException) -> NoReturn:
     raise error
 
 
-class _Skip:
-    def __repr__(self) -> str:
-        return "SKIP"
-
-
-SKIP: Final = _Skip()
-"""Returned by a process step if nothing is to be sent for a request."""
-
-
-class ProcessWorker:
-    """Runs the process step for one line of requests; all requests of one key are in one line.
-
-    A step that fails is repeated as ``process_retry`` says, while its line waits, to keep the order
-    within the key; then the request has failed. A step may be repeated after a crash too: the
-    journal keeps the request, not the step's result.
-    """
-
-    def __init__(self, buffer: RequestBuffer, number: int, options: ProducerOptions) -> None:
-        self._buffer, self._number, self._options = buffer, number, options
-        self._ready: list[BufferedRequest] = []
-        self.service = Service.lasting(
-            f"leaderq-{options.name}-worker-{number}",
-            self._process_some,
-            on_struck=partial(buffer.begin_again, RequestStep.PROCESSING, number),
-        )
-
-    def _process_some(self, _: Service) -> bool:
-        buffer = self._buffer
-        self._ready, gone = [], list[Gone]()
-        for one in buffer.take_for_processing(self._number, _PIECE):
-            if (lost := self._processed(one)) is not None:
-                gone.append((one, *lost))
-            if buffer.is_stopped:
-                return False
-        buffer.processed(self._ready)
-        if gone:
-            buffer.settle((), gone)
-        return not buffer.is_stopped
-
-    def _processed(self, one: BufferedRequest) -> tuple[LossReason, BaseException | None] | None:
-        """Process one request, or return why it is lost."""
-        process, retry, attempt = self._options.process, self._options.process_retry, 0
-        while process is not None and not self._buffer.is_stopped:
-            if one.is_expired(clock.now_s()):
-                return LossReason.EXPIRED, None
-            try:
-                one.output = process(one.request)
-                require_finished(one.output, "process")
-            except BaseException as exc:  # noqa: BLE001 - the user's step, also SystemExit: it fails this request, which is told
-                attempt += 1
-                if retry.attempts is not None and attempt >= retry.attempts:
-                    return LossReason.PROCESS, exc
-                # Requests done already need not wait for it.
-                self._buffer.processed(self._ready)
-                self._ready = []
-                self.service.pause(retry.delay_s(attempt))
-            else:
-                if one.output is SKIP:
-                    return LossReason.SKIPPED, None
-                self._ready.append(one)
-                break
-        return None
-
-
 def journal_reader(buffer: RequestBuffer, spill: Spill, name: str) -> Service:
     """Return the service that reads the journal into memory, in order, while the state allows it;
     after an error it tries again twice a second.
@@ -450,7 +399,6 @@ class Shutdown:
         self._closing = Service(f"leaderq-{name}-sink-closing", lambda _: self._close_sink())
         self._over, self._sink_closed = primitives.Event(), primitives.Event()
         self._running = primitives.Lock()
-        self._failed = 0
         self._steps: deque[Callable[[], object]] = deque(
             (
                 self._await_settled,
@@ -498,19 +446,15 @@ class Shutdown:
     def _run(self) -> None:
         with self._running:
             while self._steps and not self.is_over:
-                step = self._steps[0]
-                try:
-                    step()
-                except FromOutside:
-                    raise
-                except BaseException:
-                    log.exception("a step of closing failed producer=%s", self._name)
-                    self._failed += 1
-                else:
-                    self._failed = _TRIES
-                if self._failed >= _TRIES:
-                    self._steps.popleft()
-                    self._failed = 0
+                for _ in range(_TRIES):
+                    try:
+                        self._steps[0]()
+                        break
+                    except FromOutside:
+                        raise
+                    except BaseException:
+                        log.exception("a step of closing failed producer=%s", self._name)
+                self._steps.popleft()
             self._over.set()
 
     def _await_settled(self) -> None:
@@ -561,9 +505,9 @@ class Shutdown:
         """The journal is closed: tell all who wait that no more news will come."""
         buffer, spill = self._buffer, self._spill
         for number, waiter in buffer.end():
-            place = None if number is None or spill is None else spill.journal.place(number)
-            text = "closed before it was confirmed; the request is in the journal, and is sent from"
-            resolve(waiter, error=ProducerClosed(f"{text} there: {place}", place))
+            where = "the journal" if spill is None else f"journal {str(spill.journal.directory)!r}"
+            text = f"closed before it was confirmed; the request is record {number} of {where}"
+            resolve(waiter, error=ProducerClosed(f"{text}, and is sent from there", number))
         buffer.loss_log.write_all()
         settlement = buffer.settlement()
         if settlement.journaled or not settlement:

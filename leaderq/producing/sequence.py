@@ -7,10 +7,9 @@ that position, and so does writing memory into it, which ``written`` tells: up t
 memory is in the journal too. So the account is arithmetic: nothing is counted twice, and nothing
 can disagree.
 
-Requests of which nothing need be known but their order (no key, no time to live, no future, no
-process step) are kept as *runs*: up to 256 in a row are one, with one number, until the sink says
-something of one of them, or the journal is to have them. What they cost is then the list that they
-stand in.
+Requests of which nothing need be known but their order (no key, no time to live, no future) are
+kept as *runs*: up to 256 in a row are one, with one number, until the sink says something of one of
+them, or the journal is to have them. What they cost is then the list that they stand in.
 
 A request is accepted by one statement: ``unsettled`` gets it, or the last run there, or the
 journal's line does. It is settled when ``unsettled`` loses it. What takes more than one statement
@@ -31,13 +30,12 @@ from leaderq.errors import RequestGivenUp, with_cause
 from leaderq.producing.account import Balance, LossReason, Lost, Settlement
 from leaderq.producing.listeners import LossLog, news_of, resolve
 from leaderq.producing.options import ProducerOptions
-from leaderq.producing.request import BufferedRequest, RequestStep, measured
+from leaderq.producing.request import BufferedRequest, measured
 from leaderq.producing.spill import Piece, Spill
 from leaderq.threads import primitives
 
 _LOSSES = 20
 _RUN = 256
-_TO_PROCESS, _READY, _SENDING = RequestStep.TO_PROCESS, RequestStep.READY, RequestStep.SENDING
 
 
 class LineEnd(NamedTuple):
@@ -75,8 +73,6 @@ class RequestSequence:
         self._run_bytes = options.batch_bytes // 4
         self.ready: deque[BufferedRequest] = deque()
         """Those of them that wait for the sink."""
-        self.to_process: list[deque[BufferedRequest]] = [deque() for _ in range(options.lanes)]
-        """And those that wait for a worker, worker by worker."""
         self._resolved: deque[tuple[primitives.Future[Any], Any, BaseException | None]] = deque()
         self._losses: deque[Lost] = deque(maxlen=_LOSSES)
         self._gone: Counter[LossReason] = Counter()  # requests that were in memory
@@ -106,24 +102,15 @@ class RequestSequence:
         self._run = None
         one.data = None  # memory would hold everything twice
         one.seq = seq = self.pushed + 1
-        one.step = _TO_PROCESS if self.to_process else _READY
         self.unsettled[seq] = one  # it is here, by this statement
         self.pushed = seq
         self.bytes += one.size
-        self.line_up(one)
+        self._line_up(one)
 
-    def line_up(self, one: BufferedRequest) -> None:
-        """Let it wait for what its step says."""
-        if one.step is _READY:
-            self.ready.append(one)
-            self.ready_items += one.count
-            self.ready_bytes += one.size
-        elif one.step is _TO_PROCESS:
-            self.to_process[self.lane(one)].append(one)
-
-    def lane(self, one: BufferedRequest) -> int:
-        """The number of the worker that it waits for."""
-        return 0 if len(self.to_process) == 1 else hash(one.key) % len(self.to_process)
+    def _line_up(self, one: BufferedRequest) -> None:
+        self.ready.append(one)
+        self.ready_items += one.count
+        self.ready_bytes += one.size
 
     def take_ready(self, most: int, most_bytes: int) -> list[BufferedRequest]:
         """Take the requests that have waited longest for the sink; they are in hand from now on."""
@@ -136,7 +123,7 @@ class RequestSequence:
                 break
             items += count
             size += one.size
-            one.step = _SENDING
+            one.is_in_hand = True
             taken.append(ready.popleft())
         self.ready_items -= items
         self.ready_bytes -= size
@@ -181,34 +168,30 @@ class RequestSequence:
 
     def drop_oldest(self) -> bool:
         """Give up the oldest that nobody has in hand; return whether there is one."""
-        waiting = [line for line in (self.ready, *self.to_process) if line]
-        if not waiting:
+        if not self.ready:
             return False
-        line = min(waiting, key=lambda one: one[0].seq)
-        if line is self.ready:
-            self.split([line[0]])
-            line = self.ready
-            self.ready_items -= 1
-            self.ready_bytes -= line[0].size
-        self.give_up(line.popleft(), LossReason.OLDEST, None)
+        self.split([self.ready[0]])
+        one = self.ready.popleft()
+        self.ready_items -= 1
+        self.ready_bytes -= one.size
+        self.give_up(one, LossReason.OLDEST, None)
         return True
 
-    def take_in(self, piece: Piece) -> list[BufferedRequest]:
-        """Take what was read into memory, and move the position behind it; return the requests."""
+    def take_in(self, piece: Piece) -> None:
+        """Take what was read into memory, and move the position behind it."""
         before = len(self._undecodable)
         self._undecodable.update(piece.undecodable)
         self._note_passed(LossReason.UNDECODABLE, len(self._undecodable) - before)
         self._note_passed(LossReason.CORRUPT, self.corrupt - self._corrupt_told)
         self._corrupt_told = self.corrupt
         # Somebody may have been interrupted who had read some of it before.
-        requests = [one for one in piece.requests if (one.journal_id or 0) > self._read_to]
-        for one in requests:
-            number = one.journal_id or 0
+        for one in piece.requests:
+            if (number := one.journal_id or 0) <= self._read_to:
+                continue
             one.waiter = self._waiters.get(number)
             self.push(one)
             self._waiters.pop(number, None)
         self._read_to = max(self._read_to, piece.up_to)
-        return requests
 
     # -- the account -------------------------------------------------------------------------------
 
@@ -285,17 +268,15 @@ class RequestSequence:
                 spill.unforced = None
             error = spill.unforced if journaled + stored else None
         lost = {**balance.dropped, **balance.failed}
-        lost.pop(LossReason.SKIPPED.value, None)
         unstored = sum(one.count for one in some) - journaled + coming
         losses = tuple(self._losses)
         return Settlement(balance.confirmed, journaled + stored, unstored, lost, losses, error)
 
     # -- what becomes of them ----------------------------------------------------------------------
 
-    def rebuild(self, step: RequestStep | None = None, lane: int | None = None) -> None:
-        """Finish what is under way, and work out everything else again from who is here. Those in
-        ``step`` (of one ``lane``) wait for that once more: whoever had them in hand was
-        interrupted.
+    def rebuild(self, *, is_in_hand: bool = True) -> None:
+        """Finish what is under way, and work out everything else again from who is here. Unless
+        what ``is_in_hand`` stays so, it waits once more: the sender was interrupted.
         """
         self._leave()
         self._finish()
@@ -306,14 +287,13 @@ class RequestSequence:
             self.pushed = max(self.pushed, one.seq + one.count - 1)
         self._written, self._departed = self.pushed, self.pushed - sum(one.count for one in here)
         self.bytes, self.ready_items, self.ready_bytes = sum(one.size for one in here), 0, 0
-        for line in (self.ready, *self.to_process):
-            line.clear()
+        self.ready.clear()
         if self.spill is not None:
             self._last_id = self.spill.journal.next_id - 1
         for one in here:
-            if one.step is step and (lane is None or self.lane(one) == lane):
-                one.step = _READY if step is _SENDING else _TO_PROCESS
-            self.line_up(one)
+            one.is_in_hand = one.is_in_hand and is_in_hand
+            if not one.is_in_hand:
+                self._line_up(one)
             if one.journal_id is not None and one.journal_id > self._last_id:
                 one.journal_id = None  # its writer was interrupted before
             if one.journal_id is not None:
@@ -363,9 +343,8 @@ class RequestSequence:
             self._tell_lost(Lost(None, None, reason))
 
     def _tell_lost(self, lost: Lost) -> None:
-        if lost.reason is not LossReason.SKIPPED:
-            self.loss_log.note(lost)
-            self._losses.append(lost)
+        self.loss_log.note(lost)
+        self._losses.append(lost)
         if (listener := self._options.dropped_listener) is not None:
             self.news.put(partial(listener, lost))
 

@@ -142,10 +142,11 @@ class SinkAhead(Sink, Protocol):
     producer."""
 
     def hand_over(self, batch: Sequence[Any], timeout_s: float) -> Callable[[], BatchOutcome]:
-        """Begin to send as :meth:`send` does, and return what waits for the outcome: called once,
-        on the same thread, in the order of the batches. At most one batch is handed over before the
-        last is heard of, and none behind one of which anything is to be given again: then all of
-        the later one that may not overtake must be *again* too.
+        """Begin to send as :meth:`send` does, and return what waits for the outcome: called on the
+        same thread, in the order of the batches. At most one batch is handed over before the last
+        is heard of, and none after a call that raised. If anything of the first is then to be given
+        again, all of the later one that may not overtake must be *again* too. If the first raised
+        what the sink does not know, the later one is not asked for: both are given again, in order.
         """
 
 

@@ -267,6 +267,59 @@ what cannot be decoded is acknowledged: what cannot be decoded stays in the jour
 +        self._undecodable.update(piece.undecodable)
 +        self.spill.ack(piece.undecodable)
 
+= producing/sequence.py unit/producing/test_buffer_laws.py
+a run takes more while the sink has it: one object, until something is known of one of them
+-        self._run = None
+-        ready, taken
++        ready, taken
+a request that something is known of joins the run before it
+-        self._run = None
+-        one.data = None
++        one.data = None
+a run counts as one request when it is confirmed: the account is exact
+-                items += 1 if one.run is None else len(one.run)
++                items += 1
+a run counts as one request in a batch: a batch is bounded by its items
+-            count = 1 if one.run is None else len(one.run)
++            count = 1
+a run is larger than a batch
+-self._run_items = options.batch_items // counts
++self._run_items = _RUN
+a run that is taken apart loses its place: order is kept
+-            self.unsettled = here  # done
++            self.unsettled.update(here)  # done
+what waits is not taken apart with its run
+-part for one in self.ready for part in (one.split() if one.parts else (one,))
++part for one in self.ready for part in (one,)
+requests of a run that was struck are numbered again: an interrupt comes before or after
+-self.pushed = max(self.pushed, one.seq + one.count - 1)
++self.pushed = max(self.pushed, one.seq)
+a run that was struck has a size of before
+-                one.size, one.parts = sum(map(measured, one.run)), None
++                one.parts = None
+what the sender had in hand when it was struck is never sent
+-            one.is_in_hand = one.is_in_hand and is_in_hand
+what was read twice is in memory twice
+-            if (number := one.journal_id or 0) <= self._read_to:
++            if (number := one.journal_id or 0) <= 0:
+
+= producing/request.py unit/producing/test_buffer_laws.py
+the requests of a run have one number
+-one.seq, one.attempts = self.seq + number, self.attempts
++one.seq, one.attempts = self.seq, self.attempts
+a run is taken apart anew each time: the same whenever it is asked
+-        if self.parts is None:
++        if self.run:
+
+= producing/buffer.py unit/producing/test_buffer_laws.py
+a flush waits for what came after it
+-        self._run = None
+-        return LineEnd
++        return LineEnd
+a run of what a sink has confirmed is not settled with its parts
+-part for one in confirmed for part in one.parts or (one,) if
++part for one in confirmed for part in (one,) if
+
 = producing/sending.py unit/producing/test_buffered_producer.py
 stuck keys may hold all of the memory: healthy keys go on
 -if sum(map(len, self._held.values())) >= self._options.max_items // 2:
@@ -274,8 +327,8 @@ stuck keys may hold all of the memory: healthy keys go on
 
 = producing/account.py unit/producing/test_account.py
 memory is never near its high mark: requests are taken along near the high mark
--return 0.75 * self.high
-+return 2.0 * self.high
+-NEAR: Final = 0.75
++NEAR: Final = 2.0
 a loss at close counts as chosen: is_as_chosen: dropped by a policy of the caller's
 -(LossReason.NEWEST, LossReason.OLDEST, LossReason.EXPIRED)
 +(LossReason.NEWEST, LossReason.OLDEST, LossReason.EXPIRED, LossReason.CLOSED)
@@ -283,7 +336,7 @@ a loss at close counts as chosen: is_as_chosen: dropped by a policy of the calle
 = producing/buffer.py unit/producing/test_spilling.py
 memory is spilled though the sink takes some: a sink that has just taken some
 @test_a_sink_that_has_just_taken_some_gets_a_moment_before_memory_is_spilled
--if is_direct and share >= self._marks.high and not may_spill:
+-if is_direct and share >= 1 and not may_spill:
 +if False:
 
 = producing/sending.py unit/producing/test_buffered_producer.py unit/producing/test_sinks.py unit/producing/test_spilling.py
@@ -426,11 +479,6 @@ what the disk did not force out counts as safely in the journal
 -            self.unforced = exc
 +            pass
 
-= producing/sending.py unit/producing/test_strange_callers.py
-a coroutine that the process step returned is sent
-@test_a_process_step_that_returns_a_coroutine_sends_nothing
--                require_finished(one.output, "process")
-
 = producing/sending.py unit/producing/test_buffered_producer.py
 a stuck key holds up all others
 @test_the_healthy_keys_go_on_and_the_stuck_one_keeps_its_order
@@ -438,8 +486,16 @@ a stuck key holds up all others
 +if False:
 a batch goes ahead of what is left of the last
 @test_a_batch_is_handed_over_before_the_last_is_heard_of_and_never_behind_one_that_failed
--may_wait = one is fresh and not left and not is_again and self._goes_ahead
-+may_wait = one is fresh and not is_again and self._goes_ahead
+-elif one is fresh and not left and not is_again and self._goes_ahead(one):
++elif one is fresh and not is_again and self._goes_ahead(one):
+a batch is handed over behind one whose hand-over raised
+@test_nothing_overtakes_a_batch_whose_hand_over_or_outcome_raised
+-partial(_raise, exc))
++partial(_raise, exc), is_ahead=True)
+a batch is confirmed behind one of which nothing is known
+@test_nothing_overtakes_a_batch_whose_hand_over_or_outcome_raised
+-            if is_blind:
++            if False:
 what the sink keeps expires
 @test_what_the_sink_keeps_neither_expires_nor_counts_an_attempt
 - and one not in self._kept

@@ -96,6 +96,7 @@ EQUIVALENT: dict[str, str] = {
     "producing.journal.records:2b5fc1c9": PARSED_AGAIN,
     "producing.journal.records:a84720b3": PARSED_AGAIN,
     "producing.journal.records:da34e6c9": PARSED_AGAIN,
+    "producing.request:963d1187": "the usual type is only found sooner",
     "running.supervision:86087973": "an equal time takes the place of an equal one",
     "plain:7fb073ee": "what cannot be called is no coroutine function",
     "plain:5857b43d": "a class is called by its metaclass, which is no coroutine function",

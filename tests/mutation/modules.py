@@ -44,6 +44,10 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.kafka.dead_letters.format": _tests("kafka/test_dead_letters.py"),
     "leaderq.kafka.record": _tests("kafka/test_record.py"),
     "leaderq.producing.account": _tests("producing/test_account.py"),
+    "leaderq.producing.request": _tests(
+        "producing/test_producing_bytes.py", "producing/test_buffer_laws.py"
+    ),
+    "leaderq.producing.sequence": _tests("producing/test_buffer_laws.py"),
     "leaderq.producing.journal.records": _tests("producing/journal/test_record_bytes.py"),
     "leaderq.producing.journal.policy": _tests("producing/journal/test_record_bytes.py"),
     "leaderq.running.watchdog": _tests("running/test_guardian_link.py"),

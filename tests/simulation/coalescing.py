@@ -17,7 +17,8 @@ from typing import Any
 
 from leaderq.base import clock
 from leaderq.coalescing import EnqueueOutcome
-from leaderq.coalescing.distributed import DistributedQueueCoordinator, DistributedToken
+from leaderq.coalescing.distributed.coordinator import DistributedQueueCoordinator
+from leaderq.coalescing.distributed.slots import DistributedToken
 from leaderq.errors import LeaderqError
 from leaderq.testing.nemesis.history import Kind
 from leaderq.testing.simulation.chronicle import LifeVerdict, failures
@@ -45,7 +46,6 @@ class Turn(Enum):
     STOOD = "stood"  # it was told that its token stood until it was released
     DECLINED = "declined"
     FAILED = "failed"  # it was told so, or waited in vain
-    EVICTED = "evicted"  # by an operator
     DIED = "died"  # a process
     WRITTEN = "written"  # by ZooKeeper's order, at the end
     LEFT = "left"  # in ZooKeeper at the end
@@ -77,8 +77,6 @@ class CoalescingLife:
     faults: int = 4
     timeout_s: float = 4.0
     kinds: Sequence[Any] = FAULTS
-    evictions: float = 0.05
-    """How often the head is evicted after a request."""
 
 
 class _Players:
@@ -114,8 +112,9 @@ class _Players:
         """One incarnation of a process: ``left`` says how many requests each thread has yet."""
         life = self.life
         owner: list[DistributedQueueCoordinator] = []
-        cover = partial(self._cover, owner)
-        made = DistributedQueueCoordinator(session, ROOT, timeout_s=20.0, cover=cover)
+        made = DistributedQueueCoordinator(
+            session, ROOT, timeout_s=20.0, cover=partial(self._cover, owner)
+        )
         owner.append(made)
         name = program.process.name
         program.process.deaths.append(partial(self._died, name, made))
@@ -127,7 +126,8 @@ class _Players:
             one.start()
         for one in threads:
             one.join()
-        while made._coverage is not None and not made._coverage.is_idle:
+        cover = made._coverage
+        while cover is not None and (cover._watched or cover._owed or made._requests or made._held):
             clock.sleep(_LOOK_S)
         program.is_done = True  # not to be started again; its session stays, and what it has left
         SimulatedEvent().wait()
@@ -165,18 +165,6 @@ class _Players:
                     self.note(Turn.RELEASED, key, request, token.number)
                     if coordinator.dequeue(token):
                         self.note(Turn.STOOD, key, request, token.number)
-            if draw() < self.life.evictions:
-                self._evict(coordinator, key)
-
-    def _evict(self, coordinator: DistributedQueueCoordinator, key: str) -> None:
-        with suppress(LeaderqError):
-            head = coordinator.look(key).head
-            if head is not None:
-                # before: it may be evicted although no answer comes
-                self.note(Turn.EVICTED, key, 0, head.number)
-                head = coordinator.evict(key)
-            if head is not None:
-                self.note(Turn.EVICTED, key, 0, head.number)
 
     def _cover(self, owner: list[DistributedQueueCoordinator], key: str | bytes) -> None:
         mine = primitives.get_ident()
@@ -266,19 +254,18 @@ def judge(lines: Sequence[TurnLine]) -> list[str]:
 
 def one_head(lines: Sequence[TurnLine]) -> list[str]:
     """Once the head of a number has believed in it, nobody believes in a lower one, nor is told
-    that a lower one stood, until it was released later; unless an operator has evicted it.
+    that a lower one stood, until it was released later.
     """
     problems: list[str] = []
     highest: dict[str, TurnLine] = {}
     overtaken: dict[int, TurnLine] = {}
-    evicted = {(one.key, one.number) for one in lines if one.what is Turn.EVICTED}
     for one in lines:
         later = highest.get(one.key, one)
         if one.what is Turn.BELIEVED and one.number >= later.number:
             highest[one.key] = one
         elif one.what in (Turn.BELIEVED, Turn.RELEASED) and later.number > one.number:
             overtaken[one.number] = later
-        if one.what not in (Turn.BELIEVED, Turn.STOOD) or (one.key, one.number) in evicted:
+        if one.what not in (Turn.BELIEVED, Turn.STOOD):
             continue
         if (other := overtaken.get(one.number)) is not None:
             problems.append(

@@ -7,12 +7,10 @@ from functools import partial
 from typing import Any
 
 from leaderq.coalescing.distributed import request, slots
-from leaderq.coalescing.distributed.background import Coverage, Release, SlotKeeper
-from leaderq.coalescing.distributed.coordinator import DistributedQueueCoordinator
-from leaderq.coalescing.distributed.request import SlotRequest
+from leaderq.coalescing.distributed.coordinator import Coverage, DistributedQueueCoordinator
+from leaderq.coalescing.distributed.request import Release, SlotReleases, SlotRequest
 from leaderq.coalescing.distributed.slots import DistributedToken, SlotStanding
 from leaderq.testing.nemesis.history import Kind
-from leaderq.zookeeper import Delete
 from leaderq.zookeeper.proof import Shares
 from leaderq.zookeeper.pulse import Pulse
 from simulation.coalescing import CoalescingLife, lead
@@ -31,15 +29,16 @@ def _for_two(self: Shares) -> float:
 
 
 def _write(self: DistributedToken, operations: Sequence[Any], **more: Any) -> Any:
-    return self._session.multi(list(operations), **more)
+    assert self._seat is not None
+    return self._seat.session.multi(list(operations), **more)
 
 
-def _forgotten(self: SlotKeeper, release: Release, answer: Any) -> None:
+def _forgotten(self: SlotReleases, release: Release, _: int, answer: Any) -> None:
     release.settle(answer.exception() is None)
 
 
-def _owing_nothing(self: Coverage, token: str, is_gone: bool) -> None:
-    self._forget(token)
+def _owing_nothing(self: Coverage, token: str, *, is_gone: bool) -> None:
+    self._watched.pop(token, None)
 
 
 def _first_slot_first(token: str, first: Any, second: Any, again: Any) -> Any:
@@ -70,28 +69,23 @@ def _until_released(real: Any, self: DistributedQueueCoordinator, token: Any, en
     return real(self, token, ending)
 
 
-def _always_true(self: SlotKeeper, release: Release) -> None:
-    answer = self._session.multi_async([Delete(release.token), Delete(release.slot)])
-
-    def answered(done: Any) -> None:
-        release.settle(True)
-        if done.exception() is not None:
-            self._answered(release, done)
-
-    answer.add_done_callback(answered)
+@around(SlotReleases, "_answered")
+def _always_true(
+    real: Any, self: SlotReleases, release: Release, connection: int, answer: Any
+) -> None:
+    release.settle(True)
+    real(self, release, connection, answer)
 
 
 COALESCING_CONTROLS = (
-    _of("a token does not look at the clock", patched(Pulse, "holds", _holds), 1, life=_FROZEN),
-    _of("F7: a token's lease lasts for 2T", patched(Shares, "trusted_s", property(_for_two)), 0),
-    _of("a token's write is not fenced", patched(DistributedToken, "write", _write), 22),
-    _of("a lost release is not repeated", patched(SlotKeeper, "_answered", _forgotten), 2),
-    _of("a request whose answer was lost asks as another", _asks_anew, 1),
-    _of("nobody covers who was declined", patched(Coverage, "rely_on", lambda *_: None), 108),
-    _of("a dead waiter owes nothing", patched(Coverage, "_hear", _owing_nothing), 87),
-    _of(
-        "one that has begun is taken for one that waits", together(_waits_on, _until_released), 270
-    ),
+    _of("a token does not look at the clock", patched(Pulse, "holds", _holds), 4, life=_FROZEN),
+    _of("F7: a token's lease lasts for 2T", patched(Shares, "trusted_s", property(_for_two)), 4),
+    _of("a token's write is not fenced", patched(DistributedToken, "write", _write), 65),
+    _of("a lost release is not repeated", patched(SlotReleases, "_answered", _forgotten), 0),
+    _of("a request whose answer was lost asks as another", _asks_anew, 3),
+    _of("nobody covers who was declined", patched(Coverage, "rely_on", lambda *_: None), 40),
+    _of("a dead waiter owes nothing", patched(Coverage, "_tell", _owing_nothing), 55),
+    _of("one that has begun is taken for one that waits", together(_waits_on, _until_released), 23),
     _of("whoever has slot 0 is the head", patched(request, "judge", _first_slot_first), 0),
-    _of("a release says that the token stood", patched(SlotKeeper, "_send", _always_true), 0),
+    _of("a release says that the token stood", _always_true, 9),
 )

@@ -9,7 +9,7 @@ from simulation.coalescing import CoalescingLife, Turn, TurnLine, judge, lead
 
 def test_a_life_has_heads_waiters_declined_requests_and_faults_to_judge():
     history = "\n".join(line for seed in range(6) for line in lead(CoalescingLife(seed)).history)
-    for what in (Turn.BEGUN, Turn.BELIEVED, Turn.STOOD, Turn.DECLINED, Turn.EVICTED):
+    for what in (Turn.BEGUN, Turn.BELIEVED, Turn.STOOD, Turn.DECLINED):
         assert f" {what.value} key" in history, what
 
 
@@ -41,7 +41,6 @@ def test_the_judge_of_coalescing_sees(said, told):
     "told",
     [
         [(Turn.BELIEVED, "c", 1), (Turn.BELIEVED, "d", 2), (Turn.WRITTEN, "", 1)],
-        [(Turn.EVICTED, "d", 1), (Turn.BELIEVED, "d", 2), (Turn.BELIEVED, "c", 1)],
         [(Turn.RELEASED, "c", 1), (Turn.BELIEVED, "d", 2), (Turn.STOOD, "c", 1)],
         [(Turn.ASKED, "c", 7), (Turn.DECLINED, "c", 7), (Turn.BEGUN, "d", 1)],
         [(Turn.ASKED, "c", 7), (Turn.DECLINED, "c", 7), (Turn.DIED, "c", 0)],

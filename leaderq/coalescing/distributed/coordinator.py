@@ -5,14 +5,14 @@ The two slots of a key in ZooKeeper are authoritative (see :mod:`.slots`), and e
 multi that begins with a check of the token is refused as soon as another request may be the head.
 ``docs/design/coalescing.md`` has the reasons. On each failure:
 
-* **head frozen, and back**: ``is_current`` is false at once, and its fenced writes are refused; its
-  other effects are not prevented;
-* **waiter killed, or tired of waiting**: its slot vanishes. The processes of the requests that
-  relied on it cover them (see :mod:`.background`);
-* **an answer is lost**: the request is sent again, in a way that it cannot act twice; no slot is
-  left behind without an owner;
-* **ZooKeeper is unreachable**: heads go on, and are in doubt once the proof of the session has run
-  out; ``enqueue`` fails when its time is up, and a slot that it may have taken is released later;
+* **head frozen, and back**: ``is_current`` is false at the first look, and its fenced writes are
+  refused; its other effects are not prevented;
+* **waiter killed, or tired of waiting**: its slot vanishes. The requests it covered cover
+  themselves (see :class:`Coverage`);
+* **an answer is lost**: the request is sent again so that it cannot act twice; no slot is left
+  that belongs to nobody;
+* **ZooKeeper is unreachable**: heads go on, in doubt after 2T/3; enqueue fails when its time is
+  up, and what it may have taken is released later;
 * **own session over**: tokens are over at once, waiters are told.
 """
 
@@ -24,32 +24,36 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from leaderq.base import clock
 from leaderq.base.arguments import plain_function, require, timeout
 from leaderq.base.timeouts import AS_SET, Deadline
 from leaderq.coalescing.automaton import EnqueueOutcome
-from leaderq.coalescing.distributed.background import Coverage, Release, Renewed, SlotKeeper
-from leaderq.coalescing.distributed.request import SlotRequest
+from leaderq.coalescing.distributed.request import Release, SlotReleases, SlotRequest
 from leaderq.coalescing.distributed.slots import (
     DistributedToken,
-    KeyView,
     KeyZnodes,
-    SlotHolder,
     SlotStanding,
     TokenEnding,
-    holder,
+    has_begun,
     validated_root,
-    view,
 )
-from leaderq.errors import CoordinatorClosed, NoNode, WouldDeadlock
+from leaderq.errors import (
+    CoordinatorClosed,
+    LeaderqError,
+    NoNode,
+    SessionClosed,
+    WouldDeadlock,
+)
 from leaderq.observability.figures import FigureSource, offer_figures
-from leaderq.threads import primitives
-from leaderq.zookeeper import AnyClient, Delete, GetData, Session, SessionState, as_session
+from leaderq.threads import Backoff, Retry, Service, primitives
+from leaderq.zookeeper import AnyClient, Session, SessionState, WatchEvent, WatchKind, as_session
 
 log = logging.getLogger(__name__)
 
 _PROOF_S = 0.5
 """How long a token is held back for the proof that its session lives; then it is in doubt."""
 DEFAULT_TIMEOUT_S = 30.0
+_AGAIN = Retry(first_s=0.1, most_s=5.0)
 
 
 class DistributedQueueCoordinator:
@@ -96,7 +100,7 @@ class DistributedQueueCoordinator:
         self._token = partial(DistributedToken, self._session, dequeue=self.dequeue)
         self._let_go: Callable[[], None] | None = None  # of the session's pulse
         self._coverage = Coverage(self._session, partial(self._cover, cover)) if cover else None
-        self._keeper = SlotKeeper(self._session, self._renewed)
+        self._releases = SlotReleases(self._session)
         self._session.add_listener(self._heard)
         offer_figures(FigureSource.COALESCING, root, self, _figures)
 
@@ -116,13 +120,13 @@ class DistributedQueueCoordinator:
         false.
 
         :param key: text or bytes of any length; text and bytes are never the same key.
-        :param timeout_s: seconds for the whole call; 0 asks and does not wait, ``None`` waits for
-            ever. ZooKeeper has at least 5 s to answer.
-        :raises WaitTimedOut: the head did not leave in time; this request does not wait any more.
-        :raises ConnectionLost: ZooKeeper did not answer in time. If a slot was taken, it is
-            released, however late that is known.
-        :raises SessionExpired: the session ended while this request waited; ask again.
-        :raises TokenOver: the waiting request was evicted.
+        :param timeout_s: bounds all of it, seconds; 0 asks and does not wait, ``None`` waits for
+            ever. ZooKeeper's answer is given 5 s, if that is more.
+        :raises WaitTimedOut: the head was still there; this request waits no more.
+        :raises ConnectionLost: ZooKeeper did not answer in time. What may have been taken is given
+            back, however late that is known.
+        :raises SessionExpired: the session ended while this request waited; it may be repeated.
+        :raises TokenOver: somebody deleted the waiting request's znode.
         :raises WouldDeadlock: this thread has a current token of the key from this coordinator, and
             would wait for itself.
         :raises CoordinatorClosed: this coordinator is closed.
@@ -145,7 +149,10 @@ class DistributedQueueCoordinator:
         try:
             return self._admitted(request, znodes)
         except BaseException:
-            self._give_up(request)
+            if (release := request.release()) is not None:
+                with self._lock:  # perhaps it was interrupted just before the caller had it
+                    self._held.pop(release.holder.token, None)
+                self._releases.release(release)
             raise
         finally:
             with self._lock:
@@ -162,43 +169,10 @@ class DistributedQueueCoordinator:
         release = self._release(token, TokenEnding.DEQUEUED)
         if release is None:
             return False
-        done = self._keeper.release(release)
         try:
-            return done.result(self._limit_s(timeout_s))
+            return self._releases.release(release).result(self._limit_s(timeout_s))
         except primitives.FutureTimeout:
-            self._keeper.wake()
             return False
-
-    def look(self, key: str | bytes) -> KeyView:
-        """Return the head and the waiter of a key, as they were a moment ago.
-
-        :raises ZooKeeperError: they could not be read.
-        """
-        znodes = KeyZnodes.of(self.root, key)
-        read: list[Any] = self._session.multi_read(
-            [GetData(znodes.slot(0)), GetData(znodes.slot(1))]
-        )
-        return view([holder(number, one) for number, one in enumerate(read)])
-
-    def evict(self, key: str | bytes) -> SlotHolder | None:
-        """Take the key from its head, in any process, and give it to the waiter. Return the former
-        head; ``None`` if there was none, or if it left meanwhile.
-
-        From then on the writes of the head's token are refused; its owner learns of that at its
-        next write, or T/7 later. Unfenced effects of the owner are not stopped.
-
-        :raises ZooKeeperError: ZooKeeper could not be asked, or did not answer; then the head may
-            have been evicted.
-        """
-        znodes = KeyZnodes.of(self.root, key)
-        head = self.look(key).head
-        if head is None or not znodes.owns(head.token):
-            return None
-        try:
-            self._session.multi([Delete(znodes.token(head.token)), Delete(znodes.slot(head.slot))])
-        except NoNode:
-            return None
-        return head
 
     def close(self, timeout_s: float | None = 5.0) -> bool:
         """Take no more requests, end those that wait, and wait at most ``timeout_s`` seconds until
@@ -217,18 +191,16 @@ class DistributedQueueCoordinator:
             left = list(self._held.values())
         for token in left:
             if (release := self._release(token, TokenEnding.CLOSED)) is not None:
-                self._keeper.release(release)
-        is_closed = self._session.state is SessionState.CLOSED
-        while not (self._keeper.is_clear or deadline.is_over or is_closed):
-            self._keeper.send_again()
+                self._releases.release(release)
+        while not (self._releases.is_clear or deadline.is_over):
+            if self._session.state is SessionState.CLOSED:
+                break
             primitives.Event().wait(0.05)
-            is_closed = self._session.state is SessionState.CLOSED
         if self._coverage is not None:
             self._coverage.stop(deadline.remaining_s or 0.1)
         self._session.remove_listener(self._heard)
         if self._let_go is not None:
             self._let_go()
-        self._keeper.stop(deadline.remaining_s or 0.1)
         return is_clean
 
     def _admitted(self, request: SlotRequest, znodes: KeyZnodes) -> DistributedToken:
@@ -244,7 +216,6 @@ class DistributedQueueCoordinator:
                     f"key {znodes.key!r}: this thread works on it, and would wait for itself"
                 )
             self._waiting[znodes.name] = request
-        self._keeper.wake()
         try:
             request.wait()
         finally:
@@ -275,7 +246,6 @@ class DistributedQueueCoordinator:
         with self._lock:
             self._check_open()
             self._held[token.holder.token] = token
-        self._keeper.wake()
         # it ended before the listener knew of this token
         if self._session.id != token.holder.session:
             token.end(TokenEnding.SESSION)
@@ -293,26 +263,6 @@ class DistributedQueueCoordinator:
         token.end(ending)
         return Release(token.znodes, held)
 
-    def _give_up(self, request: SlotRequest) -> None:
-        release = request.release()
-        if release is not None:
-            with self._lock:
-                # an interrupt just before the caller had it
-                self._held.pop(release.holder.token, None)
-            self._keeper.release(release)
-            self._keeper.wake()
-
-    def _renewed(self) -> list[Renewed]:
-        with self._lock:
-            return [
-                *(
-                    (token.fence, partial(token.end, TokenEnding.EVICTED))
-                    for token in self._held.values()
-                    if not token.is_over
-                ),
-                *((request.fence, request.wake) for request in self._waiting.values()),
-            ]
-
     def _limit_s(self, timeout_s: float | None) -> float | None:
         return self._timeout_s if timeout_s is AS_SET else _bound(timeout_s)
 
@@ -329,7 +279,108 @@ class DistributedQueueCoordinator:
                 token.end(TokenEnding.SESSION)
         for request in turns:
             request.wake()
-        self._keeper.wake(is_urgent=True)
+        if state is SessionState.CONNECTED:
+            self._releases.connected()
+
+
+class Coverage:
+    """Covers requests that were declined in this process, if the waiter they relied on never
+    begins. ``run(key)`` asks for a key, and does its work unless it is declined.
+
+    The waiter's token in ZooKeeper is authoritative. A waiter writes to it when its run begins, and
+    it vanishes with the waiter. So each declined request sets one watch on it: if the token
+    *changes* first, a run has begun after the request came; if it is *deleted* first, the waiter
+    gave up or died, and this process asks for the key itself.
+
+    States of a key: watched -> covered, or owed -> covered (by ``run``, or by relying on another
+    waiter: watched again).
+
+    On each failure: the connection breaks: the token is looked at again, and the key is owed if it
+    is gone; no answer, no turn in time: tried again, later each time; the work raises: logged,
+    because the run began; this process dies: its declined requests are gone.
+    """
+
+    def __init__(self, session: Session, run: Callable[[str | bytes], object]) -> None:
+        self._session, self._run = session, run
+        self._watched: dict[str, str | bytes] = {}
+        self._owed: dict[str | bytes, None] = {}
+        self._unknown: dict[str, None] = {}  # tokens that are to be looked at again
+        self._next_look_s = 0.0
+        self._backoff = Backoff(_AGAIN)
+        self._service = Service.repeating("leaderq-coalescing-cover", self._step)
+
+    def rely_on(self, key: str | bytes, token: str) -> None:
+        """A request for ``key`` was declined because the one with this token waits."""
+        if token not in self._watched:
+            self._watched[token] = key
+            self._look(token)
+
+    def stop(self, timeout_s: float | None) -> None:
+        self._service.stop(timeout_s)
+        if keys := [*{*self._watched.values(), *self._owed}]:
+            log.warning(
+                "closed, declined requests may not be covered keys=%d key=%r", len(keys), keys[0]
+            )
+        self._watched, self._owed = {}, {}
+
+    def _look(self, token: str) -> None:
+        answer = self._session.get_async(token, watch=partial(self._on_watch, token))
+        answer.add_done_callback(partial(self._looked, token))
+
+    def _looked(self, token: str, answer: primitives.Future[tuple[bytes, Any]]) -> None:
+        error = answer.exception()
+        if isinstance(error, SessionClosed) or (not error and has_begun(answer.result()[0])):
+            self._watched.pop(token, None)
+        elif error is not None:
+            self._tell(token, is_gone=isinstance(error, NoNode))
+        else:
+            self._backoff.reset()
+
+    def _on_watch(self, token: str, event: WatchEvent) -> None:
+        if event.kind is WatchKind.CHANGED:
+            self._watched.pop(token, None)
+        else:
+            self._tell(token, is_gone=event.kind is WatchKind.DELETED)
+
+    def _tell(self, token: str, *, is_gone: bool) -> None:
+        """A token is gone, or it is not known whether it is. Each change is one of a dictionary."""
+        if (key := self._watched.get(token)) is None:
+            return
+        if is_gone:
+            self._owed[key] = None
+            self._watched.pop(token, None)
+        else:
+            self._unknown[token] = None
+        self._service.start()
+        self._service.wake()
+
+    def _step(self) -> float | None:
+        """Look at tokens of which there was no answer, and cover a key; return the seconds until
+        something is due, ``None`` if nothing is.
+        """
+        now_s, waits = clock.now_s(), list[float]()
+        if self._unknown and now_s >= self._next_look_s:
+            self._next_look_s = now_s + self._backoff.next_s()
+            for token in list(self._unknown):
+                del self._unknown[token]
+                if token in self._watched:
+                    self._look(token)
+        if self._unknown:
+            waits.append(max(0.0, self._next_look_s - now_s))
+        for key in list(self._owed)[:1]:
+            del self._owed[key]  # before: it may be owed again meanwhile
+            try:
+                self._run(key)
+            except (CoordinatorClosed, SessionClosed):
+                pass
+            except LeaderqError as exc:
+                log.info("key not covered yet, trying again key=%r error=%s", key, exc)
+                self._owed[key] = None
+                return min([*waits, self._backoff.next_s()])
+            self._backoff.reset()
+            if self._owed:
+                return 0.0
+        return min(waits, default=None)
 
 
 def _figures(coordinator: DistributedQueueCoordinator) -> dict[str, float]:

@@ -1,5 +1,5 @@
 """One request for a key: it takes a slot, or is declined; then it waits until its slot is the
-head's.
+head's. And how slots are released, however often the answer is lost.
 
 Each try is two requests sent together, answered in one round trip::
 
@@ -10,25 +10,28 @@ The multiRead is authoritative, because ZooKeeper serves it after the multi, whe
 applied or refused; see :func:`.slots.judge`. If another try is needed, it is for the slot that was
 free.
 
-States: *seeking*; *waiting*, with a watch on the other slot and on its own token; *head*. A waiter
-that hears that the other slot was deleted need not ask while its session is proven to live: a
-request that takes that slot now is younger. On each failure:
+States: *seeking*; *waiting*, with a watch on the other slot; *head*. A waiter that is told that the
+other slot was deleted asks nothing more while the lease on its session holds: whoever takes that
+slot now is younger. On each failure:
 
 * **an answer is lost**: the same try again, once connected; one request never has two slots;
 * **the session ends while seeking**: a new token in the new session. **While waiting**:
   ``SessionExpired``, because the requests that relied on this place have lost it;
-* **evicted while waiting**: ``TokenOver``;
+* **somebody deletes its znode**: ``TokenOver``, when it is looked at;
 * **the time is up**: ``WaitTimedOut``; the slot, if any, is released in the background.
 """
 
 from __future__ import annotations
 
+import logging
 import math
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from leaderq.base import clock, host
-from leaderq.coalescing.distributed.background import Release
 from leaderq.coalescing.distributed.slots import (
     KeyZnodes,
     SlotHolder,
@@ -37,7 +40,6 @@ from leaderq.coalescing.distributed.slots import (
     find,
     holder,
     judge,
-    view,
 )
 from leaderq.errors import (
     ConnectionLost,
@@ -45,13 +47,24 @@ from leaderq.errors import (
     LeaderqError,
     NodeExists,
     NoNode,
+    SessionClosed,
     SessionExpired,
     TokenOver,
     WaitTimedOut,
 )
 from leaderq.threads import primitives
-from leaderq.zookeeper import Check, Create, GetData, Session, SessionState, WatchEvent, WatchKind
+from leaderq.zookeeper import (
+    Check,
+    Create,
+    Delete,
+    GetData,
+    Session,
+    SessionState,
+    WatchEvent,
+    WatchKind,
+)
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -60,7 +73,93 @@ ASKING_S = 5.0
 _LOOK_S = 0.5
 _REST_S = 0.02
 _ROOT_S = 60.0
-_EVICTED = "it was evicted while it waited"
+_EVICTED = "its znode was deleted while it waited"
+
+
+@dataclass(eq=False, slots=True)
+class Release:
+    """A slot to be released. ``done``: whether the token stood until now."""
+
+    znodes: KeyZnodes
+    holder: SlotHolder
+    done: primitives.Future[bool] = field(default_factory=lambda: primitives.Future())
+    is_doubtful: bool = False
+
+    @property
+    def token(self) -> str:
+        return self.znodes.token(self.holder.token)
+
+    @property
+    def slot(self) -> str:
+        return self.znodes.slot(self.holder.slot)
+
+    def settle(self, stood: bool) -> None:
+        try:
+            self.done.set_result(stood)
+        except primitives.InvalidStateError:
+            return
+
+
+class SlotReleases:
+    """Releases slots. May be used from any thread; blocks nowhere.
+
+    Who is authoritative: the token's znode. Its name is never used twice, and a token and its slot
+    are made and deleted in one multi; so ``Delete(token), Delete(slot)`` deletes nobody else's slot
+    and may be repeated. Sent in the session that took the slot, it is carried out after the taking,
+    or the taking never is: ZooKeeper keeps the order of a session's requests, and refuses those
+    left over from a connection that the session has given up.
+
+    What happens on each failure: no answer: sent again when connected. The token is gone: done, by
+    a former try, or by the end of the session. Closed: left to the end of the session.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._unanswered: deque[Release] = deque()
+        self._connections = 0
+
+    @property
+    def is_clear(self) -> bool:
+        return not self._unanswered
+
+    def release(self, release: Release) -> primitives.Future[bool]:
+        """Release it, now if possible; return its ``done``."""
+        session = self._session
+        if session.state is SessionState.LOST or session.id not in (None, release.holder.session):
+            # deleted all the same: a session that was given up may stand for a while
+            release.settle(False)
+        answer = session.multi_async([Delete(release.token), Delete(release.slot)])
+        answer.add_done_callback(partial(self._answered, release, self._connections))
+        return release.done
+
+    def connected(self) -> None:
+        """There is a connection again: send those that had no answer."""
+        self._connections += 1
+        self._send_again()
+
+    def _send_again(self) -> None:
+        with suppress(IndexError):  # another thread sends them, too
+            for _ in range(len(self._unanswered)):
+                self.release(self._unanswered.popleft())
+
+    def _answered(
+        self, release: Release, connection: int, answer: primitives.Future[list[Any]]
+    ) -> None:
+        error = answer.exception()
+        if error is None:
+            release.settle(True)
+        elif isinstance(error, (SessionExpired, SessionClosed)):
+            release.settle(False)
+        elif isinstance(error, ConnectionLost):
+            release.is_doubtful = True
+            self._unanswered.append(release)
+            if self._connections != connection:  # the next one was told of before this
+                self._send_again()
+        elif isinstance(error, NoNode) and error.index == 0:  # the token is gone: see the class
+            release.settle(release.is_doubtful)
+        else:
+            log.error("slot not released token=%s error=%s", release.token, error)
+            release.settle(False)
 
 
 class SlotRequest:
@@ -83,7 +182,6 @@ class SlotRequest:
         self._session_id: int | None = None
         self._slot: int | None = None  # that we have, or may have
         self._is_vacant = False  # the other slot was deleted while we waited
-        self._is_evicted = False  # our token was
         self.holder: SlotHolder | None = None
         self.relied_on: str | None = None
         """The path of the waiter's token, if this request was declined because of it."""
@@ -106,11 +204,19 @@ class SlotRequest:
         slot = 0
         while True:
             self._check_time()
-            self._keep_to_session()
+            current = self._session.id
+            if current is not None and current != self._session_id:
+                # A token belongs to one session: another's may vanish, or stand, without us.
+                self._session_id, self._slot = current, None
+                self._token = self._znodes.new_token()
             made, slots = self._try(slot)
             if isinstance(made, NoNode):
                 self._slot = None
-                self._ensure_root()
+                try:
+                    limit_s = min(self._left_s(), _ROOT_S)
+                    self._session.ensure_path(self._znodes.root, timeout_s=limit_s)
+                except (ConnectionLost, SessionExpired):
+                    self._await_connection()
                 continue
             if slots is None:
                 self._await_connection()
@@ -122,8 +228,8 @@ class SlotRequest:
                 return standing
             self._slot = None
             if standing is SlotStanding.DECLINED:
-                waiter = view(slots[1:]).waiter
-                assert waiter is not None  # both slots were taken
+                both = (one for one in slots[1:] if one is not None)
+                waiter = max(both, key=lambda one: one.number)
                 self.relied_on = self._znodes.token(waiter.token)
                 return standing
 
@@ -156,28 +262,15 @@ class SlotRequest:
             raise read
         return None, [holder(number, one) for number, one in zip((0, 1, 0), read, strict=True)]
 
-    def _keep_to_session(self) -> None:
-        """Choose a new token if there is a new session, because a token of the old session may
-        vanish, or stand, without our doing.
-        """
-        current = self._session.id
-        if current is not None and current != self._session_id:
-            self._session_id = current
-            self._token = self._znodes.new_token()
-            self._slot = None
-
-    def _ensure_root(self) -> None:
-        try:
-            self._session.ensure_path(self._znodes.root, timeout_s=min(self._left_s(), _ROOT_S))
-        except (ConnectionLost, SessionExpired):
-            self._await_connection()
-
     def wait(self) -> None:
         """Wait until this request is the head: its slot is the older one."""
         mine = self.holder
         assert mine is not None  # seek() has found it
         self._end_s = self._turn_end_s
-        while not self._is_told(mine) and not self._is_head(mine):
+        # Told that the other slot was deleted, it is certainly the head, without a look.
+        while not (self._is_vacant and self._session.pulse.holds(mine.session)):
+            if self._is_head(mine):
+                return
             is_connected = self._session.state is SessionState.CONNECTED
             self._changed.wait(min(60.0 if is_connected else _LOOK_S, self._left_s()))
             self._check_time()
@@ -194,24 +287,14 @@ class SlotRequest:
         """
         self._session.set_async(self.fence.path, self._who(begun=clock.calendar_s()))
 
-    def _is_told(self, mine: SlotHolder) -> bool:
-        """Whether this request is certainly the head, by its watches alone. Events come in the
-        order in which things happened, so if it had been evicted before the other slot was deleted,
-        it would know.
-        """
-        if self._is_evicted:
-            raise TokenOver(self._znodes.key, number=mine.number, reason=_EVICTED)
-        return self._is_vacant and self._session.pulse.holds(mine.session)
-
     def _is_head(self, mine: SlotHolder) -> bool:
-        """Read the slots once, set the watches, and return whether this request is the head. A
-        check in the same round trip proves that its token stands.
+        """Look once, and set the watch; a write in the same round trip proves that our token
+        stands.
         """
         self._changed.clear()
-        own, other = self._znodes.token(mine.token), self._znodes.slot(1 - mine.slot)
+        other = self._znodes.slot(1 - mine.slot)
         checking = self._session.multi_async([self.fence])
         # not exists: that would leave a watch on a znode that is not there
-        self._session.get_async(own, watch=self._on_own_watch)
         looking = self._session.get_async(other, watch=self._on_watch)
         checked, seen = self._answer(checking), self._answer(looking)
         if isinstance(checked, NoNode):
@@ -225,10 +308,6 @@ class SlotRequest:
 
     def _on_watch(self, event: WatchEvent) -> None:
         self._is_vacant = self._is_vacant or event.kind is WatchKind.DELETED
-        self._changed.set()
-
-    def _on_own_watch(self, event: WatchEvent) -> None:
-        self._is_evicted = self._is_evicted or event.kind is WatchKind.DELETED
         self._changed.set()
 
     def _is_unknown(self, error: LeaderqError) -> bool:

@@ -19,7 +19,6 @@ beginning.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -28,7 +27,7 @@ from typing import Any
 from urllib.parse import quote_from_bytes
 
 from leaderq.base import chance
-from leaderq.coalescing.automaton import EnqueueOutcome, TrafficState, state_of
+from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.errors import ConfigurationError, LeaderqError, NoNode, TokenOver
 from leaderq.threads import primitives
 from leaderq.zookeeper import Check, Operation, Session
@@ -39,7 +38,6 @@ LONGEST = 160
 """Characters of the longest encoded key that is used as a name unchanged."""
 _SHOWN = 60
 _SAFE = "-._"
-_TOKEN = re.compile(r".+~[0-9a-f]{32}")
 
 
 def encoded(key: str | bytes) -> str:
@@ -78,9 +76,6 @@ class KeyZnodes:
         """A new name for a token, which no other token ever has."""
         return f"{self.name}~{chance.uuid4().hex}"
 
-    def owns(self, token: str) -> bool:
-        return token.startswith(f"{self.name}~") and _TOKEN.fullmatch(token) is not None
-
 
 def validated_root(root: str) -> str:
     """Return ``root``, unless it is not a path, or the root of all znodes."""
@@ -99,18 +94,6 @@ class SlotHolder:
     token: str
     number: int
     session: int
-
-
-@dataclass(frozen=True, slots=True)
-class KeyView:
-    """The head and the waiter of a key, as they were a moment ago; ``None``: there is none."""
-
-    head: SlotHolder | None
-    waiter: SlotHolder | None
-
-    @property
-    def state(self) -> TrafficState:
-        return state_of(self.head, self.waiter)
 
 
 class SlotStanding(Enum):
@@ -134,11 +117,6 @@ def holder(slot: int, read: Any) -> SlotHolder | None:
         raise read
     data, stat = read
     return SlotHolder(slot, data.decode("utf-8", "replace"), stat.czxid, stat.ephemeral_owner)
-
-
-def view(slots: Sequence[SlotHolder | None]) -> KeyView:
-    taken = sorted((one for one in slots if one is not None), key=lambda one: one.number)
-    return KeyView(taken[0] if taken else None, taken[1] if len(taken) > 1 else None)
 
 
 def find(token: str, slots: Sequence[SlotHolder | None]) -> SlotHolder | None:
@@ -191,7 +169,7 @@ class TokenEnding(Enum):
     DECLINED = "it was declined"
     DEQUEUED = "it was dequeued"
     SESSION = "its ZooKeeper session is over"
-    EVICTED = "its znode is gone: its session is over, or it was evicted"
+    GONE = "its znode is gone: its session is over, or somebody deleted it"
     CLOSED = "its coordinator was closed"
 
 
@@ -264,10 +242,6 @@ class DistributedToken:
         return self._ending is not None
 
     @property
-    def ending(self) -> TokenEnding | None:
-        return self._ending
-
-    @property
     def fence(self) -> Check:
         """The operation that makes a multi fail if this token is not current.
 
@@ -298,7 +272,7 @@ class DistributedToken:
         try:
             return self._taken.write(operations, timeout_s=timeout_s)
         except SeatLost as exc:
-            ending = TokenEnding.SESSION if exc.with_session else TokenEnding.EVICTED
+            ending = TokenEnding.SESSION if exc.with_session else TokenEnding.GONE
             raise self._over(ending) from exc
 
     def confirm(self, *, timeout_s: float | None = None) -> None:

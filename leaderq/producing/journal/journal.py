@@ -41,7 +41,6 @@ from leaderq.producing.journal.policy import (
     Damage,
     Interval,
     JournalCounters,
-    JournalPlace,
     Policy,
     allotment,
     fitting_segment_bytes,
@@ -513,16 +512,6 @@ class Journal:
             return 0
         with self._gate:
             return max(0, min(self._rooms())[0]) if self._is_limited else None
-
-    def place(self, record_id: int) -> JournalPlace | None:
-        """Return a record's place; ``None`` if its segment is gone. Also of a closed journal."""
-        with self._gate:
-            segment = self._index.holding(record_id)
-        if segment is None:
-            return None
-        return JournalPlace(
-            self.directory, segment.path.name, record_id - segment.first_id, record_id
-        )
 
     @property
     def next_id(self) -> int:

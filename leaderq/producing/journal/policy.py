@@ -17,8 +17,7 @@ NO_SYNC      it is written                         what the system has not got r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from leaderq.base.arguments import at_least, between, is_number, require, wanted
 
@@ -83,17 +82,6 @@ def allotment(segment_bytes: int, *, is_durable: bool) -> int:
     ones are fast; 0: none. They count towards the cap.
     """
     return _ALLOT_BYTES if is_durable and segment_bytes >= 8 * _ALLOT_BYTES else 0
-
-
-class JournalPlace(NamedTuple):
-    """The place of a record: the segment's file in ``directory``, and how many records are before
-    it there. The file's name ends in ``.bad`` if it was set aside later.
-    """
-
-    directory: Path
-    segment: str
-    position: int
-    id: int
 
 
 @dataclass(frozen=True)

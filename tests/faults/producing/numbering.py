@@ -31,10 +31,6 @@ POLICIES = {
 }
 
 
-def tell_state(before: BufferState, after: BufferState) -> None:
-    os.write(1, b"state %s\n" % after.value.encode())
-
-
 def main() -> None:
     address, topic, journal, policy, max_items = sys.argv[1:]
     number = int(sys.stdin.readline())
@@ -46,11 +42,14 @@ def main() -> None:
         max_items=int(max_items),
         sink_timeout_s=0.5,
         retry=Retry(),
-        state_listener=tell_state,
     )
+    state = BufferState.DIRECT
     while True:
         producer.send((b"key-%d" % (number % KEYS), b"%d" % number))
         os.write(1, b"%d\n" % number)
+        if producer.state is not state:
+            state = producer.state
+            os.write(1, b"state %s\n" % state.value.encode())
         number += 1
 
 

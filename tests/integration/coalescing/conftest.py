@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leaderq.coalescing.distributed import DistributedQueueCoordinator
+from leaderq.coalescing import DistributedQueueCoordinator
 from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]

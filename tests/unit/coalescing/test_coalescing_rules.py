@@ -22,7 +22,6 @@ from leaderq.coalescing import (
 )
 from leaderq.coalescing.distributed.slots import (
     LONGEST,
-    KeyView,
     KeyZnodes,
     SlotHolder,
     SlotStanding,
@@ -30,7 +29,6 @@ from leaderq.coalescing.distributed.slots import (
     holder,
     judge,
     validated_root,
-    view,
 )
 from leaderq.errors import ConfigurationError, ConnectionLost, NoNode
 from leaderq.zookeeper import Stat
@@ -85,10 +83,6 @@ def test_keywords_that_agree_are_taken_and_a_new_coordinator_has_counted_nothing
 ) -> None:
     for stats in (CoordinatorStats(), QueueCoordinator(**given).stats()):
         assert {getattr(stats, name) for name in CoordinatorStats.__slots__} == {0}
-
-
-def test_requests_that_ran_at_once_are_those_that_neither_waited_nor_repeated() -> None:
-    assert CoordinatorStats(runs=10, promoted=3, repeated=2).accepted == 5
 
 
 def test_a_request_waits_as_set_or_as_it_says() -> None:
@@ -190,7 +184,6 @@ def test_every_key_has_a_name_that_zookeeper_takes(key):
         assert validated_path(path) == path
         assert path.isascii()
         assert len(path) < LONGEST + 50
-    assert place.owns(token)
 
 
 @given(KEYS, KEYS)
@@ -203,7 +196,6 @@ def test_no_znode_of_one_key_is_taken_for_that_of_another(one, other):
     if one != other:
         ours, theirs = KeyZnodes.of("/root", one), KeyZnodes.of("/root", other)
         assert {ours.slot(0), ours.slot(1)}.isdisjoint({theirs.slot(0), theirs.slot(1)})
-        assert not ours.owns(theirs.new_token())
 
 
 @pytest.mark.parametrize("key", [None, 1, 1.5, ("a", "b"), [b"a"]])
@@ -249,14 +241,6 @@ A, B = at(0, "a", 1), at(1, "b", 2)
 )
 def test_where_somebody_stands(slots, expected):
     assert judge("me", *slots) == expected
-
-
-def test_the_older_slot_is_the_heads():
-    assert view([A, B]) == view([B, A]) == KeyView(A, B)
-    assert view([None, None]).state is TrafficState.INIT
-    assert view([None, B]) == KeyView(B, None)
-    assert view([None, B]).state is TrafficState.PROCESS
-    assert view([A, B]).state is TrafficState.BLOCK
 
 
 def test_a_slot_is_read_from_what_zookeeper_gave():

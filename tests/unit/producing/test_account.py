@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.producing.account import (
+    NEAR,
     Balance,
     BufferState,
     LossReason,
@@ -16,7 +17,7 @@ from leaderq.producing.account import (
     Watermarks,
 )
 
-FAILURES = {LossReason.PROCESS, LossReason.REFUSED, LossReason.ATTEMPTS}
+FAILURES = {LossReason.REFUSED, LossReason.ATTEMPTS}
 CHOSEN = {LossReason.NEWEST, LossReason.OLDEST, LossReason.EXPIRED}
 
 
@@ -44,29 +45,25 @@ def test_a_balance_is_exact_if_every_request_is_in_it_once() -> None:
         assert not replace(balance, **{field: 0}).is_exact
 
 
-MARKS = Watermarks(200, 2000, high=0.5, low=0.25)
+MARKS = Watermarks(200, 2000)
 
 
 @pytest.mark.parametrize(
-    ("items", "size", "is_low", "is_near", "is_high"),
+    ("items", "size", "is_near", "is_high"),
     [
-        (50, 500, True, False, False),
-        (51, 0, False, False, False),
-        (0, 501, False, False, False),
-        (74, 749, False, False, False),
-        (75, 0, False, True, False),
-        (0, 750, False, True, False),
-        (99, 999, False, True, False),
-        (100, 0, False, True, True),
-        (0, 1000, False, True, True),
+        (149, 1499, False, False),
+        (150, 0, True, False),
+        (0, 1500, True, False),
+        (199, 1999, True, False),
+        (200, 0, True, True),
+        (0, 2000, True, True),
     ],
 )
 def test_levels_are_shares_of_items_or_of_bytes(
-    items: int, size: int, is_low: bool, is_near: bool, is_high: bool
+    items: int, size: int, is_near: bool, is_high: bool
 ) -> None:
     share = MARKS.share(items, size)
-    found = (share <= MARKS.low, share >= MARKS.near, share >= MARKS.high)
-    assert found == (is_low, is_near, is_high)
+    assert (share >= NEAR, share >= 1) == (is_near, is_high)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +83,7 @@ def test_one_more_fits_within_the_bounds_and_a_lone_one_always(
 
 
 D, S, R, B = (BufferState.DIRECT, BufferState.SPILLING, BufferState.DRAINING, BufferState.BLOCKED)
-LOW, BETWEEN, HIGH = 0.1, 0.3, 0.5
+LOW, BETWEEN, HIGH = 0.5, 0.51, 1.0
 
 
 @pytest.mark.parametrize(

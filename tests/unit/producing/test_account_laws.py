@@ -54,7 +54,7 @@ class Account(RuleBasedStateMachine):
         is_capped=st.booleans(),
         disk_bytes=st.sampled_from([None, 150 << 10, 160 << 10]),
         when_full=st.sampled_from(list(WhenFull)),
-        workers=st.sampled_from([0, 1, 2]),
+        has_key=st.booleans(),
         max_items=st.integers(1, 12),
         batch_items=st.integers(1, 5),
     )
@@ -65,7 +65,7 @@ class Account(RuleBasedStateMachine):
         is_capped: bool,
         disk_bytes: int | None,
         when_full: WhenFull,
-        workers: int,
+        has_key: bool,
         max_items: int,
         batch_items: int,
     ) -> None:
@@ -79,12 +79,8 @@ class Account(RuleBasedStateMachine):
             "batch_items": batch_items,
             "when_full": when_full,
         }
-        if workers:
-            self.options |= {
-                "process": lambda request: request,
-                "key": lambda request: request[0],
-                "workers": workers,
-            }
+        if has_key:
+            self.options["key"] = lambda request: request[0]
         self.open()
 
     def open(self) -> None:

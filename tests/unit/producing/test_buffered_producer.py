@@ -6,23 +6,22 @@ import asyncio
 import queue
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scripted_sink import AT_ONCE, Line, Make, ScriptedSink, is_away, takes
+from scripted_sink import Line, Make, ScriptedSink, is_away, takes
 
-from leaderq.errors import BufferFull, ConfigurationError, RequestGivenUp, SinkAway, SinkBusy
+from leaderq.errors import BufferFull, ConfigurationError, SinkAway, SinkBusy
 from leaderq.producing import (
     ALL_CONFIRMED,
     BatchOutcome,
     Block,
     BufferedProducer,
     BufferState,
-    Lost,
     Retry,
     Settlement,
     WhenFull,
@@ -43,21 +42,43 @@ def test_a_future_is_done_when_the_sink_has_acknowledged(
     assert future.result(30) is None
 
 
-def test_batches_are_bounded_by_items_and_by_bytes(producer: Make, sink: ScriptedSink) -> None:
+class LineBehindLine(ScriptedSink):
+    """Raises once, in the hand-over or in the outcome; keeps no books of what was before."""
+
+    def __init__(self, *, is_at_hand_over: bool) -> None:
+        super().__init__()
+        self.is_at_hand_over, self.is_struck = is_at_hand_over, False
+
+    def hand_over(self, batch: Sequence[Any], timeout_s: float) -> Callable[[], BatchOutcome]:
+        self.handed.append(list(batch))
+        if not self.is_struck and self.is_at_hand_over:
+            self.is_struck = True
+            raise SinkAway("no connection yet")
+
+        def outcome() -> BatchOutcome:
+            self.open.wait(60)
+            if not self.is_struck:
+                self.is_struck = True
+                raise OSError("the sink does not know this")
+            return self.send(batch, timeout_s)
+
+        return outcome
+
+
+@pytest.mark.parametrize("is_at_hand_over", [True, False])
+def test_nothing_overtakes_a_batch_whose_hand_over_or_outcome_raised(
+    producer: Make, is_at_hand_over: bool
+) -> None:
+    sink = LineBehindLine(is_at_hand_over=is_at_hand_over)
     sink.shut()
-    one = producer(batch_items=10, batch_bytes=100)
-    for _ in range(40):
-        one.send(b"x")
-    for _ in range(10):
-        one.send(b"y" * 60)
-    one.send(b"z" * 500)  # alone, although it is larger than a batch
+    one = producer(sink, batch_items=2, linger_s=60.0)
+    for number in range(4):
+        one.send(number)
+    if not is_at_hand_over:
+        eventually(lambda: len(sink.handed) == 2)
     sink.open.set()
     assert one.flush(30)
-    assert all(
-        len(call) <= 10 and (sum(map(len, call)) <= 100 or len(call) == 1) for call in sink.calls
-    )
-    assert any(len(call) == 10 for call in sink.calls)
-    assert sum(map(len, sink.calls)) == 51
+    assert sink.confirmed == [0, 1, 2, 3]
 
 
 def takes_the_first(batch: Sequence[Any]) -> BatchOutcome:
@@ -131,69 +152,7 @@ def test_memory_is_bounded_by_items_and_the_caller_is_told_as_of_any_full_queue(
     assert snapshot.balance.accepted == 10
 
 
-def test_the_newest_is_dropped_if_that_is_the_policy(producer: Make, sink: ScriptedSink) -> None:
-    lost: list[Lost] = []
-    sink.shut()
-    one = producer(max_items=2, when_full=WhenFull.DROP_NEWEST, dropped_listener=lost.append)
-    assert [one.send(number) for number in range(4)] == [True, True, False, False]
-    with pytest.raises(RequestGivenUp):
-        one.submit(4).result(30)
-    sink.open.set()
-    assert one.flush(30).pending == 0
-    assert sink.confirmed == [0, 1]
-    assert [each.request for each in lost] == [2, 3, 4]
-    assert one.snapshot().balance.dropped == {"no room, drop_newest": 3}
-
-
-# -- the process step
-
-
-def test_a_step_may_be_repeated_and_its_key_waits_meanwhile(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    tries: list[str] = []
-
-    def process(request: str) -> str:
-        tries.append(request)
-        if tries.count("a") < 3:
-            raise OSError("not yet")
-        return request
-
-    one = producer(process=process, process_retry=AT_ONCE)
-    one.send("a")
-    one.send("b")
-    assert one.flush(30)
-    assert sink.confirmed == ["a", "b"]
-    assert tries == ["a", "a", "a", "b"]
-
-
-# -- listeners, the end, processes
-
-
-def test_listeners_hear_of_states_in_order_and_their_errors_stop_nobody(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    heard: list[tuple[BufferState, BufferState]] = []
-
-    def listener(before: BufferState, after: BufferState) -> None:
-        heard.append((before, after))
-        raise ZeroDivisionError
-
-    sink.shut()
-    one = producer(max_items=2, when_full=Block(), state_listener=listener)
-    one.send(1)
-    one.send(2)
-    sink.open.set()
-    assert one.flush(30)
-    eventually(
-        lambda: (
-            heard
-            == [
-                (BufferState.DIRECT, BufferState.BLOCKED),
-                (BufferState.BLOCKED, BufferState.DIRECT),
-            ]
-        )
-    )
+# -- the end, settings
 
 
 def test_a_flush_waits_only_for_what_was_sent_before_it(producer: Make, sink: ScriptedSink) -> None:
@@ -221,12 +180,8 @@ def test_all_problems_of_the_settings_are_told_at_once(sink: ScriptedSink) -> No
             max_items=0,
             batch_items=1.5,  # type: ignore[arg-type]
             name=5,  # type: ignore[arg-type]
-            process_retry=None,  # type: ignore[arg-type]
-            workers=3,
-            low=0.9,
-            high=0.5,
             ttl_s=-1,
-            process="not callable",  # type: ignore[arg-type]
+            key="not callable",  # type: ignore[arg-type]
             when_full="raise",  # type: ignore[arg-type]
             retry=3,  # type: ignore[arg-type]
             linger_s=float("nan"),
@@ -238,11 +193,8 @@ def test_all_problems_of_the_settings_are_told_at_once(sink: ScriptedSink) -> No
         "max_items=0",
         "batch_items=1.5",
         "name=5",
-        "process_retry=None",
-        "workers=3 without a key",
-        "low=0.9",
         "ttl_s=-1",
-        "process is 'not callable'",
+        "key is 'not callable'",
         "when_full='raise'",
         "retry=3",
         "linger_s=nan",

@@ -98,10 +98,6 @@ def block(sink: Any, **options: Any) -> None:
         one.send("a")
 
 
-def _refuse(_: object) -> None:
-    raise ZeroDivisionError
-
-
 REASONS = {
     LossReason.NEWEST: ([is_away], {"max_items": 1, "when_full": WhenFull.DROP_NEWEST}),
     LossReason.OLDEST: ([is_away], {"max_items": 1, "when_full": WhenFull.DROP_OLDEST}),
@@ -110,7 +106,6 @@ REASONS = {
     LossReason.CORRUPT: ([takes], {"journal": "spoilt"}),
     LossReason.UNDECODABLE: ([takes], {"journal": "strange"}),
     LossReason.JOURNAL: ([is_away], {"journal": "full"}),
-    LossReason.PROCESS: ([takes], {"process": _refuse}),
     LossReason.REFUSED: ([refuses(*range(9))], {}),
     LossReason.ATTEMPTS: ([is_away], {"retry": Retry(first_s=0.001, most_s=0.002, attempts=2)}),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 from collections import OrderedDict, namedtuple
 from enum import Enum, IntFlag
 from typing import Any, ClassVar
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from leaderq.errors import ConfigurationError, CorruptRecord
 from leaderq.producing import PLAIN
 from leaderq.producing.codec import PlainCodec, is_sure
-from leaderq.producing.request import measured
+from leaderq.producing.request import BufferedRequest, measured, require_hash
 
 simple = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
@@ -112,7 +113,33 @@ def test_what_is_not_plain_is_refused_with_a_remedy() -> None:
 
 
 def test_sizes_are_those_of_the_parts() -> None:
-    assert measured(b"12345") == 5
-    assert measured((b"123", b"45678")) == 8 + 16
-    assert measured({"ab": [b"c"]}) == 2 + 1 + 8
-    assert measured(object()) > 0
+    for simple in (b"12345", bytearray(b"12345"), "12345"):
+        assert measured(simple) == 5
+    for pair in (tuple, list, namedtuple("pair", "key value")._make):
+        assert measured(pair([b"123", "45678"])) == 8 + 16
+    assert measured({"ab": [b"c"], b"d": ""}) == 2 + 1 + 8 + 1
+    assert measured(5) == sys.getsizeof(5)
+
+
+def test_a_request_expires_at_its_deadline_and_not_before() -> None:
+    one = BufferedRequest(b"x", 1, 5.0)
+    assert not one.is_expired(1e9)
+    one.deadline = 7.0
+    assert [one.is_expired(now) for now in (6.9, 7.0, 7.1)] == [False, True, True]
+    assert (one.output, one.count, one.size, one.since_s, one.seq) == (b"x", 1, 1, 5.0, 0)
+    assert (one.is_in_hand, one.is_unwritable, one.attempts) == (False, False, 0)
+    assert one.split() == [one]
+
+
+async def later() -> None:
+    pass
+
+
+def test_a_key_has_a_hash_and_is_there_already() -> None:
+    require_hash(("a", 1))
+    with pytest.raises(ConfigurationError, match=r"returned a list .* which has no hash"):
+        require_hash(["a"])  # type: ignore[arg-type]
+    coming = later()
+    with pytest.raises(ConfigurationError, match="key"):
+        require_hash(coming)
+    coming.close()

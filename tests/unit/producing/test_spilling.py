@@ -25,7 +25,6 @@ from leaderq.producing import (
     PLAIN,
     BatchOutcome,
     Block,
-    BufferedProducer,
     BufferState,
     Interval,
     Journal,
@@ -87,12 +86,6 @@ def test_near_its_high_mark_memory_is_written_down_in_advance_once_the_sink_is_s
     assert sink.confirmed == ["taken", *range(7)]
 
 
-# -- write-ahead
-
-
-# -- the disk
-
-
 # -- room: nobody is turned away while there is some, and whoever waits proceeds as soon as there
 
 
@@ -112,47 +105,9 @@ class OneByOne:
         pass
 
 
-def small(path: Path, **options: Any) -> Journal:
-    return Journal(path, sync=NO_SYNC, max_bytes=64 << 10, segment_bytes=8 << 10, **options)
-
-
-def fill(one: Any) -> int:
-    """Send until it is refused; gives how many were taken."""
-    number = 0
-    while True:
-        try:
-            one.send((number, b"x" * 200))
-        except BufferFull:
-            return number
-        number += 1
-
-
-def test_when_the_journal_is_full_too_the_policy_decides(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    with small(tmp_path) as journal:
-        one = producer(journal=journal, max_items=10, when_full=WhenFull.RAISE)
-        taken = fill(one)
-        assert 200 < taken < 400
-        snapshot = one.snapshot()
-        assert snapshot.state is BufferState.BLOCKED
-        assert snapshot.journal_bytes <= 64 << 10
-        assert snapshot.balance.refused == {"no room": 1}
-        sink.now(takes)
-        assert one.flush(30)
-        eventually(lambda: one.send((taken, b"")))
-        assert one.flush(30)
-        assert [number for number, _ in sink.confirmed] == list(range(taken + 1))
-        one.close()
-
-
-@pytest.mark.parametrize("high", [0.5, 1.0])
-def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(
-    producer: Make, high: float
-) -> None:
+def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(producer: Make) -> None:
     sink = OneByOne()
-    one = producer(sink, max_items=100, batch_items=1, high=high, low=0.1, when_full=Block(None))
+    one = producer(sink, max_items=100, batch_items=1, when_full=Block(None))
     for number in range(100):
         one.send(number, timeout_s=0.0)  # not one of them waits
     waiting: list[threading.Thread] = []
@@ -170,17 +125,6 @@ def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(
         sink.may.release()
     assert one.flush(30)
     assert sink.confirmed == list(range(105))
-
-
-def test_memory_is_bounded_by_default(sink: ScriptedSink) -> None:
-    sink.shut()
-    one = BufferedProducer(sink, when_full=WhenFull.RAISE)
-    with pytest.raises(BufferFull):
-        for number in range(1_000_000):
-            one.send(number)
-    assert one.snapshot().memory_items == 10_000
-    sink.open.set()
-    assert one.close()
 
 
 # -- A disk that refuses what a journal has already taken, and a crash at any moment after

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
-from leaderq.base.arguments import NotAPlainFunction
-from leaderq.errors import ConfigurationError, ProducerClosed, RequestGivenUp, WouldDeadlock
+from leaderq.errors import ConfigurationError, ProducerClosed, WouldDeadlock
 from leaderq.producing import NO_SYNC, BufferState, CallableSink, Journal, Lost, WhenFull
 from leaderq.testing import eventually
 
@@ -31,7 +30,7 @@ class WithAsync:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     *(
         ({name: later}, f"{name} is later, a coroutine function")
-        for name in ("process", "key", "dropped_listener", "state_listener")
+        for name in ("key", "dropped_listener")
     ),
     *(({"to": WithAsync(name)}, f"the sink's {name} is later") for name in ("send", "close")),
     ({"to": print}, "CallableSink"),
@@ -53,26 +52,11 @@ def test_what_cannot_be_used_is_refused_when_it_is_given(
     assert not (tmp_path / "journal").exists()
 
 
-def test_a_process_step_that_returns_a_coroutine_sends_nothing(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    one = producer(process=lambda request: later(request) if request == "a" else request)
-    failed = one.submit("a")
-    one.send("b")
-    with pytest.raises(RequestGivenUp) as raised:
-        failed.result(30)
-    assert isinstance(raised.value.__cause__, NotAPlainFunction)
-    eventually(lambda: sink.confirmed == ["b"])
-
-
 # -- keys without a hash, requests changed after they were sent, a disk that is behind, a fork
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_key_without_a_hash_is_refused_before_anything_is_counted(
-    producer: Make, workers: int
-) -> None:
-    one = producer(process=lambda request: request, key=lambda request: [request], workers=workers)
+def test_a_key_without_a_hash_is_refused_before_anything_is_counted(producer: Make) -> None:
+    one = producer(key=lambda request: [request])
     with pytest.raises(
         ConfigurationError, match="key returned a list for a request, which has no hash"
     ):

@@ -76,14 +76,20 @@ def test_what_waits_is_halved_until_a_part_fits(place, disk):
         disk.blocked.clear()
         journal.append_soon(b"first")
         eventually(lambda: disk.waiting)
+        told: list[tuple[int | None, bool]] = []
+
+        def tell(number: int | None, error: object) -> None:
+            told.append((number, number <= journal.stored_id and error is None))
+
         for number in range(10):
-            journal.append_soon(b"%0100d" % number)
+            journal.append_soon(b"%0100d" % number, tell)
         disk.room = 128 * 7
         disk.blocked.set()
         eventually(lambda: journal.trouble is not None)
         assert journal.stored_id == 8
         disk.room = None
-        eventually(lambda: journal.stored_id == 11)
+        eventually(lambda: len(told) == 10)
+        assert told == [(number, True) for number in range(2, 12)]
     assert reopened(place) == [b"first", *[b"%0100d" % number for number in range(10)]]
 
 
