@@ -29,7 +29,6 @@ from leaderq.threads import primitives
 from leaderq.zookeeper import GetData, Session
 from leaderq.zookeeper.paths import join
 from leaderq.zookeeper.reading import SizedReader, children_of
-from leaderq.zookeeper.writing import POLITE_WINDOW
 from leaderq.zookeeper.writing.groups import batched
 
 _AT_A_TIME = 250
@@ -108,7 +107,7 @@ class DynoAdmin:
         self._session = session
         self._paths = DynoPaths(path)
         self._shards = sorted(unquote(part) for part in children_of(session, self._paths.shards))
-        self.queue = DynoQueue(session, path, window=POLITE_WINDOW)
+        self.queue = DynoQueue(session, path)
         self.dead_letters = DynoLetters(self.queue)
 
     def close(self) -> None:

@@ -91,9 +91,7 @@ class DynoConsumer:
         nodes.changed, nodes.serve = self._notify, self._serve
         self._entering = primitives.Lock()
         self._membership: Membership | None = None
-        self._members = Members(
-            nodes.session, nodes.paths, nodes.name, self._look_soon, nodes.window
-        )
+        self._members = Members(nodes.session, nodes.paths, nodes.name, self._look_soon)
         self._has_lost_member = True
         self._held: dict[Delivery, None] = {}
         nodes.held = self._held.__len__

@@ -58,8 +58,6 @@ class QueueNodes(ReadAfterNews):
     name: str
     retry: Retry
     serializer: QueueSerializer[Any]
-    window: int
-    """Requests of each of its writers that are under way at a time."""
     given_shards: tuple[str, ...]
     """The shards that this process wants to be there."""
     given_lease_s: float | None
@@ -207,7 +205,7 @@ class QueueNodes(ReadAfterNews):
         with self._opening:
             if self._writer is None:
                 guard = f"{self.paths.pushes}/{chance.uuid4().hex}"
-                writer = SequencedWriter(self.session, guard, window=self.window)
+                writer = SequencedWriter(self.session, guard)
                 retry_until_connected(
                     self.session, partial(self._begin, writer), check=self.check_open
                 )

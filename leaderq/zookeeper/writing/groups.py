@@ -18,7 +18,6 @@ for each further ``max_bytes``: they push large ones out.
 from __future__ import annotations
 
 import logging
-import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
@@ -38,6 +37,7 @@ from leaderq.errors import (
 from leaderq.threads import primitives
 from leaderq.zookeeper import Create, Operation, SetData
 from leaderq.zookeeper.paths import validated_path
+from leaderq.zookeeper.writing.in_flight import InFlightLimit
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -158,7 +158,17 @@ class PackedMulti:
     ``is_doubtful``: it was sent, once at least, without an answer.
     """
 
-    __slots__ = ("error", "groups", "is_doubtful", "number", "results", "size", "status")
+    __slots__ = (
+        "error",
+        "groups",
+        "is_doubtful",
+        "number",
+        "results",
+        "sent_s",
+        "size",
+        "status",
+        "under_way",
+    )
 
     def __init__(self, number: int, groups: list[OperationGroup]) -> None:
         self.number = number
@@ -168,6 +178,9 @@ class PackedMulti:
         self.results: list[Any] | None = None
         self.error: LeaderqError | None = None
         self.is_doubtful = False
+        self.sent_s = 0.0
+        self.under_way = 0
+        """Bytes under way when it was sent, with it."""
 
     def operations(self, path: str) -> list[Operation]:
         operations: list[Operation] = [SetData(path, b"", self.number)]
@@ -220,7 +233,7 @@ def status_of(error: LeaderqError) -> MultiStatus:
     return MultiStatus.NOT_NOW if is_guard else MultiStatus.REFUSED
 
 
-def packed(waiting: deque[OperationGroup], max_ops: int, max_bytes: int) -> list[OperationGroup]:
+def packed(waiting: deque[OperationGroup], max_ops: int, max_bytes: float) -> list[OperationGroup]:
     """Take the next groups that fit into one multi; cancelled ones are left out."""
     taken: list[OperationGroup] = []
     count = size = 1
@@ -259,9 +272,7 @@ _Batches = list[PackedMulti]
 class SendQueue:
     """See the module."""
 
-    def __init__(
-        self, *, max_ops: int, max_bytes: int, window: int, window_bytes: float = math.inf
-    ) -> None:
+    def __init__(self, *, max_ops: int, max_bytes: int) -> None:
         self.waiting: deque[OperationGroup] = deque()
         self.flight: deque[PackedMulti] = deque()
         self.again: deque[PackedMulti] = deque()
@@ -271,8 +282,7 @@ class SendQueue:
         """Whether nothing is sent: not open yet, or in trouble."""
         self._max_ops = max_ops
         self._max_bytes = max_bytes
-        self._window = window
-        self._window_bytes = window_bytes
+        self.limit = InFlightLimit()
         self._small_due = 0
         self._under_way = self._bytes = 0  # of the flight: those with groups, and all
 
@@ -282,7 +292,7 @@ class SendQueue:
         if self.is_halted:
             return False
         under_way = self._under_way
-        is_full = under_way >= self._window or self._bytes >= self._window_bytes
+        is_full = self._bytes >= self.limit.size
         if self.again:
             return not is_full
         if self.number >= RENEW_AT:
@@ -311,7 +321,8 @@ class SendQueue:
             if self._small_due:
                 self._small_due -= 1
             else:
-                groups = packed(self.waiting, self._max_ops, self._max_bytes)
+                most = min(self._max_bytes, self.limit.multi_bytes)
+                groups = packed(self.waiting, self._max_ops, most)
                 if not groups:
                     return None
             batch = PackedMulti(self.number, groups)
@@ -321,9 +332,10 @@ class SendQueue:
         self.flight.append(batch)
         self._under_way += bool(batch.groups)
         self._bytes += batch.size
+        batch.under_way = self._bytes
         return batch
 
-    def take_applied(self) -> list[PackedMulti]:
+    def take_applied(self, now_s: float) -> list[PackedMulti]:
         """The applied batches at the head of the flight; any other answer halts the line."""
         done: list[PackedMulti] = []
         flight = self.flight
@@ -331,6 +343,7 @@ class SendQueue:
             done.append(batch := flight.popleft())
             self._under_way -= bool(batch.groups)
             self._bytes -= batch.size
+            self.limit = self.limit.after(batch.sent_s, now_s, batch.under_way)
         return done
 
     def take_failed(self) -> list[PackedMulti]:
