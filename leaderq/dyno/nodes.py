@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 
@@ -40,9 +41,12 @@ from leaderq.zookeeper import Check, Delete, Session
 from leaderq.zookeeper.reading import SizedReader, children_of
 from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing import SequencedWriter
+from leaderq.zookeeper.writing.groups import batched
 from leaderq.zookeeper.writing.writer import outcomes
 
 log = logging.getLogger(__name__)
+TOGETHER = 25
+"""Transitions that are written all or none: with the longest errors in them, 128 KB."""
 MayMatch = Callable[[str, MessageName], bool]
 Named = tuple[str, bytes]
 
@@ -258,6 +262,21 @@ def apply_all(
             errors[at] = outcomes(writer, [group], path)[0][1]
         if isinstance(error, ZooKeeperError) and error.index is not None:
             error.index += len(given) - len(group)
+    return errors
+
+
+def apply_together(
+    writer: SequencedWriter, groups: Sequence[Operations], path: str
+) -> list[LeaderqError | None]:
+    """As :func:`apply_all`, but some are written all or none, as if they were one; where they are
+    refused, each is written by itself.
+    """
+    chunks = list(batched(groups, TOGETHER))
+    joined = [tuple(chain.from_iterable(chunk)) for chunk in chunks]
+    errors: list[LeaderqError | None] = []
+    for chunk, (_, error) in zip(chunks, outcomes(writer, joined, path), strict=True):
+        is_refused = isinstance(error, ZooKeeperError) and error.index is not None
+        errors += apply_all(writer, chunk, path) if is_refused else [error] * len(chunk)
     return errors
 
 

@@ -5,11 +5,12 @@ room for others.
 from __future__ import annotations
 
 import math
+from types import NoneType
 from typing import Any
 
 import pytest
 
-from leaderq.dyno import Message
+from leaderq.dyno import Message, StaleLease
 from leaderq.errors import ConfigurationError, NodeExists, QueueFull
 from leaderq.queues import DistributedQueue
 from leaderq.zookeeper import Create
@@ -95,6 +96,18 @@ def test_a_message_is_pushed_with_znodes_of_ones_own_or_not_at_all(s):
     found = a.pop(9, 5.0, least=2)
     assert len(found) == 2
     a.ack(found)
+    assert left(s) == []
+
+
+@scene(5)
+def test_of_many_that_are_acknowledged_one_that_was_removed_spoils_no_other(s):
+    a, b = sides(s, "ab")
+    b.push([Message(id=name, payload=b"x") for name in "vwxyz"])
+    found = a.pop(5, 5.0)
+    assert b.remove("x")
+    assert {one.id: type(error) for one, error in zip(found, a.ack(found), strict=True)} == {
+        name: StaleLease if name == "x" else NoneType for name in "vwxyz"
+    }
     assert left(s) == []
 
 

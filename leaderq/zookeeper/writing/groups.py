@@ -321,8 +321,7 @@ class SendQueue:
             if self._small_due:
                 self._small_due -= 1
             else:
-                most = min(self._max_bytes, self.limit.multi_bytes)
-                groups = packed(self.waiting, self._max_ops, most)
+                groups = packed(self.waiting, self._max_ops, self._multi_bytes())
                 if not groups:
                     return None
             batch = PackedMulti(self.number, groups)
@@ -334,6 +333,17 @@ class SendQueue:
         self._bytes += batch.size
         batch.under_way = self._bytes
         return batch
+
+    def _multi_bytes(self) -> float:
+        """How large the next one may be: as large as ever if it is the last one for now; otherwise
+        the servers work on one while the next is on its way.
+        """
+        size = 0
+        for group in self.waiting:
+            size += group.size
+            if size > self._max_bytes:
+                return min(self._max_bytes, self.limit.size / 2)
+        return self._max_bytes
 
     def take_applied(self, now_s: float) -> list[PackedMulti]:
         """The applied batches at the head of the flight; any other answer halts the line."""

@@ -37,11 +37,6 @@ class InFlightLimit:
     began_s: float = 0.0
     """When this measurement began."""
 
-    @property
-    def multi_bytes(self) -> float:
-        """Bytes of one multi: while the servers work on one, the next is on its way."""
-        return self.size / 2
-
     def after(self, sent_s: float, answered_s: float, under_way: float) -> InFlightLimit:
         """The limit after one more answer. ``under_way``: the bytes when its request was sent,
         with that request.

@@ -199,6 +199,16 @@ def test_exactly_as_many_bytes_as_allowed_fill_the_line() -> None:
     assert not one.may_send
 
 
+@pytest.mark.parametrize(("waiting", "taken"), [(4, 4), (5, 2)])
+def test_what_fits_goes_in_one_multi_and_more_in_multis_of_half_the_limit(
+    waiting: int, taken: int
+) -> None:
+    one = line(*(group(size=10) for _ in range(waiting)), max_ops=99, max_bytes=41, limit=42)
+    batch = one.next_batch()
+    assert batch is not None
+    assert len(batch.groups) == taken
+
+
 def test_what_is_applied_gives_its_bytes_back() -> None:
     one = line(group(size=60), group(size=60), group(size=60), limit=100)
     first, second = one.next_batch(), one.next_batch()
