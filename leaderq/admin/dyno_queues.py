@@ -21,8 +21,9 @@ from leaderq.dyno.index import ShardIndex
 from leaderq.dyno.layout import PARTS, DynoPaths, escaped, parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, frame_of
 from leaderq.dyno.shard_view import read_claims
+from leaderq.engine.dead_letters import Moved, OnProgress
 from leaderq.errors import CorruptItem, RequestRefused
-from leaderq.queues.admin import Browsed, DeadItem, Moved, Purged
+from leaderq.queues.admin import Browsed, DeadItem, Purged
 from leaderq.queues.admin.contents import delete_tree
 from leaderq.queues.wire.payload import Note
 from leaderq.threads import primitives
@@ -318,14 +319,11 @@ class DynoLetter(DeadItem):
 
 
 class DynoLetters:
-    """As :class:`~leaderq.queues.admin.DeadLetters`. A letter goes by its name or message's id."""
+    """As :class:`~leaderq.queues.admin.ItemLetters`. A letter goes by its name or message's id."""
 
     def __init__(self, queue: DynoQueue) -> None:
         self._letters = queue.dead_letters
-        self._sizes = queue.shard_sizes
-
-    def count(self) -> int:
-        return sum(one["dead"] for one in self._sizes().values())
+        self.count = self._letters.count
 
     def names(self) -> list[str]:
         """All by which a letter may be named."""
@@ -350,11 +348,13 @@ class DynoLetters:
                 yield DynoLetter(_browsed(one.shard, one.name, one.data, note), one)
 
     def requeue(
-        self, letters: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None
+        self, letters: Iterable[DeadItem], *, on_progress: OnProgress | None = None
     ) -> Moved:
-        return Moved(self._letters.redrive(cast("DynoLetter", one).message for one in letters))
+        return self._letters.requeue(map(_message_of, letters), on_progress=on_progress)
 
-    def drop(
-        self, letters: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None
-    ) -> Moved:
-        return Moved(self._letters.purge(cast("DynoLetter", one).message for one in letters))
+    def drop(self, letters: Iterable[DeadItem], *, on_progress: OnProgress | None = None) -> Moved:
+        return self._letters.drop(map(_message_of, letters), on_progress=on_progress)
+
+
+def _message_of(letter: DeadItem) -> DeadMessage:
+    return cast("DynoLetter", letter).message

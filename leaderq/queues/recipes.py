@@ -16,7 +16,7 @@ from leaderq.base import clock
 from leaderq.base.arguments import at_least, require, unless
 from leaderq.engine.serializers import BYTES, QueueSerializer
 from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed
-from leaderq.queues.admin import Browsed, DeadLetters, Purged, QueueAdmin
+from leaderq.queues.admin import Browsed, ItemLetters, Purged, QueueAdmin
 from leaderq.queues.admin.contents import removal
 from leaderq.queues.consumers import ErrorMode, QueueConsumer, QueueOptions
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption, Item
@@ -307,7 +307,7 @@ class QueueRecipe(Generic[T]):
         return self._admin.delete(force=force)
 
     @property
-    def dead_letters(self) -> DeadLetters:
+    def dead_letters(self) -> ItemLetters:
         """The dead letters: ``count``, ``browse``, ``requeue``, ``drop``."""
         return self._admin.dead_letters
 

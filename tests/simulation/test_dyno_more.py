@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from leaderq.dyno import Message, StaleLease
+from leaderq.engine.dead_letters import Moved
 from leaderq.errors import ConfigurationError, NodeExists, QueueFull
 from leaderq.queues import DistributedQueue
 from leaderq.zookeeper import Create
@@ -51,7 +52,7 @@ def test_a_message_that_nobody_has_begun_in_time_becomes_a_dead_letter(s):
     (letter,) = a.who.do(lambda: list(a.queue.dead_letters.browse()))
     assert (letter.reason, letter.deliveries, letter.frame.id) == ("expired", 0, "late")
     assert a.get("late") is None
-    assert a.who.do(a.queue.dead_letters.redrive) == 1
+    assert a.who.do(a.queue.dead_letters.requeue) == Moved(1)
     s.run(10.0)
     assert texts(a.pop(1, 5.0)) == ["1"]
 
