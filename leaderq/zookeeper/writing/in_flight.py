@@ -18,7 +18,7 @@ LEAST_BYTES = 32 * 1024
 """Under way in any case; the limit grows from there."""
 MOST_BYTES = 4 << 20
 """The servers must keep them in memory, however quick they are."""
-SLOWER = 2.0
+SLOWER = 2.5
 MEASURED = 5
 """Answers with the least under way, of which the median counts: some come late by chance."""
 SHARE = 0.25

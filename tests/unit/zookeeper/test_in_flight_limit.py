@@ -25,6 +25,7 @@ from leaderq.zookeeper.writing.groups import (
 from leaderq.zookeeper.writing.in_flight import LEAST_BYTES, MOST_BYTES, InFlightLimit
 
 KNOWN = InFlightLimit(1e6, (0.01,) * module.MEASURED)
+ALLOWED_S = module.SLOWER * 0.01
 
 
 def after(limit: InFlightLimit, took_s: float, under_way: float, times: int = 1) -> InFlightLimit:
@@ -37,19 +38,13 @@ def after(limit: InFlightLimit, took_s: float, under_way: float, times: int = 1)
 
 
 def test_the_limit_moves_by_a_share_to_what_would_be_answered_in_time() -> None:
-    for took_s, fitting in (
-        (0.02, 1e6),  # as long as it may take
-        (0.025, 0.8e6),
-        (0.016, 1.25e6),
-        (0.01, 2e6),
-        (9.0, 0.5e6),
-    ):
+    for longer, fitting in ((1.0, 1e6), (1.25, 0.8e6), (0.8, 1.25e6), (0.4, 2e6), (99.0, 0.5e6)):
         moved = 1e6 + module.SHARE * (fitting - 1e6)
-        assert after(KNOWN, took_s, 1e6).size == pytest.approx(moved)
+        assert after(KNOWN, longer * ALLOWED_S, 1e6).size == pytest.approx(moved)
 
 
 def test_it_counts_what_was_under_way_not_what_might_have_been() -> None:
-    assert after(KNOWN, 0.02, 0.7e6).size == pytest.approx(1e6 - module.SHARE * 0.3e6)
+    assert after(KNOWN, ALLOWED_S, 0.7e6).size == pytest.approx(1e6 - module.SHARE * 0.3e6)
     assert after(KNOWN, 9.0, 1.2e6).size == pytest.approx(1e6 - module.SHARE * 0.4e6)
 
 
@@ -171,14 +166,14 @@ def life(
 @pytest.mark.parametrize(
     ("world", "item", "least_share", "most_waits"),
     [
-        ("near", 100, 0.98, 9),
+        ("near", 100, 0.98, 10),
         ("near", 1000, 0.98, 5),
         ("near", 100_000, 0.98, 4),
         ("slow disk", 100, 0.95, 4),
         ("slow disk", 100_000, 0.85, 2),
-        ("far", 100, 0.8, 2.5),
+        ("far", 100, 0.8, 3),
         ("far", 100_000, 0.75, 1.5),
-        ("weak", 100, 0.98, 18),
+        ("weak", 100, 0.98, 22),
         ("weak", 100_000, 0.98, 4),
     ],
 )
