@@ -38,7 +38,6 @@ from leaderq.queues import (  # noqa: E402
     PutListener,
     SimpleDistributedQueue,
 )
-from leaderq.zookeeper.writing import POLITE_WINDOW  # noqa: E402
 
 LIMIT_S = 900.0
 LENT_MB = 300
@@ -269,8 +268,7 @@ class Ours:
         does them.
         """
         path, payloads = self._ground.path(), values(2000, size)
-        options: dict[str, Any] = {"window": POLITE_WINDOW} if load == "command line" else {}
-        options |= {"consumer": len} if load == "bulk" else {}
+        options: dict[str, Any] = {"consumer": len} if load == "bulk" else {}
         with (
             DistributedQueue(self._session, path, **options) as queue,
             ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,

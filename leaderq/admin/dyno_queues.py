@@ -20,15 +20,15 @@ from leaderq.dyno.index import ShardIndex
 from leaderq.dyno.layout import PARTS, DynoPaths, escaped, parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, frame_of
 from leaderq.dyno.shard_view import read_claims
+from leaderq.engine.dead_letters import Moved, OnProgress
 from leaderq.errors import CorruptItem, RequestRefused
-from leaderq.queues.admin import Browsed, DeadItem, Moved, Purged
+from leaderq.queues.admin import Browsed, DeadItem, Purged
 from leaderq.queues.admin.contents import delete_tree
 from leaderq.queues.wire.payload import Note
 from leaderq.threads import primitives
 from leaderq.zookeeper import GetData, Session
 from leaderq.zookeeper.paths import join
 from leaderq.zookeeper.reading import SizedReader, children_of
-from leaderq.zookeeper.writing import POLITE_WINDOW
 from leaderq.zookeeper.writing.groups import batched
 
 _AT_A_TIME = 250
@@ -111,7 +111,7 @@ class DynoAdmin:
         self._session = session
         self._paths = DynoPaths(path)
         self._shards = sorted(unquote(part) for part in children_of(session, self._paths.shards))
-        self.queue = DynoQueue(session, path, window=POLITE_WINDOW)
+        self.queue = DynoQueue(session, path)
         self.dead_letters = DynoLetters(self.queue)
 
     def close(self) -> None:
@@ -331,16 +331,13 @@ class DynoLetter(DeadItem):
 
 
 class DynoLetters:
-    """The dead letters of a Dyno queue, as :class:`~leaderq.queues.admin.DeadLetters`. A letter may
+    """The dead letters of a Dyno queue, as :class:`~leaderq.queues.admin.ItemLetters`. A letter may
     be named by its own name or by the id of its message.
     """
 
     def __init__(self, queue: DynoQueue) -> None:
         self._letters = queue.dead_letters
-        self._sizes = queue.shard_sizes
-
-    def count(self) -> int:
-        return sum(one["dead"] for one in self._sizes().values())
+        self.count = self._letters.count
 
     def names(self) -> list[str]:
         """All words that name a letter: the letters' names and the ids of their messages."""
@@ -365,11 +362,13 @@ class DynoLetters:
                 yield DynoLetter(_browsed(one.shard, one.name, one.data, note), one)
 
     def requeue(
-        self, letters: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None
+        self, letters: Iterable[DeadItem], *, on_progress: OnProgress | None = None
     ) -> Moved:
-        return Moved(self._letters.redrive(cast("DynoLetter", one).message for one in letters))
+        return self._letters.requeue(map(_message_of, letters), on_progress=on_progress)
 
-    def drop(
-        self, letters: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None
-    ) -> Moved:
-        return Moved(self._letters.purge(cast("DynoLetter", one).message for one in letters))
+    def drop(self, letters: Iterable[DeadItem], *, on_progress: OnProgress | None = None) -> Moved:
+        return self._letters.drop(map(_message_of, letters), on_progress=on_progress)
+
+
+def _message_of(letter: DeadItem) -> DeadMessage:
+    return cast("DynoLetter", letter).message

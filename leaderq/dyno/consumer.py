@@ -29,7 +29,16 @@ from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
 from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, Unique, frame_of
-from leaderq.dyno.nodes import MayMatch, QueueNodes, apply_all, depths, shard_figures, within
+from leaderq.dyno.nodes import (
+    TOGETHER,
+    MayMatch,
+    QueueNodes,
+    apply_all,
+    apply_together,
+    depths,
+    shard_figures,
+    within,
+)
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
 from leaderq.dyno.transitions import DeadMessage, Operations
 from leaderq.engine.members import Members, Membership
@@ -62,8 +71,6 @@ SKEW_MS = 1000
 """By how much the calendar may differ from the servers' without a warning."""
 NEXT_ONES = 256
 """How many of the next messages of a shard are looked at first, where one is looked for."""
-CLAIMED_TOGETHER = 25
-"""Claims that are made all or none: with the longest errors in them, 128 KB."""
 Wanted = tuple[Choice, Delivery]
 OTHERS_S = 0.02
 """For so long a waiting ``pop`` that was beaten to the last message lets others go first."""
@@ -91,9 +98,7 @@ class DynoConsumer:
         nodes.changed, nodes.serve = self._notify, self._serve
         self._entering = primitives.Lock()
         self._membership: Membership | None = None
-        self._members = Members(
-            nodes.session, nodes.paths, nodes.name, self._look_soon, nodes.window
-        )
+        self._members = Members(nodes.session, nodes.paths, nodes.name, self._look_soon)
         self._has_lost_member = True
         self._held: dict[Delivery, None] = {}
         nodes.held = self._held.__len__
@@ -383,7 +388,7 @@ class DynoConsumer:
         trouble: LeaderqError | None = None
         given = [choice.name for choice, _ in wanted]
         try:
-            for together in (CLAIMED_TOGETHER, CLAIMED_TOGETHER, 1):
+            for together in (TOGETHER, TOGETHER, 1):
                 chunks = list(batched(wanted, together))
                 groups = [
                     tuple(op for pair in chunk for op in self._delivery(view, *pair))
@@ -596,7 +601,7 @@ class DynoConsumer:
             if one.is_settled:
                 known[one] = StaleLease(f"message {one.id} was settled before")
         if fresh := {one: group for one, group in wanted.items() if one not in known}:
-            errors = apply_all(self.membership().writer, list(fresh.values()), root)
+            errors = apply_together(self.membership().writer, list(fresh.values()), root)
             for one, error in zip(fresh, errors, strict=True):
                 is_overtaken = isinstance(error, OVERTAKEN) and within(error, root)
                 is_stale = is_overtaken or isinstance(error, SessionExpired)

@@ -201,7 +201,7 @@ class Frame(NamedTuple):
             id, group, body = header.get("id"), header.get("group"), header.get("body")
             "".join((id or "", group or "", body or "", *headers, *headers.values()))  # all texts?
             unique = _UNIQUE[header.get("unique", "done")]
-            unique_s = in_seconds("unique_s", header.get("unique_s", 0.0))
+            unique_s = in_seconds("unique_s", header["unique_s"]) if "unique_s" in header else 0.0
             what = id or "", at_ms, headers, group or None, body or None, unique, unique_s
             return cls(data[end:], *what, int(header.get("expires", 0)))
         except (*_UNREADABLE, ConfigurationError, struct.error) as exc:

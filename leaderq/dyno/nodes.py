@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 
@@ -41,9 +42,12 @@ from leaderq.zookeeper import Check, Delete, Session
 from leaderq.zookeeper.reading import SizedReader, children_of
 from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing import SequencedWriter
+from leaderq.zookeeper.writing.groups import batched
 from leaderq.zookeeper.writing.writer import outcomes
 
 log = logging.getLogger(__name__)
+TOGETHER = 25
+"""Transitions that are written all or none: with the longest errors in them, 128 KB."""
 MayMatch = Callable[[str, MessageName], bool]
 Named = tuple[str, bytes]
 
@@ -59,8 +63,6 @@ class QueueNodes(ReadAfterNews):
     name: str
     retry: Retry
     serializer: QueueSerializer[Any]
-    window: int
-    """Requests of each of its writers that are under way at a time."""
     given_shards: tuple[str, ...]
     """The shards that this process wants to be there."""
     given_lease_s: float | None
@@ -216,7 +218,7 @@ class QueueNodes(ReadAfterNews):
         with self._opening:
             if self._writer is None:
                 guard = f"{self.paths.pushes}/{chance.uuid4().hex}"
-                writer = SequencedWriter(self.session, guard, window=self.window)
+                writer = SequencedWriter(self.session, guard)
                 retry_until_connected(
                     self.session, partial(self._begin, writer), check=self.check_open
                 )
@@ -271,6 +273,21 @@ def apply_all(
             errors[at] = outcomes(writer, [group], path)[0][1]
         if isinstance(error, ZooKeeperError) and error.index is not None:
             error.index += len(given) - len(group)
+    return errors
+
+
+def apply_together(
+    writer: SequencedWriter, groups: Sequence[Operations], path: str
+) -> list[LeaderqError | None]:
+    """As :func:`apply_all`, but some are written all or none, as if they were one; where they are
+    refused, each is written by itself.
+    """
+    chunks = list(batched(groups, TOGETHER))
+    joined = [tuple(chain.from_iterable(chunk)) for chunk in chunks]
+    errors: list[LeaderqError | None] = []
+    for chunk, (_, error) in zip(chunks, outcomes(writer, joined, path), strict=True):
+        is_refused = isinstance(error, ZooKeeperError) and error.index is not None
+        errors += apply_all(writer, chunk, path) if is_refused else [error] * len(chunk)
     return errors
 
 

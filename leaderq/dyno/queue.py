@@ -71,7 +71,7 @@ from leaderq.zookeeper.paths import name_of, own_path
 from leaderq.zookeeper.reading import SizedReader
 from leaderq.zookeeper.retrying import ITEM_RETRY
 from leaderq.zookeeper.writing.groups import batched
-from leaderq.zookeeper.writing.writer import OVERTAKEN, WINDOW, Outcome, outcomes
+from leaderq.zookeeper.writing.writer import OVERTAKEN, Outcome, outcomes
 
 LETTER_BYTES = 16 * 1024
 """The bytes that a message leaves free in the largest request, to fit into a dead letter too."""
@@ -101,9 +101,7 @@ class DynoQueue:
     ``retry``: what becomes of messages that fail; the death of a consumer, or its hanging past the
     lease, counts as a failure of its message. ``serializer``: what :meth:`message` and
     :attr:`Delivery.value` use: ``BYTES``, ``TEXT``, ``JSON`` or another. ``body_store``: where
-    payloads of more than ``body_bytes`` go; see :class:`BodyStore`. ``window``: so many requests
-    with writes are under way at a time (8), and 32 KB for each; with 2, bulk work leaves more room
-    for other users of the servers.
+    payloads of more than ``body_bytes`` go; see :class:`BodyStore`.
 
     *Guarantees:* a message that was pushed is delivered until it is acknowledged, killed, removed,
     or has failed as often as ``retry`` says; it is in exactly one place at any time, whoever dies.
@@ -127,14 +125,12 @@ class DynoQueue:
         ageing_s: Seconds | None = None,
         body_store: BodyStore | None = None,
         body_bytes: int = 64 * 1024,
-        window: int = WINDOW,
         name: str = "",
         now_ms: Callable[[], int] | None = None,
     ) -> None:
         require(
             instance("retry", retry, Retry | None),
             instance("body_store", body_store, BodyStore | None),
-            at_least("window", window, 1),
         )
         self.root = own_path(root)
         self._session, self._paths = as_session(client), DynoPaths(root)
@@ -149,7 +145,6 @@ class DynoQueue:
             name=name or root.rpartition("/")[2],
             retry=retry or ITEM_RETRY,
             serializer=serializer,
-            window=window,
             given_shards=_names(shards),
             given_lease_s=_lease_s(lease_s),
             given_ageing_s=None if ageing_s is None else in_seconds("ageing_s", ageing_s),

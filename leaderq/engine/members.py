@@ -21,7 +21,6 @@ from leaderq.zookeeper import Session, Subscription, WatchEvent
 from leaderq.zookeeper.paths import join, name_of
 from leaderq.zookeeper.reading import children_of
 from leaderq.zookeeper.writing import SequencedWriter
-from leaderq.zookeeper.writing.writer import WINDOW
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,12 +122,10 @@ class Members(ReadAfterNews):
         paths: Any,
         name: str,
         notify: Callable[[], object],
-        window: int = WINDOW,
     ) -> None:
         super().__init__(session, (paths.members,), notify)
         self._paths = paths
         self._name = name.encode()
-        self._window = window
         self._mark: tuple[int | None, str] | None = None
         self.names: list[str] = []
 
@@ -137,9 +134,7 @@ class Members(ReadAfterNews):
         the session raises.
         """
         member, session_id = self._own()
-        writer = SequencedWriter(
-            self._session, member, ephemeral=True, data=self._name, window=self._window
-        )
+        writer = SequencedWriter(self._session, member, ephemeral=True, data=self._name)
         writer.open()
         self.is_stale = True
         return Membership(self._paths, writer, member, session_id)

@@ -17,7 +17,6 @@ from leaderq.errors import QueueClosed
 from leaderq.threads import PerThread, Retry, primitives
 from leaderq.zookeeper import SessionState
 from leaderq.zookeeper.retrying import ITEM_RETRY
-from leaderq.zookeeper.writing.writer import WINDOW
 
 
 class ErrorMode(Enum):
@@ -55,7 +54,6 @@ class QueueOptions(Generic[T]):
     max_items: int | None = None
     put_in_background: bool = False
     final_flush_s: float = 5.0
-    window: int = WINDOW
     executor: primitives.Executor | None = None
     concurrency: int | None = None
     batch_items: int = 100
@@ -79,7 +77,6 @@ class QueueOptions(Generic[T]):
             at_least("concurrency", self.workers, 1),
             at_least("max_items", self.max_items, 1, or_none=""),
             at_least("final_flush_s", self.final_flush_s, 0, "seconds"),
-            at_least("window", self.window, 1),
             at_least("claim_ahead", self.claim_ahead, 0, "values"),
             at_least("min_items_before_refresh", self.min_items_before_refresh, 0),
         )

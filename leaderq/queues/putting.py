@@ -376,7 +376,7 @@ class Putter(Generic[T]):
         self._serialize = options.serializer.serialize
         self._name = options.name or name_of(paths.path)
         guard = join(paths.tallies, f"put-{chance.uuid4().hex}")
-        self.writer = SequencedWriter(session, guard, window=options.window)
+        self.writer = SequencedWriter(session, guard)
         """Carries all writes of this producer."""
         self._limit = self.writer.limit - _GUARD_BYTES
         self._in_flight = Capacity(MAX_ITEMS, MAX_BYTES)

@@ -16,7 +16,7 @@ from leaderq.base import clock
 from leaderq.base.arguments import at_least, require, unless
 from leaderq.engine.serializers import BYTES, QueueSerializer
 from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed
-from leaderq.queues.admin import Browsed, DeadLetters, Purged, QueueAdmin
+from leaderq.queues.admin import Browsed, ItemLetters, Purged, QueueAdmin
 from leaderq.queues.admin.contents import removal
 from leaderq.queues.consumers import ErrorMode, QueueConsumer, QueueOptions
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption, Item
@@ -26,7 +26,7 @@ from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
 from leaderq.threads import Retry, primitives
 from leaderq.zookeeper import AnyClient, Session, as_session
 from leaderq.zookeeper.retrying import ITEM_RETRY
-from leaderq.zookeeper.writing.writer import OVERTAKEN, WINDOW
+from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 log = logging.getLogger(__name__)
 if TYPE_CHECKING:  # the default is for type checkers only: without a serializer a queue holds bytes
@@ -60,8 +60,6 @@ class QueueRecipe(Generic[T]):
     * ``meta_path``: where the queue keeps its side data, by default beside its path, at
       ``<path>-meta`` and ``<path>-dead``: for users that may not create znodes there. The same for
       all processes;
-    * ``window``: so many requests with puts are under way at a time (8), and 32 KB for each; with
-      2, bulk work leaves more room for other users of the servers, with 40 large items go faster;
     * ``max_items``: a put waits while the queue holds that many, tight among leaderq's producers;
     * ``put_in_background``: puts do not wait until stored; failures go to the listeners,
       :meth:`flush_puts` and :meth:`close`;
@@ -97,7 +95,6 @@ class QueueRecipe(Generic[T]):
         max_items: int | None = None,
         put_in_background: bool = False,
         final_flush_s: float = 5.0,
-        window: int = WINDOW,
         executor: primitives.Executor | None = None,
         concurrency: int | None = None,
         batch_items: int = 100,
@@ -314,7 +311,7 @@ class QueueRecipe(Generic[T]):
         return self._admin.delete(force=force)
 
     @property
-    def dead_letters(self) -> DeadLetters:
+    def dead_letters(self) -> ItemLetters:
         """The dead letters: ``count``, ``browse``, ``requeue``, ``drop``."""
         return self._admin.dead_letters
 

@@ -24,7 +24,7 @@ each of these steps; docs/design/election.md names the assumptions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 NEVER = float("-inf")
 
@@ -122,14 +122,12 @@ class Proof:
     session: int | None
     shares: Shares
     known_s: float = NEVER
+    trusted_until_s: float = field(init=False, compare=False)
+    late_s: float = field(init=False, compare=False)
 
-    @property
-    def trusted_until_s(self) -> float:
-        return self.known_s + self.shares.trusted_s
-
-    @property
-    def late_s(self) -> float:
-        return self.known_s + self.shares.late_s
+    def __post_init__(self) -> None:  # both are asked for with every item that a consumer begins
+        object.__setattr__(self, "trusted_until_s", self.known_s + self.shares.trusted_s)
+        object.__setattr__(self, "late_s", self.known_s + self.shares.late_s)
 
     @property
     def gone_s(self) -> float:

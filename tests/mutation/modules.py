@@ -27,6 +27,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.queues.wire.znodes": _tests("queues/test_shard_plan.py", "queues/test_payload.py"),
     "leaderq.queues.consuming.pending": _tests("queues/test_pending_names.py"),
     "leaderq.zookeeper.writing.groups": _tests("queues/test_send_queue_edges.py"),
+    "leaderq.zookeeper.writing.in_flight": _tests("zookeeper/test_in_flight_limit.py"),
     "leaderq.threads.retry": _tests("threads/test_waker.py"),
     "leaderq.threads.capacity": _tests("threads/test_capacity.py"),
     "leaderq.threads.listeners": _tests("threads/test_listeners_of_threads.py", "test_events.py"),

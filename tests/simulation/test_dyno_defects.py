@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from leaderq.dyno import DynoQueue, Message, OnConflict, StaleLease
+from leaderq.engine.dead_letters import Moved
 from leaderq.errors import NodeExists
 from leaderq.threads import Retry
 from simulation.scenarios import Guest, Scene, every_point, is_multi, nth, scene
@@ -167,7 +168,7 @@ ACTS: dict[str, Callable[[DynoQueue, Any], object]] = {
     "extend": lambda _, one: one.extend(1.0),
     "postpone": lambda _, one: one.postpone(1.0),
     "kill": lambda _, one: one.kill(),
-    "redrive": lambda queue, _: queue.dead_letters.redrive(),
+    "redrive": lambda queue, _: queue.dead_letters.requeue(),
     "remove": lambda queue, _: queue.remove("x"),
     "remove at rest": lambda queue, _: queue.remove("x"),
     "ack": lambda _, one: one.ack(),
@@ -188,7 +189,7 @@ def test_d9_whoever_dies_at_whichever_request_leaves_a_message_or_nothing_of_it(
     s.run(15.0)
     b.ack(b.pop(9, 2.0))
     b.remove("x")
-    b.who.do(b.queue.dead_letters.purge)
+    b.who.do(b.queue.dead_letters.drop)
     assert left(s) == []
     return struck
 
@@ -258,7 +259,7 @@ def test_d14_a_message_that_fails_for_ever_is_set_aside_with_its_reason(s, fate)
     assert (letter.deliveries, letter.failures) == (3, 3)
     assert letter.reason == ("attempts" if fate == "fails" else "consumer died")
     assert letter.error == ("ValueError: cannot be read" if fate == "fails" else "")
-    assert last.who.do(letters.redrive) == 1
+    assert last.who.do(letters.requeue) == Moved(1)
     (again,) = last.pop(1, 30)
     assert (again.id, again.payload, again.failures) == ("p", b"poison", 0)
 

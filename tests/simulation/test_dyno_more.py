@@ -4,16 +4,19 @@ room for others.
 
 from __future__ import annotations
 
+import math
+from types import NoneType
 from typing import Any
 
 import pytest
 
-from leaderq.dyno import Message
+from leaderq.dyno import Message, StaleLease
+from leaderq.engine.dead_letters import Moved
 from leaderq.errors import ConfigurationError, NodeExists, QueueFull
 from leaderq.queues import DistributedQueue
 from leaderq.zookeeper import Create
 from leaderq.zookeeper.writing.groups import MULTI_BYTES
-from leaderq.zookeeper.writing.writer import WINDOW, WINDOW_BYTES
+from leaderq.zookeeper.writing.in_flight import LEAST_BYTES
 from simulation.scenarios import Guest, Scene, is_multi, scene
 from simulation.test_dyno_defects import D, Side, left, sides, texts
 
@@ -49,7 +52,7 @@ def test_a_message_that_nobody_has_begun_in_time_becomes_a_dead_letter(s):
     (letter,) = a.who.do(lambda: list(a.queue.dead_letters.browse()))
     assert (letter.reason, letter.deliveries, letter.frame.id) == ("expired", 0, "late")
     assert a.get("late") is None
-    assert a.who.do(a.queue.dead_letters.redrive) == 1
+    assert a.who.do(a.queue.dead_letters.requeue) == Moved(1)
     s.run(10.0)
     assert texts(a.pop(1, 5.0)) == ["1"]
 
@@ -97,37 +100,48 @@ def test_a_message_is_pushed_with_znodes_of_ones_own_or_not_at_all(s):
     assert left(s) == []
 
 
-def most_under_way(s: Scene, who: Guest, writer: Any, work: Any) -> tuple[int, int]:
-    """The most multis of this writer under way at a time, and the most bytes."""
-    multis = size = 0
+@scene(5)
+def test_of_many_that_are_acknowledged_one_that_was_removed_spoils_no_other(s):
+    a, b = sides(s, "ab")
+    b.push([Message(id=name, payload=b"x") for name in "vwxyz"])
+    found = a.pop(5, 5.0)
+    assert b.remove("x")
+    assert {one.id: type(error) for one, error in zip(found, a.ack(found), strict=True)} == {
+        name: StaleLease if name == "x" else NoneType for name in "vwxyz"
+    }
+    assert left(s) == []
+
+
+def most_under_way(s: Scene, who: Guest, writer: Any, work: Any) -> tuple[float, int]:
+    """By how many bytes this writer is most beyond its limit, and the most under way."""
+    over, most = -math.inf, 0
     job = who.begin(work)
     while not job.is_done:
-        flight = list(writer()._queue.flight) if writer() else []
-        multis = max(multis, len(flight))
-        size = max(size, sum(one.size for one in flight))
+        if writer() is not None:
+            queue = writer()._queue
+            size = sum(one.size for one in list(queue.flight))
+            over, most = max(over, size - queue.limit.size), max(most, size)
         s.run(0.0005)
     job.result()
-    return multis, size
+    return over, most
 
 
-@pytest.mark.parametrize("window", [1, 2, WINDOW])
 @scene(1)
-def test_bulk_work_keeps_to_its_window(s, window):
-    """By default to a number of bytes, below which one multi more may begin."""
+def test_bulk_work_keeps_to_its_limit_which_grows_where_the_servers_are_far(s):
+    """Below the limit one multi more may begin."""
     one, other = s.guests("ab")
-    side, many = Side(one, window=window), [Message(payload=bytes(1000)) for _ in range(2000)]
-    queue = other.do(lambda: DistributedQueue(other.session, "/q", window=window))
+    side, many = Side(one), [Message(payload=bytes(1000)) for _ in range(2000)]
+    queue = other.do(lambda: DistributedQueue(other.session, "/q"))
     other.do(queue.start)
-    for multis, size in (
+    s.network.delay_s = lambda: 0.05
+    for over, most in (
         most_under_way(s, one, lambda: side.queue._nodes._writer, lambda: side.queue.push(many)),
         most_under_way(
             s, other, lambda: queue._putter.writer, lambda: queue.put_many([bytes(1000)] * 2000)
         ),
     ):
-        if window < WINDOW:
-            assert multis == window
-        else:
-            assert 0 <= size - WINDOW * WINDOW_BYTES < MULTI_BYTES
+        assert 0 <= over < MULTI_BYTES
+        assert most > 8 * LEAST_BYTES
     other.do(queue.close)
 
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.dyno import DynoDeadLetters, DynoQueue, Fields, Message, Unique, by_id, dead_letters
+from leaderq.dyno import DynoDeadLetters, DynoQueue, Fields, Message, Unique, by_id
+from leaderq.engine import dead_letters
+from leaderq.engine.dead_letters import Moved
 from leaderq.errors import ConfigurationError
 from simulation.scenarios import scene
 from simulation.test_dyno_defects import Side, left, sides, texts
@@ -140,19 +142,19 @@ def test_a_letter_whose_id_is_taken_stays_and_is_told(s):
     told: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dead_letters.log, "warning", lambda said, *values: told.append(said % values))
-        assert a.who.do(letters.redrive) == 1
+        assert a.who.do(letters.requeue) == Moved(1)
     assert len(told) == 1
-    assert "its id is another message's queue=/d letter=0/" in told[0]
+    assert "its id is another message's letter=/d/shards/0/dead/" in told[0]
     assert sorted(texts(a.pop(2, 5.0, least=2))) == ["nameless", "new"]
-    assert a.who.do(letters.redrive) == 0
-    assert a.who.do(letters.purge) == 1
+    assert a.who.do(letters.requeue) == Moved(0)
+    assert a.who.do(letters.drop) == Moved(1)
 
 
 @scene(2)
 def test_a_letter_of_a_shard_with_a_long_name_is_sent_back(s):
     (a,) = sides(s, "a", shards=("s" * 170,))
     letters = dead(a, Message(payload=b"x"))
-    assert a.who.do(letters.redrive) == 1
+    assert a.who.do(letters.requeue) == Moved(1)
     (one,) = a.pop(1, 5.0)
     assert a.get(one.place).id == one.id == one.place
 

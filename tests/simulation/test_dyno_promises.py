@@ -11,6 +11,7 @@ import pytest
 from leaderq.base import clock
 from leaderq.dyno import DynoQueue, Message, OnConflict, StaleLease, Worker, consumer
 from leaderq.dyno.shard_view import ShardView
+from leaderq.engine.dead_letters import Moved
 from leaderq.errors import ConnectionLost, QueueClosed, SessionClosed
 from leaderq.threads import Retry
 from simulation.scenarios import every_point, nth, scene
@@ -25,7 +26,7 @@ def test_a_letter_that_is_sent_back_keeps_its_priority(s):
     a.push(Message(payload=b"late", priority=7))
     a.who.do(a.pop(1, 5.0)[0].kill)
     a.push(Message(payload=b"early", priority=3))
-    assert a.who.do(lambda: a.queue.dead_letters.redrive()) == 1
+    assert a.who.do(lambda: a.queue.dead_letters.requeue()) == Moved(1)
     assert texts(a.pop(2, 5.0, least=2)) == ["early", "late"]
 
 

@@ -16,6 +16,7 @@ from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import Capacity
 from leaderq.zookeeper import Create, Delete
 from leaderq.zookeeper.writing import SequencedWriter
+from leaderq.zookeeper.writing.in_flight import LEAST_BYTES
 from simulation.scenarios import Guest, Scene, every_point, is_multi, nth, scene
 from simulation.test_queue_windows import LOCKS, LOST, Q, locks, opened, put, stored
 
@@ -23,9 +24,9 @@ TALLY = "/meta/tally"
 CONNECTIONS = pytest.mark.parametrize("end", ["reset", "cut", "cut there", "cut back", "stop"])
 
 
-def creates(first: int, count: int) -> list[list[Any]]:
-    numbers = range(first, first + count)
-    return [[Create("/n/n-", b"%d" % number, sequential=True)] for number in numbers]
+def creates(first: int, count: int, size: int = 0) -> list[list[Any]]:
+    data = [(b"%d" % number).rjust(size) for number in range(first, first + count)]
+    return [[Create("/n/n-", one, sequential=True)] for one in data]
 
 
 def lying(s: Scene) -> list[int]:
@@ -63,7 +64,7 @@ def test_each_group_is_applied_once_and_in_order_whichever_request_is_lost(
     s, point, ephemeral, what
 ):
     (a,) = s.guests("a")
-    tally = writer(s, a, ephemeral=ephemeral, max_ops=4, window=3)
+    tally = writer(s, a, ephemeral=ephemeral, max_ops=4)
     lost = s.lose(a, nth(point), what)
 
     def main() -> None:
@@ -90,7 +91,7 @@ def test_each_group_is_applied_once_and_in_order_whichever_request_is_lost(
 @scene(5)
 def test_groups_outlive_a_connection_that_ends(s, end):
     (a,) = s.guests("a")
-    tally, futures = writer(s, a, max_ops=7, window=3), list[Any]()
+    tally, futures = writer(s, a, max_ops=7), list[Any]()
     a.do(tally.open)
     for turn in range(4):
         futures += a.do(lambda turn=turn: [tally.submit(one) for one in creates(50 * turn, 50)])
@@ -118,10 +119,10 @@ def test_a_persistent_tally_knows_in_the_next_session_what_the_last_one_did(s):
 @scene(10)
 def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(s):
     (a,) = s.guests("a")
-    tally = writer(s, a, ephemeral=True, window=1)
+    tally = writer(s, a, ephemeral=True)
     a.do(tally.open)
     s.network.cut("host-a", there=False)
-    doubtful = a.do(lambda: [tally.submit(one) for one in creates(0, 1)])
+    doubtful = a.do(lambda: [tally.submit(one) for one in creates(0, 1, LEAST_BYTES)])
     unsent = a.do(lambda: [tally.submit(one) for one in creates(1, 2)])
     s.until(lambda: lying(s) == [0])
     s.expire(a)

@@ -35,7 +35,6 @@ from leaderq.queues.putting import Putter
 from leaderq.queues.wire.names import ITEM_PREFIX, QueueKind, prefix_for
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Session
-from leaderq.zookeeper.writing import POLITE_WINDOW
 
 _PATIENCE_S = 30.0
 _SLICE_S = 0.2
@@ -337,7 +336,7 @@ class FramedStore(Store, PutListener):
         super().__init__(refusals)
         self._kind = kind
         self._failure: LeaderqError | None = None
-        options: QueueOptions[bytes] = QueueOptions(put_in_background=True, window=POLITE_WINDOW)
+        options: QueueOptions[bytes] = QueueOptions(put_in_background=True)
         self._putter = Putter(session, places, options)
         self._putter.start()
         self._putter.add_listener(self)

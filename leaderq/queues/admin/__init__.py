@@ -12,12 +12,12 @@ moved unchanged, and do not hide other items.
 
 from __future__ import annotations
 
+from leaderq.engine.dead_letters import Moved
 from leaderq.queues.admin.contents import Browsed, QueueContents, contents_of, queues_below
 from leaderq.queues.admin.draining import QueueDrain
 from leaderq.queues.admin.queue_admin import (
     DeadItem,
-    DeadLetters,
-    Moved,
+    ItemLetters,
     Overview,
     Purged,
     QueueAdmin,
@@ -26,7 +26,7 @@ from leaderq.queues.admin.queue_admin import (
 __all__ = [
     "Browsed",
     "DeadItem",
-    "DeadLetters",
+    "ItemLetters",
     "Moved",
     "Overview",
     "Purged",

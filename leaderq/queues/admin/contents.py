@@ -24,7 +24,7 @@ from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 from leaderq.zookeeper.reading import SizedReader
 from leaderq.zookeeper.retrying import retry_until_connected
-from leaderq.zookeeper.writing import POLITE_WINDOW, SequencedWriter, await_outcomes
+from leaderq.zookeeper.writing import SequencedWriter, await_outcomes
 from leaderq.zookeeper.writing.groups import batched
 from leaderq.zookeeper.writing.writer import OVERTAKEN, outcomes
 
@@ -251,9 +251,9 @@ def written(
     :raises ConnectionLost: nothing was answered for ``PATIENCE_S``; the rest may or may not have
         been done.
     """
-    meta_is_new = retry_until_connected(session, partial(session.exists, paths.meta)) is None
+    is_new = has_no_side_data(session, paths)
     guard = join(paths.tallies, f"admin-{chance.uuid4().hex}")
-    writer = SequencedWriter(session, guard, window=POLITE_WINDOW)
+    writer = SequencedWriter(session, guard)
     retry_until_connected(session, writer.open)
     try:
         for some in batched(groups, _UNDER_WAY):
@@ -263,10 +263,22 @@ def written(
                 yield error
     finally:
         writer.close(_CLOSE_S)
-        if meta_is_new:  # of a queue that only Java uses
-            with suppress(LeaderqError):
-                session.delete(paths.tallies)
-                session.delete(paths.meta)
+        if is_new:
+            forget_side_data(session, paths)
+
+
+def has_no_side_data(session: Session, paths: QueuePaths) -> bool:
+    """Whether only Java uses this queue, or it is none."""
+    return retry_until_connected(session, partial(session.exists, paths.meta)) is None
+
+
+def forget_side_data(session: Session, paths: QueuePaths) -> None:
+    """Delete an operator's part of the side data, as far as it is empty: it would say that there
+    is a queue.
+    """
+    parts = paths.tallies, paths.drained, paths.drains, paths.meta
+    with suppress(LeaderqError):
+        await_outcomes([session.delete_async(path) for path in parts], _CLOSE_S)
 
 
 def delete_tree(session: Session, path: str) -> int:

@@ -30,14 +30,22 @@ from leaderq.errors import (
     SessionExpired,
     TooLarge,
 )
-from leaderq.queues.admin.contents import Browsed, browse, contents_of, names_at, refuse_sharder
+from leaderq.queues.admin.contents import (
+    Browsed,
+    browse,
+    contents_of,
+    forget_side_data,
+    has_no_side_data,
+    names_at,
+    refuse_sharder,
+)
 from leaderq.queues.wire.names import QueueKind, prefix_of
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import primitives
 from leaderq.zookeeper import Create, Delete, Operation, Session, retrying
 from leaderq.zookeeper.paths import join
 from leaderq.zookeeper.retrying import retry_until_connected
-from leaderq.zookeeper.writing import POLITE_WINDOW, SequencedWriter
+from leaderq.zookeeper.writing import SequencedWriter
 from leaderq.zookeeper.writing.writer import OVERTAKEN, outcomes
 
 log = logging.getLogger(__name__)
@@ -74,20 +82,21 @@ class QueueDrain:
             session,
             join(paths.drains, f"{who}-{chance.uuid4().hex}"),
             ephemeral=True,
-            window=POLITE_WINDOW,
         )
         self._woken = primitives.Event()
         self._kept: list[str] = []
         self._open: dict[str, Browsed] = {}
+        self._is_new = False
 
     def __enter__(self) -> QueueDrain:
+        self._is_new = has_no_side_data(self._session, self._paths)
         retry_until_connected(self._session, lambda: self._session.ensure_path(self._aside))
         retry_until_connected(self._session, self._writer.open)
         try:
             self._be_alone()
             self._put_back(names_at(self._session, self._aside))
         except BaseException:
-            self._writer.close(_CLOSE_S)
+            self._leave()
             raise
         return self
 
@@ -103,7 +112,12 @@ class QueueDrain:
             stays = "what was set aside stays until the next drain path=%s error=%s"
             log.warning(stays, self._aside, exc)
         finally:
-            self._writer.close(_CLOSE_S)
+            self._leave()
+
+    def _leave(self) -> None:
+        self._writer.close(_CLOSE_S)
+        if self._is_new:
+            forget_side_data(self._session, self._paths)
 
     def batches(
         self, limit: int | None = None, *, corrupt_too: bool = True

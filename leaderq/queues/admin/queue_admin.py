@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
 
 from leaderq.base import clock
-from leaderq.errors import BadVersion, CorruptItem, NodeExists, NoNode, NotEmpty, RequestRefused
+from leaderq.engine.dead_letters import DeadLetters, Operations
+from leaderq.errors import (
+    CorruptItem,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    RequestRefused,
+)
 from leaderq.queues.admin.contents import (
     Browsed,
     QueueContents,
@@ -33,7 +41,7 @@ from leaderq.queues.wire.names import (
 )
 from leaderq.queues.wire.payload import Note, compressed, decode, encode, is_compressed
 from leaderq.queues.wire.znodes import QueuePaths, wants_pause
-from leaderq.zookeeper import Create, Delete, Operation, Session, Stat
+from leaderq.zookeeper import Create, Delete, Session, Stat
 from leaderq.zookeeper.paths import join, parent_of
 from leaderq.zookeeper.reading import existing
 from leaderq.zookeeper.retrying import retry_until_connected
@@ -110,21 +118,11 @@ class DeadItem:
         return text.casefold() in f"{self.note.reason or ''} {self.note.error or ''}".casefold()
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """``moved`` by us; ``gone``: somebody else moved, changed or dropped them meanwhile."""
-
-    moved: int
-    gone: int = 0
-
-
-class DeadLetters:
+class ItemLetters(DeadLetters[DeadItem]):
     """The letters of one queue: znodes below ``<path>-dead``, named as the item was except for the
     server's number, framed as an item, with a note behind the frame that says why it died. Anything
-    else with an item's name is treated as a letter without a note.
-
-    *Guarantees:* a letter is sent back exactly once, or not at all: it is deleted and the item is
-    created in one transaction, whoever tries, however often, and whatever happens to the answers.
+    else with an item's name is treated as a letter without a note. One that is sent back goes to
+    the tail of its kind, with its id, priority or due time; an unreadable one as its former bytes.
     """
 
     def __init__(self, session: Session, paths: QueuePaths) -> None:
@@ -148,38 +146,18 @@ class DeadLetters:
         for batch in browse(self._session, self._paths.dead, wanted):
             yield from map(DeadItem, batch)
 
-    def requeue(
-        self, dead_items: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None
-    ) -> Moved:
-        """Send them back to the queue, at the tail of their kind: with their id, priority or due
-        time, the time of their first put, and no failures counted. An unreadable item gets back its
-        former bytes.
-        """
-        item = self._paths.item
-        groups = (
-            (Create(item(prefix_of(one.name)), one.data, sequential=True), self._gone(one))
-            for one in dead_items
-        )
-        return self._each(groups, on_progress)
+    def _back(self, letter: DeadItem) -> Operations:
+        item = self._paths.item(prefix_of(letter.name))
+        return Create(item, letter.data, sequential=True), *self._gone(letter)
 
-    def drop(
-        self, dead_items: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None
-    ) -> Moved:
-        return self._each(([self._gone(one)] for one in dead_items), on_progress)
+    def _path(self, letter: DeadItem) -> str:
+        return join(self._paths.dead, letter.name)
 
-    def _gone(self, dead_item: DeadItem) -> Delete:
-        return Delete(join(self._paths.dead, dead_item.name), dead_item.found.version)
+    def _gone(self, letter: DeadItem) -> Operations:
+        return (Delete(self._path(letter), letter.found.version),)
 
-    def _each(
-        self, groups: Iterable[Sequence[Operation]], on_progress: Callable[[int], None] | None
-    ) -> Moved:
-        moved = gone = 0
-        for error in written(self._session, self._paths, groups):
-            moved += error is None
-            gone += isinstance(error, BadVersion | NoNode)
-            if on_progress is not None:
-                on_progress(1)
-        return Moved(moved, gone)
+    def _written(self, groups: Iterable[Operations]) -> Iterator[LeaderqError | None]:
+        return written(self._session, self._paths, groups)
 
 
 def restored_data(name: str, data: bytes) -> bytes:
@@ -209,7 +187,7 @@ class QueueAdmin:
 
     def __init__(self, session: Session, paths: QueuePaths, kind: QueueKind | None = None) -> None:
         self.paths = paths
-        self.dead_letters = DeadLetters(session, paths)
+        self.dead_letters = ItemLetters(session, paths)
         self._session = session
         self._kind = kind
 

@@ -222,7 +222,9 @@ class Engine:
         """
         if not self.is_locking:
             return not self.is_in_child
-        return all(self.is_ours(one) and one.membership.writer.surely_stands() for one in claims)
+        if not all(map(self.is_ours, claims)):
+            return False
+        return all(one.writer.surely_stands() for one in {one.membership for one in claims})
 
     @property
     def is_in_child(self) -> bool:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from leaderq.zookeeper.writing.writer import POLITE_WINDOW, SequencedWriter, await_outcomes
+from leaderq.zookeeper.writing.writer import SequencedWriter, await_outcomes
 
-__all__ = ["POLITE_WINDOW", "SequencedWriter", "await_outcomes"]
+__all__ = ["SequencedWriter", "await_outcomes"]

@@ -18,7 +18,6 @@ for each further ``max_bytes``, with only the writer's own operation.
 from __future__ import annotations
 
 import logging
-import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
@@ -38,6 +37,7 @@ from leaderq.errors import (
 from leaderq.threads import primitives
 from leaderq.zookeeper import Create, Operation, SetData
 from leaderq.zookeeper.paths import validated_path
+from leaderq.zookeeper.writing.in_flight import InFlightLimit
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -165,7 +165,17 @@ class PackedMulti:
     raises by one. ``is_doubtful``: the multi was sent at least once without an answer.
     """
 
-    __slots__ = ("error", "groups", "is_doubtful", "number", "results", "size", "status")
+    __slots__ = (
+        "error",
+        "groups",
+        "is_doubtful",
+        "number",
+        "results",
+        "sent_s",
+        "size",
+        "status",
+        "under_way",
+    )
 
     def __init__(self, number: int, groups: list[OperationGroup]) -> None:
         self.number = number
@@ -175,6 +185,9 @@ class PackedMulti:
         self.results: list[Any] | None = None
         self.error: LeaderqError | None = None
         self.is_doubtful = False
+        self.sent_s = 0.0
+        self.under_way = 0
+        """Bytes under way when it was sent, with it."""
 
     def operations(self, path: str) -> list[Operation]:
         operations: list[Operation] = [SetData(path, b"", self.number)]
@@ -229,7 +242,7 @@ def status_of(error: LeaderqError) -> MultiStatus:
     return MultiStatus.NOT_NOW if is_guard else MultiStatus.REFUSED
 
 
-def packed(waiting: deque[OperationGroup], max_ops: int, max_bytes: int) -> list[OperationGroup]:
+def packed(waiting: deque[OperationGroup], max_ops: int, max_bytes: float) -> list[OperationGroup]:
     """Take from ``waiting`` the next groups that fit into one multi, without those that are
     cancelled.
     """
@@ -270,9 +283,7 @@ _Batches = list[PackedMulti]
 class SendQueue:
     """See the module."""
 
-    def __init__(
-        self, *, max_ops: int, max_bytes: int, window: int, window_bytes: float = math.inf
-    ) -> None:
+    def __init__(self, *, max_ops: int, max_bytes: int) -> None:
         self.waiting: deque[OperationGroup] = deque()
         self.flight: deque[PackedMulti] = deque()
         self.again: deque[PackedMulti] = deque()
@@ -282,8 +293,7 @@ class SendQueue:
         """Whether nothing is sent: not open yet, or in trouble."""
         self._max_ops = max_ops
         self._max_bytes = max_bytes
-        self._window = window
-        self._window_bytes = window_bytes
+        self.limit = InFlightLimit()
         self._small_due = 0
         self._under_way = self._bytes = 0  # of the flight: those with groups, and all
 
@@ -295,7 +305,7 @@ class SendQueue:
         if self.is_halted:
             return False
         under_way = self._under_way
-        is_full = under_way >= self._window or self._bytes >= self._window_bytes
+        is_full = self._bytes >= self.limit.size
         if self.again:
             return not is_full
         if self.number >= RENEW_AT:
@@ -326,7 +336,7 @@ class SendQueue:
             if self._small_due:
                 self._small_due -= 1
             else:
-                groups = packed(self.waiting, self._max_ops, self._max_bytes)
+                groups = packed(self.waiting, self._max_ops, self._multi_bytes())
                 if not groups:
                     return None
             batch = PackedMulti(self.number, groups)
@@ -336,16 +346,31 @@ class SendQueue:
         self.flight.append(batch)
         self._under_way += bool(batch.groups)
         self._bytes += batch.size
+        batch.under_way = self._bytes
         return batch
 
-    def take_applied(self) -> list[PackedMulti]:
-        """Remove and return the batches at the head of the flight that were applied."""
+    def _multi_bytes(self) -> float:
+        """The most bytes of the next multi: all that a multi may have if it takes all that waits;
+        otherwise half the limit, so that the servers work on one while the next is on its way.
+        """
+        size = 0
+        for group in self.waiting:
+            size += group.size
+            if size > self._max_bytes:
+                return min(self._max_bytes, self.limit.size / 2)
+        return self._max_bytes
+
+    def take_applied(self, now_s: float) -> list[PackedMulti]:
+        """Remove and return the batches at the head of the flight that were applied by ``now_s``.
+        Any other answer halts the line.
+        """
         done: list[PackedMulti] = []
         flight = self.flight
         while flight and flight[0].status is MultiStatus.APPLIED:
             done.append(batch := flight.popleft())
             self._under_way -= bool(batch.groups)
             self._bytes -= batch.size
+            self.limit = self.limit.after(batch.sent_s, now_s, batch.under_way)
         return done
 
     def take_failed(self) -> list[PackedMulti]:

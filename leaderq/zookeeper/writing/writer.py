@@ -8,15 +8,15 @@ count and bytes; several multis are under way at a time.
 
 States:
 
-* **open**: batches are sent in order, up to ``window`` under way;
+* **open**: batches are sent in order, up to a measured limit (``in_flight``);
 * **halted**: some answer was not a success. Nothing more is sent until all batches under way are
   answered. Then a group that ZooKeeper refused gets its error, and all others are sent again, in
-  order. If an outcome is *unknown*, a thread waits for the connection, reads the guard, and sends
-  again what was not applied (see :mod:`~leaderq.zookeeper.writing.groups`);
-* **over**: the writer was closed, or the session of an *ephemeral* guard is gone. What was
-  certainly not applied fails with :class:`~leaderq.errors.SessionExpired`,
-  :class:`~leaderq.errors.SessionClosed` or :class:`~leaderq.errors.QueueClosed`, anything else with
-  :class:`~leaderq.errors.ConnectionLost`.
+  order.
+  If an outcome is *unknown*, a thread waits for the connection, reads the guard, and sends again
+  what was not applied (see :mod:`~leaderq.zookeeper.writing.groups`);
+* **over**: closed, or an *ephemeral* guard whose session is gone. What was certainly not applied
+  fails with :class:`~leaderq.errors.SessionExpired`, :class:`~leaderq.errors.SessionClosed` or
+  :class:`~leaderq.errors.QueueClosed`, anything else with :class:`~leaderq.errors.ConnectionLost`.
 
 An ephemeral guard is also a fence: nothing can be applied once its session is over. A persistent
 guard outlives the session; :func:`sweep` deletes those that killed processes left.
@@ -104,12 +104,8 @@ def await_outcomes(
     return errors
 
 
-WINDOW, POLITE_WINDOW = 8, 2
-"""Multis under way at a time; and of an operator's bulk work, which leaves room for others."""
-WINDOW_BYTES = MULTI_BYTES // 2
-"""Bytes under way at a time, for each multi of the window; one multi more may begin below it.
-Whoever else writes to the servers waits for them, and with fewer the servers wait for us.
-"""
+_MOST_SENDS = 8
+"""Multis that one thread sends for all others, unless it hears an answer."""
 _MAX_REPAIRS = 1000  # CURATOR-308: an empty queue's path may be reaped again and again
 _LOOK_S = 0.5
 _BACKOFF = Retry(first_s=0.05, most_s=1.0)
@@ -134,7 +130,6 @@ class SequencedWriter:
         ephemeral: bool = False,
         data: bytes = b"",
         max_ops: int = MULTI_OPS,
-        window: int = WINDOW,
     ) -> None:
         self.path = validated_path(path)
         self.is_ephemeral = ephemeral
@@ -146,13 +141,7 @@ class SequencedWriter:
         self._lock = primitives.Lock()
         self._settled = primitives.Condition(self._lock)
         self._woken = Waker()
-        self._queue = SendQueue(
-            max_ops=max_ops,
-            max_bytes=min(MULTI_BYTES, self.limit),
-            window=window,
-            window_bytes=window * WINDOW_BYTES,
-        )
-        self._window = window
+        self._queue = SendQueue(max_ops=max_ops, max_bytes=min(MULTI_BYTES, self.limit))
         self.unsettled = 0
         """Groups whose outcome is not known yet."""
         self._sends_wanted = 0
@@ -335,7 +324,7 @@ class SequencedWriter:
             with self._lock:
                 if (
                     not is_answering
-                    and sent > self._window
+                    and sent > _MOST_SENDS
                     and any(one.status is None for one in self._queue.flight)
                 ):
                     # the next answer continues it: nobody sends for all others for ever
@@ -355,6 +344,7 @@ class SequencedWriter:
             sent += 1
 
     def _send(self, batch: PackedMulti) -> None:
+        batch.sent_s = clock.now_s()
         try:
             answer = self._session.multi_async(batch.operations(self.path), are_valid=True)
         except LeaderqError as exc:
@@ -372,7 +362,7 @@ class SequencedWriter:
             batch.note_answer(answer)
             if batch.status is not MultiStatus.APPLIED:
                 self._queue.is_halted = True
-            done = self._queue.take_applied()
+            done = self._queue.take_applied(clock.now_s())
             failed = self._queue.take_failed()
             is_over = any(one.status is MultiStatus.OVER for one in failed)
             blamed = None if is_over or not failed else self._queue.blame(failed)

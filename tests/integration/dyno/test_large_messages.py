@@ -47,8 +47,8 @@ def test_a_large_payload_goes_through_the_store_and_is_gone_with_its_message(
         lambda: queue.pop(1, 30)[0].ack(),
         lambda: queue.remove("a"),
         lambda: queue.clear(),
-        lambda: (queue.pop(1, 30)[0].kill(), queue.dead_letters.redrive(), queue.remove("a")),
-        lambda: (queue.pop(1, 30)[0].kill(), queue.dead_letters.purge()),
+        lambda: (queue.pop(1, 30)[0].kill(), queue.dead_letters.requeue(), queue.remove("a")),
+        lambda: (queue.pop(1, 30)[0].kill(), queue.dead_letters.drop()),
         lambda: (
             queue.push_unique(Message(id="a", payload=b"small"), OnConflict.REPLACE),
             queue.clear(),

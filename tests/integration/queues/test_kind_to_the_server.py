@@ -16,6 +16,7 @@ from leaderq.testing import ZooKeeperServer, eventually
 from leaderq.testing.java import find_java
 from leaderq.zookeeper import Session, connect
 from leaderq.zookeeper.wire import Multi
+from leaderq.zookeeper.writing.in_flight import MOST_BYTES
 
 KEPT = 520
 """A few more transactions than a server keeps in memory."""
@@ -149,8 +150,8 @@ def test_multis_of_puts_claims_and_settlements_have_at_most_128_kb(
     assert 32 << 10 < max(sizes) <= 128 << 10
 
 
-def test_a_writer_has_at_most_256_kb_and_one_multi_under_way(session: Session) -> None:
+def test_a_writer_has_at_most_its_limit_and_one_multi_under_way(session: Session) -> None:
     _, under_way = note_multis(session)
     with DistributedQueue(session, "/q") as queue:
         assert queue.put_many([bytes(LARGE)] * 20) == 20
-    assert LARGE < max(under_way) <= (256 << 10) + (1 << 20)
+    assert LARGE < max(under_way) <= MOST_BYTES + (1 << 20)

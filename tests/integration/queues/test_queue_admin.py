@@ -170,6 +170,18 @@ def drained(draining: QueueDrain, limit: int | None = None) -> list[bytes]:
     return out
 
 
+@pytest.mark.parametrize("data", [None, b"foreign"])
+def test_a_drain_of_what_is_no_queue_does_not_make_one_of_it(session, znode_root, data):
+    path = f"{znode_root}/beside/none"
+    session.ensure_path(f"{znode_root}/beside")
+    if data is not None:
+        session.create(path, data)
+    with QueueAdmin(session, QueuePaths(path)).drain() as draining:
+        assert drained(draining) == []
+        assert list(queues_below(session, f"{znode_root}/beside")) == [path]
+    assert session.children(f"{znode_root}/beside") == ([] if data is None else ["none"])
+
+
 def test_what_a_drain_has_not_kept_goes_back_to_its_place_with_its_data(session, places, put):
     wanted = [b"%04d" % n for n in range(40)]
     put(*wanted)
@@ -184,7 +196,7 @@ def test_what_a_drain_has_not_kept_goes_back_to_its_place_with_its_data(session,
         before[1],
         *before[3:],
     ]
-    assert session.children(f"{places.meta}/drained") == []
+    assert session.exists(places.meta) is None
     with QueueAdmin(session, places).drain() as draining:
         assert drained(draining, limit=3) == [wanted[1], *wanted[3:5]]
         assert drained(draining) == wanted[5:]

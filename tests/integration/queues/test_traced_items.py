@@ -12,7 +12,7 @@ from traces import spans as spans
 from leaderq.dyno import DynoQueue, Message, Worker
 from leaderq.errors import TooLarge
 from leaderq.queues import DistributedQueue, Retry
-from leaderq.queues.admin import DeadLetters
+from leaderq.queues.admin import ItemLetters
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
@@ -58,7 +58,7 @@ def test_an_item_is_linked_to_what_put_it_also_when_it_comes_back_from_the_dead_
     put_traced(session, b"bad")
     (sent,), (request,) = spans(f"send {PATH}"), spans("request")
     assert sent.parent.span_id == request.context.span_id
-    dead = DeadLetters(session, QueuePaths(PATH))
+    dead = ItemLetters(session, QueuePaths(PATH))
     flaky = Flaky(2)
     with consuming(session, flaky, lock=lock, retry=Retry(attempts=2, first_s=0.0)):
         eventually(lambda: dead.names())

@@ -36,6 +36,7 @@ from leaderq.zookeeper.writing.groups import (
     status_of,
     validated,
 )
+from leaderq.zookeeper.writing.in_flight import InFlightLimit
 
 
 def group(count: int = 1, size: int = 10, *, alone: bool = False) -> OperationGroup:
@@ -143,8 +144,11 @@ def test_what_was_cancelled_takes_no_room() -> None:
 # -- the line --------------------------------------------------------------------------------------
 
 
-def line(*waiting: OperationGroup, **limits: Any) -> SendQueue:
-    made = SendQueue(**{"max_ops": 2, "max_bytes": 1000, "window": 3, **limits})
+def line(
+    *waiting: OperationGroup, max_ops: int = 2, max_bytes: int = 1000, limit: float = 1e6
+) -> SendQueue:
+    made = SendQueue(max_ops=max_ops, max_bytes=max_bytes)
+    made.limit = InFlightLimit(limit)
     assert (made.number, made.is_halted, made.may_send, made.needs_renewal) == (
         0,
         True,
@@ -174,7 +178,7 @@ def test_no_number_is_given_from_which_a_version_would_run_over() -> None:
 
 
 def test_small_groups_gather_while_two_are_under_way() -> None:
-    one = line(group(), group(), window=9)
+    one = line(group(), group())
     assert one.next_batch() is not None
     assert one.next_batch() is not None
     one.waiting.extend([group() for _ in range(31)])
@@ -190,31 +194,41 @@ def test_small_groups_gather_while_two_are_under_way() -> None:
 
 
 def test_exactly_as_many_bytes_as_allowed_fill_the_line() -> None:
-    one = line(group(size=100), group(size=5), window_bytes=100)
+    one = line(group(size=100), group(size=5), limit=100)
     assert one.next_batch() is not None
     assert not one.may_send
 
 
+@pytest.mark.parametrize(("waiting", "taken"), [(4, 4), (5, 2)])
+def test_what_fits_goes_in_one_multi_and_more_in_multis_of_half_the_limit(
+    waiting: int, taken: int
+) -> None:
+    one = line(*(group(size=10) for _ in range(waiting)), max_ops=99, max_bytes=41, limit=42)
+    batch = one.next_batch()
+    assert batch is not None
+    assert len(batch.groups) == taken
+
+
 def test_what_is_applied_gives_its_bytes_back() -> None:
-    one = line(group(size=60), group(size=60), group(size=60), window_bytes=100)
+    one = line(group(size=60), group(size=60), group(size=60), limit=100)
     first, second = one.next_batch(), one.next_batch()
     assert first is not None
     assert second is not None
     assert not one.may_send
     answered(first, ["guard", 1])
-    assert one.take_applied() == [first]
+    assert one.take_applied(0.0) == [first]
     assert one.may_send
 
 
 def test_a_large_multi_is_pushed_out_by_as_many_small_ones_as_it_holds_times_the_limit() -> None:
-    one = line(group(size=2500), window=1)
+    one = line(group(size=2500))
     batches = [one.next_batch() for _ in range(4)]
     sizes = [None if batch is None else len(batch.groups) for batch in batches]
     assert sizes == [1, 0, 0, None]
 
 
 def test_what_has_to_be_sent_again_waits_for_room_and_goes_first() -> None:
-    one = line(group(), window=1)
+    one = line(group(), limit=10)
     first = one.next_batch()
     assert first is not None
     again = PackedMulti(5, [group()])
@@ -232,7 +246,7 @@ def test_what_has_to_be_sent_again_waits_for_room_and_goes_first() -> None:
 
 def failed_line(*errors: LeaderqError | None) -> tuple[SendQueue, list[PackedMulti]]:
     """Batches under way with these answers; nothing else waits."""
-    one = line(*(group(2) for _ in errors), window=9, max_ops=2)
+    one = line(*(group(2) for _ in errors))
     batches = []
     for error in errors:
         one._under_way = 0
@@ -461,7 +475,7 @@ def one_round(one: SendQueue, server: Server, fault: Any) -> list[PackedMulti]:
         outcome = server.serve(batch, fault())
         answer(batch, outcome)
         one.is_halted = one.is_halted or outcome is not None
-    done = one.take_applied()
+    done = one.take_applied(0.0)
     failed = one.take_failed()
     if failed:
         done += after_trouble(one, server, failed)
@@ -476,7 +490,7 @@ def test_whatever_answers_are_lost_each_group_is_applied_once_and_in_order(data)
     one = line(
         *map(Heard, names),
         max_ops=data.draw(st.integers(2, 5)),
-        window=data.draw(st.integers(1, 4)),
+        limit=data.draw(st.sampled_from([1, 200, 500, 1e6])),
         max_bytes=data.draw(st.sampled_from([40, 100_000])),  # 40: small multis behind each
     )
     server = Server(set(data.draw(st.lists(st.sampled_from(names), max_size=2))))
