@@ -8,9 +8,9 @@ consumer contract, or was met in its source):
   and again before assigned partitions are accepted. A zombie whose successor has joined does not
   join again: FENCED_INSTANCE_ID is fatal to this client for ever.
 * A fenced consumer is told by its heartbeat (3 s): ``poll`` then raises ``KafkaFenced``, for ever.
-* A commit waits for a coordinator up to the session time-out, and cannot be called back. So commits
-  go through a thread of their own, in order, and nothing is read meanwhile (B25);
-  :meth:`ConfluentConsumer.close` waits neither for it nor for librdkafka.
+* A commit waits for a coordinator up to the session time-out, and cannot be called back. It is
+  asynchronous, because reading would wait for one that waits (B25), and its answer comes while
+  something is read; :meth:`ConfluentConsumer.close` waits neither for it nor for librdkafka.
 * What is not to be read is **not assigned**, and reading begins by assigning with offsets: an
   ``assign`` is carried out by one thread, in order. A member stays a member without it.
 * Records read ahead are thrown away by each ``assign``. So :meth:`ConfluentConsumer.attend` leaves
@@ -30,9 +30,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -53,14 +52,15 @@ from leaderq.kafka.clients.consumer import (
 )
 from leaderq.kafka.clients.kafka_python_consumer import TopicScout, require_same_log
 from leaderq.kafka.record import Offset, Partition, Record, after, epoch_of
-from leaderq.threads import SerialExecutor, SubmittedWork
+from leaderq.threads import SerialExecutor
 
 log = logging.getLogger(__name__)
 
 _LATEST = -1  # the protocol's code, in place of a time
 _STEP_S = 0.1
 _STASH = 100
-_BEGIN_S = 0.001
+# how often to look for the answer to a commit: a tenth of the time that it has taken so far
+_LOOK_S, _LOOK_SHARE = 0.0003, 0.1
 _CLOSE_S = 1.0
 # how long a poll waits for more, if records come so fast that a batch is full in that time
 _FILL_S = 0.005
@@ -86,7 +86,7 @@ class ConfluentConsumer(ConsumerBase):
         super().__init__(settings)
         self._connection = ConfluentConnection(settings.address, settings.security)
         self._scout = TopicScout(replace(settings, membership=False, options={}))
-        self._commits = SerialExecutor(f"leaderq-confluent-commit-{settings.member}")
+        self._committing: _Commit | None = None
         self._membership = _Membership.NONE
         self._held: frozenset[Partition] = frozenset()
         self._next: dict[Partition, int] = {}
@@ -94,7 +94,6 @@ class ConfluentConsumer(ConsumerBase):
         self._resting: frozenset[Partition] = frozenset()
         self._unproved: dict[Partition, int] = {}
         self._stash: list[Any] = []
-        self._committing: SubmittedWork | None = None
         self._is_reading = False
         self._fenced: KafkaFenced | None = None
 
@@ -103,6 +102,7 @@ class ConfluentConsumer(ConsumerBase):
     def _connect(self, until_s: float) -> None:
         self._scout.open()
         options = consumer_options(self._settings, self._connection, len(self.existing()))
+        options["on_commit"] = self._on_commit
         self._client = self._connection.made(Consumer, options)
         while True:  # a topic just made, or an election going on: what is not ready is asked again
             try:
@@ -266,17 +266,11 @@ class ConfluentConsumer(ConsumerBase):
     def _consume(self, most: int, wait_s: float) -> list[Any]:
         if self._fenced is not None:
             raise KafkaFenced(str(self._fenced)) from self._fenced
-        if most <= 0 or not self._has_committed(wait_s):
+        if most <= 0:
             return []
         with self._errors_translated("reading"):
             messages: list[Any] = self._consumer.consume(most, wait_s)
         return self._heeded(messages) if has_errors(messages) else messages
-
-    def _has_committed(self, wait_s: float) -> bool:
-        """Whether no commit is under way; reading would wait for its end, however long (B25)."""
-        if self._committing is not None and self._committing.ended(wait_s):
-            self._committing = None
-        return self._committing is None
 
     def _heeded(self, messages: list[Any]) -> list[Any]:
         """The records among these; raises the errors among them, after having kept the records."""
@@ -334,22 +328,42 @@ class ConfluentConsumer(ConsumerBase):
         return self._answered(stored, "reading committed offsets")
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
-        work = partial(
-            self._commit, self._consumer, self._named(offsets, note + self._settings.mark)
-        )
-        # Else it would wait for what this thread does next, instead of being under way meanwhile.
-        self._committing = self._commits.submit(work).begun(_BEGIN_S)
+        if self._committing is not None:  # librdkafka may carry out the later one first
+            raise KafkaAway("the commit before has not been answered yet")
+        named = self._named(offsets, note + self._settings.mark)
+        with self._errors_translated("committing"):
+            self._consumer.commit(offsets=named, asynchronous=True)
+        self._committing = _Commit(self, clock.now_s())
         return self._committing
 
-    def _commit(self, consumer: Any, named: list[Any]) -> None:
+    def _on_commit(self, error: Any, answer: list[Any]) -> None:
+        if self._committing is not None:
+            self._committing.answer, self._committing = (error, answer), None
+
+    def _settled(self, commit: _Commit, wait_s: float) -> bool:
+        """Whether it is stored, within ``wait_s``; raises if it failed. Whoever waits reads hardly
+        anything: a record now and then, into the stash.
+        """
+        until_s, pause_s = clock.now_s() + wait_s, 0.0
+        while commit.answer is None:
+            clock.sleep(pause_s)
+            self._serve(0.0)
+            now = clock.now_s()
+            if now >= until_s:
+                break
+            pause_s = min(until_s - now, max(_LOOK_S, _LOOK_SHARE * (now - commit.began_s)))
+        if (answered := commit.answer) is None:
+            return False
+        error, answer = answered
         try:
-            with self._errors_translated("committing"):
-                answer = consumer.commit(offsets=named, asynchronous=False)
+            if error is not None:
+                raise self._error(error, "committing")
             self._answered(answer, "committing")
         except UnknownTopic as exc:
             if self._pattern is None:
                 raise
             raise KafkaAway(str(exc)) from exc  # deleted a moment ago, which shows soon
+        return True
 
     def log_ends(self) -> dict[Partition, int]:
         found = {}
@@ -408,10 +422,22 @@ class ConfluentConsumer(ConsumerBase):
     def _let_go(self, client: Any) -> None:
         self._scout.close()
         if client is not None:
-            # behind the last commit, which uses the client
-            ended = self._commits.submit(client.close)
-            self._commits.close()
+            closer = SerialExecutor(f"leaderq-confluent-close-{self._settings.member}")
+            ended = closer.submit(client.close)  # which waits for a commit under way
+            closer.close()
             ended.done(_CLOSE_S)
+
+
+@dataclass(eq=False)
+class _Commit:
+    """A commit that was begun; ``answer``: an error, or what is said of each partition."""
+
+    consumer: ConfluentConsumer
+    began_s: float
+    answer: tuple[Any, list[Any]] | None = None
+
+    def done(self, wait_s: float) -> bool:
+        return self.consumer._settled(self, wait_s)
 
 
 def consumer_options(

@@ -14,8 +14,7 @@ what comes is one of
 * ``AccessRefused``, ``UnknownTopic``, ``OffsetOutOfRange``, ``KafkaError``: trying again does not
   help.
 
-What blocks in a client library, a commit for instance, is done by a
-:class:`~leaderq.threads.SerialExecutor`, while the consumer's thread goes on reading.
+A commit is begun and asked for later, while the consumer's thread goes on reading.
 """
 
 from __future__ import annotations
@@ -312,7 +311,7 @@ class ConsumerClient(Protocol):
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
         """Begin to store offsets, with ``note`` and the settings' mark beside them; ``poll`` may be
-        called meanwhile.
+        called meanwhile. Perhaps ``KafkaAway`` while another commit is under way.
         """
 
     def group_metadata(self) -> Any:

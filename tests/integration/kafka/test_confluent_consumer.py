@@ -19,7 +19,7 @@ pytest.importorskip(
 
 from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer, consumer_options
-from leaderq.kafka.clients.consumer import ConsumerSettings
+from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway
 
 
 class TestConfluentConsumer(ConsumerContract):
@@ -67,6 +67,17 @@ class TestConfluentConsumer(ConsumerContract):
         wait_ms = consumer_options(settings, connection, partitions)["fetch.wait.max.ms"]
         assert 50 <= wait_ms <= 500
         assert partitions * 1000 / wait_ms <= 20_000
+
+    def test_no_commit_overtakes_the_one_before(self, make_consumer: Make) -> None:
+        consumer = self.join(make_consumer())
+        held = consumer.assigned()
+        first, second = dict.fromkeys(held, 7), dict.fromkeys(held, 3)
+        under_way = consumer.commit(first, "")
+        with pytest.raises(KafkaAway):
+            consumer.commit(second, "")
+        assert under_way.done(30.0)
+        assert consumer.committed(20.0) == first
+        commit(consumer, second)
 
     def test_a_fenced_member_is_told_by_its_heartbeat_for_ever(self, make_consumer: Make) -> None:
         first = self.join(make_consumer())
