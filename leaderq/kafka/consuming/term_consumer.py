@@ -46,7 +46,7 @@ from leaderq.kafka.clients.consumer import (
     MembershipLost,
     Offsets,
 )
-from leaderq.kafka.consuming.commits import OffsetCommits
+from leaderq.kafka.consuming.commits import CommitState, OffsetCommits
 from leaderq.kafka.consuming.consumer_check import ConsumerCheck
 from leaderq.kafka.consuming.positions import Positions, forgotten, may_reset, resets, starts
 from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
@@ -151,7 +151,6 @@ class TermConsumer:
         self.joined = False  # the former leader is fenced, and the offsets are known
         self._joins = 0
         self.commits = OffsetCommits(plan.store, gate.term)
-        self._effects_lost = False
         self._attended = self._confirmed = self._inspected = 0.0
         self._look_ahead_at = self._ahead_pause_s = 0.0
         self._resting: dict[Partition, Rest] = {}
@@ -269,15 +268,20 @@ class TermConsumer:
         except GroupIncompatible as exc:
             raise KafkaError(self._explained(exc)) from exc
         except BatchLost as exc:
-            what = "effects of a batch may be lost, the stored offsets decide error=%s"
-            log.warning(what, exc)
-            self._effects_lost, self.joined = True, False
+            self._lose(exc)
         except EffectRefused as exc:
             self._confirmed = clock.now_s()  # the store has heard this leader
             self.commits.refused(exc)
         except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
             if self._outage.met(exc, clock.now_s(), joining=not self.joined):
                 self._discard()
+
+    def _lose(self, why: BatchLost) -> None:
+        what = "effects of a batch may be lost, the stored offsets decide error=%s"
+        log.warning(what, why)
+        self.joined = False
+        if not self.commits.lost():
+            self._positions.drop()
 
     def _explained(self, exc: KafkaError) -> str:
         explanation = self._plan.explain_group() if self._store.in_group else ""
@@ -446,12 +450,11 @@ class TermConsumer:
         if parts and not positions.parts:
             abandoned = set().union(*(part.ends for part in parts))
             log.warning("batch in hand abandoned partitions=%s", _names(abandoned))
-        if self._effects_lost:
-            self._effects_lost = False
-            wanted = self.commits.wanted
-            if wanted is not None and wanted.items() <= stored.items():
+        if self.commits.state is CommitState.UNKNOWN:
+            wanted = self.commits.wanted or {}
+            if wanted.items() <= stored.items():
                 positions.settle(wanted)
-                self.commits.settled(wanted)
+                self.commits.stored()
             else:
                 positions.drop()
         if not positions.parts:
@@ -544,7 +547,6 @@ class TermConsumer:
             self._confirmed = clock.now_s()
             self._settled = self._positions.parts
             self._positions.settle(ends)
-            self.commits.settled(ends)
 
     def _confirm(self, consumer: ConsumerClient) -> None:
         """Prove now and then that the store accepts this leader; show the group its position."""

@@ -196,16 +196,13 @@ class Consumer(SimpleNamespace):
         return {CLICKS: 3}
 
 
-def consumer_of(
-    *, in_hand: bool = True, effects_lost: bool = False, start: str | None = "earliest"
-) -> Any:
+def consumer_of(*, in_hand: bool = True, start: str | None = "earliest") -> Any:
     positions, commits = Positions({CLICKS: 5}), OffsetCommits(ANY, ANY)
     if in_hand:
         positions.hand(Batch({CLICKS: [Record("t", 0, 5, 0, None, b"")]}, {CLICKS: 8}))
     made: Any = SimpleNamespace(
         _positions=positions,
         commits=commits,
-        _effects_lost=effects_lost,
         _plan=SimpleNamespace(start=start),
         _request_s=1.0,
         stored=[],
@@ -225,13 +222,13 @@ def consumer_of(
 def test_a_batch_whose_fate_is_unknown_counts_as_committed_only_if_the_store_has_its_ends(
     stored: int, is_committed: bool
 ) -> None:
-    one = consumer_of(effects_lost=True)
+    one = consumer_of()
     one.commits.request({CLICKS: 8}, in_hand=True)
+    assert one.commits.lost()
     TermConsumer._resume(one, {CLICKS: stored}, frozenset({CLICKS}))
-    assert one.commits.outcome is is_committed
+    assert (one.commits.wanted, one.commits.failure is None) == (None, is_committed)
     assert one._positions.in_hand is None
     assert one._positions.handed == {CLICKS: stored}
-    assert one._effects_lost is False
 
 
 def test_without_lost_effects_a_batch_stays_in_hand() -> None:
