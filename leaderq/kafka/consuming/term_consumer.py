@@ -29,10 +29,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
-from math import inf
-from typing import NamedTuple
 
 from leaderq.base import clock
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
@@ -124,13 +122,6 @@ class NotLetIn(KafkaAway):
     """The group waits for others before it lets this member in."""
 
 
-class Rest(NamedTuple):
-    """Nothing of a partition is read until then (``inf``: it is read, and nothing has come yet)."""
-
-    until_s: float
-    note: object
-
-
 class TermConsumer:
     """The reading of one term, driven by :meth:`round`. Not thread-safe."""
 
@@ -153,7 +144,6 @@ class TermConsumer:
         self.commits = OffsetCommits(plan.store, gate.term)
         self._attended = self._confirmed = self._inspected = 0.0
         self._look_ahead_at = self._ahead_pause_s = 0.0
-        self._resting: dict[Partition, Rest] = {}
         self._is_to_place = False
         self._mirrored: dict[Partition, int] = {}
         self._mirror_all_at = 0.0
@@ -178,8 +168,8 @@ class TermConsumer:
         """The batch to hand out: the one in hand once more, else the next, if there is one."""
         if not self.joined or self.commits.wanted is not None:
             return None
-        if not self.has_in_hand and (batch := self._taken()):
-            self._positions.hand(batch)
+        if not self.has_in_hand:
+            self._handed()
         return self._positions.in_hand
 
     def offer_beside(self) -> Batch | None:
@@ -187,33 +177,26 @@ class TermConsumer:
         if not self.has_in_hand:
             return self.offer()
         is_busy = not self.joined or self.commits.wanted is not None
-        return None if is_busy or not self._ahead.fits(self._positions.parts) else self._followed()
+        return None if is_busy or not self._ahead.fits(self._positions.parts) else self._handed()
 
     def offer_behind(self) -> Batch | None:
         """The next batch, if there is one, while all of the batch in hand is being committed."""
         parts = self._positions.parts
         is_whole = len(parts) == 1 and self.commits.wanted == parts[0].ends
-        return self._followed() if self.joined and is_whole else None
+        return self._handed() if self.joined and is_whole else None
 
-    def _followed(self) -> Batch | None:
-        if (following := self._taken()) is not None:
-            self._positions.hand(following)
-        return following
-
-    def _taken(self) -> Batch | None:
-        if batch := self._ahead.take(clock.now_s()):
-            self._look_ahead_at = self._ahead_pause_s = 0.0
-            if found := batch.records.keys() & self._resting.keys():
-                noted = {where: self._resting.pop(where).note for where in found}
-                return replace(batch, noted=noted)
-        return batch
+    def _handed(self) -> Batch | None:
+        """Hand out the next batch, if there is one."""
+        if (batch := self._ahead.take(clock.now_s())) is None:
+            return None
+        self._look_ahead_at = self._ahead_pause_s = 0.0
+        return self._positions.hand(batch)
 
     def rest(self, partition: Partition, for_s: float, note: object) -> None:
         """Abandon its records in hand; read it again from the store, in ``for_s``, and hand out
         ``note`` with it.
         """
-        self._positions.release((partition,))
-        self._resting[partition] = Rest(clock.now_s() + for_s, note)
+        self._positions.rest(partition, clock.now_s() + for_s, note)
         self._drop_ahead()  # nothing is read before the next place(): it would leave a gap
         self._is_to_place = True
 
@@ -233,8 +216,7 @@ class TermConsumer:
         if not self.joined or has_work or self._is_idle:
             return 0.0
         looks = self._confirmed + CONFIRM_S, self._inspected + INSPECT_S
-        wakes = (rest.until_s for rest in self._resting.values())
-        due = min(self._attended + ATTEND_S, *looks, *wakes)
+        due = min(self._attended + ATTEND_S, *looks, self._positions.wakes_s)
         if self._ahead.room:
             due = min(due, self._look_ahead_at)
         if is_asked and not self.has_in_hand and (left_s := self._ahead.wait_s(now)) is not None:
@@ -404,23 +386,14 @@ class TermConsumer:
         self._is_to_place = True
         self._drop_ahead()
         handed = self._positions.handed
-        consumer.seek(handed, handed.keys() & self._asleep)
+        consumer.seek(handed, handed.keys() & self._positions.asleep)
         self._is_to_place = False
         self._look_ahead_at = 0.0
         self._check.stalls.restart()
 
     def _wake(self, consumer: ConsumerClient) -> None:
-        now = clock.now_s()
-        for where, rest in self._resting.items():
-            if rest.until_s <= now:
-                self._resting[where] = rest._replace(until_s=inf)
-                self._is_to_place = True
-        if self._is_to_place:
+        if self._positions.wake(clock.now_s()) or self._is_to_place:
             self._place(consumer)
-
-    @property
-    def _asleep(self) -> set[Partition]:
-        return {where for where, rest in self._resting.items() if rest.until_s < inf}
 
     def _check_forgotten(self, reached: Offsets) -> None:
         """Where offsets are gone, nothing is handled again unless the user said so."""
@@ -581,7 +554,7 @@ class TermConsumer:
         if clock.now_s() < self._inspected + INSPECT_S:
             return
         self._inspected = clock.now_s()
-        found = self._check.look(consumer, self._inspected, self._request_s, self._asleep)
+        found = self._check.look(consumer, self._inspected, self._request_s, self._positions.asleep)
         if found.added:
             consumer.rejoin()
             consumer.attend(self._request_s)

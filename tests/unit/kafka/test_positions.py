@@ -182,6 +182,22 @@ def test_positions_of_others_are_not_taken_over_and_new_ones_are_added() -> None
     assert (positions.committed, positions.in_hand) == ({A: 6, B: 3}, None)
 
 
+def test_a_partition_that_rests_is_read_again_in_time_and_comes_back_once_with_its_note() -> None:
+    positions = Positions({A: 5, B: 7})
+    positions.hand(Batch({A: rows(A, 5), B: rows(B, 7)}, {A: 6, B: 8}))
+    positions.rest(A, 10.0, "a note")
+    positions.rest(B, 20.0, "another")
+    assert (positions.handed, positions.in_hand) == ({A: 5, B: 7}, None)
+    assert (positions.asleep, positions.wakes_s) == ({A, B}, 10.0)
+    assert not positions.wake(9.9)
+    assert positions.wake(10.0)
+    assert (positions.asleep, positions.wakes_s) == ({B}, 20.0)
+    assert not positions.wake(10.1)
+    noted = [positions.hand(Batch({A: rows(A, at)}, {A: at + 1})).noted for at in (5, 6)]
+    assert noted == [{A: "a note"}, {}]
+    assert (positions.asleep, positions.wakes_s) == ({B}, 20.0)
+
+
 # -- what a consumer does with the batch in hand when the store was asked again, and with
 
 CLICKS = Partition("t", 0)
