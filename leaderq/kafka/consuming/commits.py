@@ -86,10 +86,11 @@ TABLE = {
     (_S.AFTER_ABANDONED, _E.DROP): _S.ABANDONED,
 }
 """Any other event leads nowhere."""
-_WANTED = {_S.ASKED, _S.UNDER_WAY, _S.UNKNOWN, _S.AFTER_POSITIONS, _S.AFTER_ABANDONED}
-_ABANDONING = {_S.ABANDONED, _S.AFTER_ABANDONED}
-_SHOWING = {_S.POSITIONS, _S.AFTER_POSITIONS}
-_OPEN = {_S.UNDER_WAY, *_ABANDONING, *_SHOWING}
+# Not sets: a member of an enum is hashed by Python code, and these are asked many times a batch.
+_WANTED = (_S.ASKED, _S.UNDER_WAY, _S.UNKNOWN, _S.AFTER_POSITIONS, _S.AFTER_ABANDONED)
+_ABANDONING = (_S.ABANDONED, _S.AFTER_ABANDONED)
+_SHOWING = (_S.POSITIONS, _S.AFTER_POSITIONS)
+_OPEN = (_S.UNDER_WAY, *_ABANDONING, *_SHOWING)
 
 
 def abandoned() -> BatchLost:
