@@ -62,7 +62,7 @@ def _given_at_once(effect: Any) -> None:
 
 def _not_placed(self: TermConsumer, consumer: Any) -> None:
     self._is_to_place = False
-    self._drop_ahead()
+    self._ahead.clear()
 
 
 def _may_have_failed(self: ZooKeeperOffsets, term: Any, new: Any) -> bool:

@@ -28,7 +28,7 @@ However it ends, the consumer is closed at once, because otherwise it would join
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -50,7 +50,7 @@ from leaderq.kafka.consuming.positions import Positions, forgotten, may_reset, r
 from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.groups import Deployment
-from leaderq.kafka.record import Batch, Partition, Record
+from leaderq.kafka.record import Batch, Partition
 from leaderq.kafka.stores.offset_store import OffsetStore, StoreAway
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads.retry import Backoff, Retry
@@ -137,8 +137,6 @@ class TermConsumer:
         self._positions = Positions({})
         self._has_loaded = False
         self._request_s, self._poll_s = REQUEST_S, POLL_S
-        self._polled: Mapping[Partition, Sequence[Record]] = {}
-        self._settled: list[Batch] = []
         self.joined = False  # the former leader is fenced, and the offsets are known
         self._joins = 0
         self.commits = OffsetCommits(plan.store, gate.term)
@@ -197,7 +195,7 @@ class TermConsumer:
         ``note`` with it.
         """
         self._positions.rest(partition, clock.now_s() + for_s, note)
-        self._drop_ahead()  # nothing is read before the next place(): it would leave a gap
+        self._ahead.clear()  # nothing is read before the next place(): it would leave a gap
         self._is_to_place = True
 
     def mend(self) -> None:
@@ -212,8 +210,7 @@ class TermConsumer:
         now = clock.now_s()
         if self._outage.not_before_s > now:
             return self._outage.not_before_s - now
-        has_work = self.commits.is_busy or self._is_to_place or bool(self._polled)
-        if not self.joined or has_work or self._is_idle:
+        if not self.joined or self.commits.is_busy or self._is_to_place or self._is_idle:
             return 0.0
         looks = self._confirmed + CONFIRM_S, self._inspected + INSPECT_S
         due = min(self._attended + ATTEND_S, *looks, self._positions.wakes_s)
@@ -285,15 +282,9 @@ class TermConsumer:
             self.joined = not self.commits.has_abandoned()
             return
         self.commits.start(consumer)
-        # A batch takes 0.1 ms to be thrown away, and as long to be counted: now, since the career
-        # waits for the commit anyway.
-        self._settled = []
-        if self._polled:
-            polled_before, self._polled = self._polled, {}
-            self._ahead.add(polled_before, clock.now_s())
         self._wake(consumer)
-        polled = self._read(consumer)
-        self._finish_committing(consumer, may_wait=not polled)
+        has_read = self._read(consumer)
+        self._finish_committing(consumer, may_wait=not has_read)
         if clock.now_s() >= self._attended + ATTEND_S:
             self._attend(consumer)
         if not self.commits.is_busy and not consumer.is_joining:
@@ -307,7 +298,7 @@ class TermConsumer:
 
     @property
     def _is_idle(self) -> bool:
-        return not self.has_in_hand and self._ahead.is_empty and not self._polled
+        return not self.has_in_hand and self._ahead.is_empty
 
     def _take_over(self, consumer: ConsumerClient) -> None:
         more_s = len(consumer.existing()) / PARTITIONS_A_SECOND
@@ -345,7 +336,7 @@ class TermConsumer:
         joins, held = consumer.joins, consumer.assigned()
         loaded = self._store.load(consumer, self._term, self._request_s)
         stored = {where: at for where, at in loaded.items() if where in held}
-        self._drop_ahead()  # its records follow abandoned ones; the next steps may fail
+        self._ahead.clear()  # its records follow abandoned ones; the next steps may fail
         if self._has_loaded:
             self._resume(stored, held)
         else:
@@ -384,7 +375,7 @@ class TermConsumer:
     def _place(self, consumer: ConsumerClient) -> None:
         """Read from the positions; records that were read already are read again."""
         self._is_to_place = True
-        self._drop_ahead()
+        self._ahead.clear()
         handed = self._positions.handed
         consumer.seek(handed, handed.keys() & self._positions.asleep)
         self._is_to_place = False
@@ -464,19 +455,14 @@ class TermConsumer:
         # Records of a new assignment were read from the client's own positions.
         if not self._settle_membership(consumer):
             return False
-        self._polled = records
+        now = clock.now_s()
+        self._ahead.add(records, now)
         if wait_s or records:
             self._check.polled(empty=not records)
         pause_s = min(max(self._ahead_pause_s * 2, _MIN_AHEAD_S), _MAX_AHEAD_S)
-        # A commit that is under way may be why there is nothing.
-        self._ahead_pause_s = 0.0 if records or self.commits.is_busy else pause_s
-        self._look_ahead_at = clock.now_s() + self._ahead_pause_s
+        self._ahead_pause_s = 0.0 if records else pause_s
+        self._look_ahead_at = now + self._ahead_pause_s
         return bool(records)
-
-    def _drop_ahead(self) -> None:
-        """What was read and not handed out will be read again."""
-        self._polled = {}
-        self._ahead.clear()
 
     def _reset(
         self,
@@ -518,7 +504,6 @@ class TermConsumer:
             return
         if ends is not None:
             self._confirmed = clock.now_s()
-            self._settled = self._positions.parts
             self._positions.settle(ends)
 
     def _confirm(self, consumer: ConsumerClient) -> None:
