@@ -59,8 +59,9 @@ log = logging.getLogger(__name__)
 _LATEST = -1  # the protocol's code, in place of a time
 _STEP_S = 0.1
 _STASH = 100
-# how often to look for the answer to a commit: a tenth of the time that it has taken so far
-_LOOK_S, _LOOK_SHARE = 0.0003, 0.1
+# Each look for the answer to a commit costs 0.03 ms: how soon to look first, as a share of what a
+# commit takes, and when again, as a share of what this one has taken.
+_FIRST_SHARE, _LOOK_SHARE, _LOOK_S = 0.8, 0.15, 0.0003
 _CLOSE_S = 1.0
 # how long a poll waits for more, if records come so fast that a batch is full in that time
 _FILL_S = 0.005
@@ -87,6 +88,7 @@ class ConfluentConsumer(ConsumerBase):
         self._connection = ConfluentConnection(settings.address, settings.security)
         self._scout = TopicScout(replace(settings, membership=False, options={}))
         self._committing: _Commit | None = None
+        self._usual_s = 0.0  # how long a commit takes
         self._membership = _Membership.NONE
         self._held: frozenset[Partition] = frozenset()
         self._next: dict[Partition, int] = {}
@@ -337,8 +339,9 @@ class ConfluentConsumer(ConsumerBase):
         return self._committing
 
     def _on_commit(self, error: Any, answer: list[Any]) -> None:
-        if self._committing is not None:
-            self._committing.answer, self._committing = (error, answer), None
+        if (commit := self._committing) is not None:
+            commit.answer, self._committing = (error, answer), None
+            self._usual_s = min(clock.now_s() - commit.began_s, 2 * self._usual_s + _LOOK_S)
 
     def _settled(self, commit: _Commit, wait_s: float) -> bool:
         """Whether it is stored, within ``wait_s``; raises if it failed. Whoever waits reads hardly
@@ -351,7 +354,9 @@ class ConfluentConsumer(ConsumerBase):
             now = clock.now_s()
             if now >= until_s:
                 break
-            pause_s = min(until_s - now, max(_LOOK_S, _LOOK_SHARE * (now - commit.began_s)))
+            age_s = now - commit.began_s
+            pause_s = max(_LOOK_S, _LOOK_SHARE * age_s, _FIRST_SHARE * self._usual_s - age_s)
+            pause_s = min(pause_s, until_s - now)
         if (answered := commit.answer) is None:
             return False
         error, answer = answered

@@ -90,7 +90,6 @@ TABLE = {
 _WANTED = (_S.ASKED, _S.UNDER_WAY, _S.UNKNOWN, _S.AFTER_POSITIONS, _S.AFTER_ABANDONED)
 _ABANDONING = (_S.ABANDONED, _S.AFTER_ABANDONED)
 _SHOWING = (_S.POSITIONS, _S.AFTER_POSITIONS)
-_OPEN = (_S.UNDER_WAY, *_ABANDONING, *_SHOWING)
 
 
 def abandoned() -> BatchLost:
@@ -100,23 +99,23 @@ def abandoned() -> BatchLost:
 class OffsetCommits:
     """Not thread-safe; no method waits longer than it says."""
 
+    # from the first request, or the first commit, on
+    _ends: Offsets
+    _asked_s: float
+    _is_told: bool
+    _future: CommitFuture
+
     def __init__(self, store: OffsetStore, term: Term) -> None:
         self._store = store
         self._term = term
         self.state = CommitState.IDLE
         self.failure: BatchLost | EffectRefused | None = None
         """Why the ends that were wanted last are not committed."""
-        self._ends: Offsets = {}
-        self._future: CommitFuture | None = None
         self._positions: Offsets = {}
-        self._asked_s = 0.0
-        self._is_told = False
         self._silent_since_s: float | None = None
 
     def _step(self, event: CommitEvent) -> None:
         self.state = TABLE.get((self.state, event), self.state)
-        if self.state not in _OPEN:
-            self._future = None
 
     @property
     def wanted(self) -> Offsets | None:
@@ -243,7 +242,6 @@ class OffsetCommits:
 
     def _is_over(self, wait_s: float) -> bool:
         """Whether what is under way is stored, within so long; raises if it has failed."""
-        assert self._future is not None
         try:
             is_stored = self._future.done(wait_s)
         except BaseException:
