@@ -22,7 +22,7 @@ from leaderq.kafka.clients.consumer import (
 )
 from leaderq.kafka.clients.producer import Message, ProducerClient, ProducerSettings
 from leaderq.kafka.consuming.consumer_thread import ConsumerThread
-from leaderq.kafka.consuming.read_ahead import AHEAD, BatchLimits
+from leaderq.kafka.consuming.read_ahead import BatchLimits
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan
 from leaderq.kafka.dead_letters.topic import (
@@ -150,6 +150,7 @@ class Environment:
             group=declared.group,
             member=declared.name,
             membership=in_group,
+            commits_behind=declared.commit_behind,
             **self.connection,
         )
 
@@ -291,7 +292,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     # What slides comes in parts: as soon as one is committed there is room for another.
     slides = is_side_by_side(environment.coroutines, declared.order, declared.workers)
     parts = 4 if slides else 1
-    ahead = max(AHEAD, parts)
+    ahead = 2 if declared.commit_behind else parts
     consumer = ConsumerThread(
         ConsumingPlan(
             address=settings.kafka,

@@ -285,7 +285,7 @@ class KafkaLeaderCareer(KafkaCareer, LeaderCareer):
     How it is handed over:
         ``max_records``, ``max_bytes`` (keys and values), ``max_wait_s``: a batch is handed over
         when one of the first two is reached, or ``max_wait_s`` after its first record was read. One
-        batch is in hand and two ahead, so memory is bounded by a few times ``max_bytes``. After a
+        batch is in hand and one ahead, so memory is bounded by a few times ``max_bytes``. After a
         crash the next leader may repeat one batch. Each commit is one round trip, so small batches
         are slower. ``batches``: ``"merged"`` (one call for a batch) or ``"partition"`` (one call
         for the records of each partition). ``workers``: how many partitions to handle in parallel,

@@ -14,7 +14,8 @@ what comes is one of
 * ``AccessRefused``, ``UnknownTopic``, ``OffsetOutOfRange``, ``KafkaError``: trying again does not
   help.
 
-A commit is begun and asked for later, while the consumer's thread goes on reading.
+What blocks in a client library, a commit for instance, is done by a
+:class:`~leaderq.threads.SerialExecutor`, while the consumer's thread goes on.
 """
 
 from __future__ import annotations
@@ -225,7 +226,8 @@ class ConsumerSettings:
     and a commit is only information for tools. ``session_timeout_s`` is long on purpose: membership
     should outlive a time without any leader, as the next join would wait for 3 s when the group has
     become empty. ``options`` are the client library's own, and override all others. ``mark`` is
-    noted beside committed offsets, for other deployments.
+    noted beside committed offsets, for other deployments. ``commits_behind``: records are to be
+    read while a commit is under way, though waiting for it costs more then.
     """
 
     address: str
@@ -241,6 +243,7 @@ class ConsumerSettings:
     max_poll_interval_s: float = 300.0
     options: Mapping[str, Any] = field(default_factory=dict)
     mark: str = ""
+    commits_behind: bool = False
 
 
 class CommitFuture(Protocol):

@@ -1,9 +1,9 @@
 """Reading ahead: what was read and not yet handed out, cut into batches (pure).
 
-Two batches: one is handed out as soon as the one before is committed, and the other is read while
-that commit is under way. What is ahead is dropped without loss whenever positions are set again.
-With workers more is read ahead, because records come in long runs of one partition, and a batch
-takes as much of each.
+One batch, since a second one would buy nothing: one thread at a time runs in Python. (Two where the
+next batch does not wait for a commit.) What is ahead is dropped without loss whenever positions are
+set again. With workers more is read ahead, because records come in long runs of one partition, and
+a batch takes as much of each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ SPREAD_RECORDS, MOST_SPREAD_RECORDS = 10_000, 100_000
 partitions than there are workers: one fetch of a partition may hold 10,000 small records.
 """
 
-AHEAD = 2
 Polled = Mapping[Partition, Sequence[Record]]
 
 
