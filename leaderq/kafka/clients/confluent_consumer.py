@@ -63,9 +63,8 @@ _LATEST = -1  # the protocol's code, in place of a time
 _STEP_S = 0.1
 _STASH = 100
 _BEGIN_S = 0.001
-# Each look for the answer to a commit costs 0.03 ms: how soon to look first, as a share of what a
-# commit takes, and when again, as a share of what this one has taken.
-_FIRST_SHARE, _LOOK_SHARE, _LOOK_S = 0.8, 0.15, 0.0003
+# when to look again for the answer to a commit, as a share of the time that it has taken so far
+_LOOK_SHARE, _LOOK_S = 0.15, 0.0003
 _CLOSE_S = 1.0
 # how long a poll waits for more, if records come so fast that a batch is full in that time
 _FILL_S = 0.005
@@ -94,7 +93,6 @@ class ConfluentConsumer(ConsumerBase):
         self._commits = SerialExecutor(f"leaderq-confluent-commit-{settings.member}")
         self._committing: SubmittedWork | None = None
         self._behind: _CommitBehind | None = None
-        self._usual_s = 0.0  # how long a commit takes
         self._membership = _Membership.NONE
         self._held: frozenset[Partition] = frozenset()
         self._next: dict[Partition, int] = {}
@@ -375,7 +373,6 @@ class ConfluentConsumer(ConsumerBase):
     def _on_commit(self, error: Any, answer: list[Any]) -> None:
         if (commit := self._behind) is not None:
             commit.answer, self._behind = (error, answer), None
-            self._usual_s = min(clock.now_s() - commit.began_s, 2 * self._usual_s + _LOOK_S)
 
     def _settled(self, commit: _CommitBehind, wait_s: float) -> bool:
         """Whether it is stored, within ``wait_s``; raises if it failed. Its answer comes with what
@@ -386,8 +383,7 @@ class ConfluentConsumer(ConsumerBase):
             now = clock.now_s()
             if now >= until_s:
                 return False
-            age_s = now - commit.began_s
-            pause_s = max(_LOOK_S, _LOOK_SHARE * age_s, _FIRST_SHARE * self._usual_s - age_s)
+            pause_s = max(_LOOK_S, _LOOK_SHARE * (now - commit.began_s))
             clock.sleep(min(pause_s, until_s - now))
             self._serve(0.0)
         error, answer = answered
