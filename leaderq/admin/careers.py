@@ -375,7 +375,7 @@ def career_facts(state: CareerState, view: View, now_ms: int) -> Row:
         "Rate": rate_of(said),
         "Records in hand": said.in_hand,
         "Lease left": None if left is None else f"{left:.1f} s, when it reported",
-        "Set aside": f"{said.buried} dead letters, {said.skipped} skipped",
+        "Set aside": f"{said.set_aside} dead letters, {said.skipped} skipped",
         "Reported": f"{duration(drain.age_s)} ago",
     }
 

@@ -1,5 +1,5 @@
-"""From ``package.module:Class`` to a class that can lead, or one sentence: what is wrong with it,
-where, and what to do.
+"""From ``package.module:Class``, or a career's name, to a class that can lead, or one sentence:
+what is wrong with it, where, and what to do.
 
 Importing a user's module runs the user's code, which may raise anything. That is reported as bad
 input, with the user's exception as the cause.
@@ -13,22 +13,57 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Iterator
+from dataclasses import dataclass
 from difflib import get_close_matches
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leaderq.base.arguments import require
-from leaderq.career import ILeaderCareer, career_problems
-from leaderq.cli.options import meant
+from leaderq.career import ILeaderCareer, career_name, career_problems
+from leaderq.cli.connecting import open_session
+from leaderq.cli.options import Given, meant
+from leaderq.config import current_folder
 from leaderq.errors import ConfigurationError, told
+
+if TYPE_CHECKING:
+    from leaderq.config import Configuration
 
 _EXAMPLE = "write package.module:Class, like billing:AdBilling"
 
 
 class _Wrong(Exception):
     """The rest of a sentence that begins with the target, and says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class ChosenCareer:
+    """The class of a career, its name, and the configuration with which it would be run; ``target``
+    names the class.
+    """
+
+    target: str
+    kind: type[ILeaderCareer]
+    name: str
+    configuration: Configuration
+
+
+def choose_career(given: Given, chosen: str) -> ChosenCareer:
+    """The career that is ``chosen``, by its class (``package.module:Class``) or its name. The class
+    of a name is that of the configuration file, else that which its candidates run.
+
+    Raises :class:`~leaderq.errors.ConfigurationError`.
+    """
+    if ":" in chosen:
+        kind = find_career(chosen, current_folder())
+        configuration = given.load(career=career_name(kind))
+        name = configuration.settings.career or career_name(kind)
+        return ChosenCareer(chosen, kind, name, configuration)
+    configuration = given.load(career=chosen)
+    target = _class_of(chosen, configuration)
+    kind = find_career(target, current_folder())
+    return ChosenCareer(target, kind, configuration.settings.career or chosen, configuration)
 
 
 def find_career(target: str, folder: Path) -> type[ILeaderCareer]:
@@ -62,6 +97,26 @@ def make_career(career: type[ILeaderCareer], target: str) -> ILeaderCareer:
             f"{target!r} could not be made: its constructor raised {_described(exc)}; "
             "correct it, or move that work to prepare()"
         ) from exc
+
+
+def _class_of(name: str, configuration: Configuration) -> str:
+    """The class of the career ``name``: as the file says, else as its candidates do."""
+    if target := configuration.careers.get(name):
+        return target
+    from leaderq.election import Observer
+
+    settings = configuration.settings
+    with open_session(settings) as session:
+        view = Observer(session, name, root=settings.root).view()
+        stood = Observer.careers(session, root=settings.root)
+    told = [one.career_class for one in view.members if one.career_class]
+    told += [one.career_class for one in view.history if one.career_class]
+    if not told:
+        what = f"the class of career {name!r} is not known"
+        remedy = f"write class in [careers.{name}] of leaderq.toml, or give MODULE:CLASS"
+        remedy = meant(name, [*configuration.careers, *stood], remedy)
+        raise ConfigurationError(f"{what}; {remedy}")
+    return told[0]
 
 
 def _named(target: str, folder: Path) -> Any:

@@ -17,15 +17,15 @@ import click
 
 from leaderq.base import chance, clock
 from leaderq.base.exits import ExitCode
-from leaderq.career import Career, ILeaderCareer, career_name
-from leaderq.cli.career_loading import find_career, make_career
+from leaderq.career import Career, ILeaderCareer
+from leaderq.cli.career_loading import ChosenCareer, choose_career, make_career
 from leaderq.cli.connecting import open_session, zookeeper_security
 from leaderq.cli.ensemble import ensemble_of, judge_servers, judge_tick, roles_of
 from leaderq.cli.entry import exit_code
 from leaderq.cli.finding import Finding, Verdict
-from leaderq.cli.options import CONNECTION, JSON, Given, meant, switch, verb
+from leaderq.cli.options import CONNECTION, JSON, Given, switch, verb
 from leaderq.cli.output import Shade, quiet, shaded, write_json
-from leaderq.config import DEFAULT, Section, Settings, current_folder
+from leaderq.config import DEFAULT, Section, Settings
 from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError
 
 if TYPE_CHECKING:
@@ -151,14 +151,14 @@ def _kafka(settings: Settings) -> Finding:
     return Finding("kafka", _OK, f"{settings.kafka} answers")
 
 
-def _career(career: type[ILeaderCareer], target: str, settings: Settings) -> Iterator[Finding]:
+def _career(chosen: ChosenCareer) -> Iterator[Finding]:
     """Whether a career could be run. Only its constructor is called."""
     from leaderq.kafka.career import KafkaCareer
     from leaderq.kafka.groups import Deployment
 
-    name = settings.career or career_name(career)
+    name, settings = chosen.name, chosen.configuration.settings
     try:
-        made = make_career(career, target)
+        made = make_career(chosen.kind, chosen.target)
         if isinstance(made, Career):
             made._take(settings)
         if isinstance(made, KafkaCareer):
@@ -166,7 +166,7 @@ def _career(career: type[ILeaderCareer], target: str, settings: Settings) -> Ite
                 here = Deployment.of(session, settings.root)
             yield from check_kafka_career(made, name, settings, here)
         else:
-            detail = f"{name} can be made from {target}; it drains no topics"
+            detail = f"{name} can be made from {chosen.target}; it drains no topics"
             yield Finding("career", _OK, detail)
     except LeaderqError as error:
         problems = error.problems if isinstance(error, ConfigurationError) else (str(error),)
@@ -356,15 +356,11 @@ def _findings(given: Given) -> Iterator[Finding]:
     yield from _python()
     if not given.quick:
         yield _java()
-    career: type[ILeaderCareer] | None = None
-    name, target = None, given.target
+    chosen: ChosenCareer | None = None
     try:
-        if target is not None and ":" not in target:
-            name, target = target, _class_of(target, given.load(career=target))
-        if target is not None:
-            career = find_career(target, current_folder())
-            name = name or career_name(career)
-        configuration = given.load(career=name)
+        if given.target is not None:
+            chosen = choose_career(given, given.target)
+        configuration = given.load() if chosen is None else chosen.configuration
     except LeaderqError as error:
         for problem in error.problems if isinstance(error, ConfigurationError) else (str(error),):
             yield Finding("configuration", _FAILED, problem, error)
@@ -375,10 +371,11 @@ def _findings(given: Given) -> Iterator[Finding]:
     detail = f"from {', '.join(given_by)}" if given_by else "defaults only"
     yield Finding("configuration", _OK, detail)
     yield from _zookeeper(configuration.settings)
+    career = None if chosen is None else chosen.kind
     if not given.quick and _needs_kafka(career, configuration):
         yield _kafka(configuration.settings)
-    if career is not None:
-        yield from _career(career, target, configuration.settings)
+    if chosen is not None:
+        yield from _career(chosen)
 
 
 def _needs_kafka(career: type[ILeaderCareer] | None, configuration: Configuration) -> bool:
@@ -389,23 +386,3 @@ def _needs_kafka(career: type[ILeaderCareer] | None, configuration: Configuratio
 
     is_set = configuration.source("kafka") != DEFAULT
     return career is None or is_set or issubclass(career, KafkaCareer)
-
-
-def _class_of(name: str, configuration: Configuration) -> str:
-    """The class of the career ``name``: as the file says, else as its candidates do."""
-    if target := configuration.careers.get(name):
-        return target
-    from leaderq.election import Observer
-
-    settings = configuration.settings
-    with open_session(settings) as session:
-        view = Observer(session, name, root=settings.root).view()
-        stood = Observer.careers(session, root=settings.root)
-    told = [one.career_class for one in view.members if one.career_class]
-    told += [one.career_class for one in view.history if one.career_class]
-    if not told:
-        what = f"the class of career {name!r} is not known"
-        remedy = f"write class in [careers.{name}] of leaderq.toml, or give MODULE:CLASS"
-        remedy = meant(name, [*configuration.careers, *stood], remedy)
-        raise ConfigurationError(f"{what}; {remedy}")
-    return told[0]

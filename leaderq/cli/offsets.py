@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leaderq.base import host
-from leaderq.career import career_name
-from leaderq.cli.career_loading import find_career, make_career
+from leaderq.cli.career_loading import choose_career, make_career
 from leaderq.cli.connecting import open_session
 from leaderq.cli.options import CONNECTION, JSON, Given, switch, verb
 from leaderq.cli.output import quiet, say, write_json, write_rows
-from leaderq.config import Section, current_folder
+from leaderq.config import Section
 from leaderq.errors import ConfigurationError, NoNode, RequestRefused
 
 # The Kafka client takes half a second to import, which --help should not.
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from leaderq.kafka.record import Partition
     from leaderq.kafka.stores.offset_store import OffsetAdmin, OffsetStore
 
-_TARGET = click.Argument(["target"], metavar="MODULE:CLASS")
+_TARGET = click.Argument(["target"], metavar="NAME|MODULE:CLASS")
 _YES = switch("--yes", help="really set them; without it, they are only shown")
 _SETTINGS = (Section.CAREER, Section.KAFKA, *CONNECTION)
 _PLACE = re.compile(r"([A-Za-z0-9._-]+)-(\d+)=(\d+)")
@@ -46,6 +45,15 @@ class _Career:
     def asked(self) -> tuple[str, Any]:
         return self.admin.group.address, self.admin.group.access
 
+    def require_settable(self) -> None:
+        """Raise RequestRefused if offsets cannot be set now."""
+        if self.admin.is_led and not self.paused:
+            name = self.declared.name
+            raise RequestRefused(
+                f"somebody leads {name!r} and reads; pause it first: leaderq pause --career {name}"
+            )
+        self.store.require_settable(self.admin)
+
 
 @contextmanager
 def _opened(given: Given) -> Iterator[_Career]:
@@ -59,12 +67,11 @@ def _opened(given: Given) -> Iterator[_Career]:
     from leaderq.kafka.stores.offset_store import OffsetAdmin, StoreContext
 
     quiet()
-    kind = find_career(given.target, current_folder())
-    settings = given.load(career=career_name(kind)).settings
-    made = make_career(kind, given.target)
+    chosen = choose_career(given, given.target)
+    name, settings = chosen.name, chosen.configuration.settings
+    made = make_career(chosen.kind, chosen.target)
     if not isinstance(made, KafkaCareer):
         raise ConfigurationError(f"{given.target} drains no topics, so it has no offsets")
-    name = settings.career or career_name(kind)
     declared = declaration_of(made, name, settings)
     check(declared, made._problems())
     access, layout = access_for(declared, settings), Layout(settings.root, name)
@@ -258,14 +265,12 @@ def _put(given: Given, career: _Career, wanted: Mapping[Partition, int]) -> None
         }
         for where, at in sorted(wanted.items())
     ]
+    if not given.yes:
+        write_rows(rows, given.as_json, "there is nothing to set")
+    career.require_settable()
     if given.yes:
-        if career.admin.is_led and not career.paused:
-            raise RequestRefused(
-                f"somebody leads {career.declared.name!r} and reads; pause it first: leaderq pause"
-                f" --career {career.declared.name}"
-            )
         career.store.put(career.admin, wanted)
-    write_rows(rows, given.as_json, "there is nothing to set")
+        write_rows(rows, given.as_json, "there is nothing to set")
     say("set" if given.yes else "nothing was set; give --yes to do it")
 
 

@@ -182,6 +182,19 @@ class GroupOffsets:
         found = stored_offsets(self.address, self.group, **self.access)
         return {where: at for where, (at, _note) in found.items()}
 
+    def require_settable(self) -> bool:
+        """Whether somebody is in the group: it can only be the career's own member.
+
+        :raises RequestRefused: others are.
+        """
+        view = describe_group(self.address, self.group, **self.access)
+        if others := view.others(self.member):
+            named = ", ".join(map(str, others[:5]))
+            raise RequestRefused(
+                f"group {self.group!r} is used by {named}; stop these before its offsets are set"
+            )
+        return bool(view.members)
+
     def put(self, offsets: Offsets) -> None:
         """Set the group's offsets. First the career's own member is removed from the group, which
         fences it: a broker takes offsets from outside only while nobody is in the group. A paused
@@ -191,14 +204,7 @@ class GroupOffsets:
         """
         until_s = clock.now_s() + _TRIES_S
         while True:
-            view = describe_group(self.address, self.group, **self.access)
-            if others := view.others(self.member):
-                named = ", ".join(map(str, others[:5]))
-                raise RequestRefused(
-                    f"group {self.group!r} is used by {named}; stop these before its offsets are"
-                    " set"
-                )
-            if view.members:
+            if self.require_settable():
                 remove_static_members(self.address, self.group, [self.member], **self.access)
             refused = self._try(offsets)
             if refused is None:

@@ -104,8 +104,8 @@ a late transaction is not given up: a transaction that is open for too long is g
 = kafka/consuming/term_consumer.py unit/kafka/test_positions.py
 a batch whose fate is unknown counts as committed: nothing is lost: only what the store holds is
   committed
--if wanted is not None and wanted.items() <= stored.items():
-+if wanted is not None:
+-if wanted.items() <= stored.items():
++if True:
 
 = kafka/stores/transaction.py unit/kafka/test_transaction_states.py
 a transaction of a discarded producer is not in doubt: what was produced for a record is seen

@@ -37,7 +37,9 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "leaderq.coalescing.rules": _tests("coalescing/test_coalescing_rules.py"),
     "leaderq.kafka.consuming.positions": _tests("kafka/test_positions.py"),
-    "leaderq.kafka.consuming.commits": _tests("kafka/test_commits.py"),
+    "leaderq.kafka.consuming.commits": _tests(
+        "kafka/test_commit_states.py", "kafka/test_commits.py"
+    ),
     "leaderq.kafka.consuming.read_ahead": _tests("kafka/test_read_ahead.py"),
     "leaderq.kafka.handling.on_error": _tests("kafka/test_on_error.py"),
     "leaderq.kafka.handling.crash_marks": _tests("kafka/test_crash_marks.py"),

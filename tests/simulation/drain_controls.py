@@ -8,7 +8,7 @@ from typing import Any
 
 from leaderq.election.tenure import Tenure
 from leaderq.fencing import sql
-from leaderq.kafka.consuming.commits import OffsetCommits
+from leaderq.kafka.consuming.commits import CommitState, OffsetCommits
 from leaderq.kafka.consuming.term_consumer import TermConsumer
 from leaderq.kafka.handling import chains
 from leaderq.kafka.handling.chains import InHand
@@ -26,10 +26,10 @@ _ZOMBIES = {"zombies": 3, "faults": 1}
 
 
 def _under_way_is_done(self: OffsetCommits, *, may_wait: bool) -> Any:
-    if self.wanted is None or self._under_way is None:
+    if self.state is not CommitState.UNDER_WAY:
         return None
-    self._under_way = None
-    return self.wanted
+    self.stored()
+    return self._ends
 
 
 @around(KafkaOffsets, "commit")
@@ -62,7 +62,7 @@ def _given_at_once(effect: Any) -> None:
 
 def _not_placed(self: TermConsumer, consumer: Any) -> None:
     self._is_to_place = False
-    self._drop_ahead()
+    self._ahead.clear()
 
 
 def _may_have_failed(self: ZooKeeperOffsets, term: Any, new: Any) -> bool:
@@ -73,7 +73,7 @@ def _may_have_failed(self: ZooKeeperOffsets, term: Any, new: Any) -> bool:
 def _with_the_next(real: Any, self: TermConsumer) -> Any:
     following = real(self)
     if following is not None:
-        self.commits.wanted = {**(self.commits.wanted or {}), **following.ends}
+        self.commits._ends = {**self.commits._ends, **following.ends}
     return following
 
 
@@ -83,7 +83,7 @@ def _unfenced(self: Tenure, term: Any, operations: Any) -> Any:
 
 @around(TermConsumer, "_resume")
 def _unknown_is_committed(real: Any, self: TermConsumer, stored: Any, held: Any) -> None:
-    if self._effects_lost:
+    if self.commits.state is CommitState.UNKNOWN:
         stored = {**stored, **(self.commits.wanted or {})}
     real(self, stored, held)
 

@@ -10,7 +10,9 @@ consumer contract, or was met in its source):
 * A fenced consumer is told by its heartbeat (3 s): ``poll`` then raises ``KafkaFenced``, for ever.
 * A commit waits for a coordinator up to the session time-out, and cannot be called back. So commits
   go through a thread of their own, in order, and nothing is read meanwhile (B25);
-  :meth:`ConfluentConsumer.close` waits neither for it nor for librdkafka.
+  :meth:`ConfluentConsumer.close` waits neither for it nor for librdkafka. With ``commits_behind``
+  they are asynchronous instead: records are read meanwhile, and the answer comes with them; but who
+  has nothing to read has to look for it again and again.
 * What is not to be read is **not assigned**, and reading begins by assigning with offsets: an
   ``assign`` is carried out by one thread, in order. A member stays a member without it.
 * Records read ahead are thrown away by each ``assign``. So :meth:`ConfluentConsumer.attend` leaves
@@ -30,7 +32,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -61,6 +63,8 @@ _LATEST = -1  # the protocol's code, in place of a time
 _STEP_S = 0.1
 _STASH = 100
 _BEGIN_S = 0.001
+# when to look again for the answer to a commit, as a share of the time that it has taken so far
+_LOOK_SHARE, _LOOK_S = 0.15, 0.0003
 _CLOSE_S = 1.0
 # how long a poll waits for more, if records come so fast that a batch is full in that time
 _FILL_S = 0.005
@@ -87,6 +91,8 @@ class ConfluentConsumer(ConsumerBase):
         self._connection = ConfluentConnection(settings.address, settings.security)
         self._scout = TopicScout(replace(settings, membership=False, options={}))
         self._commits = SerialExecutor(f"leaderq-confluent-commit-{settings.member}")
+        self._committing: SubmittedWork | None = None
+        self._behind: _CommitBehind | None = None
         self._membership = _Membership.NONE
         self._held: frozenset[Partition] = frozenset()
         self._next: dict[Partition, int] = {}
@@ -94,7 +100,6 @@ class ConfluentConsumer(ConsumerBase):
         self._resting: frozenset[Partition] = frozenset()
         self._unproved: dict[Partition, int] = {}
         self._stash: list[Any] = []
-        self._committing: SubmittedWork | None = None
         self._is_reading = False
         self._fenced: KafkaFenced | None = None
 
@@ -103,6 +108,7 @@ class ConfluentConsumer(ConsumerBase):
     def _connect(self, until_s: float) -> None:
         self._scout.open()
         options = consumer_options(self._settings, self._connection, len(self.existing()))
+        options["on_commit"] = self._on_commit
         self._client = self._connection.made(Consumer, options)
         while True:  # a topic just made, or an election going on: what is not ready is asked again
             try:
@@ -276,7 +282,7 @@ class ConfluentConsumer(ConsumerBase):
         return self._heeded(messages) if has_errors(messages) else messages
 
     def _has_committed(self, wait_s: float) -> bool:
-        """Whether no commit is under way; reading would wait for its end, however long (B25)."""
+        """Whether no commit is under way for which reading would wait, however long (B25)."""
         if self._committing is not None and self._committing.ended(wait_s):
             self._committing = None
         return self._committing is None
@@ -341,22 +347,58 @@ class ConfluentConsumer(ConsumerBase):
         return self._answered(stored, "reading committed offsets")
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
-        work = partial(
-            self._commit, self._consumer, self._named(offsets, note + self._settings.mark)
-        )
+        named = self._named(offsets, note + self._settings.mark)
+        if self._settings.commits_behind:
+            return self._commit_behind(named)
+        work = partial(self._commit, self._consumer, named)
         # Else it would wait for what this thread does next, instead of being under way meanwhile.
         self._committing = self._commits.submit(work).begun(_BEGIN_S)
         return self._committing
 
     def _commit(self, consumer: Any, named: list[Any]) -> None:
+        with self._commit_errors():
+            self._answered(consumer.commit(offsets=named, asynchronous=False), "committing")
+
+    @contextmanager
+    def _commit_errors(self) -> Iterator[None]:
         try:
             with self._errors_translated("committing"):
-                answer = consumer.commit(offsets=named, asynchronous=False)
-            self._answered(answer, "committing")
+                yield
         except UnknownTopic as exc:
             if self._pattern is None:
                 raise
             raise KafkaAway(str(exc)) from exc  # deleted a moment ago, which shows soon
+
+    def _commit_behind(self, named: list[Any]) -> CommitFuture:
+        if self._behind is not None:  # librdkafka may carry out the later one first
+            raise KafkaAway("the commit before has not been answered yet")
+        with self._errors_translated("committing"):
+            self._consumer.commit(offsets=named, asynchronous=True)
+        self._behind = _CommitBehind(self, clock.now_s())
+        return self._behind
+
+    def _on_commit(self, error: Any, answer: list[Any]) -> None:
+        if (commit := self._behind) is not None:
+            commit.answer, self._behind = (error, answer), None
+
+    def _settled(self, commit: _CommitBehind, wait_s: float) -> bool:
+        """Whether it is stored, within ``wait_s``; raises if it failed. Its answer comes with what
+        is read: whoever waits reads hardly anything, a record now and then, into the stash.
+        """
+        until_s = clock.now_s() + wait_s
+        while (answered := commit.answer) is None:
+            now = clock.now_s()
+            if now >= until_s:
+                return False
+            pause_s = max(_LOOK_S, _LOOK_SHARE * (now - commit.began_s))
+            clock.sleep(min(pause_s, until_s - now))
+            self._serve(0.0)
+        error, answer = answered
+        with self._commit_errors():
+            if error is not None:
+                raise self._error(error, "committing")
+            self._answered(answer, "committing")
+        return True
 
     def log_ends(self) -> dict[Partition, int]:
         found = {}
@@ -419,6 +461,18 @@ class ConfluentConsumer(ConsumerBase):
             ended = self._commits.submit(client.close)
             self._commits.close()
             ended.done(_CLOSE_S)
+
+
+@dataclass(eq=False)
+class _CommitBehind:
+    """An asynchronous commit; ``answer``: an error, or what is said of each partition."""
+
+    consumer: ConfluentConsumer
+    began_s: float
+    answer: tuple[Any, list[Any]] | None = None
+
+    def done(self, wait_s: float) -> bool:
+        return self.consumer._settled(self, wait_s)
 
 
 def consumer_options(

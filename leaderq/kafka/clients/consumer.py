@@ -16,7 +16,7 @@ each is raised as one of
   help.
 
 What blocks in a client library, a commit for instance, is done by a
-:class:`~leaderq.threads.SerialExecutor`, while the consumer's thread goes on reading.
+:class:`~leaderq.threads.SerialExecutor`, while the consumer's thread goes on.
 """
 
 from __future__ import annotations
@@ -231,7 +231,8 @@ class ConsumerSettings:
     and a commit is only information for tools. ``session_timeout_s`` is long on purpose: membership
     should outlive a time without any leader, as the next join would wait for 3 s when the group has
     become empty. ``options`` are the client library's own, and override all others. ``mark`` is
-    noted beside committed offsets, for other deployments.
+    noted beside committed offsets, for other deployments. ``commits_behind``: records are to be
+    read while a commit is under way, though waiting for it costs more then.
     """
 
     address: str
@@ -247,6 +248,7 @@ class ConsumerSettings:
     max_poll_interval_s: float = 300.0
     options: Mapping[str, Any] = field(default_factory=dict)
     mark: str = ""
+    commits_behind: bool = False
 
 
 class CommitFuture(Protocol):
@@ -327,7 +329,7 @@ class ConsumerClient(Protocol):
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
         """Begin to store offsets, with ``note`` and the settings' mark beside them; ``poll`` may be
-        called meanwhile.
+        called meanwhile. Perhaps ``KafkaAway`` while another commit is under way.
         """
 
     def group_metadata(self) -> Any:

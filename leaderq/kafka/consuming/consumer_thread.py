@@ -24,13 +24,8 @@ from typing import Any, cast
 
 from leaderq.base import clock
 from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable, told
-from leaderq.kafka.clients.consumer import (
-    BatchLost,
-    ConsumerClient,
-    EffectRefused,
-    KafkaAway,
-    Offsets,
-)
+from leaderq.kafka.clients.consumer import ConsumerClient, KafkaAway, Offsets
+from leaderq.kafka.consuming.commits import abandoned
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan, JoinGate, TermConsumer
 from leaderq.kafka.record import Batch, Partition
 from leaderq.term import Reason, Term
@@ -57,7 +52,6 @@ class _Kind(Enum):
 
 
 _PENDING = object()
-_ABANDONED = "the batch was abandoned; what is not done of it is handed out again"
 Ask = Callable[[TermConsumer], Any]
 
 
@@ -157,7 +151,7 @@ class ConsumerThread:
 
     def _offered_beside(self, consumer: TermConsumer) -> Any:
         if consumer.losses != self._losses:
-            raise BatchLost(_ABANDONED)
+            raise abandoned()
         return consumer.offer_beside() or _PENDING
 
     def commit(self, term: Term, ends: Offsets, *, is_behind: bool = False) -> None:
@@ -180,9 +174,10 @@ class ConsumerThread:
         def ask(consumer: TermConsumer) -> Any:
             nonlocal has_begun
             commits = consumer.commits
-            if has_begun and commits.outcome is not None:
+            if has_begun and commits.wanted is None:
                 self.loaded = consumer.loaded
-                _raise_failure(commits.outcome)
+                if commits.failure is not None:
+                    raise commits.failure
                 # The next one goes along, which spares two changes of thread; else it stays in hand
                 batch = _PENDING if consumer.has_in_hand else self._offered(consumer)
                 return None if batch is _PENDING else batch
@@ -190,7 +185,7 @@ class ConsumerThread:
                 has_begun = True
                 is_ours = consumer.has_in_hand and consumer.losses == self._losses
                 commits.request(ends, in_hand=is_ours)
-            if has_begun and is_behind and commits.outcome is None:
+            if has_begun and is_behind and commits.wanted is not None:
                 return consumer.offer_behind() or _PENDING
             return _PENDING
 
@@ -340,14 +335,9 @@ class ConsumerThread:
 def _settled(consumer: TermConsumer) -> Any:
     if consumer.commits.wanted is not None:
         return _PENDING
-    return _raise_failure(consumer.commits.outcome)
-
-
-def _raise_failure(outcome: bool | EffectRefused | None) -> None:
-    if isinstance(outcome, EffectRefused):
-        raise outcome
-    if outcome is False:
-        raise BatchLost(_ABANDONED)
+    if consumer.commits.failure is not None:
+        raise consumer.commits.failure
+    return None
 
 
 class _TermLoop:

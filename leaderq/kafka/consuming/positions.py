@@ -14,21 +14,34 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from math import inf
 from operator import attrgetter
+from typing import NamedTuple
 
 from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import Offsets
 from leaderq.kafka.record import Batch, Partition, Record
 
 
+class Rest(NamedTuple):
+    """Nothing of a partition is read until then (``inf``: it is read, and nothing has come yet)."""
+
+    until_s: float
+    note: object
+
+
 class Positions:
-    """The offsets of one term. Not thread-safe."""
+    """The offsets of one term, and which partitions rest. Not thread-safe. A column for each of
+    these, because none is looked at without need for thousands of partitions.
+    """
 
     def __init__(self, committed: Offsets) -> None:
         self.committed = dict(committed)
         self.handed = dict(committed)
         self.parts: list[Batch] = []
         """What is in hand: each follows the one before it."""
+        self._resting: dict[Partition, Rest] = {}
         self.losses = 0
         """How often a batch in hand was dropped."""
 
@@ -39,10 +52,15 @@ class Positions:
             self.parts = [joined(self.parts)]
         return self.parts[0] if self.parts else None
 
-    def hand(self, batch: Batch) -> None:
-        """It is in hand, with what is already; from now on they are one batch."""
+    def hand(self, batch: Batch) -> Batch:
+        """It is in hand, with what is already; from now on they are one batch. Returned with what
+        was noted of partitions that have rested.
+        """
+        if found := batch.records.keys() & self._resting.keys():
+            batch = replace(batch, noted={at: self._resting.pop(at).note for at in found})
         self.parts.append(batch)
         self.handed.update(batch.ends)
+        return batch
 
     def settle(self, ends: Offsets) -> None:
         """Note that the offsets ``ends`` were committed; records after them stay in hand."""
@@ -69,6 +87,27 @@ class Positions:
             records = {where: part.records[where] for where in part.records if where in ends}
             if ends:
                 self.parts.append(Batch(records=records, ends=ends))
+
+    def rest(self, partition: Partition, until_s: float, note: object) -> None:
+        """Release it, and read nothing of it until then; what comes next has the ``note``."""
+        self.release((partition,))
+        self._resting[partition] = Rest(until_s, note)
+
+    def wake(self, now_s: float) -> bool:
+        """Whether some have rested long enough, and are to be read again."""
+        woken = [where for where, rest in self._resting.items() if rest.until_s <= now_s]
+        for where in woken:
+            self._resting[where] = self._resting[where]._replace(until_s=inf)
+        return bool(woken)
+
+    @property
+    def asleep(self) -> set[Partition]:
+        return {where for where, rest in self._resting.items() if rest.until_s < inf}
+
+    @property
+    def wakes_s(self) -> float:
+        """When the next one is to be read again; ``inf``: none rests."""
+        return min((rest.until_s for rest in self._resting.values()), default=inf)
 
     def advance(self, positions: Offsets) -> None:
         """Note ``positions`` that were committed: the same as before, or, while nothing is in hand,

@@ -2,9 +2,9 @@
 (pure).
 
 One batch, since a second one would buy nothing: one thread at a time runs in Python. (Two where the
-next batch does not wait for a commit: some clients read nothing while one is under way.) What is
-ahead is dropped without loss whenever positions are set again. With workers more is read ahead,
-because records come in long runs of one partition, and a batch takes as much of each.
+next batch does not wait for a commit.) What is ahead is dropped without loss whenever positions are
+set again. With workers more is read ahead, because records come in long runs of one partition, and
+a batch takes as much of each.
 """
 
 from __future__ import annotations

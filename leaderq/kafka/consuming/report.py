@@ -65,9 +65,9 @@ class DrainReport:
     ``rate_per_s`` is handled and committed, ``arriving_per_s`` added, both over the last half
     minute (``None`` after a first look); ``catch_up_s`` is when the lag will be 0 if both stay so,
     ``None`` when that will not come or is not known. ``dead_letters`` is the topic for them;
-    ``skipped`` and ``buried`` (set aside) count since this process started. ``held_up`` names the
-    records that are tried again and again, and their error. ``lease_left_s`` of the term was left;
-    ``in_hand``: records that were handed to the career and are not committed.
+    ``skipped`` and ``set_aside`` (as dead letters) count since this process started. ``held_up``
+    names the records that are tried again and again, and their error. ``lease_left_s`` of the term
+    was left; ``in_hand``: records that were handed to the career and are not committed.
     """
 
     term: int = 0
@@ -79,7 +79,7 @@ class DrainReport:
     catch_up_s: float | None = None
     dead_letters: str | None = None
     skipped: int = 0
-    buried: int = 0
+    set_aside: int = 0
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     held_up: str | None = None
     lease_left_s: float | None = None
@@ -100,14 +100,20 @@ class DrainReport:
         return DrainProgress(career, candidate, self.term, self.lag, *speeds, lags)
 
 
+_SET_ASIDE = "buried"  # in znodes
+
+
 def encode(report: DrainReport) -> bytes:
-    return json.dumps(asdict(report), separators=(",", ":")).encode()
+    row = asdict(report)
+    row[_SET_ASIDE] = row.pop("set_aside")
+    return json.dumps(row, separators=(",", ":")).encode()
 
 
 def decode(data: bytes, *, path: str) -> DrainReport:
     """Parse a report that any version has written. Raises CorruptRecord, which names ``path``."""
     try:
-        found = _known(DrainReport, json.loads(data))
+        row = json.loads(data)
+        found = _known(DrainReport, {**row, "set_aside": row.get(_SET_ASIDE, 0)})
         rows = found.pop("partitions", {}).items()
         lags = {name: PartitionLag(**_known(PartitionLag, row)) for name, row in rows}
         report = DrainReport(**found, partitions=lags)
@@ -126,7 +132,7 @@ def _known(kind: type[Any], found: Any) -> dict[str, Any]:
 
 
 def _check_types(report: DrainReport) -> None:
-    counts: list[Any] = [report.term, report.skipped, report.buried, report.in_hand or 0]
+    counts: list[Any] = [report.term, report.skipped, report.set_aside, report.in_hand or 0]
     counts += [number for each in report.partitions.values() for number in astuple(each)]
     numbers: list[Any] = [report.rate_per_s, report.arriving_per_s, report.catch_up_s]
     numbers += [report.lease_left_s]
@@ -220,7 +226,7 @@ class ProgressReports:
         self._estimator, self._term = LagEstimator(), 0
         self._rebuilds = 0
         self._said: dict[str, Any] = {"group": self.group, "dead_letters": self.dead_letters}
-        self._said |= {"skipped": 0, "buried": 0}
+        self._said |= {"skipped": 0, "set_aside": 0}
 
     def former(self) -> DrainReport:
         """Return the last report, without its positions if these are of another group. Returns an
@@ -297,7 +303,7 @@ class ProgressReports:
     def dead_lettered(
         self, record: Record, error: BaseException, attempts: int, topic: str
     ) -> None:
-        self._said["buried"] += 1
+        self._said["set_aside"] += 1
         self.events.publish(RecordDeadLettered(*self._place(record), error, attempts, topic))
 
     def _place(self, record: Record) -> tuple[str, str, str, int]:

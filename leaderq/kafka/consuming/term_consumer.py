@@ -28,11 +28,9 @@ However it ends, the consumer is closed at once, because otherwise it would join
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from itertools import islice
-from math import inf
-from typing import NamedTuple
 
 from leaderq.base import clock
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
@@ -46,13 +44,13 @@ from leaderq.kafka.clients.consumer import (
     MembershipLost,
     Offsets,
 )
-from leaderq.kafka.consuming.commits import OffsetCommits
+from leaderq.kafka.consuming.commits import CommitState, OffsetCommits
 from leaderq.kafka.consuming.consumer_check import ConsumerCheck
 from leaderq.kafka.consuming.positions import Positions, forgotten, may_reset, resets, starts
 from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.groups import Deployment
-from leaderq.kafka.record import Batch, Partition, Record
+from leaderq.kafka.record import Batch, Partition
 from leaderq.kafka.stores.offset_store import OffsetStore, StoreAway
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads.retry import Backoff, Retry
@@ -127,13 +125,6 @@ class NotLetIn(KafkaAway):
     """The group waits for other members before it lets this one in."""
 
 
-class Rest(NamedTuple):
-    """Nothing of a partition is read until then (``inf``: it is read, and nothing has come yet)."""
-
-    until_s: float
-    note: object
-
-
 class TermConsumer:
     """Reads and commits within one term; each step is done by :meth:`round`. Not thread-safe."""
 
@@ -149,15 +140,11 @@ class TermConsumer:
         self._positions = Positions({})
         self._has_loaded = False
         self._request_s, self._poll_s = REQUEST_S, POLL_S
-        self._polled: Mapping[Partition, Sequence[Record]] = {}
-        self._settled: list[Batch] = []
         self.joined = False  # the former leader is fenced, and the offsets are known
         self._joins = 0
         self.commits = OffsetCommits(plan.store, gate.term)
-        self._effects_lost = False
         self._attended = self._confirmed = self._inspected = 0.0
         self._look_ahead_at = self._ahead_pause_s = 0.0
-        self._resting: dict[Partition, Rest] = {}
         self._is_to_place = False
         self._mirrored: dict[Partition, int] = {}
         self._mirror_all_at = 0.0
@@ -182,8 +169,8 @@ class TermConsumer:
         """Return the batch to hand out: the one in hand again, else the next; ``None``: neither."""
         if not self.joined or self.commits.wanted is not None:
             return None
-        if not self.has_in_hand and (batch := self._taken()):
-            self._positions.hand(batch)
+        if not self.has_in_hand:
+            self._handed()
         return self._positions.in_hand
 
     def offer_beside(self) -> Batch | None:
@@ -193,34 +180,27 @@ class TermConsumer:
         if not self.has_in_hand:
             return self.offer()
         is_busy = not self.joined or self.commits.wanted is not None
-        return None if is_busy or not self._ahead.fits(self._positions.parts) else self._followed()
+        return None if is_busy or not self._ahead.fits(self._positions.parts) else self._handed()
 
     def offer_behind(self) -> Batch | None:
         """Return the next batch while the whole batch in hand is being committed; else ``None``."""
         parts = self._positions.parts
         is_whole = len(parts) == 1 and self.commits.wanted == parts[0].ends
-        return self._followed() if self.joined and is_whole else None
+        return self._handed() if self.joined and is_whole else None
 
-    def _followed(self) -> Batch | None:
-        if (following := self._taken()) is not None:
-            self._positions.hand(following)
-        return following
-
-    def _taken(self) -> Batch | None:
-        if batch := self._ahead.take(clock.now_s()):
-            self._look_ahead_at = self._ahead_pause_s = 0.0
-            if found := batch.records.keys() & self._resting.keys():
-                noted = {where: self._resting.pop(where).note for where in found}
-                return replace(batch, noted=noted)
-        return batch
+    def _handed(self) -> Batch | None:
+        """Hand out the next batch, if there is one."""
+        if (batch := self._ahead.take(clock.now_s())) is None:
+            return None
+        self._look_ahead_at = self._ahead_pause_s = 0.0
+        return self._positions.hand(batch)
 
     def rest(self, partition: Partition, for_s: float, note: object) -> None:
         """Give up the records of ``partition`` in hand. In ``for_s`` seconds read it again from the
         stored offset, and hand out ``note`` with its records.
         """
-        self._positions.release((partition,))
-        self._resting[partition] = Rest(clock.now_s() + for_s, note)
-        self._drop_ahead()  # nothing is read before the next place(): it would leave a gap
+        self._positions.rest(partition, clock.now_s() + for_s, note)
+        self._ahead.clear()  # nothing is read before the next place(): it would leave a gap
         self._is_to_place = True
 
     def mend(self) -> None:
@@ -235,12 +215,10 @@ class TermConsumer:
         now = clock.now_s()
         if self._outage.not_before_s > now:
             return self._outage.not_before_s - now
-        has_work = self.commits.is_busy or self._is_to_place or bool(self._polled)
-        if not self.joined or has_work or self._is_idle:
+        if not self.joined or self.commits.is_busy or self._is_to_place or self._is_idle:
             return 0.0
         looks = self._confirmed + CONFIRM_S, self._inspected + INSPECT_S
-        wakes = (rest.until_s for rest in self._resting.values())
-        due = min(self._attended + ATTEND_S, *looks, *wakes)
+        due = min(self._attended + ATTEND_S, *looks, self._positions.wakes_s)
         if self._ahead.room:
             due = min(due, self._look_ahead_at)
         if is_asked and not self.has_in_hand and (left_s := self._ahead.wait_s(now)) is not None:
@@ -274,15 +252,20 @@ class TermConsumer:
         except GroupIncompatible as exc:
             raise KafkaError(self._explained(exc)) from exc
         except BatchLost as exc:
-            what = "effects of a batch may be lost, the stored offsets decide error=%s"
-            log.warning(what, exc)
-            self._effects_lost, self.joined = True, False
+            self._lose(exc)
         except EffectRefused as exc:
             self._confirmed = clock.now_s()  # the store has heard this leader
             self.commits.refused(exc)
         except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
             if self._outage.met(exc, clock.now_s(), joining=not self.joined):
                 self._discard()
+
+    def _lose(self, why: BatchLost) -> None:
+        what = "effects of a batch may be lost, the stored offsets decide error=%s"
+        log.warning(what, why)
+        self.joined = False
+        if not self.commits.lost():
+            self._positions.drop()
 
     def _explained(self, exc: KafkaError) -> str:
         explanation = self._plan.explain_group() if self._store.in_group else ""
@@ -304,15 +287,9 @@ class TermConsumer:
             self.joined = not self.commits.has_abandoned()
             return
         self.commits.start(consumer)
-        # A batch takes 0.1 ms to be thrown away, and as long to be counted: now, since the career
-        # waits for the commit anyway.
-        self._settled = []
-        if self._polled:
-            polled_before, self._polled = self._polled, {}
-            self._ahead.add(polled_before, clock.now_s())
         self._wake(consumer)
-        polled = self._read(consumer)
-        self._finish_committing(consumer, may_wait=not polled)
+        has_read = self._read(consumer)
+        self._finish_committing(consumer, may_wait=not has_read)
         if clock.now_s() >= self._attended + ATTEND_S:
             self._attend(consumer)
         if not self.commits.is_busy and not consumer.is_joining:
@@ -326,7 +303,7 @@ class TermConsumer:
 
     @property
     def _is_idle(self) -> bool:
-        return not self.has_in_hand and self._ahead.is_empty and not self._polled
+        return not self.has_in_hand and self._ahead.is_empty
 
     def _take_over(self, consumer: ConsumerClient) -> None:
         more_s = len(consumer.existing()) / PARTITIONS_A_SECOND
@@ -364,7 +341,7 @@ class TermConsumer:
         joins, held = consumer.joins, consumer.assigned()
         loaded = self._store.load(consumer, self._term, self._request_s)
         stored = {where: at for where, at in loaded.items() if where in held}
-        self._drop_ahead()  # its records follow abandoned ones; the next steps may fail
+        self._ahead.clear()  # its records follow abandoned ones; the next steps may fail
         if self._has_loaded:
             self._resume(stored, held)
         else:
@@ -403,25 +380,16 @@ class TermConsumer:
     def _place(self, consumer: ConsumerClient) -> None:
         """Let the consumer read from the positions; records that were read ahead are read again."""
         self._is_to_place = True
-        self._drop_ahead()
+        self._ahead.clear()
         handed = self._positions.handed
-        consumer.seek(handed, handed.keys() & self._asleep)
+        consumer.seek(handed, handed.keys() & self._positions.asleep)
         self._is_to_place = False
         self._look_ahead_at = 0.0
         self._check.stalls.restart()
 
     def _wake(self, consumer: ConsumerClient) -> None:
-        now = clock.now_s()
-        for where, rest in self._resting.items():
-            if rest.until_s <= now:
-                self._resting[where] = rest._replace(until_s=inf)
-                self._is_to_place = True
-        if self._is_to_place:
+        if self._positions.wake(clock.now_s()) or self._is_to_place:
             self._place(consumer)
-
-    @property
-    def _asleep(self) -> set[Partition]:
-        return {where for where, rest in self._resting.items() if rest.until_s < inf}
 
     def _check_forgotten(self, reached: Offsets) -> None:
         """Raise ``OffsetOutOfRange`` if stored offsets are gone (``reached`` is not empty), unless
@@ -453,12 +421,11 @@ class TermConsumer:
         if parts and not positions.parts:
             abandoned = set().union(*(part.ends for part in parts))
             log.warning("batch in hand abandoned partitions=%s", _names(abandoned))
-        if self._effects_lost:
-            self._effects_lost = False
-            wanted = self.commits.wanted
-            if wanted is not None and wanted.items() <= stored.items():
+        if self.commits.state is CommitState.UNKNOWN:
+            wanted = self.commits.wanted or {}
+            if wanted.items() <= stored.items():
                 positions.settle(wanted)
-                self.commits.settled(wanted)
+                self.commits.stored()
             else:
                 positions.drop()
         if not positions.parts:
@@ -497,19 +464,14 @@ class TermConsumer:
         # Records of a new assignment were read from the client's own positions.
         if not self._settle_membership(consumer):
             return False
-        self._polled = records
+        now = clock.now_s()
+        self._ahead.add(records, now)
         if wait_s or records:
             self._check.polled(empty=not records)
         pause_s = min(max(self._ahead_pause_s * 2, _MIN_AHEAD_S), _MAX_AHEAD_S)
-        # A commit that is under way may be why there is nothing.
-        self._ahead_pause_s = 0.0 if records or self.commits.is_busy else pause_s
-        self._look_ahead_at = clock.now_s() + self._ahead_pause_s
+        self._ahead_pause_s = 0.0 if records else pause_s
+        self._look_ahead_at = now + self._ahead_pause_s
         return bool(records)
-
-    def _drop_ahead(self) -> None:
-        """What was read and not handed out will be read again."""
-        self._polled = {}
-        self._ahead.clear()
 
     def _reset(
         self,
@@ -553,9 +515,7 @@ class TermConsumer:
             return
         if ends is not None:
             self._confirmed = clock.now_s()
-            self._settled = self._positions.parts
             self._positions.settle(ends)
-            self.commits.settled(ends)
 
     def _confirm(self, consumer: ConsumerClient) -> None:
         """Commit again every 3 s, to prove that the store accepts this leader, or, with a store
@@ -592,7 +552,7 @@ class TermConsumer:
         if clock.now_s() < self._inspected + INSPECT_S:
             return
         self._inspected = clock.now_s()
-        found = self._check.look(consumer, self._inspected, self._request_s, self._asleep)
+        found = self._check.look(consumer, self._inspected, self._request_s, self._positions.asleep)
         if found.added:
             consumer.rejoin()
             consumer.attend(self._request_s)

@@ -468,12 +468,12 @@ class BatchWork:
                 what = "records failed together, trying one by one"
                 self._context.warn(what, piece.records, failure.error, {"attempt": piece.attempts})
                 piece.mode, piece.before, piece.failed = PieceMode.ISOLATED, piece.attempts, 0
-            elif decision is Ending.RAISE:
-                self._raise(piece, failure)
-            else:
+            elif isinstance(decision, Ending) and decision.passes_over:
                 for record in piece.records:
                     self._hold_ups.note_passed_over(record, failure.error)
                 self._pass_over(piece, failure.error, piece.attempts)
+            else:
+                self._raise(piece, failure)
         if waits and not self._term.wait(max(waits)) and held_up and self._context.commits_first:
             raise held_up.error  # committed already, so it would be tried until the term is over
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from leaderq.base import clock
 from leaderq.errors import told
 from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
-from leaderq.kafka.handling.burials import BurialRequests, RecordBuried
+from leaderq.kafka.handling.burials import BurialRequests
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import Ending, OnError
 from leaderq.kafka.handling.rate_limit import RateLimiter
@@ -156,15 +156,24 @@ class HandlingContext:
         crash loses no record.
         """
         term.check()
-        if (topic := self.on_error.letters_topic(self.career)) is not None:
-            said = attempts, term.number, self.career, int(clock.calendar_s() * 1000)
-            letter = new_dead_letter(record, error, *said)
-            self.send_dead_letter(term, topic, letter)
-            self.warn("record set aside", (record,), error, {"topic": topic, "attempts": attempts})
-            self.on_dead_lettered(record, error, attempts, topic)
-        elif self.on_error.terminal is Ending.SKIP or isinstance(error, RecordBuried):
-            self.warn("record skipped", (record,), error, {"attempts": attempts})
-            self.on_skipped(record, error, attempts)
+        ways = {
+            Ending.DEAD_LETTER: self._set_aside,
+            Ending.SKIP: self._skip,
+            Ending.RAISE: self._skip,  # an operator lets it pass
+        }
+        ways[self.on_error.terminal](term, record, error, attempts)
+
+    def _set_aside(self, term: Term, record: Record, error: BaseException, attempts: int) -> None:
+        topic = self.on_error.letters_topic(self.career)
+        assert topic is not None
+        said = attempts, term.number, self.career, int(clock.calendar_s() * 1000)
+        self.send_dead_letter(term, topic, new_dead_letter(record, error, *said))
+        self.warn("record set aside", (record,), error, {"topic": topic, "attempts": attempts})
+        self.on_dead_lettered(record, error, attempts, topic)
+
+    def _skip(self, _term: Term, record: Record, error: BaseException, attempts: int) -> None:
+        self.warn("record skipped", (record,), error, {"attempts": attempts})
+        self.on_skipped(record, error, attempts)
 
     def warn(
         self,

@@ -143,6 +143,12 @@ class OffsetStore(ABC):
             raise self._not_administered()
         return admin.group.stored()
 
+    def require_settable(self, admin: OffsetAdmin) -> None:
+        """Raise what :meth:`put` would raise now."""
+        if not self.in_group:
+            raise self._not_administered()
+        admin.group.require_settable()
+
     def put(self, admin: OffsetAdmin, offsets: Offsets) -> None:
         """Set offsets while nobody handles records, so that no leader overwrites them.
 

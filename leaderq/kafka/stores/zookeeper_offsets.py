@@ -125,12 +125,15 @@ class ZooKeeperOffsets(KeepsEffects):
             for number, offset in kept.offsets.items()
         }
 
-    def put(self, admin: OffsetAdmin, offsets: Offsets) -> None:
+    def require_settable(self, admin: OffsetAdmin) -> None:
         if admin.is_led:
             raise RequestRefused(
                 "a leader reads its offsets from ZooKeeper when its term begins, and not again;"
                 " stop all candidates before they are set"
             )
+
+    def put(self, admin: OffsetAdmin, offsets: Offsets) -> None:
+        self.require_settable(admin)
         self._session.ensure_path(self._path)
         puts: list[Operation] = []
         for topic in sorted({where.topic for where in offsets}):

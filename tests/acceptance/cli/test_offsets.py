@@ -113,8 +113,11 @@ def test_a_paused_career_reads_on_where_an_operator_has_set_it(offsets, lead):
         message="all is handled",
     )
     at = ["--at", f"{offsets.topic}-0=2"]
-    refused = offsets.set(career, *at, "--yes")
-    assert (refused.returncode, "leaderq pause" in refused.stderr) == (1, True)
+    for really in ([], ["--yes"]):
+        refused = offsets.set(career, *at, *really)
+        assert (refused.returncode, "leaderq pause" in refused.stderr) == (1, True)
+    by_name = offsets("offsets", "show", "reading", "--json")  # as its candidate has told
+    assert json.loads(by_name.stdout)["offset"] == offsets.shown(career), by_name.stderr
     named = {"career": "reading"}
     assert offsets("pause", **named).returncode == 0
     dry = offsets.set(career, *at)
@@ -142,8 +145,9 @@ def test_offsets_in_zookeeper_are_set_while_nobody_leads_and_moved_from_store_to
     leader = lead("Keeping")
     eventually(lambda: offsets.handled() == [4, 5], timeout_s=60, message="the last two are read")
     offsets("pause", career="keeping")
-    refused = offsets.set("Keeping", "--to", "earliest", "--yes")
-    assert (refused.returncode, "stop all candidates" in refused.stderr) == (1, True)
+    for really in ([], ["--yes"]):
+        refused = offsets.set("Keeping", "--to", "earliest", *really)
+        assert (refused.returncode, "stop all candidates" in refused.stderr) == (1, True)
     leader.stop()
     assert offsets.set("Keeping", "--to", "earliest", "--yes").returncode == 0
     assert offsets.shown("Keeping") == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ pytest.importorskip(
 
 from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer, consumer_options
-from leaderq.kafka.clients.consumer import ConsumerSettings
+from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway
 
 
 class TestConfluentConsumer(ConsumerContract):
@@ -81,3 +82,39 @@ class TestConfluentConsumer(ConsumerContract):
         ):
             with pytest.raises(KafkaFenced):
                 act()
+
+
+class TestConfluentConsumerThatCommitsBehind(TestConfluentConsumer):
+    """The same, where records are read while a commit is under way."""
+
+    @staticmethod
+    def factory(settings: ConsumerSettings) -> ConfluentConsumer:
+        return ConfluentConsumer(replace(settings, commits_behind=True))
+
+    def test_records_are_read_while_a_commit_is_under_way(
+        self, make_consumer: Make, feed: Any, kafka_broker: Any
+    ) -> None:
+        feed(0, 40)
+        consumer = self.join(make_consumer())
+        eventually(
+            lambda: consumer.poll(0.5, 1), message="one is read, and others have come with it"
+        )
+        kafka_broker.freeze()
+        try:
+            under_way = consumer.commit(dict.fromkeys(consumer.assigned(), 1), "")
+            assert consumer.poll(0.0, 100)
+            assert not under_way.done(0.1)
+        finally:
+            kafka_broker.thaw()
+        assert under_way.done(30.0)
+
+    def test_no_commit_overtakes_the_one_before(self, make_consumer: Make) -> None:
+        consumer = self.join(make_consumer())
+        held = consumer.assigned()
+        first, second = dict.fromkeys(held, 7), dict.fromkeys(held, 3)
+        under_way = consumer.commit(first, "")
+        with pytest.raises(KafkaAway):
+            consumer.commit(second, "")
+        assert under_way.done(30.0)
+        assert consumer.committed(20.0) == first
+        commit(consumer, second)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ from leaderq.kafka.dead_letters.format import read_dead_letter
 from leaderq.kafka.handling import burials
 from leaderq.kafka.handling.burials import BurialRequests
 from leaderq.kafka.handling.context import RecordOrder
-from leaderq.kafka.handling.on_error import OnError
+from leaderq.kafka.handling.on_error import Ending, OnError
 
 PATH = "/c/burials"
 
@@ -177,3 +178,24 @@ def test_what_is_no_request_is_said_and_lets_nothing_pass(
     assert "requests of operators not known" in caplog.text
     with pytest.raises(CorruptRecord, match="delete it"):
         burials.read(znode, PATH)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ending", Ending)
+def test_what_passes_a_record_over_says_so_whatever_becomes_of_those_that_fail(ending) -> None:
+    career, told = FakeCareer(), list[str]()
+    handler = a_handler(
+        career,
+        on_skipped=lambda *_: told.append("skipped"),
+        on_dead_lettered=lambda *_: told.append("set aside"),
+    )
+    context = replace(handler.context, on_error=OnError(ending))
+    context.pass_over(open_term(7), a_batch(A=[0]).records[A][0], Bad("x"), 1)
+    assert told == ["set aside" if ending is Ending.DEAD_LETTER else "skipped"]
+    assert set_aside(career) == [0] * (ending is Ending.DEAD_LETTER)
+
+
+def test_a_kind_of_ending_that_nobody_has_written_is_an_error() -> None:
+    unknown: Any = object()
+    context = replace(a_handler(FakeCareer()).context, on_error=OnError(unknown))
+    with pytest.raises(KeyError):
+        context.pass_over(open_term(7), a_batch(A=[0]).records[A][0], Bad("x"), 1)

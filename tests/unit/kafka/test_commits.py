@@ -77,19 +77,20 @@ def start(store: Store) -> None:
 def test_at_first_nothing_is_under_way(store: Store) -> None:
     commits = store.commits
     assert (commits.is_busy, commits.is_abandoning, commits.own) == (False, False, ({}, {}))
-    assert (commits.wanted, commits.outcome, commits.has_abandoned()) == (None, None, True)
+    assert (commits.wanted, commits.failure, commits.has_abandoned()) == (None, None, True)
     start(store)
     assert (commits.finish(may_wait=True), commits.finish_positions()) == (None, None)
     assert (commits.finish(may_wait=True), commits.finish_positions()) == (None, None)
     commits.drop()
-    assert (commits.outcome, store.asked) == (None, [])
+    assert (commits.failure, store.asked) == (None, [])
 
 
 def test_a_commit_is_begun_once_and_its_ends_are_told_when_it_is_done(store: Store) -> None:
     commits = store.commits
-    commits.outcome = False
+    commits.request({A: 4}, in_hand=False)
+    assert isinstance(commits.failure, BatchLost)
     commits.request({A: 5}, in_hand=True)
-    assert (commits.wanted, commits.outcome, commits.is_busy) == ({A: 5}, None, True)
+    assert (commits.wanted, commits.failure, commits.is_busy) == ({A: 5}, None, True)
     start(store)
     start(store)
     assert store.asked == [("batch", CONSUMER, TERM, {A: 5})]
@@ -99,10 +100,7 @@ def test_a_commit_is_begun_once_and_its_ends_are_told_when_it_is_done(store: Sto
     assert commits.own == ({A: 5}, {})
     store.made[0].outcome = True
     assert commits.finish(may_wait=False) == {A: 5}
-    commits.settled({A: 4})
-    assert (commits.wanted, commits.outcome) == ({A: 5}, None)
-    commits.settled({A: 5})
-    assert (commits.wanted, commits.outcome, commits.is_busy) == (None, True, False)
+    assert (commits.wanted, commits.failure, commits.is_busy) == (None, None, False)
 
 
 def test_ends_whose_effects_are_refused_are_not_wanted_any_more_and_others_may_be(
@@ -115,10 +113,10 @@ def test_ends_whose_effects_are_refused_are_not_wanted_any_more_and_others_may_b
     with pytest.raises(EffectRefused):
         commits.finish(may_wait=False)
     commits.refused(refused)
-    assert (commits.wanted, commits.outcome, commits.is_busy) == (None, refused, False)
+    assert (commits.wanted, commits.failure, commits.is_busy) == (None, refused, False)
     commits.request({A: 3}, in_hand=True)
     start(store)
-    assert commits.outcome is None
+    assert commits.failure is None
     assert [asked[3] for asked in store.asked] == [{A: 5}, {A: 3}]
 
 
@@ -135,7 +133,7 @@ def test_a_commit_that_failed_is_begun_again(store: Store) -> None:
 def test_a_slow_commit_is_told_once_after_three_seconds_and_its_end_too(
     store: Store, at: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert (module.TELL_AFTER_S, module._LOOK_S) == (3.0, 0.002)
+    assert (module.TELL_AFTER_S, module._LOOK_S) == (3.0, 0.005)
     caplog.set_level("INFO")
     store.commits.request({A: 5}, in_hand=True)
     start(store)
@@ -167,7 +165,8 @@ def test_the_commit_of_an_abandoned_batch_is_waited_for_and_nobody_is_told(
     commits.request({A: 5}, in_hand=True)
     start(store)
     commits.drop()
-    assert (commits.outcome, commits.wanted, commits.is_abandoning) == (False, None, True)
+    assert isinstance(commits.failure, BatchLost)
+    assert (commits.wanted, commits.is_abandoning) == (None, True)
     assert (commits.is_busy, commits.has_abandoned()) == (True, False)
     assert store.made[0].waits == [module._LOOK_S]
     assert (commits.finish(may_wait=True), commits.finish_positions()) == (None, None)
@@ -250,7 +249,6 @@ def test_commits_are_silent_since_the_first_that_has_not_succeeded(
         with suppress(KafkaAway):
             commits.finish(may_wait=False)
     assert commits.silent_s == 0.0
-    commits.settled({A: 5})
     for outcome in (KafkaAway("no answer"), True):
         assert commits.silent_s == (at[0] - 102.0)
         commits.commit_positions(CONSUMER, {A: 9})  # type: ignore[arg-type]
@@ -396,7 +394,7 @@ def test_a_stalled_client_is_replaced_at_once_and_a_batch_in_hand_is_committed_w
     assert reports.stalled.call_args.args == (A, 6, 9)
     assert consumer.offer() is batch
     consumer.commits.request(batch.ends, in_hand=True)
-    while consumer.commits.outcome is None:
+    while consumer.commits.wanted is not None:
         consumer.round()
     assert [client.stored for client in clients] == [{A: 5}, {A: 6}]
 

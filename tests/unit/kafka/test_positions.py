@@ -182,6 +182,22 @@ def test_positions_of_others_are_not_taken_over_and_new_ones_are_added() -> None
     assert (positions.committed, positions.in_hand) == ({A: 6, B: 3}, None)
 
 
+def test_a_partition_that_rests_is_read_again_in_time_and_comes_back_once_with_its_note() -> None:
+    positions = Positions({A: 5, B: 7})
+    positions.hand(Batch({A: rows(A, 5), B: rows(B, 7)}, {A: 6, B: 8}))
+    positions.rest(A, 10.0, "a note")
+    positions.rest(B, 20.0, "another")
+    assert (positions.handed, positions.in_hand) == ({A: 5, B: 7}, None)
+    assert (positions.asleep, positions.wakes_s) == ({A, B}, 10.0)
+    assert not positions.wake(9.9)
+    assert positions.wake(10.0)
+    assert (positions.asleep, positions.wakes_s) == ({B}, 20.0)
+    assert not positions.wake(10.1)
+    noted = [positions.hand(Batch({A: rows(A, at)}, {A: at + 1})).noted for at in (5, 6)]
+    assert noted == [{A: "a note"}, {}]
+    assert (positions.asleep, positions.wakes_s) == ({B}, 20.0)
+
+
 # -- what a consumer does with the batch in hand when the store was asked again, and with
 
 CLICKS = Partition("t", 0)
@@ -196,16 +212,13 @@ class Consumer(SimpleNamespace):
         return {CLICKS: 3}
 
 
-def consumer_of(
-    *, in_hand: bool = True, effects_lost: bool = False, start: str | None = "earliest"
-) -> Any:
+def consumer_of(*, in_hand: bool = True, start: str | None = "earliest") -> Any:
     positions, commits = Positions({CLICKS: 5}), OffsetCommits(ANY, ANY)
     if in_hand:
         positions.hand(Batch({CLICKS: [Record("t", 0, 5, 0, None, b"")]}, {CLICKS: 8}))
     made: Any = SimpleNamespace(
         _positions=positions,
         commits=commits,
-        _effects_lost=effects_lost,
         _plan=SimpleNamespace(start=start),
         _request_s=1.0,
         stored=[],
@@ -225,13 +238,13 @@ def consumer_of(
 def test_a_batch_whose_fate_is_unknown_counts_as_committed_only_if_the_store_has_its_ends(
     stored: int, is_committed: bool
 ) -> None:
-    one = consumer_of(effects_lost=True)
+    one = consumer_of()
     one.commits.request({CLICKS: 8}, in_hand=True)
+    assert one.commits.lost()
     TermConsumer._resume(one, {CLICKS: stored}, frozenset({CLICKS}))
-    assert one.commits.outcome is is_committed
+    assert (one.commits.wanted, one.commits.failure is None) == (None, is_committed)
     assert one._positions.in_hand is None
     assert one._positions.handed == {CLICKS: stored}
-    assert one._effects_lost is False
 
 
 def test_without_lost_effects_a_batch_stays_in_hand() -> None:

@@ -114,10 +114,11 @@ def test_whatever_is_seen_nothing_is_negative(
 
 def test_a_report_of_a_newer_version_is_read_without_what_is_not_known() -> None:
     row = {"position": 1, "end": 3, "lag": 2, "leader": 7}
-    data = json.dumps({"term": 4, "at": 1.5, "colour": "red", "partitions": {"t-0": row}}).encode()
-    assert decode(data, path="/p") == DrainReport(
-        term=4, at=1.5, partitions={"t-0": PartitionLag(1, 3, 2)}
-    )
+    said = {"term": 4, "at": 1.5, "colour": "red", "buried": 6, "partitions": {"t-0": row}}
+    found = decode(json.dumps(said).encode(), path="/p")
+    lags = {"t-0": PartitionLag(1, 3, 2)}
+    assert found == DrainReport(term=4, at=1.5, set_aside=6, partitions=lags)
+    assert json.loads(encode(found))["buried"] == 6
 
 
 @pytest.mark.parametrize(
