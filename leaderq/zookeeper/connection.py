@@ -34,7 +34,7 @@ from kazoo.protocol.serialization import Auth, CloseInstance, Connect
 
 from leaderq.base import clock
 from leaderq.zookeeper import private_api
-from leaderq.zookeeper.proof import NEVER, Echoes, Shares
+from leaderq.zookeeper.proof import NEVER, Echoes, shares_of
 
 log = logging.getLogger(__name__)
 _INT = struct.Struct("!i")
@@ -50,7 +50,7 @@ CONNECT_FLOOR_S = 0.5
 
 def connect_limit_s(timeout_s: float, addresses: int) -> float:
     """How long one server may take for each step of connecting; all are tried within about T/3."""
-    share_s = Shares(timeout_s).answer_s / max(1, addresses)
+    share_s = shares_of(timeout_s).answer_s / max(1, addresses)
     return max(CONNECT_FLOOR_S, min(CONNECT_CEILING_S, share_s))
 
 
@@ -82,13 +82,13 @@ class Liveness:
 
     def is_dead(self, now: float) -> bool:
         since_s = now if self.waiting_since_s is None else self.waiting_since_s
-        answer_s = Shares(self.timeout_s).answer_s
+        answer_s = shares_of(self.timeout_s).answer_s
         return now - self.heard_s > self.limit_s and now - since_s > answer_s
 
     @property
     def limit_s(self) -> float:
         """How long a server may be silent: T/3 is left to reach another before the session ends."""
-        return Shares(self.timeout_s).silent_s
+        return shares_of(self.timeout_s).silent_s
 
 
 class Transport(SequentialThreadingHandler):

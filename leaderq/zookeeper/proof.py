@@ -25,6 +25,7 @@ each of these steps; docs/design/election.md names the assumptions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 NEVER = float("-inf")
 
@@ -109,6 +110,10 @@ class Shares:
     def grace_s(self) -> float:
         """The step in which the guardian intervenes."""
         return self.timeout_s / 24
+
+
+shares_of = lru_cache(maxsize=64)(Shares)
+"""The shares of a time-out, made once."""
 
 
 @dataclass(frozen=True, slots=True)
