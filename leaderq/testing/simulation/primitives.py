@@ -512,9 +512,9 @@ class SimulatedQueue:
                 if self.queue and getters:  # woken for an item that it will not take
                     _the_world().wake(getters.pop(0))
                 raise
-            if not woken:
+            if self.queue or not woken:
                 break
-            timeout_s = running().left_s()
+            timeout_s = running().left_s()  # another one was faster
         return bool(self.queue)
 
     def get_nowait(self) -> Any:
