@@ -31,7 +31,8 @@ def _for_two(self: Shares) -> float:
 
 
 def _write(self: DistributedToken, operations: Sequence[Any], **more: Any) -> Any:
-    return self._session.multi(list(operations), **more)
+    assert self._seat is not None
+    return self._seat.session.multi(list(operations), **more)
 
 
 def _forgotten(self: SlotKeeper, release: Release, answer: Any) -> None:

@@ -78,9 +78,9 @@ def _released_before_the_code_has_returned(real: Any, self: Runner, term: Any) -
     real(self, term)
     if term is self._term:
         self._candidate.step_down(term.reason, term=term)
-        node = self._candidate._campaign.tenure
-        if node is not None:
-            self._session.delete_async(node.node)
+        tenure = self._candidate._campaign.tenure
+        if tenure is not None:
+            self._session.delete_async(tenure.seat.path)
 
 
 @around(enlistment, "position_of")
