@@ -83,16 +83,14 @@ def _always_true(self: SlotKeeper, release: Release) -> None:
 
 
 COALESCING_CONTROLS = (
-    _of("a token does not look at the clock", patched(Pulse, "holds", _holds), 1, life=_FROZEN),
+    _of("a token does not look at the clock", patched(Pulse, "holds", _holds), 4, life=_FROZEN),
     _of("F7: a token's lease lasts for 2T", patched(Shares, "trusted_s", property(_for_two)), 0),
-    _of("a token's write is not fenced", patched(DistributedToken, "write", _write), 22),
-    _of("a lost release is not repeated", patched(SlotKeeper, "_answered", _forgotten), 2),
-    _of("a request whose answer was lost asks as another", _asks_anew, 1),
-    _of("nobody covers who was declined", patched(Coverage, "rely_on", lambda *_: None), 108),
-    _of("a dead waiter owes nothing", patched(Coverage, "_hear", _owing_nothing), 87),
-    _of(
-        "one that has begun is taken for one that waits", together(_waits_on, _until_released), 270
-    ),
+    _of("a token's write is not fenced", patched(DistributedToken, "write", _write), 2),
+    _of("a lost release is not repeated", patched(SlotKeeper, "_answered", _forgotten), 1),
+    _of("a request whose answer was lost asks as another", _asks_anew, 8),
+    _of("nobody covers who was declined", patched(Coverage, "rely_on", lambda *_: None), 14),
+    _of("a dead waiter owes nothing", patched(Coverage, "_hear", _owing_nothing), 42),
+    _of("one that has begun is taken for one that waits", together(_waits_on, _until_released), 66),
     _of("whoever has slot 0 is the head", patched(request, "judge", _first_slot_first), 0),
-    _of("a release says that the token stood", patched(SlotKeeper, "_send", _always_true), 0),
+    _of("a release says that the token stood", patched(SlotKeeper, "_send", _always_true), 1),
 )
