@@ -52,6 +52,7 @@ class GuardianLink:
         self._lock = primitives.Lock()
         self._unsent: deque[bytes] = deque()
         self._newest_report: bytes | None = None
+        self._reported: LeaseReport | None = None  # the newest that was said, or waits for the pipe
         self._begun = b""  # the rest of a line that was sent in part
         self._session: Session | None = None
         self._told: list[Callable[[], None]] = []  # when the guardian is gone
@@ -113,8 +114,8 @@ class GuardianLink:
         self._say({"session": None})
 
     def watch_term(self, term: Term, handover_budget_s: float) -> None:
-        """Report ``term`` to the guardian now, every T/24, and at each :meth:`report`, until
-        :meth:`forget_term`.
+        """Report ``term`` to the guardian until :meth:`forget_term`: now, at each :meth:`report`, and
+        every T/24, whenever there is news of it.
         """
         assert self._session is not None  # attach comes first
         with self._lock:
@@ -128,9 +129,7 @@ class GuardianLink:
         with self._lock:
             for held in self._held:
                 held.handing_over |= held.term is handing_over
-            if self._held:
-                self._newest_report = _line(self._first_to_end()._asdict())
-                self._send()
+            self._tell_report()
 
     def forget_term(self, term: Term) -> None:
         """Tell the guardian that the code of ``term`` has returned, so that there is nothing to
@@ -138,20 +137,23 @@ class GuardianLink:
         """
         with self._lock:
             self._held = [held for held in self._held if held.term is not term]
-            left = self._first_to_end()._asdict() if self._held else {"term": None}
-            self._newest_report = _line(left)
-            self._send()
+            self._tell_report()
 
     @property
     def is_shared(self) -> bool:
         """Whether several careers run in this process."""
         return len(self._told) > 1
 
-    def _first_to_end(self) -> LeaseReport:
-        """Of several terms, the report of the one whose code must be gone first: the process ends
-        with it.
+    def _tell_report(self) -> None:
+        """Send the report of the term whose code must be gone first (the process ends with it),
+        unless the guardian was told the same.
         """
-        return min((held.report() for held in self._held), key=lambda one: one.kill_s)
+        reports = [held.report() for held in self._held]
+        report = min(reports, key=lambda one: one.kill_s, default=None)
+        if report != self._reported:
+            self._reported = report
+            self._newest_report = _line({"term": None} if report is None else report._asdict())
+            self._send()
 
     def _session_changed(self, state: SessionState) -> None:
         session = self._session

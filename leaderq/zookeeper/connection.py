@@ -35,7 +35,7 @@ from kazoo.protocol.serialization import Auth, CloseInstance, Connect
 
 from leaderq.base import clock
 from leaderq.zookeeper import private_api
-from leaderq.zookeeper.proof import NEVER, Echoes, Shares
+from leaderq.zookeeper.proof import NEVER, Echoes, shares_of
 
 log = logging.getLogger(__name__)
 _INT = struct.Struct("!i")
@@ -53,7 +53,7 @@ def connect_limit_s(timeout_s: float, addresses: int) -> float:
     """How many seconds one server may take for each step of connecting: all servers together can be
     tried within about T/3.
     """
-    share_s = Shares(timeout_s).answer_s / max(1, addresses)
+    share_s = shares_of(timeout_s).answer_s / max(1, addresses)
     return max(CONNECT_FLOOR_S, min(CONNECT_CEILING_S, share_s))
 
 
@@ -88,7 +88,7 @@ class Liveness:
 
     def is_dead(self, now: float) -> bool:
         since_s = now if self.waiting_since_s is None else self.waiting_since_s
-        answer_s = Shares(self.timeout_s).answer_s
+        answer_s = shares_of(self.timeout_s).answer_s
         return now - self.heard_s > self.limit_s and now - since_s > answer_s
 
     @property
@@ -96,7 +96,7 @@ class Liveness:
         """How many seconds a server may be silent; T/3 is left to reach another one before the
         session ends.
         """
-        return Shares(self.timeout_s).silent_s
+        return shares_of(self.timeout_s).silent_s
 
 
 class Transport(SequentialThreadingHandler):

@@ -25,6 +25,7 @@ each of these steps; docs/design/election.md names the assumptions.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 NEVER = float("-inf")
 
@@ -110,6 +111,10 @@ class Shares:
     def grace_s(self) -> float:
         """The length of each of the three steps in which the guardian ends a worker."""
         return self.timeout_s / 24
+
+
+shares_of = lru_cache(maxsize=64)(Shares)
+"""The shares of a time-out, made once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from leaderq.threads import Listeners, primitives
 from leaderq.zookeeper import transport
 from leaderq.zookeeper.client import Client, ClientSupervisor
 from leaderq.zookeeper.paths import Address, parent_of, parsed_address
-from leaderq.zookeeper.proof import Shares
+from leaderq.zookeeper.proof import Shares, shares_of
 from leaderq.zookeeper.pulse import Pulse
 from leaderq.zookeeper.requests import Answer, Reply, Requests, failed_future
 from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
@@ -181,7 +181,7 @@ class Session(Requests):
     @property
     def shares(self) -> Shares:
         """The shares of T that parts of leaderq wait for, in seconds."""
-        return Shares(self.timeout_s, self._tick_s)
+        return shares_of(self.timeout_s, self._tick_s)
 
     @property
     def resolved_servers(self) -> list[tuple[str, int]]:

@@ -12,6 +12,7 @@ from leaderq.testing.simulation.chronicle import LifeVerdict
 
 Edit = Callable[[], Any]
 """Returns a context manager, within which the line is out."""
+_MISFITS = ("AttributeError", "TypeError", "NameError")
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,14 @@ class NegativeControl:
         return self.lead(self.make(seed, **self.life)).problems
 
     def search(self, first: int, lives: int) -> tuple[int, str] | None:
-        """The first seed from ``first`` on that shows it, and how; ``None``: none of ``lives``."""
+        """The first seed from ``first`` on that shows it, and how; ``None``: none of ``lives``.
+
+        :raises AssertionError: the edit does not fit the program any more.
+        """
         for seed in range(first, first + lives):
             with self.edit():
                 found = self.problems(seed)
+            assert not any(one in "".join(found) for one in _MISFITS), f"{self.name}: {found}"
             if found:
                 return seed, found[0]
         return None

@@ -78,9 +78,9 @@ def _released_before_the_code_has_returned(real: Any, self: Runner, term: Any) -
     real(self, term)
     if term is self._term:
         self._candidate.step_down(term.reason, term=term)
-        node = self._candidate._campaign.tenure
-        if node is not None:
-            self._session.delete_async(node.node)
+        tenure = self._candidate._campaign.tenure
+        if tenure is not None:
+            self._session.delete_async(tenure.seat.path)
 
 
 @around(enlistment, "position_of")
@@ -135,31 +135,31 @@ CONTROLS = (
     _of(
         "a leader's write is not fenced",
         patched(Tenure, "write", _write_unfenced),
-        seed=94,
+        seed=139,
         life={**_UNWATCHED, "kinds": (Kind.FREEZE_WORKER, Kind.END_SESSION), "faults": 12},
     ),
-    _of("a lease lasts for 2T", patched(Shares, "trusted_s", property(_ends_late)), seed=136),
+    _of("a lease lasts for 2T", patched(Shares, "trusted_s", property(_ends_late)), seed=971),
     _of(
         "a claim whose answer was lost is taken for a win",
         _lost_claim_is_a_win,
-        seed=4,
+        seed=14,
         life={"kinds": (Kind.LOSE_CLAIM, Kind.KILL_WORKER), "faults": 10},
     ),
     _of(
         "a failed proof prolongs the lease",
         together(_a_failed_write_counts, patched(Pulse, "_synced", _a_failed_sync_counts)),
-        seed=171,
+        seed=96,
         life={"kinds": (Kind.BLACK_HOLE, Kind.RESET), "faults": 25},
     ),
     _of(
         "the place in line is given up before the code has returned",
         _released_before_the_code_has_returned,
-        seed=13,
+        seed=92,
     ),
     _of(
         "an acknowledged write is taken for a proof",
         patched(Pulse, "prove", _any_acknowledged_write),
-        seed=11,
+        seed=1049,
         life={**CUT_OFF, "ticks": 6, "kinds": (Kind.STALL_AND_CUT,)},
     ),
     _of("whoever is in front does not matter", _nobody_in_front_matters, seed=0),
@@ -175,24 +175,24 @@ CONTROLS = (
             patched(Enlistment, "_watch", lambda _self, _ahead: Input.BEHIND),
             patched(Campaign, "_look_later", lambda _self: None),
         ),
-        seed=201,
+        seed=171,
     ),
     _of(
         "a term does not look at the clock",
         together(patched(Term, "check", _blind_check), patched(Term, "wait", _blind_wait)),
-        seed=5,
+        seed=7,
         life={**_ALONE, "kinds": (Kind.FREEZE_WORKER, Kind.FREEZE_BOTH), "faults": 8},
     ),
     _of(
         "what a unit or a term leaves behind lives on",
         patched(Scope, "end", _nothing),
-        seed=5,
+        seed=2,
         life=_IN_COROUTINES,
     ),
     _of(
         "calls in threads are not waited for",
         patched(EventLoop, "_run_in_executor", _strangers),
-        seed=1,
+        seed=0,
         life=_IN_COROUTINES,
     ),
 )

@@ -100,13 +100,13 @@ DRAIN_CONTROLS = (
     _of(
         "a key that is done commits the others",
         patched(InHand, "finished", _over_gaps),
-        5,
+        10,
         life=_BY_KEY,
     ),
     _of(
         "the next batch is committed with the one before it",
         _with_the_next,
-        9,
+        0,
         life={**_KAFKA, "commit_behind": True},
     ),
     _of("keys are not kept in order", _shuffled, 0, life=_BY_KEY),
@@ -117,7 +117,7 @@ DRAIN_CONTROLS = (
         life={**_TRANSACTION, "by_key": True, "in_coroutines": True},
     ),
     _of("offsets are committed one too far", _one_too_far, 0, life=_KAFKA),
-    _of("every third commit stores nothing", _not_committed, 2, life=_KAFKA),
+    _of("every third commit stores nothing", _not_committed, 3, life=_KAFKA),
     _of(
         "a commit that is under way is done",
         patched(OffsetCommits, "finish", _under_way_is_done),
@@ -133,13 +133,13 @@ DRAIN_CONTROLS = (
     _of(
         "a lost answer of ZooKeeper is a failure",
         patched(ZooKeeperOffsets, "_happened", _may_have_failed),
-        6,
+        55,
         life=_ZOOKEEPER,
     ),
     _of(
         "a lost answer of ZooKeeper is a success",
         patched(ZooKeeperOffsets, "_happened", lambda *_: True),
-        42,
+        22,
         life=_ZOOKEEPER,
     ),
     _of("an unknown commit is a commit", _unknown_is_committed, 8, life=_TRANSACTION),
@@ -158,7 +158,7 @@ DRAIN_CONTROLS = (
     _of(
         "a database looks neither at terms nor at offsets",
         _LINES_OF_DATABASES,
-        0,
+        8,
         life={**_EXTERNAL, **_ZOMBIES},
     ),
 )

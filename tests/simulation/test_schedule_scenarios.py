@@ -124,6 +124,8 @@ def test_a_tick_that_is_due_begins_at_once_in_a_new_term_and_knows_what_was_miss
             inaugurated.append(stage.world.now_s)
 
     first = stage.lead(Tidying, "a")
+    stage.until(0.5)
+    assert first.is_leading
     stage.lead(Tidying, "b")
     stage.until(5.5)
     first.process.freeze()
@@ -219,6 +221,8 @@ def test_work_that_raises_because_its_term_ends_is_run_again(stage, end):
 
     made = career(work, cron="* * * * *")
     first = stage.lead(made, "a")
+    stage.until(0.5)
+    assert first.is_leading
     stage.lead(made, "b")
     stage.until(MINUTE_S + 1)
     first.terminate() if end == "step down" else first.process.kill()

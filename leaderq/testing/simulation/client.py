@@ -51,6 +51,7 @@ _RETRY_FIRST_S, _RETRY_MOST_S = 0.1, 1.0
 class _Wake(Enum):
     WAKE = "wake"
     DROP = "drop"
+    SILENT = "silent"
 
 
 class _WatchEvent(NamedTuple):
@@ -214,11 +215,14 @@ class SimulatedClient:
 
     def submit(self, request: Any, reply: Any) -> None:
         """Send ``request``, or fail ``reply`` at once if there is no connection."""
+        self._network.world.pause_point()
         if not self._accepts:
             reply.set_exception(NotSent())
             return
         self._queue.append((request, reply))
-        if len(self._queue) == 1:
+        if self._is_waiting and not self.inbox.queue:
+            self._send_queued()  # what the connection's task would do at once
+        elif len(self._queue) == 1:
             self.inbox.put(_Wake.WAKE)
 
     def finish(self, *, timeout_s: float, ends_session: bool = True) -> bool:
@@ -322,36 +326,41 @@ class SimulatedClient:
         self._become(KeeperState.CONNECTED)
         if self._stopping:
             self._queue.append((CloseInstance, None))
-            self._send_queued(wire)
+            self._send_queued()
         return True
 
     def _next(self, timeout_s: float) -> Any:
         """The next message or wake-up within ``timeout_s``; else ``None``."""
         inbox = self.inbox
-        if timeout_s <= 0 and not inbox.queue:
-            return None
-        self._is_waiting = True
-        try:
-            return inbox.get(True, timeout_s if timeout_s > 0.0 else 0.0)
-        except queue.Empty:
-            return None
-        finally:
+        if not inbox.queue:
+            if timeout_s <= 0.0:
+                return None
+            self._is_waiting = True
+            found = inbox.await_one(timeout_s)
             self._is_waiting = False
+            if not found:
+                return None
+        return inbox.get()
 
     def _converse(self, wire: Connection) -> None:
         read_s, now_s = self.timeout_s * 2 / 3, self._now_s
         while True:
             jitter_s = (1 + int(self._network.world.network() * 40)) / 100.0
-            deadline_s = self._last_sent_s + read_s / 2 - jitter_s
+            sent_s = self._last_sent_s
+            deadline_s = sent_s + read_s / 2 - jitter_s
             message = self._next(max(deadline_s - now_s(), jitter_s))
             if message is None:
+                if self._last_sent_s != sent_s:
+                    continue  # a request was sent meanwhile
                 if self._is_pinging:
                     raise _Dropped("outstanding heartbeat ping not received")
             elif message is _Wake.WAKE:
-                self._send_queued(wire)
+                self._send_queued()
                 continue
             elif message is _Wake.DROP:
                 raise _Dropped("dropped")
+            elif message is _Wake.SILENT:
+                raise _Dropped("no answer, with requests waiting")
             elif self._heard(message):
                 self._become(KeeperState.CLOSED)
                 return
@@ -363,10 +372,12 @@ class SimulatedClient:
                 wire.send(_PING_XID, PingInstance)
                 self._last_sent_s = at_s
 
-    def _send_queued(self, wire: Connection) -> None:
-        at_s = self._now_s()
+    def _send_queued(self) -> None:
+        wire, at_s = self._wire, self._now_s()
+        assert wire is not None
         if self._liveness.is_dead(at_s) and self.inbox.empty():
-            raise _Dropped("no answer, with requests waiting")
+            self.inbox.put(_Wake.SILENT)
+            return
         queue = self._queue
         if queue:
             self.echoes.sent(at_s, len(queue))

@@ -41,6 +41,20 @@ def running() -> Task:
     return task
 
 
+def _waited(waiters: list[Task], timeout_s: float | None) -> bool:
+    """Let the running task wait among ``waiters``, who are woken by taking them out. Returns
+    whether it was woken; it is not among them any more.
+    """
+    world = _world or _the_world()
+    task = world.current or running()
+    waiters.append(task)
+    try:
+        return world.park(timeout_s)
+    finally:
+        if not task.woken and task in waiters:
+            waiters.remove(task)
+
+
 class SimulatedLock:
     """As ``threading.Lock``."""
 
@@ -48,7 +62,7 @@ class SimulatedLock:
 
     def __init__(self) -> None:
         self._locked = False
-        self._waiters: deque[Task] = deque()
+        self._waiters: list[Task] = []
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         world = _world
@@ -61,50 +75,38 @@ class SimulatedLock:
             return True
         if not blocking or timeout == 0:
             return False
-        return self._wait(_the_world(), None if timeout < 0 else timeout)
+        return self._wait(None if timeout < 0 else timeout)
 
     __enter__ = acquire
 
-    def _wait(self, world: World, timeout_s: float | None) -> bool:
-        task = world.current
-        until_s = None if timeout_s is None or task is None else task.process.clock_s() + timeout_s
+    def _wait(self, timeout_s: float | None) -> bool:
         while True:
-            if task is not None:
-                self._waiters.append(task)
-            left_s = None if until_s is None or task is None else until_s - task.process.clock_s()
             try:
-                woken = world.park(left_s)
+                woken = _waited(self._waiters, timeout_s)
             except BaseException:
                 self._let_another()
                 raise
             if not self._locked:
                 self._locked = True
-                self._leave(task)
                 return True
             if not woken:
-                self._leave(task)
                 return False
-
-    def _leave(self, task: Task | None) -> None:
-        if task is not None and task in self._waiters:
-            self._waiters.remove(task)
+            timeout_s = running().left_s()  # another one was faster
 
     def _let_another(self) -> None:
-        if not self._locked and self._waiters and _world is not None:
-            _world.wake(self._waiters.popleft())
+        waiters = self._waiters
+        while not self._locked and waiters and _world is not None:
+            if _world.wake(waiters.pop(0)):
+                break
 
     def _let_go(self, *_: object) -> None:
         if not self._locked:
             raise RuntimeError("release unlocked lock")
         self._locked = False
+        if self._waiters:
+            self._let_another()
         world = _world
-        if world is None:
-            return
-        waiters = self._waiters
-        while waiters:
-            if world.wake(waiters.popleft()):
-                break
-        if not world.over:
+        if world is not None and not world.over:
             world.countdown -= 1
             if world.countdown <= 0:
                 world.preempt()
@@ -122,7 +124,7 @@ class SimulatedRLock(SimulatedLock):
 
     def __init__(self) -> None:
         self._locked = False
-        self._waiters: deque[Task] = deque()
+        self._waiters: list[Task] = []
         self._owner: Task | None = None
         self._count = 0
 
@@ -139,7 +141,7 @@ class SimulatedRLock(SimulatedLock):
         if self._locked:
             if not blocking or timeout == 0:
                 return False
-            if not self._wait(_the_world(), None if timeout < 0 else timeout):
+            if not self._wait(None if timeout < 0 else timeout):
                 return False
         self._locked, self._owner, self._count = True, task, 1
         return True
@@ -152,9 +154,16 @@ class SimulatedRLock(SimulatedLock):
         if not self._count or self._owner is not task:
             raise RuntimeError("cannot release un-acquired lock")
         self._count -= 1
-        if not self._count:
-            self._owner = None
-            self._let_go()
+        if self._count:
+            return
+        self._owner = None
+        self._locked = False
+        if self._waiters:
+            self._let_another()
+        if world is not None and not world.over:
+            world.countdown -= 1
+            if world.countdown <= 0:
+                world.preempt()
 
     __exit__ = release
 
@@ -176,7 +185,7 @@ class _Condition:
 
     __slots__ = ()
 
-    _sleepers: deque[Task]
+    _sleepers: list[Task]
     _is_owned: Callable[[], bool]
     _release_save: Callable[[], Any]
     _acquire_restore: Callable[[Any], object]
@@ -214,7 +223,7 @@ class _Condition:
             raise RuntimeError("cannot notify on un-acquired lock")
         sleepers = self._sleepers
         while n and sleepers:
-            task = sleepers.popleft()
+            task = sleepers.pop(0)
             if _world is not None:
                 _world.wake(task)
             n -= 1
@@ -230,17 +239,17 @@ class SimulatedCondition(_Condition, SimulatedRLock):  # type: ignore[misc]
 
     def __init__(self) -> None:
         self._locked = False
-        self._waiters: deque[Task] = deque()
+        self._waiters: list[Task] = []
         self._owner: Task | None = None
         self._count = 0
-        self._sleepers = deque()
+        self._sleepers = []
 
 
 class _ConditionOf(_Condition):
     """A condition on a lock that existed before."""
 
     def __init__(self, lock: SimulatedLock) -> None:
-        self._sleepers = deque()
+        self._sleepers = []
         self.acquire = lock.acquire
         self.release = lock.release
         if isinstance(lock, SimulatedRLock):
@@ -281,12 +290,12 @@ class SimulatedEvent:
         world = _world
         if world is None:
             return
-        if self._waiters:
-            waiters, self._waiters = self._waiters, []
-            for task in waiters:
-                world.wake(task)
+        while self._waiters:
+            world.wake(self._waiters.pop(0))
         if not world.over:
-            world.pause_point()
+            world.countdown -= 1
+            if world.countdown <= 0:
+                world.preempt()
 
     def clear(self) -> None:
         self._flag = False
@@ -300,14 +309,7 @@ class SimulatedEvent:
             return True
         if timeout is not None and timeout <= 0:
             return False
-        task = world.current or running()
-        self._waiters.append(task)
-        try:
-            woken = world.park(timeout)
-        finally:
-            if task in self._waiters:
-                self._waiters.remove(task)
-        return woken or self._flag
+        return _waited(self._waiters, timeout) or self._flag
 
 
 class SimulatedSemaphore:
@@ -455,8 +457,8 @@ class SimulatedQueue:
     def __init__(self, maxsize: int = 0) -> None:
         self.maxsize = maxsize
         self.queue: deque[Any] = deque()
-        self._getters: deque[Task] = deque()
-        self._putters: deque[Task] = deque()
+        self._getters: list[Task] = []
+        self._putters: list[Task] = []
         self._unfinished = 0
         self._finished = SimulatedCondition()
 
@@ -472,13 +474,13 @@ class SimulatedQueue:
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         world = _world
         while 0 < self.maxsize <= len(self.queue):
-            if not block or not self._waited(self._putters, timeout):
+            if not block or not _waited(self._putters, timeout):
                 raise queue.Full
         self.queue.append(item)
         self._unfinished += 1
         if world is None:
             return
-        while self._getters and not world.wake(self._getters.popleft()):
+        while self._getters and not world.wake(self._getters.pop(0)):
             pass
         if not world.over:
             world.countdown -= 1
@@ -493,52 +495,30 @@ class SimulatedQueue:
         world.countdown -= 1
         if world.countdown <= 0:
             world.preempt()
-        waiting = self.queue
-        if not waiting:
-            if not block:
-                raise queue.Empty
-            if timeout is None:
-                while not waiting:
-                    self._waited(self._getters, None)
-            elif not self.await_one(timeout):
-                raise queue.Empty
-        found = waiting.popleft()
-        while self._putters and not world.wake(self._putters.popleft()):
+        if not self.queue and not (block and self.await_one(timeout)):
+            raise queue.Empty
+        found = self.queue.popleft()
+        while self._putters and not world.wake(self._putters.pop(0)):
             pass
         return found
 
-    def await_one(self, timeout_s: float) -> bool:
+    def await_one(self, timeout_s: float | None) -> bool:
         """Wait until something is in it; returns whether there is, within ``timeout_s``."""
-        waiting, process = self.queue, running().process
-        clock_s = process.clock_s()
-        until_s = clock_s + timeout_s
-        while not waiting:
-            left_s = until_s - clock_s
-            if left_s <= 0:
-                return False
-            self._waited(self._getters, left_s)
-            clock_s = process.clock_s()
-        return True
+        getters = self._getters
+        while not self.queue:
+            try:
+                woken = _waited(getters, timeout_s)
+            except BaseException:
+                if self.queue and getters:  # woken for an item that it will not take
+                    _the_world().wake(getters.pop(0))
+                raise
+            if self.queue or not woken:
+                break
+            timeout_s = running().left_s()  # another one was faster
+        return bool(self.queue)
 
     def get_nowait(self) -> Any:
         return self.get(block=False)
-
-    def _waited(self, waiters: deque[Task], timeout_s: float | None) -> bool:
-        world = _world or _the_world()
-        task = world.current or running()
-        waiters.append(task)
-        try:
-            woken = world.park(timeout_s)
-        except BaseException:
-            if task in waiters:
-                waiters.remove(task)
-            # woken for an item that it will not take
-            elif waiters is self._getters and self.queue and waiters:
-                _the_world().wake(waiters.popleft())
-            raise
-        if not woken and task in waiters:
-            waiters.remove(task)
-        return woken
 
     def task_done(self) -> None:
         with self._finished:

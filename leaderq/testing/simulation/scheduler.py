@@ -33,6 +33,7 @@ EPOCH_S = 1_700_000_000.0
 _MOST_STEPS_AT_ONCE = 200_000
 _MOST_READS_AT_ONCE = 20_000
 _SPIN_S = 0.001
+_NEVER_S = float("inf")
 _LAST_TRIES = 50
 
 
@@ -86,7 +87,8 @@ class Process:
         self.clock_at_s = world.now_s
         self._pace = 1.0  # of its clock now: its rate, or 0 while it stands still
         self.stalled: list[Task] = []
-        self.late: list[tuple[Task, int]] = []
+        self.late: list[Task] = []
+        """Those whose wait would be over, had its clock not stood still with it."""
         self.tasks: list[Task] = []
         self.deaths: list[Callable[[], object]] = []
         """Called when it dies, on the scheduler."""
@@ -153,9 +155,8 @@ class Process:
         self.world.make_ready(self.stalled)
         self.stalled = []
         late, self.late = self.late, []
-        for task, wait in late:
-            if task.wait == wait:
-                self.world._waited(task)
+        for task in late:
+            self.world._time_out(task)
         for told in self.thaws:
             told()
 
@@ -172,6 +173,7 @@ class Task:
 
     __slots__ = (
         "done",
+        "due_s",
         "ended",
         "greenlet",
         "locals",
@@ -182,7 +184,6 @@ class Task:
         "process",
         "thread",
         "until_s",
-        "wait",
         "woken",
     )
 
@@ -194,15 +195,19 @@ class Task:
         self.parked = False
         self.woken = False
         self.done = False
-        self.wait = 0
-        """Counts its waits, so that the end of a former one wakes nobody."""
-        self.until_s = 0.0
+        self.until_s = _NEVER_S
         """When its wait ends, by its process's clock."""
+        self.due_s = _NEVER_S
+        """When the world looks at that next; perhaps too early, for a wait that is over."""
         self.pending: type[BaseException] | BaseException | None = None
         """Raised in it when it goes on, as an asynchronous exception is."""
         self.ended: list[Task] = []  # who waits for its end
         self.thread: Any = None
         self.locals: dict[int, dict[str, Any]] | None = None
+
+    def left_s(self) -> float | None:
+        """What is left of the time of its last wait; ``None``: it had none."""
+        return None if self.until_s == _NEVER_S else self.until_s - self.process.clock_s()
 
     def __repr__(self) -> str:
         return f"Task({self.process.name}/{self.name})"
@@ -233,8 +238,8 @@ class World:
         self.countdown = preempt
         self._numbers = itertools.count(1)
         self._ready: list[Task] = []
-        self._due: list[tuple[float, int, Any, int]] = []
-        # what to do, with -1, or a task and the number of its wait, whose time is over then
+        self._due: list[tuple[float, int, Callable[[], object] | Task]] = []
+        # what to do, or a task to look at
         self._order = itertools.count()
         self._hub = getcurrent()
         self._go_on = self._hub.switch
@@ -300,7 +305,6 @@ class World:
         if not task.parked:
             return False
         task.parked, task.woken = False, True
-        task.wait += 1
         self._ready.append(task)
         return True
 
@@ -315,13 +319,17 @@ class World:
         if task is None:
             raise RuntimeError("only a task can wait; the scheduler itself was about to")
         task.parked, task.woken = True, False
-        if timeout_s is not None:
+        if timeout_s is None:
+            task.until_s = _NEVER_S
+        else:
             process, now_s = task.process, self.now_s
             left_s = timeout_s if timeout_s > 0.0 else 0.0
             clock_s = process.clock_at + (now_s - process.clock_at_s) * process._pace
             task.until_s = clock_s + left_s
             at_s = now_s + left_s / process.rate
-            heappush(self._due, (at_s, next(self._order), task, task.wait))
+            if at_s < task.due_s:  # else the world looks before, and sees how long it is then
+                task.due_s = at_s
+                heappush(self._due, (at_s, next(self._order), task))
         self._go_on()
         if self.over:
             raise Killed
@@ -334,19 +342,20 @@ class World:
         assert error is not None
         raise error
 
-    def _waited(self, task: Task) -> None:
-        """The wait of ``task`` is over by the world's clock, perhaps not by its process's."""
+    def _time_out(self, task: Task) -> None:
+        """Let ``task`` go on if its wait is over by its process's clock; else look again then."""
+        if not task.parked or task.until_s == _NEVER_S:
+            return
         process = task.process
         left_s = task.until_s - process.clock_s()
         if left_s <= 1e-9:
             task.parked = False
-            task.wait += 1
             self._ready.append(task)
-        elif process.frozen:  # with its clock
-            process.late.append((task, task.wait))
+        elif process.frozen and not process._pace:
+            process.late.append(task)
         else:
-            at_s = self.now_s + left_s / process.rate
-            heappush(self._due, (at_s, next(self._order), task, task.wait))
+            task.due_s = self.now_s + left_s / process.rate
+            heappush(self._due, (task.due_s, next(self._order), task))
 
     def pause_point(self) -> None:
         """Let another task run, perhaps, as may happen between any two instructions in reality."""
@@ -362,10 +371,13 @@ class World:
         task = self.current
         if task is None or self.over:
             return
-        self._ready.append(task)
-        self._go_on()
-        if self.over:
-            raise Killed
+        if self._ready or self._steps > _MOST_STEPS_AT_ONCE:
+            self._ready.append(task)
+            self._go_on()
+            if self.over:
+                raise Killed
+        else:
+            self._steps += 1
         if task.pending is not None:
             self._deliver(task)
 
@@ -395,7 +407,7 @@ class World:
 
     def arrive(self, at_s: float, action: Callable[[], object]) -> None:
         """Call ``action()`` on the scheduler at ``at_s``; it cannot be cancelled."""
-        heappush(self._due, (at_s, next(self._order), action, -1))
+        heappush(self._due, (at_s, next(self._order), action))
 
     def at(self, delay_s: float, action: Callable[[], object]) -> Timer:
         """Call ``action()`` on the scheduler, ``delay_s`` seconds from now; it must not wait."""
@@ -421,15 +433,16 @@ class World:
             if not due or due[0][0] > until_s:
                 self.now_s = max(self.now_s, until_s)
                 return False
-            at_s, _, what, wait = heappop(due)
+            at_s, _, what = heappop(due)
             if at_s > self.now_s:
                 self.now_s = at_s
                 self.steps += self._steps
                 self._steps = self._reads = 0
-            if wait < 0:
+            if not isinstance(what, Task):
                 what()
-            elif what.wait == wait:  # else it was woken before
-                self._waited(what)
+            elif what.due_s == at_s:  # else it has waited for less since, and was looked at
+                what.due_s = _NEVER_S
+                self._time_out(what)
 
     def _run_ready(self, ready: list[Task]) -> None:
         """Run the tasks that can go on, one after the other, until all wait."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from kazoo.security import ACL, Id
@@ -35,8 +36,13 @@ class MultiPart(NamedTuple):
     acl: tuple[ACL, ...] = OPEN
 
 
-def operations(body: bytes) -> Iterator[MultiPart]:
-    """The operations of a multi."""
+@lru_cache(maxsize=1024)
+def operations(body: bytes) -> tuple[MultiPart, ...]:
+    """The operations of a multi; the same bytes are read once."""
+    return tuple(_operations(body))
+
+
+def _operations(body: bytes) -> Iterator[MultiPart]:
     at = 0
     while True:
         kind, _, _, size = _HEAD.unpack_from(body, at) if len(body) - at > 9 else (_END, 1, -1, 0)
@@ -60,8 +66,13 @@ def operations(body: bytes) -> Iterator[MultiPart]:
         yield MultiPart(kind, path, data, number, acl)
 
 
-def reads(body: bytes) -> Iterator[tuple[int, str]]:
-    """The kinds and paths of a multiRead."""
+@lru_cache(maxsize=1024)
+def reads(body: bytes) -> tuple[tuple[int, str], ...]:
+    """The kinds and paths of a multiRead; the same bytes are read once."""
+    return tuple(_reads(body))
+
+
+def _reads(body: bytes) -> Iterator[tuple[int, str]]:
     at, end = 0, len(body) - _HEADER_SIZE
     while at < end:
         kind, _, _, size = _HEAD.unpack_from(body, at)
