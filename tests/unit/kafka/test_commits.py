@@ -12,8 +12,7 @@ import pytest
 from terms import open_term
 
 from leaderq.base import clock
-from leaderq.errors import KafkaError
-from leaderq.kafka.clients.consumer import BatchLost, EffectRefused, KafkaAway, MembershipLost
+from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost
 from leaderq.kafka.consuming import commits as module
 from leaderq.kafka.consuming import consumer_check
 from leaderq.kafka.consuming.commits import OffsetCommits
@@ -103,33 +102,6 @@ def test_a_commit_is_begun_once_and_its_ends_are_told_when_it_is_done(store: Sto
     assert (commits.wanted, commits.outcome) == ({A: 5}, None)
     commits.settled({A: 5})
     assert (commits.wanted, commits.outcome, commits.is_busy) == (None, True, False)
-
-
-def test_ends_whose_effects_are_refused_are_not_wanted_any_more_and_others_may_be(
-    store: Store,
-) -> None:
-    commits, refused = store.commits, EffectRefused(KafkaError("too large"))
-    commits.request({A: 5}, in_hand=True)
-    start(store)
-    store.made[0].outcome = refused
-    with pytest.raises(EffectRefused):
-        commits.finish(may_wait=False)
-    commits.refused(refused)
-    assert (commits.wanted, commits.outcome, commits.is_busy) == (None, refused, False)
-    commits.request({A: 3}, in_hand=True)
-    start(store)
-    assert commits.outcome is None
-    assert [asked[3] for asked in store.asked] == [{A: 5}, {A: 3}]
-
-
-def test_a_commit_that_failed_is_begun_again(store: Store) -> None:
-    store.commits.request({A: 5}, in_hand=True)
-    start(store)
-    store.made[0].outcome = MembershipLost("x")
-    with pytest.raises(MembershipLost):
-        store.commits.finish(may_wait=False)
-    start(store)
-    assert len(store.asked) == 2
 
 
 def test_a_slow_commit_is_told_once_after_three_seconds_and_its_end_too(

@@ -135,7 +135,7 @@ def test_a_report_ends_all_reproach():
     budget_s=st.none() | st.floats(50, 150),
     grace_s=st.floats(0.05, 10),
     handing_over=st.booleans(),
-    stops=st.lists(st.booleans(), min_size=400, max_size=400),
+    stops=st.lists(st.booleans(), min_size=100, max_size=100),
 )
 def test_no_running_worker_outlives_its_time_and_looks_are_planned_when_they_are_due(
     lease_s, budget_s, grace_s, handing_over, stops
