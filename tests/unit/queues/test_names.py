@@ -60,6 +60,10 @@ def test_items_are_named_as_curator_names_them(
     kind: QueueKind, what: dict[str, Any], sequence: int, name: str
 ) -> None:
     assert put(kind, sequence, **what) == name
+    assert names.sequence_of(name) == sequence
+    readers = {"priority": names.priority_of, "due_ms": names.due_ms_of, "id": names.id_of}
+    for field, value in what.items():
+        assert readers[field](name) == (names.fixed_id(value) if field == "id" else value)
 
 
 def test_an_id_is_what_stands_between_the_first_separator_and_the_next() -> None:
