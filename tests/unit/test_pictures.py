@@ -41,15 +41,6 @@ def test_each_picture_stands_in_a_page_and_each_page_names_one_that_is_there() -
     assert set(re.findall(r"(?:\.\. picture::|\{picture\}) (\w+)", text)) == set(PICTURES)
 
 
-def test_words_that_would_leave_a_picture_are_refused() -> None:
-    picture = Canvas(100, 40, "too small")
-    picture.text(4, 20, "fits")
-    with pytest.raises(ValueError, match="leaves the picture"):
-        picture.text(60, 20, "does not fit")
-    with pytest.raises(ValueError, match="fit into its box"):
-        picture.box(0, 0, 40, 20, "", "nor does this")
-
-
 def test_a_plot_shows_the_figures_of_its_table(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
@@ -86,14 +77,3 @@ def test_the_recording_of_the_readme_is_drawn_from_its_text() -> None:
     title = text.splitlines()[0].partition("\t$ ")[2]
     assert (DOCS / "demo.svg").read_text() == recording.draw(text, title).file()
     assert "billed twice" in text
-
-
-def test_a_recording_cuts_long_pauses_short() -> None:
-    drawn = recording.draw("0.0\t$ x\n0.4\tone\n60.0\ttwo\n", "x").file()
-    assert re.findall(r"animation-delay:([\d.]+)s", drawn) == ["0.0", "0.4", "1.9"]
-
-
-def test_a_recording_has_each_line_with_its_second() -> None:
-    code = "print('one'); print('two')"
-    text = recording.record([sys.executable, "-c", code])
-    assert re.fullmatch(r"0\.0\t\$ .+\n\d+\.\d\tone\n\d+\.\d\ttwo\n", text)

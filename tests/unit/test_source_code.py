@@ -25,7 +25,6 @@ import pytest
 
 import leaderq
 from leaderq.base import chance, clock, host
-from leaderq.base.timeouts import Deadline
 from leaderq.threads import PerThread, primitives
 
 PACKAGE = Path(leaderq.__file__).parent
@@ -186,15 +185,6 @@ def test_ordinarily_the_names_are_the_standard_librarys():
     ):  # our own
         theirs = other.get(name, name)
         assert getattr(primitives, name) is getattr(homes[theirs], theirs), name
-
-
-def test_a_replaced_clock_is_everybodys(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(clock, "now_s", lambda: now[0])
-    deadline = Deadline(5)
-    assert not deadline.is_over
-    now[0] += 5
-    assert deadline.is_over
 
 
 def test_a_value_per_thread_is_made_once_for_each_thread():

@@ -12,11 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from letters import Letters
 
-from leaderq.kafka.dead_letters.format import new_dead_letter
-from leaderq.kafka.dead_letters.replay import replay_group
-from leaderq.kafka.record import Record
-from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
+from leaderq.kafka.topics import committed, create_topics, produce
 from leaderq.testing import eventually
 from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.waiting import patience
@@ -24,50 +22,9 @@ from leaderq.testing.waiting import patience
 COUNT = 40
 
 
-class Letters:
-    """Letters about records of a topic, on ``<career>-dead`` or elsewhere."""
-
-    def __init__(self, address: str, career: str, topic: str | None = None) -> None:
-        self.address, self.career = address, career
-        self.origin, self.topic = f"{career}-origin", topic or f"{career}-dead"
-        create_topics(address, {self.origin: 1, self.topic: 1})
-        self.write(COUNT)
-
-    def write(self, count: int, value: bytes = b"order %d") -> None:
-        letters = [
-            new_dead_letter(
-                Record(
-                    self.origin,
-                    0,
-                    n,
-                    1_700_000_000_000,
-                    b"k%d" % n,
-                    value % n if b"%" in value else value,
-                    (("trace", b"t"),),
-                ),
-                TimeoutError("bank away") if n % 2 else KeyError("iban"),
-                attempts=3,
-                term=5,
-                career=self.career,
-                at_ms=1_790_000_000_000,
-            )
-            for n in range(count)
-        ]
-        produce(
-            self.address, self.topic, [(each.key, each.value, each.headers) for each in letters]
-        )
-
-    def sent(self) -> int:
-        """Records of committed transactions and their markers."""
-        return end_offsets(self.address, self.origin)[0]
-
-    def progress_noted(self) -> int:
-        return committed(self.address, replay_group(self.career), self.topic).get(0, 0)
-
-
 @pytest.fixture
 def letters(kafka_broker: Any, topic_name: str) -> Letters:
-    return Letters(kafka_broker.address, topic_name)
+    return Letters(kafka_broker.address, topic_name, COUNT)
 
 
 @pytest.fixture

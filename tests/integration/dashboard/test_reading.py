@@ -29,7 +29,7 @@ from leaderq.schedules.definition import When
 from leaderq.schedules.operating import ScheduleOperator
 from leaderq.schedules.record import ScheduleRecord
 from leaderq.schedules.record import encode as encoded
-from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.testing import ZooKeeperServer, eventually
 from leaderq.zookeeper import Session, connect
 
 ROOT = "/leaderq"
@@ -164,26 +164,6 @@ def test_what_is_no_queue_that_was_named_is_not_read(session: Session) -> None:
     snapshot = read_twice(session, "/named", wanted="/secret")
     assert snapshot.contents["/secret"].problem == "there is no such queue"
     assert [one.path for one in snapshot.queues] == ["/named"]
-
-
-def test_zookeeper_away_is_told_and_found_again(opened, proxy: FaultProxy) -> None:
-    session: Session = opened(proxy.address, timeout_s=4.0)
-    stood_for(session, "c")
-    refresher = Refresher(reading(session, ROOT, ("/",)), 0.05)
-    refresher.start()
-    try:
-        before = refresher.after().result(60)
-        assert (before.problem, len(before.careers)) == (None, 1)
-        proxy.black_hole()
-        failing = before
-        while failing.problem is None:
-            failing = refresher.after(failing.number).result(60)
-        assert [one.career for one in failing.careers] == ["c"]
-        assert failing.failing_since_ms is not None
-        proxy.heal()
-        eventually(lambda: refresher.after(failing.number).result(60).problem is None)
-    finally:
-        refresher.stop()
 
 
 def test_a_server_that_is_restarted_or_comes_back_empty_is_found_again() -> None:

@@ -436,8 +436,9 @@ class ConsumerContract:
         assert before != after
 
     def test_added_partitions_are_noticed_and_taken(
-        self, make_consumer: Make, feed: Feed, kafka_broker: Any
+        self, make_consumer: Make, feed: Feed, kafka_broker: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr("leaderq.kafka.clients.kafka_python_consumer.TOPICS_KNOWN_MS", 300)
         consumer = self.join(make_consumer())
         self.kafka.add_partitions(kafka_broker.address, min(consumer.assigned()).topic, 6)
 

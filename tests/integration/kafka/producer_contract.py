@@ -20,6 +20,7 @@ from leaderq.kafka.clients.consumer import (
     EffectRefused,
     KafkaAway,
     MembershipLost,
+    MessageInvalid,
 )
 from leaderq.kafka.clients.producer import (
     Message,
@@ -417,3 +418,18 @@ class ProducerContract:
         )
         with pytest.raises(KafkaError, match="not open"):
             producer.produce(Message(output.topic, b"too late"))
+
+
+class RealProducerContract(ProducerContract):
+    """And what is asked of real brokers only."""
+
+    def test_a_message_without_a_key_is_refused_by_a_compacted_topic(self, stage: Stage) -> None:
+        where, configs = f"{stage.topic}-compacted", {"cleanup.policy": "compact"}
+        self.kafka.create_topics(stage.output.address, {where: 1}, configs)
+        producer = stage.make()
+        producer.begin()
+        with pytest.raises(EffectRefused) as refused:
+            producer.produce(Message(where, b"it has no key"))
+            stage.commit(producer, 1)
+        assert isinstance(refused.value.error, MessageInvalid)
+        producer.abort(WAIT_S)

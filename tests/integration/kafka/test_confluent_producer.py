@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
-from producer_contract import Make, Output, ProducerContract, Stage
+from producer_contract import Make, Output, RealProducerContract, Stage
 
 from leaderq.errors import KafkaFenced
 from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
@@ -15,7 +15,7 @@ from leaderq.kafka.clients.producer import Message
 from leaderq.testing import eventually
 
 
-class TestConfluentProducer(ProducerContract):
+class TestConfluentProducer(RealProducerContract):
     """The contract, with confluent-kafka."""
 
     factory = ConfluentProducer

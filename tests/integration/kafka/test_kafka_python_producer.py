@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
-from producer_contract import ProducerContract
+from producer_contract import RealProducerContract
 
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 
 
-class TestKafkaPythonProducer(ProducerContract):
+class TestKafkaPythonProducer(RealProducerContract):
     """The contract, with kafka-python."""
 
     factory = KafkaPythonProducer

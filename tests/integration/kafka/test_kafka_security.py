@@ -190,7 +190,7 @@ def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
     def is_told_the_cause() -> bool:
         consumer = drain_of(
             client,
-            ConsumerSettings(address, (topic,), topic, "me", security=security, open_timeout_s=2.0),
+            ConsumerSettings(address, (topic,), topic, "me", security=security, open_timeout_s=0.5),
         )
         with pytest.raises(LeaderqError) as refused:
             consumer.open()

@@ -11,7 +11,6 @@ from reading_topics import read_all
 
 from leaderq.events import RecordDeadLettered
 from leaderq.kafka import PoisonRecord, Record, dead_letter
-from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.dead_letters.format import DeadLetter, read_dead_letter
 from leaderq.kafka.topics import create_topics, end_offsets, produce
 from leaderq.term import Term
@@ -116,44 +115,3 @@ def test_a_record_of_any_size_can_be_set_aside(
     eventually_done(leader, ends)
     (letter,) = letters_on(kafka_broker.address, dead, 1)
     assert len(letter.record.value) == (size or 0)
-
-
-class Adding(Recorder):
-    """Each record has one effect, and those of some are refused when they are committed."""
-
-    max_records = 40
-    bad: ClassVar[dict[bytes, Message]] = {}
-    out: ClassVar[str] = ""
-
-    def handle(self, records: Sequence[Record], term: Term) -> None:
-        super().handle(records, term)
-        for record in records:
-            self.produce(*self.bad.get(record.value, Message(self.out, record.value))[:2])
-
-
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_messages_that_the_broker_refuses_are_their_records_fault(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str, client: str
-) -> None:
-    names = {end: f"{four_partitions}-{end}" for end in ("out", "dead", "small", "compacted")}
-    address = kafka_broker.address
-    create_topics(address, {names["out"]: 1, names["dead"]: 1})
-    create_topics(address, {names["small"]: 1}, configs={"max.message.bytes": "5000"})
-    create_topics(address, {names["compacted"]: 1}, configs={"cleanup.policy": "compact"})
-    bad = {
-        b"13": Message(names["small"], b"x" * 6000),
-        b"57": Message(f"{four_partitions}-nowhere", b"x"),
-        b"58": Message(names["compacted"], b"it has no key"),
-    }
-    values = feed(0, 200)
-    more = {"bad": bad, "out": names["out"], "on_error": dead_letter(names["dead"])}
-    leader = drive(Adding, offsets="transaction", client=client, **more).begin()
-    eventually_done(leader, end_offsets(address, four_partitions))
-    letters = letters_on(address, names["dead"], 3)
-    assert {letter.record.value: letter.error.rpartition(".")[2] for letter in letters} == {
-        b"13": "MessageTooLarge",
-        b"57": "UnknownTopic",
-        b"58": "MessageInvalid",
-    }
-    produced = [one.value for one in read_all(address, names["out"], isolation="read_committed")]
-    assert sorted(produced) == sorted(set(values) - bad.keys())

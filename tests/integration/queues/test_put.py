@@ -100,19 +100,6 @@ def test_what_cannot_be_used_is_refused_all_at_once(
 # -- failures reach whom they concern
 
 
-def test_an_oversized_item_is_refused_at_the_put_with_its_size_and_the_limit(
-    session: Session,
-) -> None:
-    with DistributedQueue(session, PATH) as queue:
-        for put in (queue.put, lambda item: queue.put_multi([item])):
-            with pytest.raises(TooLarge) as caught:
-                put(b"x" * 2_000_000)
-            assert caught.value.size > 2_000_000
-            assert caught.value.limit < 1 << 20
-        assert queue.put(b"x" * 1_000_000)
-        assert queue.flush_puts(0)
-
-
 def test_a_serializer_that_raises_fails_its_item_only_and_leaves_no_counter_raised(
     session: Session,
 ) -> None:

@@ -148,27 +148,6 @@ def test_a_value_that_cannot_be_is_refused_with_a_remedy(kind, given, why):
     assert str(refused.value) == f"{refused.value.why}; {refused.value.remedy}"
 
 
-@pytest.mark.parametrize(
-    ("kind", "metavar"),
-    [
-        (seconds(0, 1), "SECONDS"),
-        (number(0, 1), "NUMBER"),
-        (count(0, 1), "N"),
-        (choice("a", "b"), "a|b"),
-        (SERVERS, "HOST:PORT[,...]"),
-        (LISTENING, "[HOST:]PORT"),
-        (SWITCH, ""),
-        (ZNODE_PATH, "PATH"),
-        (NAME, "NAME"),
-        (TEXT, "TEXT"),
-        (SECRET, "SECRET"),
-        (FILE, "FILE"),
-    ],
-)
-def test_a_kind_is_named_in_help(kind, metavar):
-    assert kind.metavar == metavar
-
-
 def test_a_text_becomes_a_value_or_stays_to_be_refused():
     assert (seconds(0, 9).from_text("2.5"), seconds(0, 9).from_text("x")) == (2.5, "x")
     assert (number(0, 9).from_text("2.5"), number(0, 9).from_text("x")) == (2.5, "x")

@@ -177,32 +177,6 @@ def test_with_ageing_what_has_waited_for_long_goes_before_what_is_better_and_new
     assert [choice.name for choice in index.choose(3, 20_000)] == [new, old, newer]
 
 
-def test_what_was_known_of_one_lease_does_not_put_off_the_look_at_the_next() -> None:
-    index, name = ShardIndex(), named(0, 0, 1)
-    index.created(name)
-    assert index.choose(1, 0)
-    index.claimed(name, 0, 0.0, 48.0)
-    assert (index.to_look_at(49.9), index.to_look_at(50.0)) == ([], [name])
-    marker = rest_name(1_000, 1, name)
-    index.rested(marker)
-    index.rest_over(marker, 1.0)
-    assert index.to_look_at(1.0) == [name]
-
-
-def test_a_lease_that_is_over_is_offered_once_for_each_version() -> None:
-    index, name = ShardIndex(), named(0, 0, 1)
-    index.created(name)
-    index.claims_listed([name], 0)
-    for _ in range(3):
-        index.observed(name, 7, 0.0, 0.0)
-    assert len(index._later) == 2, "each look at a lease that nobody takes over costs memory"
-    assert index.choose(2, 0) == [(name, 7, None)]
-    index.lost(name, 0.0)
-    assert index.choose(1, 0) == []
-    index.observed(name, 8, 0.0, 0.0)
-    assert index.choose(1, 0) == [(name, 8, None)]
-
-
 # -- how long a lease lasts for those who wait for its end
 
 
@@ -281,20 +255,6 @@ def test_a_claim_that_is_missing_for_a_second_was_taken_away_by_hand() -> None:
     index.claims_listed([], 5.9)
     assert free(index) == []
     index.claims_listed([], 6.0)
-    assert free(index) == [Choice(NAME)]
-
-
-def test_a_lease_that_is_over_and_then_missing_is_not_taken_over_but_claimed_anew() -> None:
-    index = index_of(NAME)
-    index.claims_listed([NAME], 0)
-    index.observed(NAME, 5, 0.0, 0.0)
-    index.claims_listed([], 5.0)
-    assert free(index) == [Choice(NAME)]
-    index = index_of(NAME)
-    index.claims_listed([NAME], 0)
-    index.observed(NAME, 5, 0.0, 0.0)
-    index.replace([], [], 0)
-    index.created(NAME)
     assert free(index) == [Choice(NAME)]
 
 

@@ -4,6 +4,8 @@ in Curator's order.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -37,53 +39,34 @@ def ordered(kind: QueueKind, given_names: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("priority", "sequence", "name"),
+    ("kind", "what", "sequence", "name"),
     [
-        (0, 0, "queue-1000000000000000000"),
-        (5, 1, "queue-1000000050000000001"),
-        (-1, 2, "queue-0FFFFFFFF0000000002"),
-        (-5, 3, "queue-0FFFFFFFB0000000003"),
-        (INT_MIN, 4, "queue-0800000000000000004"),
-        (INT_MAX, 5, "queue-17FFFFFFF0000000005"),
-        (10, 6, "queue-10000000A0000000006"),
-        (7, 0, "queue-1000000070000000000"),
+        (QueueKind.PRIORITY, {"priority": 0}, 0, "queue-1000000000000000000"),
+        (QueueKind.PRIORITY, {"priority": 5}, 1, "queue-1000000050000000001"),
+        (QueueKind.PRIORITY, {"priority": -1}, 2, "queue-0FFFFFFFF0000000002"),
+        (QueueKind.PRIORITY, {"priority": -5}, 3, "queue-0FFFFFFFB0000000003"),
+        (QueueKind.PRIORITY, {"priority": INT_MIN}, 4, "queue-0800000000000000004"),
+        (QueueKind.PRIORITY, {"priority": INT_MAX}, 5, "queue-17FFFFFFF0000000005"),
+        (QueueKind.PRIORITY, {"priority": 10}, 6, "queue-10000000A0000000006"),
+        (QueueKind.DELAY, {"due_ms": 1}, 0, "queue-|00000001|0000000000"),
+        (QueueKind.DELAY, {"due_ms": 1700000000000}, 1, "queue-|18BCFE56800|0000000001"),
+        (QueueKind.DELAY, {"due_ms": 4102444800000}, 2, "queue-|3BB2CC3D800|0000000002"),
+        (QueueKind.ID, {"id": "a/b|c"}, 0, "queue-|a_b_c|0000000000"),
+        (QueueKind.ID, {"id": "id"}, 1, "queue-|id|0000000001"),
+        (QueueKind.ID, {"id": "x1"}, 3, "queue-|x1|0000000003"),
     ],
 )
-def test_priorities_are_named_as_curator_names_them(
-    priority: int, sequence: int, name: str
+def test_items_are_named_as_curator_names_them(
+    kind: QueueKind, what: dict[str, Any], sequence: int, name: str
 ) -> None:
-    assert put(QueueKind.PRIORITY, sequence, priority=priority) == name
-    assert names.priority_of(name) == priority
+    assert put(kind, sequence, **what) == name
     assert names.sequence_of(name) == sequence
+    readers = {"priority": names.priority_of, "due_ms": names.due_ms_of, "id": names.id_of}
+    for field, value in what.items():
+        assert readers[field](name) == (names.fixed_id(value) if field == "id" else value)
 
 
-@pytest.mark.parametrize(
-    ("due_ms", "sequence", "name"),
-    [
-        (1, 0, "queue-|00000001|0000000000"),
-        (1700000000000, 1, "queue-|18BCFE56800|0000000001"),
-        (4102444800000, 2, "queue-|3BB2CC3D800|0000000002"),
-    ],
-)
-def test_due_times_are_named_as_curator_names_them(due_ms: int, sequence: int, name: str) -> None:
-    assert put(QueueKind.DELAY, sequence, due_ms=due_ms) == name
-    assert names.due_ms_of(name) == due_ms
-    assert names.sequence_of(name) == sequence
-
-
-@pytest.mark.parametrize(
-    ("id", "sequence", "name"),
-    [
-        ("a/b|c", 0, "queue-|a_b_c|0000000000"),
-        ("id", 1, "queue-|id|0000000001"),
-        ("id", 2, "queue-|id|0000000002"),
-        ("x1", 3, "queue-|x1|0000000003"),
-    ],
-)
-def test_ids_are_named_as_curator_names_them(id: str, sequence: int, name: str) -> None:
-    assert put(QueueKind.ID, sequence, id=id) == name
-    assert names.id_of(name) == names.fixed_id(id)
-    assert names.sequence_of(name) == sequence
+def test_an_id_is_what_stands_between_the_first_separator_and_the_next() -> None:
     assert names.id_of("queue-|id|1F|0000000003") == "id"
     assert names.id_of("queue-|half") == "queue-|half"
 
@@ -209,37 +192,20 @@ def test_a_due_time_that_java_can_read_is_read(due: str, due_ms: int) -> None:
 # -- what is refused
 
 
-@pytest.mark.parametrize(
-    "id",
-    [
-        "",
-        None,
-        "a\x00",
-        "a\x1f",
-        "\x7f",
-        "\ud800",
-        "\ue000",
-        "\uf8ff",
-        "\ufff0",
-        "\uffff",
-        "\U0001f600",
-    ],
-)
-def test_an_id_that_zookeeper_refuses_is_refused_at_once(id: str | None) -> None:
-    with pytest.raises(ConfigurationError, match="id"):
-        names.prefix_for(QueueKind.ID, id=id)
+NO_IDS = ["", None, "a\x00", "a\x1f", "\x7f", "\ud800", "\ue000", "\uf8ff", "\ufff0", "\uffff"]
+REFUSED = {
+    "id": [*NO_IDS, "\U0001f600"],
+    "priority": [None, INT_MIN - 1, INT_MAX + 1, 1.0, True, "1"],
+    "due_ms": [None, 0, -1, 2**63, 1.5, True],
+}
+"""What ZooKeeper refuses as part of a name, what is no Java int, and no positive Java long."""
 
 
-@pytest.mark.parametrize("priority", [None, INT_MIN - 1, INT_MAX + 1, 1.0, True, "1"])
-def test_a_priority_that_is_no_java_int_is_refused(priority: object) -> None:
-    with pytest.raises(ConfigurationError, match="priority"):
-        names.prefix_for(QueueKind.PRIORITY, priority=priority)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("due_ms", [None, 0, -1, 2**63, 1.5, True])
-def test_a_due_time_that_is_no_positive_java_long_is_refused(due_ms: object) -> None:
-    with pytest.raises(ConfigurationError, match="due time"):
-        names.prefix_for(QueueKind.DELAY, due_ms=due_ms)  # type: ignore[arg-type]
+@pytest.mark.parametrize(("what", "wrong"), [(w, each) for w in REFUSED for each in REFUSED[w]])
+def test_what_cannot_stand_in_a_name_is_refused_at_once(what: str, wrong: object) -> None:
+    kinds = {"id": QueueKind.ID, "priority": QueueKind.PRIORITY, "due_ms": QueueKind.DELAY}
+    with pytest.raises(ConfigurationError, match=what.replace("_ms", " time")):
+        names.prefix_for(kinds[what], **{what: wrong})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

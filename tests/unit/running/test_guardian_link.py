@@ -66,13 +66,6 @@ def test_the_budget_of_a_planned_end_is_kept_apart_from_the_lease():
     assert (seen[TERMINATE], seen[KILL][0]) == ([101.0], 103.0)
 
 
-def test_a_later_verdict_on_the_same_term_sends_no_second_sigterm():
-    dog, seen = looks(Watchdog().heard(PLANNED), 99.0, 101.5)
-    assert len(seen[TERMINATE]) == 1
-    _, seen = looks(dog.heard(UNIT), 101.5, 104.0)
-    assert not seen[TERMINATE] and seen[KILL]
-
-
 def test_a_stopped_worker_harms_nobody_and_is_left_alone_but_not_what_it_has_started():
     _, seen = looks(Watchdog().heard(UNIT), 100.0, 200.0, stopped=True)
     assert not seen[TERMINATE] and not seen[KILL]
@@ -86,21 +79,6 @@ def test_a_unit_in_hand_at_a_thaw_is_killed_a_tenth_of_a_second_later():
     _, seen = looks(dog, 110.01, 111.0, step_s=0.01)
     assert not seen[TERMINATE]
     assert 110.05 < seen[KILL][0] < 110.1  # so that it has ended by then
-
-
-def test_a_thaw_in_time_shortens_nothing():
-    dog, _ = looks(Watchdog().heard(UNIT), 99.0, 100.5, stopped=True)
-    dog, _ = dog.look(100.5, stopped=False)
-    _, seen = looks(dog, 100.55, 104.0)
-    assert seen[KILL][0] == 103.0
-
-
-def test_a_guardian_that_did_not_run_counts_from_when_it_runs_again():
-    dog, _ = Watchdog().heard(UNIT).look(99.0, stopped=False)
-    dog, intervention = dog.look(500.0, stopped=False)
-    assert intervention is LEAVE
-    _, seen = looks(dog, 500.01, 501.0, step_s=0.01)
-    assert seen[KILL][0] == 500.0 + AFTER_THAW_S
 
 
 def test_it_looks_again_when_something_is_due():
@@ -157,7 +135,7 @@ def test_a_report_ends_all_reproach():
     budget_s=st.none() | st.floats(50, 150),
     grace_s=st.floats(0.05, 10),
     handing_over=st.booleans(),
-    stops=st.lists(st.booleans(), min_size=400, max_size=400),
+    stops=st.lists(st.booleans(), min_size=100, max_size=100),
 )
 def test_no_running_worker_outlives_its_time_and_looks_are_planned_when_they_are_due(
     lease_s, budget_s, grace_s, handing_over, stops

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from leaderq.testing.simulation import primitives as simulated
+from leaderq.testing.simulation import scheduler
 from leaderq.testing.simulation.scheduler import Killed, LifeHangs, World
 
 
@@ -196,7 +197,9 @@ def test_an_exception_can_be_raised_in_a_task_that_waits(world):
     assert seen == [1.0]  # as in reality: when the call that blocks returns
 
 
-def test_a_life_in_which_time_stands_still_is_told_with_all_stacks(world):
+def test_a_life_in_which_time_stands_still_is_told_with_all_stacks(world, monkeypatch):
+    monkeypatch.setattr(scheduler, "_MOST_STEPS_AT_ONCE", 1000)
+
     def spin_in_here() -> None:
         while True:
             world.pause_point()
