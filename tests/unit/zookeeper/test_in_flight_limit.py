@@ -82,7 +82,13 @@ def test_it_is_measured_anew_with_the_least_under_way() -> None:
     anew = KNOWN.after(late_s - 1, late_s, 1e6)
     assert anew == InFlightLimit(with_least_s=(1.0,), began_s=late_s)
     assert anew.after(late_s, late_s + 0.5, LEAST_BYTES).with_least_s == (1.0, 0.5)
-    assert InFlightLimit().after(99.0, 99.5, LEAST_BYTES).began_s == 99.5
+    assert InFlightLimit().after(0.0, 0.5, LEAST_BYTES).began_s == 0.5
+    just_s = KNOWN.began_s + module.ANEW_S
+    assert KNOWN.after(just_s - ALLOWED_S, just_s, 1e6).size == pytest.approx(1e6)
+
+
+def test_what_is_promised_of_the_servers_memory_and_of_a_new_writer() -> None:
+    assert (LEAST_BYTES, MOST_BYTES, module.ANEW_S) == (32_768, 4_194_304, 10.0)
 
 
 # -- lives -----------------------------------------------------------------------------------------
