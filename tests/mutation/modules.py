@@ -50,7 +50,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.producing.request": _tests(
         "producing/test_producing_bytes.py", "producing/test_buffer_laws.py"
     ),
-    "leaderq.producing.sequence": _tests("producing/test_buffer_laws.py"),
     "leaderq.producing.journal.records": _tests("producing/journal/test_record_bytes.py"),
     "leaderq.producing.journal.policy": _tests("producing/journal/test_record_bytes.py"),
     "leaderq.running.watchdog": _tests("running/test_guardian_link.py"),
