@@ -12,7 +12,8 @@ import pytest
 from terms import open_term
 
 from leaderq.base import clock
-from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost
+from leaderq.errors import KafkaError
+from leaderq.kafka.clients.consumer import BatchLost, EffectRefused, KafkaAway, MembershipLost
 from leaderq.kafka.consuming import commits as module
 from leaderq.kafka.consuming import consumer_check
 from leaderq.kafka.consuming.commits import OffsetCommits
