@@ -114,8 +114,8 @@ class GuardianLink:
         self._say({"session": None})
 
     def watch_term(self, term: Term, handover_budget_s: float) -> None:
-        """Report ``term`` to the guardian until :meth:`forget_term`: now, at each :meth:`report`, and
-        every T/24, whenever there is news of it.
+        """Report ``term`` to the guardian now, at each :meth:`report` and every T/24, whenever there
+        is news of it, until :meth:`forget_term`.
         """
         assert self._session is not None  # attach comes first
         with self._lock:
