@@ -64,7 +64,7 @@ _STEP_S = 0.1
 _STASH = 100
 _BEGIN_S = 0.001
 # when to look again for the answer to a commit, as a share of the time that it has taken so far
-_LOOK_SHARE, _LOOK_S = 0.15, 0.0003
+_LOOK_SHARE, _LOOK_S = 0.1, 0.0003
 _CLOSE_S = 1.0
 # how long a poll waits for more, if records come so fast that a batch is full in that time
 _FILL_S = 0.005
@@ -385,14 +385,17 @@ class ConfluentConsumer(ConsumerBase):
         """Whether it is stored, within ``wait_s``; raises if it failed. Its answer comes with what
         is read: whoever waits reads hardly anything, a record now and then, into the stash.
         """
-        until_s = clock.now_s() + wait_s
-        while (answered := commit.answer) is None:
+        until_s, pause_s = clock.now_s() + wait_s, 0.0
+        while commit.answer is None:
+            clock.sleep(pause_s)
+            self._serve(0.0)
             now = clock.now_s()
             if now >= until_s:
-                return False
+                break
             pause_s = max(_LOOK_S, _LOOK_SHARE * (now - commit.began_s))
-            clock.sleep(min(pause_s, until_s - now))
-            self._serve(0.0)
+            pause_s = min(pause_s, until_s - now)
+        if (answered := commit.answer) is None:
+            return False
         error, answer = answered
         with self._commit_errors():
             if error is not None:

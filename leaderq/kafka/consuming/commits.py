@@ -25,7 +25,7 @@ from leaderq.term import Term
 log = logging.getLogger(__name__)
 
 TELL_AFTER_S = 3.0
-_LOOK_S = 0.005
+_LOOK_S = 0.002
 
 
 class CommitState(Enum):
@@ -159,7 +159,7 @@ class OffsetCommits:
             self._begin(self._store.commit(consumer, self._term, self._ends))
 
     def finish(self, *, may_wait: bool) -> Offsets | None:
-        """Return the committed ends, once they are, or raise; waits 5 ms if it may."""
+        """Return the committed ends, once they are, or raise; waits 2 ms if it may."""
         if self.wanted is None:
             return None
         if self.state is CommitState.UNDER_WAY and self._is_over(_LOOK_S if may_wait else 0.0):
@@ -198,7 +198,7 @@ class OffsetCommits:
 
     def has_abandoned(self) -> bool:
         """Return whether the commit of an abandoned batch is over, one way or the other; waits up
-        to 5 ms.
+        to 2 ms.
         """
         if not self.is_abandoning:
             return True
@@ -217,7 +217,7 @@ class OffsetCommits:
         self._begin(self._store.commit_positions(consumer, self._term, offsets))
 
     def finish_positions(self) -> Offsets | None:
-        """Return the committed positions, once they are, or raise; waits up to 5 ms."""
+        """Return the committed positions, once they are, or raise; waits up to 2 ms."""
         if self.state not in _SHOWING or not self._is_over(_LOOK_S):
             return None
         self._step(CommitEvent.ENDED)

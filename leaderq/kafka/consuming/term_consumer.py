@@ -469,7 +469,8 @@ class TermConsumer:
         if wait_s or records:
             self._check.polled(empty=not records)
         pause_s = min(max(self._ahead_pause_s * 2, _MIN_AHEAD_S), _MAX_AHEAD_S)
-        self._ahead_pause_s = 0.0 if records else pause_s
+        # While a commit is under way the thread looks again soon anyway.
+        self._ahead_pause_s = 0.0 if records or self.commits.is_busy else pause_s
         self._look_ahead_at = now + self._ahead_pause_s
         return bool(records)
 

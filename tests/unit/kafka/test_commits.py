@@ -133,7 +133,7 @@ def test_a_commit_that_failed_is_begun_again(store: Store) -> None:
 def test_a_slow_commit_is_told_once_after_three_seconds_and_its_end_too(
     store: Store, at: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert (module.TELL_AFTER_S, module._LOOK_S) == (3.0, 0.005)
+    assert (module.TELL_AFTER_S, module._LOOK_S) == (3.0, 0.002)
     caplog.set_level("INFO")
     store.commits.request({A: 5}, in_hand=True)
     start(store)
