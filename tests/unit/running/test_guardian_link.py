@@ -291,7 +291,8 @@ def test_a_guardian_that_does_not_read_never_blocks_the_worker_and_hears_the_new
     guardian,
 ):
     led = guardian.watching()
-    for _ in range(600):
+    for number in range(600):
+        guardian.session.timeout_s = 10.0 - number / 100  # so that each has something to say
         guardian.link.report(handing_over=led)
         guardian.session.listeners[0](SessionState.CONNECTED)
     guardian.link.forget_term(led)
