@@ -114,8 +114,8 @@ class GuardianLink:
         self._say({"session": None})
 
     def watch_term(self, term: Term, handover_budget_s: float) -> None:
-        """Report ``term`` to the guardian until :meth:`forget_term`: now, and whenever there is news
-        of it at a :meth:`report` or at the look every T/24.
+        """Report news of ``term`` to the guardian until :meth:`forget_term`: now, at each
+        :meth:`report`, and every T/24.
         """
         assert self._session is not None  # attach comes first
         with self._lock:
