@@ -10,14 +10,14 @@ CHANGES ?= 100
 TIMES   ?= 20
 SEEDS   ?= 1000
 STEPS   ?= 1000000
-KEYS    ?= 100
+TICKS   ?= 1000
 JOBS    ?= 2
 
 # Where Python may not keep what it has compiled, each process that a test starts would compile all
 # of it again: together a minute of two cores.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: compiled demo page simulate conformance once test test-long quick docs help lint unit faults soak queue-soak losses rude mutants compat lock bench servers clean
+.PHONY: compiled demo page simulate conformance ticks test test-long quick docs help lint unit faults soak queue-soak losses rude mutants compat lock bench servers clean
 
 demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; under two minutes
 	@$(BIN)/leaderq demo
@@ -104,9 +104,11 @@ losses: $(READY)  ## 10,000 power cuts and 1,000 kills of a journal
 rude: $(READY)  ## 100 changes of each kind: CHANGES=100 KINDS=freeze
 	@LEADERQ_TEST_CHANGES=$(CHANGES) LEADERQ_TEST_KINDS="$(KINDS)" $(BIN)/python -m pytest tests/acceptance/running/test_rude_careers.py -k "not some"
 
-# A command that five hosts run once for a key, so many keys one after the other.
-once: $(READY)  ## five hosts run a command once, for each of 100 keys: KEYS=100
-	@LEADERQ_TEST_ONCE=$(KEYS) $(BIN)/python -m pytest tests/acceptance/running/test_schedules.py -k once
+# Schedules of real processes whose leaders are killed, frozen and cut off: TICKS ticks with on_crash
+# again and skip, and a command that five hosts run once, 100 times.
+ticks: $(READY)  ## 1,000 ticks under kills, freezes and black holes: TICKS=1000
+	@LEADERQ_TEST_TICKS=$(TICKS) LEADERQ_TEST_ONCE=100 $(BIN)/python -m pytest \
+	  tests/acceptance/running/test_schedules.py
 
 # Small edits of the pure modules that a test must notice, and named controls (docs/design/mutants.md).
 # ONLY="a text" tries the modules whose name contains it, ONLY=controls the controls; with

@@ -1,22 +1,136 @@
-"""Commands that are run by the clock, and once for a key. Ticks while leaders are killed, frozen
-and cut off: ``tests/simulation``, lives of schedules.
-"""
+"""Ticks of real processes that are killed, frozen and cut off; and commands run by the clock."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections import defaultdict
 from typing import Any
 
 import pytest
+from simulation.schedules import unaccounted
 
-from leaderq.testing import eventually
+from leaderq.election import Observer
+from leaderq.errors import NoNode
+from leaderq.schedules.record import ScheduleRecord, TickGap, TickOutcome, TickRun, decode
+from leaderq.testing import FaultProxy, eventually
+from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.waiting import patience
 
+TICKS = int(os.environ.get("LEADERQ_TEST_TICKS", "30"))
 HOSTS = int(os.environ.get("LEADERQ_TEST_ONCE", "1"))
 """How many times five hosts run a command once."""
+EVERY_S = 0.25
+
+Contender = tuple[CandidateProcess, FaultProxy]
+
+
+def kill(contender: Contender) -> None:
+    contender[0].signal_worker(signal.SIGKILL)
+
+
+def freeze(contender: Contender) -> None:
+    contender[0].signal_worker(signal.SIGSTOP)
+
+
+def black_hole(contender: Contender) -> None:
+    contender[1].black_hole()
+
+
+def mend(contender: Contender) -> None:
+    if contender[0].alive:
+        contender[0].signal_worker(signal.SIGCONT)
+    contender[1].heal()
+
+
+class Entries:
+    """All that ever stood in the record of a schedule: the newest form of each entry."""
+
+    def __init__(self, session: Any, path: str) -> None:
+        self._session, self._path = session, path
+        self.found: dict[Any, TickRun | TickGap] = {}
+        self.first: int | None = None
+
+    def look(self) -> ScheduleRecord | None:
+        try:
+            record = decode(self._session.get(self._path)[0], path=self._path)
+        except NoNode:
+            return None
+        entries = [*record.history, *([record.running] if record.running else [])]
+        if self.first is None:
+            self.first = min(
+                [record.last, *(one.at - 1 for one in entries if isinstance(one, TickRun))]
+            )
+        for one in entries:
+            self.found[one.at if isinstance(one, TickRun) else ("gap", one.first)] = one
+        return record
+
+
+@pytest.mark.timeout(240 + 4 * TICKS)
+@pytest.mark.parametrize("on_crash", ["again", "skip"])
+def test_every_tick_is_recorded_once_while_leaders_are_killed_frozen_and_cut_off(
+    start, zookeeper, zookeeper_server, fault_proxy, history, znode_root, on_crash
+):
+    def begun(one: str, proxy: FaultProxy) -> Contender:
+        environment = {"EVERY_S": str(EVERY_S), "ON_CRASH": on_crash}
+        options = {"zookeeper": proxy.address, "session_timeout_s": 4}
+        return start("clockwork:Clockwork", id=one, environment=environment, **options), proxy
+
+    running = {one: begun(one, fault_proxy(zookeeper_server.address)) for one in ("a", "b", "c")}
+    observer = Observer(zookeeper, "clockwork", root=znode_root)
+    entries = Entries(zookeeper, f"{znode_root}/clockwork/schedules/tidy")
+    faults, fault, hurt = itertools.cycle([kill, freeze, black_hole]), kill, None
+    survived = set()
+    eventually(lambda: (record := entries.look()) and record.history)
+    while len(history.lines("done")) < TICKS or len(survived) < 3:
+        for _ in range(20):  # a second is the pace of faults; who catches up does 40 ticks in it
+            entries.look()
+            time.sleep(0.05)
+        for one, (candidate, proxy) in running.items():
+            if not candidate.alive:
+                running[one] = begun(one, proxy)
+        leader = observer.view().leader
+        if leader is None or leader == hurt:
+            continue
+        if hurt is not None:  # another leads
+            mend(running[hurt])
+            survived.add(fault)
+        fault, hurt = next(faults), leader
+        fault(running[leader])
+    for contender in running.values():
+        mend(contender)
+        contender[0].stop()
+    record = entries.look()
+    _judge(record, entries, history, on_crash)
+
+
+def _judge(record: ScheduleRecord, entries: Entries, history: Any, on_crash: str) -> None:
+    found = [*entries.found.values()]
+    assert [*unaccounted(record.when, entries.first, record.last, found)] == []
+    runs = {one.at: one for one in found if isinstance(one, TickRun)}
+    begun, done = defaultdict(list), defaultdict(list)
+    for line in history.lines():
+        if "tick" in line:
+            (begun if line["what"] == "begun" else done)[line["tick"]].append(line["attempt"])
+    assert begun.keys() <= runs.keys(), "nothing is done of which no record tells"
+    for at, attempts in begun.items():
+        assert attempts == sorted(set(attempts)), f"one attempt was made twice: {at} {attempts}"
+        assert on_crash == "again" or len(attempts) == 1, f"{at} was begun twice"
+    for at, run in runs.items():
+        assert run.outcome is not TickOutcome.DONE or done[at], (
+            f"{at} is recorded, and was not done"
+        )
+        assert run.outcome is not TickOutcome.LOST or on_crash == "skip"
+    terms = {one.term for one in runs.values()}
+    assert len(terms) >= 3, "leaders were changed"
+
+
+# ---- commands ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
