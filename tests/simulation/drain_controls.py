@@ -100,7 +100,7 @@ DRAIN_CONTROLS = (
     _of(
         "a key that is done commits the others",
         patched(InHand, "finished", _over_gaps),
-        10,
+        9,
         life=_BY_KEY,
     ),
     _of(
@@ -133,7 +133,7 @@ DRAIN_CONTROLS = (
     _of(
         "a lost answer of ZooKeeper is a failure",
         patched(ZooKeeperOffsets, "_happened", _may_have_failed),
-        55,
+        78,
         life=_ZOOKEEPER,
     ),
     _of(

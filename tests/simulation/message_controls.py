@@ -114,7 +114,7 @@ MESSAGE_CONTROLS = (
         life=_FROZEN,
     ),
     _of("an id outlives its message", patched(transitions, "id_over", lambda *_, **__: ()), 0),
-    _of("an extension by the redeemer keeps the former member", _member_stays, 8),
+    _of("an extension by the redeemer keeps the former member", _member_stays, 1),
     _of(
         "a message is put off that may be gone",
         patched(transitions, "first_rest", _rest_of_nothing),
