@@ -103,7 +103,8 @@ def _no_producer() -> Any:
 
 @verb(_TARGET, JSON, *_SETTINGS)
 def show(given: Given) -> None:
-    """Show where a career reads on in each partition, wherever its offsets are kept.
+    """Show from which offset a career continues in each partition, wherever its offsets are
+    kept.
 
     \b
     Examples:

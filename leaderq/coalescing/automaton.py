@@ -1,4 +1,5 @@
-"""The traffic rule of one key: who may work on it, who waits, who is declined. Pure.
+"""The traffic rule of one key: who may work on it, who waits, who is declined. Pure. What a
+coordinator may be told otherwise acts in ``key_table.py``.
 
 The *head* runs, and at most one other waits. ``docs/design/coalescing.md`` says why a request may
 be declined.

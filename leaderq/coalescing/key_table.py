@@ -311,7 +311,7 @@ class KeyTable(Generic[Key]):
             state.cover_debt(token)
 
     def _contend(self, state: KeyState, token: Token[Key], wake: Wake) -> None:
-        """Decide on a request for a key that somebody works on, or that is debounced."""
+        """Decide on a request: each ``offer``, and those that :meth:`start` could not serve."""
         self._advance(state, token.key, retires=False)
         self._refuse_to_wait_for_oneself(state, token)
         if (debounce := self.rules.debounce) is not None:

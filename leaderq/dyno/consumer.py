@@ -284,8 +284,8 @@ class DynoConsumer:
     def claim_these(
         self, shard: str, names: Sequence[str], due_ms: int, lease_s: float | None = None
     ) -> list[Delivery]:
-        """Claim those of these messages that are due at ``due_ms`` and that nobody has. They go
-        back as they were, unless they are handed out or settled.
+        """Claim those messages of ``names`` that are due at ``due_ms`` and that nobody holds, and
+        return their deliveries. The caller settles each, or puts it back unchanged.
         """
         membership, view = self.membership(), self.view(shard)
         self._nodes.open()

@@ -524,7 +524,9 @@ class DynoQueue:
         return out
 
     def size(self) -> int:
-        """How many messages wait or rest; messages in flight are not counted."""
+        """How many messages wait or rest. Messages in flight are not counted: nothing is left when
+        ``messages`` of each of :meth:`shard_sizes` is 0.
+        """
         return sum(one["messages"] - one["leased"] for one in self.shard_sizes().values())
 
     def shard_sizes(self) -> dict[str, dict[str, int]]:

@@ -144,8 +144,9 @@ class ShardView(ReadAfterNews):
                 self.is_stale = True  # a new listing orders all again
 
     def read(self, names: Sequence[str]) -> list[Any]:
-        """Read these messages as :meth:`SizedReader.read_now` does. Some may have been read ahead,
-        because messages never change.
+        """Return what the messages ``names`` hold, in order, up to the first that does not fit into
+        one read. Some were read ahead, because messages never change. Raises what
+        :meth:`SizedReader.read_now` raises.
         """
         rows = self.ahead.read(names)
         return [rows[name] for name in takewhile(rows.__contains__, names)]

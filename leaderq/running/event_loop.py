@@ -158,8 +158,8 @@ class EventLoop:
         """Run the coroutine that ``make()`` returns, until it has ended; if ``ends_scope``, until
         all of ``scope`` has ended, too. Return what it returns, or raise what it raises.
 
-        ``cancel_in_s(n)`` returns in how many seconds to cancel the coroutine for the ``n`` th
-        time, because ``term`` ends; 0: now. It is called when ``waker`` is woken, and from time to
+        When ``term`` ends, ``cancel_in_s(n)`` says in how many seconds the coroutine is cancelled
+        for the ``n`` th time; 0: now. It is asked again when ``waker`` is woken, and from time to
         time.
         """
         call = _Call(self._loop, make, scope, ends_scope, waker or Waker())

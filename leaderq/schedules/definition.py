@@ -73,11 +73,17 @@ class When:
         if self.cron is None:
             first, last = after // self.every_ms + 1, until // self.every_ms
             return [n * self.every_ms for n in range(max(first, last - MOST_COUNTED + 1), last + 1)]
+        too_many: int | None = None  # after this time there are too many ticks
+        too_few = until
         while True:
             found = list(islice(self._until(after, until), MOST_COUNTED + 1))
-            if len(found) <= MOST_COUNTED:
+            if len(found) > MOST_COUNTED:
+                too_many = after
+            elif too_many is None or len(found) >= MOST_COUNTED // 2:
                 return found
-            after += (until - after) // 2
+            else:
+                too_few = after
+            after = (too_many + too_few) // 2
 
     def shown(self) -> str:
         """The times as a text for people: ``30 2 * * * Europe/Berlin``, ``every 30 s``."""
@@ -237,8 +243,8 @@ def schedule(
 
 
 def only_waiting(method: F) -> F:
-    """Mark an ``execute`` that only waits: the runner does not call it, and itself waits
-    for ticks.
+    """Mark an ``execute`` that only waits. The runner does not call it; the runner waits for ticks
+    instead.
     """
     setattr(method, _WAITS, True)
     return method

@@ -85,7 +85,9 @@ COALESCING_CONTROLS = (
     _of("a request whose answer was lost asks as another", _asks_anew, 6),
     _of("nobody covers who was declined", patched(Coverage, "rely_on", lambda *_: None), 22),
     _of("a dead waiter owes nothing", patched(Coverage, "_tell", _owing_nothing), 29),
-    _of("one that has begun is taken for one that waits", together(_waits_on, _until_released), 118),
+    _of(
+        "one that has begun is taken for one that waits", together(_waits_on, _until_released), 118
+    ),
     _of("whoever has slot 0 is the head", patched(request, "judge", _first_slot_first), 0),
     _of("a release says that the token stood", _always_true, 9),
 )

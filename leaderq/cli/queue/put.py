@@ -182,7 +182,7 @@ def _stdin_bytes() -> int | None:
 def _entries(
     given: Given, batches: Iterable[list[bytes]], refusals: Refusals
 ) -> Iterator[Entry | None]:
-    """Yield the entries to put; ``None`` whenever no more input has come so far."""
+    """Yield the entries to put, and ``None`` when there is no input for the moment."""
 
     def read(number: int, text: bytes) -> Any:
         if number == 1 and not (given.items or given.null):

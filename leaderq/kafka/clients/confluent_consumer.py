@@ -239,9 +239,9 @@ class ConfluentConsumer(ConsumerBase):
         return polled
 
     def _prove(self, polled: Mapping[Partition, Sequence[Record]], found: list[Any]) -> None:
-        """Raise ``LogTruncated`` if the log was cut off in front of a position. The broker is asked
-        only if a first record is of a newer leader than its position; librdkafka itself asks only
-        when the leader changes while it reads (B24).
+        """If the first record of a partition has a newer leader epoch than its position, ask the
+        broker whether the log was cut off in front of that position; raise ``LogTruncated`` if it
+        was. librdkafka asks only when the leader changes while it reads (B24).
         """
         unproved = self._unproved
         firsts = ((at, rows[0]) for at, rows in polled.items() if at in unproved)

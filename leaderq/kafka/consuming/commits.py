@@ -159,7 +159,9 @@ class OffsetCommits:
             self._begin(self._store.commit(consumer, self._term, self._ends))
 
     def finish(self, *, may_wait: bool) -> Offsets | None:
-        """Return the committed ends, once they are, or raise; waits 2 ms if it may."""
+        """Return the ends if they are committed by now, else ``None``. With ``may_wait``, look for
+        up to 2 ms. Raises what the commit raised.
+        """
         if self.wanted is None:
             return None
         if self.state is CommitState.UNDER_WAY and self._is_over(_LOOK_S if may_wait else 0.0):
@@ -217,7 +219,9 @@ class OffsetCommits:
         self._begin(self._store.commit_positions(consumer, self._term, offsets))
 
     def finish_positions(self) -> Offsets | None:
-        """Return the committed positions, once they are, or raise; waits up to 2 ms."""
+        """Return the positions if they are committed within 2 ms, else ``None``. Raises what the
+        commit raised.
+        """
         if self.state not in _SHOWING or not self._is_over(_LOOK_S):
             return None
         self._step(CommitEvent.ENDED)

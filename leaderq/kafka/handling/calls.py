@@ -19,10 +19,10 @@ from leaderq.term import Term
 
 @dataclass(frozen=True)
 class CallFailure:
-    """A call that failed. ``index``: the culprit's place among its records, if known; ``touched``:
-    the user's handle ran, so the records in front of the culprit are done; ``is_outage``: the
-    failure does not count against the records; ``is_raised``: the error is not about records, and
-    ends the work.
+    """A call that failed. ``index``: the culprit's place among the records that :func:`attempt` was
+    given, if known; ``touched``: the user's handle ran, so the records in front of the culprit are
+    done; ``is_outage``: the failure does not count against the records; ``is_raised``: the error is
+    not about records, and ends the work.
     """
 
     error: BaseException

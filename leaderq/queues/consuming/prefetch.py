@@ -82,8 +82,8 @@ class Prefetch:
             self._changed.notify_all()
 
     def ask(self) -> int:
-        """Ask whether the queue has any item; returns the number of the question. Once
-        :attr:`answered` has reached this number, the queue was empty at some moment after the call.
+        """Begin a question: is the queue empty? Return its number. :attr:`answered` reaches that
+        number only when the queue was found empty after this call.
         """
         with self._changed:
             self.asks += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from datetime import datetime, timezone
+from itertools import islice
 
 import pytest
 from cronsim import CronSim
@@ -101,6 +102,18 @@ def test_of_a_long_outage_the_newest_ticks_are_looked_at(when):
     found = when.between(ms("2024-01-01T00:00+00:00"), until)
     assert MOST_COUNTED // 2 <= len(found) <= MOST_COUNTED
     assert found == [until - 60_000 * back for back in range(len(found) - 1, -1, -1)]
+
+
+@pytest.mark.parametrize("until", ["2026-11-01T20:00", "2027-03-01T03:00", "2036-01-06T00:00"])
+@pytest.mark.parametrize("cron", ["* 9-17 * * 1-5", "* * 1 * *", "* * 29 2 *"])
+def test_of_ticks_that_come_in_crowds_the_newest_are_looked_at_too(cron, until):
+    when, end = When(cron), ms(f"{until}+00:00")
+    found = when.between(ms("2026-10-01T00:00+00:00"), end)
+    every = [*when._until(found[0] - 1, end)] if found else []
+    whole = [*islice(when._until(ms("2026-10-01T00:00+00:00"), end), MOST_COUNTED + 1)]
+    assert found == every
+    assert len(found) <= MOST_COUNTED
+    assert len(found) >= MOST_COUNTED // 2 or found == whole
 
 
 @pytest.mark.parametrize(
