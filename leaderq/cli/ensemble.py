@@ -129,8 +129,8 @@ def _seconds(milliseconds: object) -> float | None:
 
 
 def _connected_to(session: Session) -> tuple[str, int] | None:
-    """The server at the other end of a socket of this process; ``None`` if there is none, or if the
-    system does not list sockets.
+    """The address of the server that ``session`` is connected to: the one of its servers to which a
+    socket of this process leads. ``None`` if there is none, or if the system lists no sockets.
     """
     servers = session.resolved_servers
     with suppress(OSError):

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from leaderq.base.arguments import require, wanted
 from leaderq.base.exits import ExitCode
@@ -156,7 +157,7 @@ _TIMES = (
         envvar="LEADERQ_ON_EXIT",
         show_envvar=True,
         show_default=True,
-        help="when COMMAND ends by itself: end with its exit code, or stand for election again",
+        help="when COMMAND ends by itself, without --cron: end with its exit code, or stand again",
     ),
     *_TIMES,
     ONE_CAREER,
@@ -169,10 +170,10 @@ def lead(given: Given) -> int:
 
     The first SIGTERM or SIGINT (Ctrl-C), a step-down or a transfer ends the term. COMMAND and
     everything it has started get SIGTERM; they get SIGKILL when the hand-over budget is nearly over
-    or, if the lease was lost, after a sixth of the session time-out. They are dead before anybody
-    else leads, even if this process is killed. After a term that was lost or transferred, this
-    process stands again. COMMAND has the standard streams; SIGUSR1 and SIGUSR2 are passed on to it.
-    leaderq pause has no effect.
+    or, if the lease was lost, a twelfth of the session time-out after its end. They are dead before
+    anybody else leads, even if this process is killed. After a term that was lost or transferred,
+    this process stands again. COMMAND has the standard streams; SIGUSR1 and SIGUSR2 are passed on
+    to it. leaderq pause has no effect.
 
     When COMMAND ends by itself, the term ends, and so do all processes that COMMAND has left
     behind: a program must stay in the foreground. With --on-exit stop, this process then ends with
@@ -285,6 +286,19 @@ def _commanded(given: Given) -> CommandCareer:
 
     if given.cron is not None and given.once is not None:
         raise ConfigurationError("--cron and --once exclude each other; give one of them")
+    useless = (
+        dict.fromkeys(("tz", "catch_up", "on_crash"), "without")
+        if given.cron is None
+        else {"on_exit": "with"}
+    )
+    source = click.get_current_context().get_parameter_source
+    require(
+        *(
+            f"--{name.replace('_', '-')} means nothing {how} --cron; leave it out"
+            for name, how in useless.items()
+            if source(name) is ParameterSource.COMMANDLINE
+        )
+    )
     if given.cron is not None:
         times = {"tz": given.tz, "catch_up": given.catch_up, "on_crash": given.on_crash}
         return timed_command(given.command, cron=given.cron, **times)

@@ -279,8 +279,8 @@ def apply_all(
 def apply_together(
     writer: SequencedWriter, groups: Sequence[Operations], path: str
 ) -> list[LeaderqError | None]:
-    """As :func:`apply_all`, but some are written all or none, as if they were one; where they are
-    refused, each is written by itself.
+    """As :func:`apply_all`, but up to ``TOGETHER`` groups are sent as one multi, all or nothing. If
+    that multi is refused, its groups are written one by one.
     """
     chunks = list(batched(groups, TOGETHER))
     joined = [tuple(chain.from_iterable(chunk)) for chunk in chunks]

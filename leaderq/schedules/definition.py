@@ -54,7 +54,9 @@ class OnCrash(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """The times of the ticks: a cron expression in a zone, or an interval."""
+    """The times of the ticks: a cron expression in a zone, or an interval. Each field is text or a
+    number, because records keep the times as JSON: a tuple would come back as a list.
+    """
 
     cron: str | None = None
     tz: str = "UTC"

@@ -51,8 +51,8 @@ class ReadSizes:
 
     @property
     def is_careful(self) -> bool:
-        """Whether the size of every item must be known first: sizes are unknown, or one was large
-        of late.
+        """Whether the sizes of all items must be asked for before the items are read: no sizes are
+        known yet, or a recent item was large.
         """
         return self._careful > 0
 

@@ -622,7 +622,9 @@ def current_thread() -> Any:
 
 
 def main_thread() -> Any:
-    """The first task of the process that runs."""
+    """The main thread of the simulated process that runs now: a stand-in for
+    ``threading.main_thread``.
+    """
     process: Process = running().process
     first = process.tasks[0]
     if first.thread is None:

@@ -49,6 +49,21 @@ def test_a_wrong_class_and_a_wrong_configuration_are_told_together(shell, folder
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--tz", "Europe/Berlin"], "--tz means nothing without --cron"),
+        (["--catch-up", "all"], "--catch-up means nothing without --cron"),
+        (["--once", "k", "--on-crash", "skip"], "--on-crash means nothing without --cron"),
+        (["--cron", "* * * * *", "--on-exit", "stop"], "--on-exit means nothing with --cron"),
+        (["--cron", "* * * * *", "--once", "k"], "--cron and --once exclude each other"),
+    ],
+)
+def test_an_option_of_lead_that_would_have_no_effect_is_refused(shell, options, said):
+    done = shell("lead", "--career", "c", *options, "--", "true")
+    assert_refused(done, 2, said)
+
+
 DECLARED = """
 from leaderq.kafka import KafkaLeaderCareer
 
