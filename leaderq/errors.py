@@ -43,7 +43,7 @@ class Reason(Enum):
     TRANSFER = "transfer", "an operator transferred the leadership"
     SUPERSEDED = "superseded", "a candidate of a newer version stands"
     WITHDRAWN = "withdrawn", "the candidate withdrew"
-    UNGUARDED = "unguarded", "its guardian process is gone"
+    UNGUARDED = "unguarded", "its guardian is gone, or has let it go"
     RESIGNED = "resigned", "the career resigned"
     FINISHED = "finished", "the career has finished its work"
 

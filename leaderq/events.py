@@ -145,7 +145,9 @@ class BudgetMissed(Event, phrase="stage takes longer than its budget", level=ERR
 
 @dataclass(frozen=True)
 class Withdrawn(Event, phrase="no longer stands for election"):
-    """The candidate no longer stands."""
+    """The candidate no longer stands: published last, after the hand-over. That a stop was asked
+    for is no event, but ``RunnerState.stopping`` (:mod:`leaderq.observability.health`).
+    """
 
 
 @dataclass(frozen=True)

@@ -328,8 +328,8 @@ def due_in(at_ms: int, now_ms: int) -> str:
 def in_order(
     careers: tuple[CareerState, ...], wanted: str, now_ms: int
 ) -> list[tuple[Condition, CareerState]]:
-    """The careers whose name or condition is like ``wanted``, each with its condition; those in
-    trouble come first.
+    """The careers whose name or condition contains ``wanted`` or matches it as a pattern, each with
+    its condition; those in trouble come first.
     """
     found = [(condition_of(one, now_ms), one) for one in careers]
     shown = [each for each in found if is_like(wanted, each[1].career, each[0].value[0])]

@@ -194,7 +194,7 @@ def number(
     default: float | None = None,
     metavar: str = "N",
 ) -> click.Option:
-    """An option whose value is a number: a whole number if ``least`` is one."""
+    """An option whose value is a number: a whole number if ``least`` is an ``int``."""
     within: Any = click.IntRange if isinstance(least, int) else click.FloatRange
     return click.Option(
         [name],

@@ -154,7 +154,7 @@ def _named(operator: ScheduleOperator, given: Given) -> ScheduleView:
         return next(iter(views.values()))
     if given.name not in views:
         there = f"its schedules: {', '.join(views)}" if views else "no leader has run one yet"
-        what = f"no schedule {given.name!r}" if given.name else "no schedule is named"
+        what = f"no schedule {given.name!r}" if given.name else "name a schedule"
         raise ConfigurationError(f"{what} of {given.settings.career!r}; {there}")
     return views[given.name]
 

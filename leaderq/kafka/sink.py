@@ -400,7 +400,7 @@ class KafkaSink:
 
 
 class _Kept(NamedTuple):
-    """A record that the client holds and that is not acknowledged, its topic and partition."""
+    """A record that the client holds unacknowledged, with its topic and partition."""
 
     record: Any
     place: tuple[str, int]

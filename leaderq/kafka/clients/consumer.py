@@ -322,14 +322,14 @@ class ConsumerClient(Protocol):
     """What is noted beside the offsets that :meth:`committed` has returned last."""
 
     def committed(self, timeout_s: float, of: Collection[Partition] = ()) -> dict[Partition, int]:
-        """Return the group's offsets of the partitions ``of``; default: those held, or else all. A
-        partition without a stored offset is absent. Waits while an open transaction may still
-        commit one of them.
+        """Return the group's offsets of the partitions ``of``; by default of those that this
+        consumer holds or, if it holds none, of all. A partition without a stored offset is absent.
+        Waits while an open transaction may still commit one of them.
         """
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
-        """Begin to store offsets, with ``note`` and the settings' mark beside them; ``poll`` may be
-        called meanwhile. Perhaps ``KafkaAway`` while another commit is under way.
+        """Begin to store offsets, with ``note`` and the mark of the settings beside them. ``poll``
+        may be called meanwhile. May raise ``KafkaAway`` if another commit is under way.
         """
 
     def group_metadata(self) -> Any:

@@ -154,7 +154,7 @@ class OffsetCommits:
 
     def start(self, consumer: ConsumerClient) -> None:
         """Begin to commit the wanted ends, unless something else is under way."""
-        self.has_abandoned()
+        self.is_abandonment_over()
         if self.state is CommitState.ASKED:
             self._begin(self._store.commit(consumer, self._term, self._ends))
 
@@ -198,7 +198,7 @@ class OffsetCommits:
             self._step(CommitEvent.DROP)
             self.failure = abandoned()
 
-    def has_abandoned(self) -> bool:
+    def is_abandonment_over(self) -> bool:
         """Return whether the commit of an abandoned batch is over, one way or the other; waits up
         to 2 ms.
         """

@@ -284,7 +284,7 @@ class TermConsumer:
             return
         if self.commits.is_abandoning:
             # It may be committed after the offsets were loaded: these are loaded again afterwards.
-            self.joined = not self.commits.has_abandoned()
+            self.joined = not self.commits.is_abandonment_over()
             return
         self.commits.start(consumer)
         self._wake(consumer)

@@ -149,8 +149,8 @@ class Journal:
         self._committer.service.start()
 
     def _tidy(self) -> None:
-        """Delete segments that are done with, including the one in use, which a new one replaces.
-        If that made room, those who wait for room are told.
+        """Delete the segments that are done with. If the one in use is among them, begin a new one.
+        If that made room, tell those who wait for room.
         """
         before, segment = self._index.bytes_used, self._store.segment
         with self._gate:

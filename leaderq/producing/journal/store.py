@@ -216,8 +216,8 @@ class RecordStore:
     # -- segments ----------------------------------------------------------------------------------
 
     def roll(self) -> None:
-        """Begin a new segment; if that raises, the old one stays in use. Records that wait for a
-        sync in the old one are forced out first, or with ``NO_SYNC`` by the next flush.
+        """Begin a new segment; if that raises, the old one stays in use. What is not yet on the
+        disk of the old one is synced first; with ``NO_SYNC`` the next flush does that.
         """
         old = self.segment
         if not isinstance(self._policy, NoSync):

@@ -129,5 +129,5 @@ def test_a_worker_that_its_guardian_may_not_signal_is_asked_to_leave_in_another_
     leading(a)
     a.terminate()
     assert a.wait() == 0
-    assert history.lines("handOver", reason="withdrawn")
+    assert history.lines("handOver", reason="unguarded")
     assert a.said("worker_not_signalled")

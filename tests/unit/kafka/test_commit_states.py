@@ -73,7 +73,7 @@ class Life:
             if self.commits.finish_positions() is not None:
                 assert self.stored[-1] == {A: -1}
             if self.commits.is_abandoning:
-                self.commits.has_abandoned()
+                self.commits.is_abandonment_over()
                 return
             self.commits.start(ANY)
             if (ends := self.commits.finish(may_wait=False)) is not None:

@@ -77,7 +77,7 @@ def start(store: Store) -> None:
 def test_at_first_nothing_is_under_way(store: Store) -> None:
     commits = store.commits
     assert (commits.is_busy, commits.is_abandoning, commits.own) == (False, False, ({}, {}))
-    assert (commits.wanted, commits.failure, commits.has_abandoned()) == (None, None, True)
+    assert (commits.wanted, commits.failure, commits.is_abandonment_over()) == (None, None, True)
     start(store)
     assert (commits.finish(may_wait=True), commits.finish_positions()) == (None, None)
     assert (commits.finish(may_wait=True), commits.finish_positions()) == (None, None)
@@ -167,7 +167,7 @@ def test_the_commit_of_an_abandoned_batch_is_waited_for_and_nobody_is_told(
     commits.drop()
     assert isinstance(commits.failure, BatchLost)
     assert (commits.wanted, commits.is_abandoning) == (None, True)
-    assert (commits.is_busy, commits.has_abandoned()) == (True, False)
+    assert (commits.is_busy, commits.is_abandonment_over()) == (True, False)
     assert store.made[0].waits == [module._LOOK_S]
     assert (commits.finish(may_wait=True), commits.finish_positions()) == (None, None)
     assert len(store.made[0].waits) == 1
@@ -182,7 +182,7 @@ def test_the_commit_of_an_abandoned_batch_is_waited_for_and_nobody_is_told(
     assert [asked[-1] for asked in store.asked] == [{A: 5}, {A: 7}]
     commits.drop()
     store.made[1].outcome = outcome
-    assert commits.has_abandoned()
+    assert commits.is_abandonment_over()
     assert (commits.is_abandoning, commits.is_busy) == (False, False)
 
 
