@@ -10,9 +10,9 @@ end of a debounce window. The thread exists only while something is due later, s
 coordinator alive for long that was dropped without being closed.
 
 On each failure: an exception in a call is logged, and its token leaves; an owner that never
-dequeues is evicted after the safe time-out, if there is one; an interrupt after a change and before
-the calls leaves them to the next event. If the garbage collector closes a scope in the thread that
-holds the lock, the scope only leaves a note.
+dequeues is evicted after the safe time-out, if there is one; if an interrupt comes after a change
+and before its calls, the next event makes the calls. If the garbage collector closes a scope in the
+thread that holds the lock, the scope only leaves a note.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class KeyState(TrafficAutomaton[AnyToken]):
         return 0 if self.debt is None else self.debt.count
 
     def cover_debt(self, token: AnyToken) -> None:
-        """Count all that is owed as covered by the run of ``token``."""
+        """Let the run of ``token`` cover all declined requests that are still owed a run."""
         if self.debt is not None:
             token.covers, self.debt = token.covers + self.debt.count, None
 

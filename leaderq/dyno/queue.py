@@ -361,20 +361,29 @@ class DynoQueue:
         require(instance("message", one, DynoMessage))
         shard, now_ms = shard_of(one, self._nodes.open(), self._strategy), self._now_ms()
         due_ms = now_ms + int(in_seconds("timeout_s", one.timeout_s) * 1000)
-        payload, body = self._bodies.put(one.payload)
         unique_s, lives_s = in_seconds("unique_s", one.unique_s), one.expires_s
         expires_ms = 0 if lives_s is None else now_ms + int(in_seconds("", lives_s) * 1000)
         headers = tracing.sent_message(self.root, one.headers)
+        payload, body = self._bodies.put(one.payload)
         frame = Frame(
             payload, one.id, now_ms, headers, one.group, body, one.unique, unique_s, expires_ms
         )
-        data = frame.packed()
-        if len(data) > (limit := self._session.max_request_bytes - LETTER_BYTES):
-            what = f"message {one.id or len(one.payload)!r}"
-            raise TooLarge(what, size=len(data), limit=limit)
+        try:
+            data = self._packed(frame)
+        except BaseException:
+            self._bodies.drop([body])
+            raise
         prefix = name_prefix(one.priority, due_ms, group_of(one.group))
         path = self._paths.shard(shard).message(prefix)
         return _Push(shard, frame, Create(path, data, sequential=True))
+
+    def _packed(self, frame: Frame) -> bytes:
+        """The bytes of a frame; raises ``TooLarge`` if they would not fit into a dead letter."""
+        data, limit = frame.packed(), self._session.max_request_bytes - LETTER_BYTES
+        if len(data) > limit:
+            what = f"message {frame.id!r}" if frame.id else "message without an id"
+            raise TooLarge(what, size=len(data), limit=limit)
+        return data
 
     def _pushed(self, one: _Push, fence: Sequence[Operation], said: Outcome) -> str | LeaderqError:
         id, (results, error) = one.frame.id, said

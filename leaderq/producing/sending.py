@@ -71,9 +71,10 @@ half a minute each to flush and to close the journal."""
 
 
 class _Sent(NamedTuple):
-    """A batch that was given to the sink, as how many records, at which positions those are whose
-    places somebody waits for, what returns the outcome, and whether another may be handed over
-    before that is asked for."""
+    """A batch that the sink was given. ``items``: how many records. ``waited``: those whose places
+    somebody waits for, by position. ``answer()`` returns the outcome. ``is_ahead``: the next batch
+    may be given before that.
+    """
 
     batch: list[BufferedRequest]
     items: int

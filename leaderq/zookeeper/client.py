@@ -274,9 +274,9 @@ def replacement_reason(
 
 
 class TimeWithoutAttempt:
-    """How long a client has had neither a connection nor an attempt to get one.
+    """Measures for how many seconds a client has had no connection and has not tried to get one.
 
-    Counted from the first look that finds it so, because the supervisor may sleep for hours.
+    It counts from the first look that found this, because the supervisor may not look for hours.
     """
 
     def __init__(self) -> None:

@@ -148,8 +148,8 @@ class Proof:
 
 
 class Echoes:
-    """Notes which requests the server of one connection has answered, and when: so until when that
-    server has certainly heard from us.
+    """Notes when the requests of one connection were sent, and which are answered. An answer proves
+    that the server heard from us after the request was sent.
 
     The connection's thread reports what was sent and read; any thread may ask :meth:`newest_s`.
     ``began_s``: when the successful attempt to connect began.

@@ -4,6 +4,8 @@ Lag and rates count *offsets*, not records: markers, aborted records and what co
 count too, because nobody knows how many of them lie ahead. The end is the log's, as Kafka's own
 tools show it; how much an open transaction holds back in front of the end is told separately.
 
+Nothing decides by these figures: what is read is ``ConsumerClient.positions``.
+
 The leader writes its report every few seconds to ``<root>/<career>/progress``, as JSON, through the
 term's fence. It is for people and tools, with one exception: a new leader compares the ids of its
 topics with it, and stops where it tells of progress for which the group has no offset any more.

@@ -1,4 +1,5 @@
-"""The dead-letter topic: what is sent there, and reading it from a place to its end as it is now.
+"""The dead-letter topic: what is sent there, and reading it from a place up to the end that it has
+when reading begins.
 
 Reading joins no group. It ends at the last stable offset, so it does not wait for transactions that
 are still open. Errors: :class:`~leaderq.errors.ServersUnreachable`, ``AccessRefused``,

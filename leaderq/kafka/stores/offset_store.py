@@ -150,9 +150,9 @@ class OffsetStore(ABC):
         admin.group.require_settable()
 
     def put(self, admin: OffsetAdmin, offsets: Offsets) -> None:
-        """Set offsets while nobody handles records, so that no leader overwrites them.
+        """Set these offsets for whoever leads next.
 
-        :raises RequestRefused: somebody leads, and the store cannot make that leader look again.
+        :raises RequestRefused: somebody leads, and the store cannot make that leader load them.
         """
         if not self.in_group:
             raise self._not_administered()

@@ -54,10 +54,10 @@ class TransactionState(Enum):
     """What is known of a transaction.
 
     ``UNSENT``: nothing of it is in Kafka, or will ever count. ``OPEN``: begun, not asked to be
-    committed. ``ASKED``: its commit was asked for; asking again continues it. ``IN_DOUBT``: the
-    same, and its producer is gone: the commit may still happen. ``ENDED``: no commit can happen any
-    more, and nobody has looked whether one has happened. ``COMMITTED``: it is known to be
-    committed.
+    committed. ``ASKED``: its commit was asked for; asking again continues it. ``IN_DOUBT``: its
+    commit was asked for and its producer is gone; it may still be committed. ``ENDED``: no commit
+    can happen any more, and nobody has looked whether one has happened. ``COMMITTED``: it is known
+    to be committed.
     """
 
     UNSENT = "unsent"

@@ -1,9 +1,10 @@
 """Emptying a queue into an operator's hands, so that not even ``kill -9`` loses an item.
 
 Each item is first *set aside*: in one transaction its znode is deleted and copied below
-``<path>-meta/drained``; with a lock path under the item's lock, so that items that a consumer works
-on are left alone. The copy is deleted when its user calls :meth:`QueueDrain.keep`. All of this goes
-through an ephemeral writer, which also makes sure that only one drain runs. On each failure:
+``<path>-meta/drained``. If the queue has a lock path, that is done under the item's lock, so items
+that a consumer works on are left alone. The copy is deleted when its user calls
+:meth:`QueueDrain.keep`. All of this goes through an ephemeral writer, which also makes sure that
+only one drain runs. On each failure:
 
 * **killed, or session over**: the copies stay. The next drain puts them back under their names, and
   drains them with the others: so two drains may return one item, and none is lost;

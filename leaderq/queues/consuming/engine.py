@@ -500,9 +500,9 @@ class Engine:
         return names + self._waiting.take(wanted - len(names), clock.now_ms(), share)
 
     def _overdue(self, wanted: int, share: Share) -> list[str]:
-        """Take overdue names of others' shares while our own share still has names. Now and then
-        one name is taken, to find out whether its owner is at work; if some owner is not, half of
-        what is wanted.
+        """Take overdue names of other consumers' shares, although our own share still has names:
+        now and then one, as a probe; about half of ``wanted`` while probes show that an owner does
+        not work.
         """
         if share.won:
             wanted = (wanted + chance.randrange(2)) // 2

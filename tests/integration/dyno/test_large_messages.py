@@ -19,6 +19,7 @@ from leaderq.dyno import (
     OnConflict,
     Worker,
 )
+from leaderq.errors import TooLarge
 from leaderq.queues import Retry
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
@@ -71,6 +72,8 @@ def test_a_refused_push_leaves_no_body(queue: DynoQueue, tmp_path: Path) -> None
     with pytest.raises(Duplicate):
         queue.push(Message(id="a", payload=LARGE))
     assert not queue.ensure(Message(id="a", payload=LARGE))
+    with pytest.raises(TooLarge, match="message without an id"):
+        queue.push(Message(payload=LARGE, headers={"h": "x" * 2_000_000}))
     assert files(tmp_path) == []
 
 

@@ -68,7 +68,7 @@ def _operations(body: bytes) -> Iterator[MultiPart]:
 
 @lru_cache(maxsize=1024)
 def reads(body: bytes) -> tuple[tuple[int, str], ...]:
-    """The kinds and paths of a multiRead; the same bytes are read once."""
+    """The kind and the path of each read in the body of a multiRead; cached by the bytes."""
     return tuple(_reads(body))
 
 
