@@ -330,8 +330,8 @@ class ShardIndex:
         return *self.order_of(name), name, due_ms
 
     def _dropped(self, entry: tuple[int, int, str, int], now_ms: int) -> None:
-        """Handle an entry that was taken from the heap and is not free. Its message is scheduled
-        again if it is not due, after all.
+        """Handle an entry that was taken from the heap although its message cannot be claimed now.
+        If the message is not yet due, schedule it again.
         """
         *_, name, due_ms = entry
         if due_ms > now_ms and self._is_waiting((due_ms, name)):

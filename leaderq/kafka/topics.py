@@ -270,8 +270,8 @@ def produce(
 @dataclass(frozen=True)
 class TopicView:
     """A topic as the cluster describes it to one user. ``partitions`` is 0 if the topic does not
-    exist, or is hidden; ``replicas`` and ``in_sync``: of the partition that has the fewest.
-    ``None``: the cluster does not say.
+    exist, or is hidden; ``replicas`` and ``in_sync``: of the partition that has the fewest in sync
+    (and of several such the most replicas). ``None``: the cluster does not say.
     """
 
     partitions: int
@@ -300,11 +300,13 @@ def _view(topic: Mapping[str, Any], configs: Mapping[str, Any]) -> TopicView:
     partitions, told = topic["partitions"], topic["authorized_operations"]
     operations = frozenset(told) if isinstance(told, list) else None
     least = configs.get(_LEAST_IN_SYNC)
+    sizes = [(len(each["isr_nodes"]), -len(each["replica_nodes"])) for each in partitions]
+    in_sync, replicas = min(sizes, default=(0, 0))
     return TopicView(
         partitions=len(partitions),
         leaderless=sum(each["leader_id"] < 0 for each in partitions),
-        replicas=min((len(each["replica_nodes"]) for each in partitions), default=0),
-        in_sync=min((len(each["isr_nodes"]) for each in partitions), default=0),
+        replicas=-replicas,
+        in_sync=in_sync,
         min_in_sync=None if least is None else int(least["value"]),
         operations=frozenset() if topic["error_code"] == _REFUSED else operations,
     )

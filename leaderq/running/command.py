@@ -284,8 +284,8 @@ def check_command(name: str) -> None:
 
 
 def _missing_interpreter(path: str) -> str | None:
-    """The interpreter that the first line of the script at ``path`` names, if there is no such
-    file.
+    """Return the interpreter that the first line of the script at ``path`` names, if that
+    interpreter does not exist; otherwise ``None``.
     """
     try:
         with open(path, "rb") as file:  # noqa: PTH123  (one line of what may be any program)

@@ -191,8 +191,9 @@ class OffsetCommits:
         return self.state is CommitState.UNKNOWN
 
     def drop(self) -> None:
-        """The batch is not in hand any more: its ends will not be committed, unless that is under
-        way. Then nothing else is until it is over, because it could be stored after newer ones.
+        """Give up the batch in hand: its ends will not be committed. If a commit of them is already
+        under way, no other commit begins until that one is over, because it could be stored after
+        newer ends.
         """
         if self.wanted is not None:
             self._step(CommitEvent.DROP)

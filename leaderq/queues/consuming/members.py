@@ -103,8 +103,8 @@ class DeathRecords:
         return bool(self._left)
 
     def is_suspect(self, name: str) -> bool:
-        """Whether several consumers died while they held this item, and it is not known over which
-        item.
+        """Whether at least two dead consumers held this item, and of each of them it is unknown
+        which of its items killed it.
         """
         told = {one for held in self._left.values() if len(held) == 1 for one in held}
         return sum(name in held and not held & told for held in self._left.values()) > 1

@@ -62,8 +62,8 @@ class Share:
         return self._at_work[chosen] == self._position
 
     def note(self, won: Iterable[str], lost: Iterable[str]) -> None:
-        """Learn from an attempt to claim names who is at work. ``won``: the names that were
-        claimed.
+        """Update which consumers count as at work. ``won``: names that this consumer claimed;
+        ``lost``: names that it could not claim.
         """
         for names, outcome in ((won, 1.0), (lost, 0.0)):
             for owner in (sequence_of(name) % self.members for name in names):

@@ -32,7 +32,7 @@ from leaderq.cli.queue.put import BadEntry, Entry, Keys, from_json, pieces
 from leaderq.cli.queue.showing import item_json
 from leaderq.cli.signals import Stopping
 from leaderq.errors import ConfigurationError
-from leaderq.kafka.topics import TopicView
+from leaderq.kafka.topics import TopicView, _view
 from leaderq.queues.admin import Browsed
 from leaderq.queues.admin.contents import read
 from leaderq.queues.wire.names import QueueKind
@@ -365,3 +365,13 @@ def test_a_terminal_that_cannot_be_cleared_is_not(terminal, monkeypatch, capsys,
     assert redrawn(lambda: 1, show) == 1
     assert shown == [1]
     assert ("\x1b[2J" in capsys.readouterr().out) is clears
+
+
+def test_replicas_and_those_in_sync_are_told_of_one_partition():
+    partitions = [
+        {"leader_id": 1, "replica_nodes": [1, 2], "isr_nodes": [1, 2]},
+        {"leader_id": 1, "replica_nodes": [1, 2, 3], "isr_nodes": [1, 2]},
+    ]
+    topic = {"partitions": partitions, "authorized_operations": None, "error_code": 0}
+    view = _view(topic, {})
+    assert (view.in_sync, view.replicas) == (2, 3)

@@ -487,7 +487,9 @@ class SimulatedConsumer(ConsumerBase):
 
 
 def _is_to_fetch(looked: int, reading: _Reading | None) -> bool:
-    """Whether there may be something to fetch, after ``looked`` changes of the cluster."""
+    """Whether a fetch may find something: ``reading`` does not rest, nothing that it fetched still
+    waits, and the number of changes of the cluster, ``looked``, differs from what it last saw.
+    """
     if reading is None or reading.is_resting or reading.fetched:
         return False
     return reading.seen != looked
