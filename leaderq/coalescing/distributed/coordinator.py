@@ -358,29 +358,39 @@ class Coverage:
         """Look at tokens of which there was no answer, and cover a key; return the seconds until
         something is due, ``None`` if nothing is.
         """
-        now_s, waits = clock.now_s(), list[float]()
+        waits = (self._look_again(), self._cover_one())
+        return min((one for one in waits if one is not None), default=None)
+
+    def _look_again(self) -> float | None:
+        """Look at the tokens of which nothing is known, with pauses between; return the seconds
+        until the next look, ``None`` if all are looked at.
+        """
+        now_s = clock.now_s()
         if self._unknown and now_s >= self._next_look_s:
             self._next_look_s = now_s + self._backoff.next_s()
             for token in list(self._unknown):
                 del self._unknown[token]
                 if token in self._watched:
                     self._look(token)
-        if self._unknown:
-            waits.append(max(0.0, self._next_look_s - now_s))
-        for key in list(self._owed)[:1]:
-            del self._owed[key]  # before: it may be owed again meanwhile
-            try:
-                self._run(key)
-            except (CoordinatorClosed, SessionClosed):
-                pass
-            except LeaderqError as exc:
-                log.info("key not covered yet, trying again key=%r error=%s", key, exc)
-                self._owed[key] = None
-                return min([*waits, self._backoff.next_s()])
-            self._backoff.reset()
-            if self._owed:
-                return 0.0
-        return min(waits, default=None)
+        return max(0.0, self._next_look_s - now_s) if self._unknown else None
+
+    def _cover_one(self) -> float | None:
+        """Run for one key that is owed a run; return the seconds until the next such run, ``None``
+        if no key is owed one.
+        """
+        if not (owed := list(self._owed)):
+            return None
+        del self._owed[key := owed[0]]  # before: it may be owed again meanwhile
+        try:
+            self._run(key)
+        except (CoordinatorClosed, SessionClosed):
+            pass
+        except LeaderqError as exc:
+            log.info("key not covered yet, trying again key=%r error=%s", key, exc)
+            self._owed[key] = None
+            return self._backoff.next_s()
+        self._backoff.reset()
+        return 0.0 if self._owed else None
 
 
 def _figures(coordinator: DistributedQueueCoordinator) -> dict[str, float]:
