@@ -40,7 +40,7 @@ from leaderq.dyno.nodes import (
     within,
 )
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
-from leaderq.dyno.transitions import DeadMessage, Operations
+from leaderq.dyno.transitions import DeadMessage
 from leaderq.engine.members import Members, Membership
 from leaderq.errors import (
     ConfigurationError,
@@ -58,7 +58,7 @@ from leaderq.threads import Service, primitives
 from leaderq.zookeeper import Delete, SessionState, SetData
 from leaderq.zookeeper.paths import name_of
 from leaderq.zookeeper.writing import SequencedWriter
-from leaderq.zookeeper.writing.groups import batched
+from leaderq.zookeeper.writing.groups import Operations, batched
 from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 log = logging.getLogger(__name__)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from leaderq.dyno.layout import group_of, name_prefix, parsed_name
 from leaderq.dyno.message import Frame, frame_of, wrong_id
 from leaderq.dyno.nodes import QueueNodes, apply_all, shard_sizes
-from leaderq.dyno.transitions import DeadMessage, Operations
+from leaderq.dyno.transitions import DeadMessage
 from leaderq.engine.dead_letters import DeadLetters
 from leaderq.errors import CorruptItem, LeaderqError
 from leaderq.zookeeper import Create, Delete
 from leaderq.zookeeper.reading import SizedReader, children_of
-from leaderq.zookeeper.writing.groups import batched
+from leaderq.zookeeper.writing.groups import Operations, batched
 
 _TOGETHER = 50
 """Letters that are written at a time; each may have a megabyte."""

@@ -16,12 +16,12 @@ from leaderq.dyno.layout import kept_until_ms, parsed_name
 from leaderq.dyno.message import Frame, frame_of
 from leaderq.dyno.nodes import QueueNodes, apply_all
 from leaderq.dyno.shard_view import read_claims
-from leaderq.dyno.transitions import Operations
 from leaderq.errors import ConnectionLost, NodeExists, NoNode
 from leaderq.zookeeper import Check, Create, Delete, GetData, SetData
 from leaderq.zookeeper.paths import name_of
 from leaderq.zookeeper.reading import children_of
 from leaderq.zookeeper.writing import SequencedWriter
+from leaderq.zookeeper.writing.groups import Operations
 from leaderq.zookeeper.writing.writer import OVERTAKEN, outcomes
 
 _TRIES, _PAUSE_S = 40, 0.005

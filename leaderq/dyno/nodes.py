@@ -24,7 +24,7 @@ from leaderq.dyno.layout import (
 )
 from leaderq.dyno.shard_view import ShardView, read_claims
 from leaderq.dyno.shards import LEASE_S, QueueSettings
-from leaderq.dyno.transitions import Operations, absence, without_missing
+from leaderq.dyno.transitions import absence, without_missing
 from leaderq.engine.members import ReadAfterNews
 from leaderq.engine.serializers import QueueSerializer
 from leaderq.errors import (
@@ -42,7 +42,7 @@ from leaderq.zookeeper import Check, Delete, Session
 from leaderq.zookeeper.reading import SizedReader, children_of
 from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing import SequencedWriter
-from leaderq.zookeeper.writing.groups import batched
+from leaderq.zookeeper.writing.groups import Operations, batched
 from leaderq.zookeeper.writing.writer import outcomes
 
 log = logging.getLogger(__name__)

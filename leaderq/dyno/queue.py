@@ -52,7 +52,6 @@ from leaderq.dyno.shards import (
     round_robin,
     shard_of,
 )
-from leaderq.dyno.transitions import Operations
 from leaderq.engine.serializers import BYTES, QueueSerializer
 from leaderq.errors import (
     ConfigurationError,
@@ -70,7 +69,7 @@ from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SessionState
 from leaderq.zookeeper.paths import name_of, own_path
 from leaderq.zookeeper.reading import SizedReader
 from leaderq.zookeeper.retrying import ITEM_RETRY
-from leaderq.zookeeper.writing.groups import batched
+from leaderq.zookeeper.writing.groups import Operations, batched
 from leaderq.zookeeper.writing.writer import OVERTAKEN, Outcome, outcomes
 
 LETTER_BYTES = 16 * 1024

@@ -15,10 +15,9 @@ from leaderq.dyno.index import Choice
 from leaderq.dyno.layout import IDS, RESTS, DynoPaths, ShardPaths, rest_name
 from leaderq.dyno.message import MAX_ERROR, DeliveryState, Frame, Unique
 from leaderq.errors import CorruptItem, LeaderqError, NoNode
-from leaderq.zookeeper import Check, Create, Delete, Operation, SetData
+from leaderq.zookeeper import Check, Create, Delete, SetData
 from leaderq.zookeeper.paths import name_of, parent_of
-
-Operations = tuple[Operation, ...]
+from leaderq.zookeeper.writing.groups import Operations
 
 
 def delivery(paths: ShardPaths, choice: Choice, state: DeliveryState) -> Operations:

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from leaderq.errors import BadVersion, LeaderqError, NodeExists, NoNode, NotEmpty
-from leaderq.zookeeper import Operation
+from leaderq.zookeeper.writing.groups import Operations
 
 log = logging.getLogger(__name__)
 L = TypeVar("L")
-Operations = tuple[Operation, ...]
 OnProgress = Callable[[int], None]
 
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TypeVar
 
 from leaderq.base import clock
-from leaderq.engine.dead_letters import DeadLetters, Operations
+from leaderq.engine.dead_letters import DeadLetters
 from leaderq.errors import (
     CorruptItem,
     LeaderqError,
@@ -45,6 +45,7 @@ from leaderq.zookeeper import Create, Delete, Session, Stat
 from leaderq.zookeeper.paths import join, parent_of
 from leaderq.zookeeper.reading import existing
 from leaderq.zookeeper.retrying import retry_until_connected
+from leaderq.zookeeper.writing.groups import Operations
 
 T = TypeVar("T")
 

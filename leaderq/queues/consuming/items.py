@@ -52,7 +52,7 @@ from leaderq.queues.wire.payload import Note, decode, encode, is_compressed
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import Retry
 from leaderq.zookeeper import Check, Create, Delete, Operation, Session, SetData
-from leaderq.zookeeper.writing.groups import OperationGroup, estimated_bytes
+from leaderq.zookeeper.writing.groups import OperationGroup, Operations, estimated_bytes
 from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,6 @@ log = logging.getLogger(__name__)
 _ROUNDS = 3
 _NO_NOTE = Note()
 _MAX_ERROR = 1000
-Operations = tuple[Operation, ...]
 TROUBLE_S = 5.0
 """So long an item rests that the servers do not let us have, or settle, though nobody else has it:
 otherwise it would be tried again at once, and before all its neighbours."""

@@ -54,6 +54,10 @@ MARGIN_BYTES = 4096
 """Bytes of a request left to the writer's own operation, header and estimate."""
 
 
+Operations = tuple[Operation, ...]
+"""What is written as a whole or not at all."""
+
+
 class OperationGroup:
     """Operations that are applied all together, or not at all. Override :meth:`on_outcome` to learn
     which.
