@@ -64,7 +64,7 @@ class ShownReport:
 class CareerState:
     """One career. ``view`` is ``None`` if the career's record cannot be read; ``problem`` then says
     why. ``drain`` is ``None`` if the career drains nothing, or if its report cannot be read;
-    ``problem`` then says why, too.
+    ``problem`` then says why, too, and if the operators' wishes cannot be read.
     """
 
     career: str
@@ -103,16 +103,18 @@ def career_states(session: Session, root: str, careers: Sequence[str]) -> list[C
         reports |= existing(session, [layout.progress for layout in some])
     states = []
     for layout in layouts:
-        view, drain, problem = views[layout.career], None, None
+        view, drain = views[layout.career], None
         if isinstance(view, CorruptRecord):
             states.append(CareerState(layout.career, None, problem=str(view)))
             continue
+        problems = [view.problem] if view.problem else []
         if layout.progress in reports:
             try:
                 drain = _shown(view, reports[layout.progress][0], layout.progress, now)
             except CorruptRecord as error:  # the rest is known all the same
-                problem = str(error)
+                problems.append(str(error))
         ticks = tuple(schedules[layout.schedules])
+        problem = "; ".join(problems) or None
         states.append(CareerState(layout.career, view, drain, ticks, problem))
     return states
 

@@ -35,7 +35,6 @@ from leaderq.cli.connecting import (
     known_careers,
     named_career,
     operator,
-    views,
 )
 from leaderq.cli.options import CONNECTION, JSON, YES, Given, needs_yes, number, switch, verb
 from leaderq.cli.output import Shade, redrawn, say, shaded, write_json, write_rows, write_table
@@ -91,8 +90,9 @@ def status(given: Given) -> ExitCode:
     something that the records need is unreachable. The leader reports them every 5 s; an older
     report, or one of an earlier term, is shown with its age. A narrow terminal shows fewer columns.
 
-    Exit codes: 5 if --career is given and nobody leads that career, or one of those that match;
-    else 0. It is also 0 if a term record was repaired, because then it is not known who leads.
+    Exit codes: 1 if the record of a career cannot be read (the others are shown); 5 if --career is
+    given and nobody leads that career, or one of those that match; else 0. It is also 0 if a term
+    record was repaired, because then it is not known who leads.
 
     \b
     Examples:
@@ -108,9 +108,7 @@ def status(given: Given) -> ExitCode:
         def look() -> list[CareerState]:
             found = career_states(session, settings.root, known_careers(session, settings))
             for one in found:
-                if one.view is None:
-                    raise CorruptRecord(str(one.problem))
-                if one.problem:  # the other careers, and who leads this one, are shown
+                if one.problem:  # all else is shown
                     say(f"leaderq: {one.problem}")
             return found
 
@@ -120,7 +118,10 @@ def status(given: Given) -> ExitCode:
         found = redrawn(look, show) if given.watch else look()
         if not given.watch:
             show(found)
-    led = (one.view is not None and (one.view.leader or one.view.repaired) for one in found)
+    seen = [one.view for one in found if one.view is not None]
+    if len(seen) < len(found):
+        return ExitCode.FAILED
+    led = (view.leader or view.repaired for view in seen)
     return ExitCode.OK if settings.career is None or all(led) else ExitCode.NO_LEADER
 
 
@@ -151,24 +152,34 @@ def _wanted(found: Sequence[CareerState], given: Given) -> list[tuple[CareerStat
 
 
 @verb(JSON, *_ANY)
-def members(given: Given) -> None:
+def members(given: Given) -> ExitCode:
     """List the candidates of one career (--career), or of all, in the order of their turns.
     Candidates that cool off are listed, too, with the time at which they stand again.
+
+    Exit codes: 1 if the record of a career cannot be read (the others are listed), else 0.
 
     \b
     Examples:
       leaderq members --career ad-billing
       leaderq members --json | jq -r 'select(.role == "next").candidate'
     """
+    from leaderq.election import Observer
+
     settings = given.settings
     with connected(given) as session:
-        found = [member for view in views(session, settings) for member in _members(view)]
+        read = Observer.views(session, known_careers(session, settings), root=settings.root)
+    unread = [each for each in read.values() if isinstance(each, CorruptRecord)]
+    for error in unread:
+        say(f"leaderq: {error}")
+    views = (each for each in read.values() if not isinstance(each, CorruptRecord))
+    found = [member for view in views for member in _members(view)]
     if not given.as_json:
         now = clock.calendar_s()
         found = [{**each, "stands_again": until(each["stands_again"], now)} for each in found]
     which = settings.career or "any career"
     nobody = f"no candidate stands for {which} below {settings.root}"
     write_rows(found, given.as_json, nobody, spare=_SPARE)
+    return ExitCode.FAILED if unread else ExitCode.OK
 
 
 @verb(JSON, *_ONE)
@@ -184,9 +195,11 @@ def history(given: Given) -> None:
       leaderq history --career ad-billing
       leaderq history --career ad-billing --json | jq -r 'select(.error).error' | sort | uniq -c
     """
+    from leaderq.election import Observer
+
     with connected(given) as session:
         career = known_career(session, given.settings)
-        (view,) = views(session, given.settings)
+        view = Observer(session, career, root=given.settings.root).view()
         buried = _buried(session, given.settings.root, career)
     shown = term_rows(view, clock.now_ms())
     write_rows(

@@ -23,10 +23,10 @@ from leaderq.cli.options import Given, meant
 from leaderq.cli.output import quiet
 from leaderq.config import Settings
 from leaderq.config.settings import BY_NAME
-from leaderq.errors import ConfigurationError, CorruptRecord
+from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from leaderq.election import Operator, View
+    from leaderq.election import Operator
     from leaderq.zookeeper import Security, Session
 
     Completer = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -142,17 +142,6 @@ def known_careers(session: Session, settings: Settings) -> list[str]:
         return found
     what = f"no career below {settings.root} matches {pattern!r}"
     raise ConfigurationError(f"{what}; leaderq status lists careers")
-
-
-def views(session: Session, settings: Settings) -> list[View]:
-    """The views of :func:`known_careers`."""
-    from leaderq.election import Observer
-
-    found = Observer.views(session, known_careers(session, settings), root=settings.root)
-    for view in found.values():
-        if isinstance(view, CorruptRecord):
-            raise view
-    return [view for view in found.values() if not isinstance(view, CorruptRecord)]
 
 
 def _careers(session: Session, settings: Settings) -> list[str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
@@ -104,6 +103,9 @@ class View:
     ``repaired``: the term record was unreadable and an operator has written it again. The record
     then names no leader, although the first of ``candidates`` may be in a term that began earlier.
     The next stage of that term, its end, or a new term makes the record complete.
+
+    ``problem``: why the operators' wishes cannot be read. ``paused`` is ``False`` then, although
+    the leader goes by those that it has read before.
     """
 
     career: str
@@ -123,6 +125,7 @@ class View:
     history: tuple[TermRecord, ...] = ()
     repaired: bool = False
     asked: tuple[Mapping[str, Any], ...] = ()
+    problem: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON, without ``history``."""
@@ -332,10 +335,13 @@ def _view_or_why_not(layout: Layout, read: _Look, now: float) -> View | CorruptR
         record = decode(TermRecord, read.term, path=layout.term)
     except CorruptRecord as error:
         return error
-    wishes = Wishes()
-    with suppress(CorruptRecord):  # its leader has logged that
+    wishes, problem = Wishes(), None
+    try:
         wishes = decode(Wishes, read.control, path=layout.control)
-    return view_of(layout.career, record, wishes, read.standing, notes=read.notes, now=now)
+    except CorruptRecord as error:
+        problem = str(error)
+    view = view_of(layout.career, record, wishes, read.standing, notes=read.notes, now=now)
+    return replace(view, problem=problem)
 
 
 def _there(read: Any) -> Any:
