@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from leaderq.async_term import AsyncTerm
 from leaderq.base import clock, host
@@ -62,27 +63,34 @@ class Leadership:
 
     def __enter__(self) -> Term:
         _refuse_event_loop("with session.leadership(...)", "async with session.leadership(...)")
-        return self._lead(self._begin())
+        standing = self._begin()
+        try:
+            return standing.first_term(self._timeout_s)
+        except BaseException:
+            self._end()
+            raise
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        standing = self._end()
-        standing.release(error)
-        standing.close()
+        self._end().leave(error)
 
     async def __aenter__(self) -> AsyncTerm:
         standing = self._begin()
-        return AsyncTerm(
-            await awaited(
-                lambda: self._lead(standing),
+        try:
+            term = await awaited(
+                lambda: standing.first_term(self._timeout_s),
                 _THREAD,
                 give_up=standing.give_up,
                 # won in the moment in which the task was cancelled
-                put_back=lambda _: started(lambda: self.__exit__(None, None, None), _THREAD),
+                put_back=lambda _: started(standing.leave, _THREAD),
             )
-        )
+        except BaseException:
+            self._end()  # the block is left, although its candidate may still leave the line
+            raise
+        return AsyncTerm(term)
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        await awaited(lambda: self.__exit__(None, error, None), _THREAD)
+        standing = self._end()
+        await awaited(lambda: standing.leave(error), _THREAD)
 
     def _begin(self) -> _Standing:
         if not self._entered.acquire(blocking=False):
@@ -95,16 +103,10 @@ class Leadership:
             raise
         return self._standing
 
-    def _lead(self, standing: _Standing) -> Term:
-        try:
-            return standing.next_term(self._timeout_s)
-        except BaseException:
-            self._end().close()
-            raise
-
     def _end(self) -> _Standing:
         standing, self._standing = self._standing, None
         assert standing is not None  # __exit__ follows __enter__
+        standing.give_place()
         self._entered.release()
         return standing
 
@@ -139,15 +141,18 @@ def _terms(standing: _Standing) -> Generator[Term, None, None]:
                 return
             clock.sleep(pause_s)
     finally:
-        standing.release()
-        standing.close()
+        standing.give_place()
+        standing.leave()
 
 
 class _Standing:
     """The candidate of one block or loop, from its first term to its last."""
 
-    _places: ClassVar[set[tuple[str, str, str, int, int]]] = set()
-    """Who stands for which career: a second block on one thread, or task, would wait for itself."""
+    _places: ClassVar[WeakKeyDictionary[object, set[tuple[str, str, str]]]] = WeakKeyDictionary()
+    """For which careers a thread, or a task of an event loop, stands in blocks: a second block
+    there would wait for itself. They are themselves the keys: numbers of those that ended come
+    again.
+    """
 
     def __init__(self, session: Session, settings: Settings, events: EventBus | None) -> None:
         self._session = session
@@ -167,7 +172,9 @@ class _Standing:
         self._term: OpenTerm | None = None
         self._given_up = primitives.Event()
         self._pid = host.pid()
-        self._forget: list[Callable[[], None]] = []
+        self._place = session.address, settings.root, self._career
+        self._around: set[tuple[str, str, str]] = set()
+        self._forget: Callable[[], None] = lambda: None
 
     def take_place(self) -> None:
         """Stand for election.
@@ -175,14 +182,30 @@ class _Standing:
         Raises :class:`WouldDeadlock` if this thread or task already stands for the same career.
         """
         self._session.check_open()
-        who = (primitives.get_ident(), id(_task()))
-        place = (self._session.address, self._settings.root, self._career, *who)
-        if place in self._places:
+        around = self._places.setdefault(_who(), set())
+        if self._place in around:
             what = f"this thread stands for {self._career!r} already, in a block around this one"
             raise WouldDeadlock(f"{what}; it would wait for itself")
-        self._places.add(place)
-        traced = tracing.follow(self._events, self._career, self._id)
-        self._forget = [traced, lambda: self._places.discard(place)]
+        around.add(self._place)
+        self._around = around
+        self._forget = tracing.follow(self._events, self._career, self._id)
+
+    def give_place(self) -> None:
+        """Note that the block is left."""
+        self._around.discard(self._place)
+
+    def first_term(self, timeout_s: float | None) -> OpenTerm:
+        """Return :meth:`next_term`; if it raises, the candidate has left the line."""
+        try:
+            return self.next_term(timeout_s)
+        except BaseException:
+            self.close()
+            raise
+
+    def leave(self, error: BaseException | None = None) -> None:
+        """Release the present term, and leave the line."""
+        self.release(error)
+        self.close()
 
     def next_term(self, timeout_s: float | None = None) -> OpenTerm:
         """Wait for a term that is on and not paused, announce its execution, and return it."""
@@ -232,8 +255,7 @@ class _Standing:
     def close(self) -> None:
         if host.pid() == self._pid:
             self._candidate.close(timeout_s=_LEAVE_S)
-        for forget in self._forget:
-            forget()
+        self._forget()
 
     def _check(self, until_s: float, timeout_s: float | None) -> None:
         self._session.check_open()
@@ -264,11 +286,12 @@ def _settings(career: str, id: str | None, root: str, **more: Any) -> Settings:
     return Settings(career=career, root=root, id=new_candidate_id() if id is None else id, **more)
 
 
-def _task() -> object:
+def _who() -> object:
+    """The task of an event loop that calls; elsewhere, the thread."""
     try:
-        return asyncio.current_task()
+        return asyncio.current_task() or primitives.current_thread()
     except RuntimeError:
-        return None
+        return primitives.current_thread()
 
 
 def _refuse_event_loop(what: str, instead: str) -> None:
