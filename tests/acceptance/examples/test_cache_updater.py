@@ -5,13 +5,10 @@ stale.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from following_readmes import EXAMPLES, Reader, commands
+from following_readmes import EXAMPLES, commands
 
-Read = Callable[[Path], Reader]
 FOLDER = EXAMPLES / "cache_updater"
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
-from following_readmes import EXAMPLES, Reader, commands
+from following_readmes import EXAMPLES, commands
 
 from leaderq.kafka.topics import end_offsets
 from leaderq.testing import eventually
 from leaderq.testing.ports import lease_port
-
-Read = Callable[[Path], Reader]
 
 
 @pytest.fixture

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from following_readmes import EXAMPLES, Reader, commands
+from following_readmes import EXAMPLES, commands
 
 from leaderq.testing import eventually
-
-Read = Callable[[Path], Reader]
 
 
 @pytest.mark.timeout(300)

@@ -119,14 +119,8 @@ def prometheus(
 
 @pytest.mark.timeout(300)
 def test_every_panel_has_series_and_a_leader_that_is_killed_is_an_alert(
-    candidates: dict[str, CandidateProcess],
-    prometheus: Ask,
-    kafka_broker: Any,
-    znode_root: str,
-    zookeeper_server: Any,
-    topic_name: str,
-    tmp_path: Path,
-) -> None:
+    candidates, prometheus, kafka_broker, znode_root, zookeeper_server, topic_name, tmp_path
+):
     panels = json.loads((tmp_path / "leaderq-dashboard.json").read_text())["panels"]
     queries = {
         (panel["title"], target["legendFormat"]): target["expr"]

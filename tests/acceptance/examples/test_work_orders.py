@@ -8,19 +8,17 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from following_readmes import EXAMPLES, Reader, commands
+from following_readmes import EXAMPLES, commands
 from snippets import python
 
 from leaderq.dyno import DynoQueue, Message
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Session, connect
 
-Read = Callable[[Path], Reader]
 README = EXAMPLES / "work_orders" / "README.rst"
 
 

@@ -11,7 +11,7 @@ PROGRAM = Path(__file__).with_name("interrupted.py")
 PROGRAMS = int(os.environ.get("LEADERQ_TEST_FAULTS", "0") or 0) or 10
 
 
-def test_h1_programs_that_are_interrupted_as_they_send_lose_nothing(tmp_path: Path) -> None:
+def test_h1_programs_that_are_interrupted_as_they_send_lose_nothing(tmp_path):
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(tmp_path), "1", str(PROGRAMS)],
         capture_output=True,

@@ -104,8 +104,8 @@ def finish(broker: KafkaBroker, topic: str, journal: Path) -> dict[bytes, list[i
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("policy", ["every item", "every 100", "interval", "no sync"])
 def test_what_a_killed_producer_had_written_ahead_is_sent_in_order(
-    kafka_broker: KafkaBroker, topic: str, tmp_path: Path, policy: str
-) -> None:
+    kafka_broker, topic, tmp_path, policy
+):
     """With ``every item`` that is all that ``send`` returned for; with the others all but the last,
     still on their way to the file.
     """
@@ -140,9 +140,7 @@ def test_what_a_killed_producer_had_written_ahead_is_sent_in_order(
 
 
 @pytest.mark.timeout(300)
-def test_a_producer_killed_while_it_spills_leaves_no_hole_behind(
-    kafka_broker: KafkaBroker, topic: str, tmp_path: Path
-) -> None:
+def test_a_producer_killed_while_it_spills_leaves_no_hole_behind(kafka_broker, topic, tmp_path):
     """Without write-ahead too: memory goes into the journal before anything younger does."""
     process = Numbering(kafka_broker, topic, tmp_path, "none", 500, 0)
     eventually(lambda: len(process.accepted) > 1000, timeout_s=60)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from leaderq.queues import TEXT, DistributedQueue
-from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import connect
 
@@ -54,13 +54,8 @@ def run(address: str, log: Path, attempts: int) -> bool:
 
 @pytest.mark.parametrize("innocent, attempts, most", [(0, 1, 1), (40, 2, 3)])
 def test_an_item_over_which_consumers_die_is_set_aside_and_no_other(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    tmp_path: Path,
-    innocent: int,
-    attempts: int,
-    most: int,
-) -> None:
+    zookeeper_server, znode_root, tmp_path, innocent, attempts, most
+):
     log = tmp_path / "begun"
     address = f"{zookeeper_server.address}{znode_root}"
     with connect(address) as session:

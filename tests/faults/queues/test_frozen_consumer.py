@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from leaderq.queues import TEXT, DistributedQueue
-from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
 from leaderq.zookeeper import Create, connect
 
@@ -34,9 +34,7 @@ with DistributedQueue(session, "/q", serializer=TEXT, lock_path="/locks") as que
 """
 
 
-def test_who_was_frozen_over_an_item_that_another_has_done_is_refused(
-    zookeeper_server: ZooKeeperServer, znode_root: str
-) -> None:
+def test_who_was_frozen_over_an_item_that_another_has_done_is_refused(zookeeper_server, znode_root):
     address = f"{zookeeper_server.address}{znode_root}"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with (

@@ -79,9 +79,7 @@ def read_twice(session: Session, *patterns: str, wanted: str | None = None) -> P
     return read(read(PageSnapshot(), looked_at), looked_at)
 
 
-def test_a_refresh_takes_as_many_requests_whatever_a_queue_holds_and_writes_nothing(
-    session: Session, sent: list[str]
-) -> None:
+def test_a_refresh_takes_as_many_requests_whatever_a_queue_holds_and_writes_nothing(session, sent):
     read: dict[str, list[int]] = {"/few": [], "/many": []}
     for name, count in (("/few", 3), ("/many", 20_000)):
         put(session, name, count, dead=2)
@@ -96,9 +94,7 @@ def test_a_refresh_takes_as_many_requests_whatever_a_queue_holds_and_writes_noth
     assert first == third < second <= 6  # only the second lists: nothing has changed since
 
 
-def test_what_is_read_of_a_queue_that_is_looked_at_is_bounded(
-    session: Session, sent: list[str]
-) -> None:
+def test_what_is_read_of_a_queue_that_is_looked_at_is_bounded(session, sent):
     for name, count, dead in (("/some", 60, 60), ("/many", 5_000, 200)):
         put(session, name, count, dead=dead)
         sent.clear()
@@ -110,9 +106,7 @@ def test_what_is_read_of_a_queue_that_is_looked_at_is_bounded(
         assert seen.items[0].items == [b"item 0"]
 
 
-def test_two_hundred_careers_are_read_a_few_at_a_time_also_if_one_is_spoilt(
-    session: Session, sent: list[str]
-) -> None:
+def test_two_hundred_careers_are_read_a_few_at_a_time_also_if_one_is_spoilt(session, sent):
     for number in range(200):
         stood_for(session, f"team-{number:03}", schedules=number % 2)
     session.set(Layout(ROOT, "team-007").term, b"spoilt")
@@ -127,7 +121,7 @@ def test_two_hundred_careers_are_read_a_few_at_a_time_also_if_one_is_spoilt(
     assert "spoilt" in str(spoilt.problem)
 
 
-def test_queues_of_all_kinds_are_told_by_what_is_beside_them(session: Session) -> None:
+def test_queues_of_all_kinds_are_told_by_what_is_beside_them(session):
     put(session, "/plain", 2, dead=1)
     with DistributedDelayQueue(session, "/later") as queue:
         queue.put(b"now", delay_s=0.001)
@@ -146,9 +140,7 @@ def test_queues_of_all_kinds_are_told_by_what_is_beside_them(session: Session) -
     assert [one.items for one in contents.items] == [[b"a"], [b"b"]]
 
 
-def test_a_queue_of_too_many_items_is_counted_and_not_listed(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_queue_of_too_many_items_is_counted_and_not_listed(session, monkeypatch):
     monkeypatch.setattr(queue_states, "MOST_LISTED", 5)
     put(session, "/huge", 6)
     snapshot = read_twice(session, "/huge", wanted="/huge")
@@ -158,7 +150,7 @@ def test_a_queue_of_too_many_items_is_counted_and_not_listed(
     assert "too many" in str(snapshot.contents["/huge"].problem)
 
 
-def test_what_is_no_queue_that_was_named_is_not_read(session: Session) -> None:
+def test_what_is_no_queue_that_was_named_is_not_read(session):
     session.create("/secret", b"of somebody")
     session.create("/secret/queue-0000000000", b"of somebody")
     snapshot = read_twice(session, "/named", wanted="/secret")
@@ -166,7 +158,7 @@ def test_what_is_no_queue_that_was_named_is_not_read(session: Session) -> None:
     assert [one.path for one in snapshot.queues] == ["/named"]
 
 
-def test_a_server_that_is_restarted_or_comes_back_empty_is_found_again() -> None:
+def test_a_server_that_is_restarted_or_comes_back_empty_is_found_again():
     with ZooKeeperServer() as server, connect(server.address, timeout_s=2.0) as session:
         stood_for(session, "c")
         refresher = Refresher(reading(session, ROOT, ("/",)), 0.05)
@@ -192,8 +184,8 @@ class Terminal(io.StringIO):
 
 
 def test_top_reads_careers_and_the_queues_below_the_root_or_those_that_are_named(
-    address: str, session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    address, session, monkeypatch
+):
     app = pytest.importorskip("leaderq.cli.top_screen", reason="pip install 'leaderq[top]'").TopApp
     for path in ("/jobs-meta", "/jobs", "/below/mail-dead", "/leaderq/billing/candidates"):
         session.ensure_path(path)
@@ -210,7 +202,7 @@ def test_top_reads_careers_and_the_queues_below_the_root_or_those_that_are_named
 # -- what is done, and where it is told
 
 
-def test_what_was_asked_of_a_career_stands_in_its_history_with_the_name(session: Session) -> None:
+def test_what_was_asked_of_a_career_stands_in_its_history_with_the_name(session):
     stood_for(session, "c", schedules=1)
     for deed, detail in ((Deed.PAUSE, ""), (Deed.RESUME, ""), (Deed.RUN_NOW, "s0")):
         carry_out(session, ROOT, Action(deed, "c", detail), "alice", "a\nmove " + "x" * 500)
@@ -231,14 +223,14 @@ def test_what_was_asked_of_a_career_stands_in_its_history_with_the_name(session:
         carry_out(session, ROOT, Action(Deed.STEP_DOWN, "c"), "alice", "")
 
 
-def test_a_request_without_a_name_leaves_no_entry(session: Session) -> None:
+def test_a_request_without_a_name_leaves_no_entry(session):
     stood_for(session, "c")
     Operator(session, "c", root=ROOT).pause()
     assert Operator(session, "c", root=ROOT).view().asked == ()
     assert b"asked" not in session.get(Layout(ROOT, "c").control)[0]
 
 
-def test_dead_letters_are_sent_back_one_or_all(session: Session, caplog) -> None:
+def test_dead_letters_are_sent_back_one_or_all(session, caplog):
     put(session, "/q", 0, dead=3)
     admin = QueueAdmin(session, QueuePaths("/q"))
     letters: list[DeadItem] = list(admin.dead_letters.browse())
@@ -253,7 +245,7 @@ def test_dead_letters_are_sent_back_one_or_all(session: Session, caplog) -> None
     assert (admin.depth(), admin.dead_letters.count()) == (3, 0)
 
 
-def test_dead_messages_of_a_dyno_queue_are_sent_back(session: Session) -> None:
+def test_dead_messages_of_a_dyno_queue_are_sent_back(session):
     with DynoQueue(session, "/d", shards=["s"]) as queue:
         queue.push(Message("a", b"a"))
         queue.pop(1, 30)[0].kill()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -52,9 +52,7 @@ def sent(session: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str
 
 
 @pytest.mark.parametrize("made", [deep_queue, deep_dyno])
-def test_a_scrape_of_a_deep_queue_lists_none_of_its_items(
-    made: Callable[[Session], Any], session: Session, sent: list[str]
-) -> None:
+def test_a_scrape_of_a_deep_queue_lists_none_of_its_items(made, session, sent):
     registry = prometheus_client.CollectorRegistry()
     registry.register(Metrics())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -17,16 +16,13 @@ from leaderq.dyno import (
     Unique,
 )
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session
-
-Open = Callable[..., Session]
 
 
 def texts(deliveries: list) -> list[str]:
     return [one.payload.decode() for one in deliveries]
 
 
-def test_what_a_dead_consumer_had_passes_to_another_before_its_deadline(opened: Open) -> None:
+def test_what_a_dead_consumer_had_passes_to_another_before_its_deadline(opened):
     with DynoQueue(opened(), "/d", lease_s=600) as first, DynoQueue(opened(), "/d") as second:
         first.push(Message(payload=b"one"))
         assert first.pop(1, 5)
@@ -44,7 +40,7 @@ def one_of(payload: bytes, **options: object) -> Message:
     return Message(id="a", payload=payload, **options)  # type: ignore[arg-type]
 
 
-def test_a_conflict_drops_raises_or_replaces_and_names_the_survivor(session: Session) -> None:
+def test_a_conflict_drops_raises_or_replaces_and_names_the_survivor(session):
     with DynoQueue(session, D) as queue:
         first = queue.push_unique(one_of(b"1"))
         assert first.is_new
@@ -70,9 +66,7 @@ def test_a_conflict_drops_raises_or_replaces_and_names_the_survivor(session: Ses
 
 
 @pytest.mark.parametrize("end", ["ack", "kill", "remove", "release"])
-def test_an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on(
-    session: Session, end: str
-) -> None:
+def test_an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on(session, end):
     with DynoQueue(session, D) as queue:
         queue.push(one_of(b"1", unique=Unique.STARTED))
         assert not queue.ensure(one_of(b"2"))
@@ -88,7 +82,7 @@ def test_an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on(
         assert found.payload == b"3"
 
 
-def test_messages_are_pushed_popped_and_settled_on_asyncio(session: Session) -> None:
+def test_messages_are_pushed_popped_and_settled_on_asyncio(session):
     async def main() -> None:
         async with AsyncDynoQueue(DynoQueue(session, "/d")) as queue:
             await queue.push([Message(payload=b"1"), Message(payload=b"2")])
@@ -105,7 +99,7 @@ def test_messages_are_pushed_popped_and_settled_on_asyncio(session: Session) -> 
     asyncio.run(main())
 
 
-def test_what_is_cleared_by_age_goes_by_when_it_was_first_pushed(session: Session) -> None:
+def test_what_is_cleared_by_age_goes_by_when_it_was_first_pushed(session):
     hours_ago = 2 * 3600 * 1000
     with (
         DynoQueue(session, D) as queue,
@@ -123,7 +117,7 @@ def test_what_is_cleared_by_age_goes_by_when_it_was_first_pushed(session: Sessio
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_what_was_taken_out_and_not_used_goes_back_as_it_was(opened: Open, is_closed: bool) -> None:
+def test_what_was_taken_out_and_not_used_goes_back_as_it_was(opened, is_closed):
     with DynoQueue(opened(), D) as queue, DynoQueue(opened(), D) as drain:
         queue.push([Message(payload=b"now"), Message(id="later", timeout_s=3600)])
         (failed,) = queue.pop(1, 30)

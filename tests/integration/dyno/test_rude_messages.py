@@ -23,10 +23,9 @@ from leaderq.errors import (
     ZooKeeperError,
 )
 from leaderq.queues import Retry
-from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import Check, Create, Operation, Session, SetData, connect
+from leaderq.testing import eventually
+from leaderq.zookeeper import Check, Create, Operation, SetData, connect
 
-Open = Callable[..., Session]
 D = "/d"
 NOTHING = {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
 QUICK = Retry(attempts=3, first_s=0.01)
@@ -38,7 +37,7 @@ def popped(queue: DynoQueue) -> Delivery:
 
 
 @pytest.mark.parametrize("how", ["ack", "kill", "remove", "clear"])
-def test_a_message_whose_id_was_deleted_by_hand_can_be_settled(session: Session, how: str) -> None:
+def test_a_message_whose_id_was_deleted_by_hand_can_be_settled(session, how):
     with DynoQueue(session, D) as queue:
         queue.push([Message(id="a"), Message(id="b")])
         session.delete(f"{D}/ids/a")
@@ -58,7 +57,7 @@ def test_a_message_whose_id_was_deleted_by_hand_can_be_settled(session: Session,
 # -- rude users -----------------------------------------------------------------------------------
 
 
-def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session: Session) -> None:
+def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session):
     for wrong in (-1, float("nan"), float("inf"), True, "1"):
         with pytest.raises(ConfigurationError):
             DynoQueue(session, D, lease_s=wrong)
@@ -102,7 +101,7 @@ def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session
         one.ack()
 
 
-def test_a_receipt_is_redeemed_once_and_by_whoever_has_it(opened: Open) -> None:
+def test_a_receipt_is_redeemed_once_and_by_whoever_has_it(opened):
     with DynoQueue(opened(), D) as queue, DynoQueue(opened(), D) as other:
         queue.push(Message(id="a", payload=b"1"))
         mine = popped(queue)
@@ -122,7 +121,7 @@ def test_a_receipt_is_redeemed_once_and_by_whoever_has_it(opened: Open) -> None:
                 other.redeem(wrong)
 
 
-def test_a_result_is_written_with_the_acknowledgement_or_neither(session: Session) -> None:
+def test_a_result_is_written_with_the_acknowledgement_or_neither(session):
     session.ensure_path("/own/ids")
     session.create("/own/term", b"7")
     with DynoQueue(session, D) as queue:
@@ -148,8 +147,8 @@ def test_a_result_is_written_with_the_acknowledgement_or_neither(session: Sessio
 
 
 def test_a_root_that_may_not_be_written_holds_no_settings_and_its_messages_are_delivered(
-    zookeeper_server: ZooKeeperServer, znode_root: str
-) -> None:
+    zookeeper_server, znode_root
+):
     root = f"{znode_root}/poor"
     owner = KazooClient(zookeeper_server.address)
     owner.start()
@@ -170,7 +169,7 @@ def test_a_root_that_may_not_be_written_holds_no_settings_and_its_messages_are_d
         assert other.ack(found) == [None, None]
 
 
-def test_a_queue_is_of_no_use_in_a_fork_and_does_not_hang_there(session: Session) -> None:
+def test_a_queue_is_of_no_use_in_a_fork_and_does_not_hang_there(session):
     with DynoQueue(session, D) as queue:
         queue.pop(1)
 
@@ -223,9 +222,7 @@ ENDS: dict[str, tuple[Callable[[Delivery], object], int, str | None]] = {
 """What a handler does, how often it is called, and why the message is dead then."""
 
 
-def test_a_worker_survives_every_way_in_which_a_handler_can_end(
-    session: Session, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_worker_survives_every_way_in_which_a_handler_can_end(session, caplog):
     # pytest-xdist cannot pass on a log that is not text
     caplog.set_level(logging.CRITICAL, "leaderq.dyno.worker")
     calls: Counter[str] = Counter()

@@ -12,7 +12,6 @@ from leaderq.dyno import DynoQueue, Kill, Message, Worker
 from leaderq.errors import ConfigurationError, CorruptItem
 from leaderq.queues import JSON, DistributedQueue, Retry
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session
 
 D = "/d"
 EMPTY = {"messages": 0, "resting": 0, "leased": 0, "dead": 0}
@@ -23,9 +22,7 @@ def is_empty(queue: DynoQueue, dead: int = 0) -> Callable[[], bool]:
     return lambda: queue.shard_sizes() == {"0": {**EMPTY, "dead": dead}}
 
 
-def test_coroutines_of_a_worker_run_side_by_side_and_one_that_fails_is_tried_again(
-    session: Session,
-) -> None:
+def test_coroutines_of_a_worker_run_side_by_side_and_one_that_fails_is_tried_again(session):
     all_there, seen = asyncio.Event(), list[Any]()
 
     async def handle(value: Any) -> None:
@@ -45,7 +42,7 @@ def test_coroutines_of_a_worker_run_side_by_side_and_one_that_fails_is_tried_aga
     assert len(seen) > 3
 
 
-def test_a_batch_is_acknowledged_together_and_what_cannot_be_read_is_dead(session: Session) -> None:
+def test_a_batch_is_acknowledged_together_and_what_cannot_be_read_is_dead(session):
     seen: list[list[Any]] = []
     with DynoQueue(session, D, serializer=JSON) as queue:
         good = [queue.message(number) for number in range(40)]
@@ -62,7 +59,7 @@ def test_a_batch_is_acknowledged_together_and_what_cannot_be_read_is_dead(sessio
         assert (letter.reason, letter.frame.id) == ("corrupt", "bad")
 
 
-def test_what_a_batch_raises_is_said_of_all_that_it_has_not_settled(session: Session) -> None:
+def test_what_a_batch_raises_is_said_of_all_that_it_has_not_settled(session):
     tries: list[int] = []
 
     def handle(batch: list[Any]) -> None:
@@ -85,7 +82,7 @@ def test_what_a_batch_raises_is_said_of_all_that_it_has_not_settled(session: Ses
 
 
 @pytest.mark.parametrize("is_batch", [False, True])
-def test_coroutines_consume_a_queue_of_items(session: Session, is_batch: bool) -> None:
+def test_coroutines_consume_a_queue_of_items(session, is_batch):
     both, seen, begun = asyncio.Event(), list[Any](), list[Any]()
 
     async def consume(values: Any) -> None:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from contextlib import closing, suppress
 from threading import Timer
 from typing import Any
@@ -19,9 +18,6 @@ from leaderq.kafka.clients.consumer import ConsumerFactory, ConsumerSettings, Ka
 from leaderq.kafka.record import FIELDS
 from leaderq.term import Reason
 from leaderq.testing import eventually
-
-Make = Callable[..., ConsumerClient]
-Feed = Callable[[int, int], list[bytes]]
 
 
 def allowed() -> None:
@@ -95,8 +91,8 @@ class ConsumerContract:
         return found
 
     def test_opening_neither_joins_nor_fences_and_a_member_that_is_asked_to_join_is_one_already(
-        self, make_consumer: Make
-    ) -> None:
+        self, make_consumer
+    ):
         leader = self.join(make_consumer())
         other = make_consumer()
         other.refresh(20.0)
@@ -107,9 +103,7 @@ class ConsumerContract:
         commit(leader, dict.fromkeys(leader.assigned(), 0))
 
     @pytest.mark.parametrize("membership", [True, False])
-    def test_a_member_that_may_not_join_does_not(
-        self, make_consumer: Make, membership: bool
-    ) -> None:
+    def test_a_member_that_may_not_join_does_not(self, make_consumer, membership):
         leader = self.join(make_consumer())
         zombie = make_consumer(membership=membership)
 
@@ -127,8 +121,8 @@ class ConsumerContract:
         raise NotImplementedError
 
     def test_many_partitions_are_asked_about_in_few_requests(
-        self, make_consumer: Make, requests: Any, kafka_broker: Any, topic_name: str
-    ) -> None:
+        self, make_consumer, requests, kafka_broker, topic_name
+    ):
         options, asked = requests
         self.kafka.create_topics(kafka_broker.address, {f"{topic_name}-many": 300})
         consumer = self.join(make_consumer(topics=(f"{topic_name}-many",), options=options))
@@ -141,9 +135,7 @@ class ConsumerContract:
             0 < counts[kind] < 30 for kind in ("OffsetFetch", "ListOffsets", "OffsetCommit")
         ), counts
 
-    def test_records_come_in_order_with_all_their_fields(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+    def test_records_come_in_order_with_all_their_fields(self, make_consumer, feed):
         values = feed(0, 200)
         found = self.read(self.join(make_consumer()), 200)
         for where, records in found.items():
@@ -155,8 +147,8 @@ class ConsumerContract:
         assert all(r.key == b"k%d" % (int(r.value) % 16) for rows in found.values() for r in rows)
 
     def test_what_a_poll_returns_are_records_like_any_other_in_a_sequence(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+        self, make_consumer, feed
+    ):
         feed(0, 100)
         consumer = self.join(make_consumer())
         polled = eventually(lambda: consumer.poll(0.5, 100), timeout_s=30, message="records come")
@@ -179,8 +171,8 @@ class ConsumerContract:
 
     @pytest.mark.parametrize("wait_s", [0.0, 0.5])
     def test_a_poll_returns_what_has_come_and_no_more_than_asked_for(
-        self, make_consumer: Make, feed: Feed, wait_s: float
-    ) -> None:
+        self, make_consumer, feed, wait_s
+    ):
         consumer = self.join(make_consumer())
         assert consumer.poll(0.0, 100) == {}
         feed(0, 100)
@@ -194,8 +186,8 @@ class ConsumerContract:
         assert max(counts) <= 7
 
     def test_closing_leaves_the_member_in_the_group_and_the_next_reads_what_it_committed(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+        self, make_consumer, feed
+    ):
         feed(0, 50)
         first = self.join(make_consumer())
         ends = {where: rows[-1].offset + 1 for where, rows in self.read(first, 50).items()}
@@ -206,8 +198,8 @@ class ConsumerContract:
         assert (second.assigned(), second.committed(20.0)) == (second.existing(), ends)
 
     def test_neither_reading_nor_attending_waits_for_a_commit(
-        self, make_consumer: Make, feed: Feed, kafka_broker: Any
-    ) -> None:
+        self, make_consumer, feed, kafka_broker
+    ):
         feed(0, 40)
         consumer = self.join(make_consumer())
         ends = {where: rows[-1].offset + 1 for where, rows in self.read(consumer, 40).items()}
@@ -228,9 +220,7 @@ class ConsumerContract:
         feed(40, 80)
         assert sum(map(len, self.read(consumer, 40).values())) == 40
 
-    def test_a_fenced_member_takes_nothing_back_and_commits_nothing(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+    def test_a_fenced_member_takes_nothing_back_and_commits_nothing(self, make_consumer, feed):
         first = self.join(make_consumer())
         second = self.join(make_consumer())
         feed(0, 40)
@@ -243,13 +233,11 @@ class ConsumerContract:
         self.read(second, 40)
         commit(second, second.positions())
 
-    def test_an_unknown_topic_is_refused_by_name(self, make_consumer: Make) -> None:
+    def test_an_unknown_topic_is_refused_by_name(self, make_consumer):
         with pytest.raises(UnknownTopic, match="no-such-topic"):
             make_consumer(topics=("no-such-topic",))
 
-    def test_attending_between_polls_loses_and_repeats_nothing(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+    def test_attending_between_polls_loses_and_repeats_nothing(self, make_consumer, feed):
         values = feed(0, 3000)
         consumer = self.join(make_consumer())
         found: dict[Partition, list[Record]] = {}
@@ -267,9 +255,7 @@ class ConsumerContract:
         )
         assert consumer.positions() == consumer.end_offsets(20.0)
 
-    def test_a_member_that_attends_for_long_reads_on_where_it_was(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+    def test_a_member_that_attends_for_long_reads_on_where_it_was(self, make_consumer, feed):
         feed(0, 400)
         consumer = self.join(make_consumer())
         first = self.read(consumer, 10)
@@ -283,8 +269,8 @@ class ConsumerContract:
             assert offsets == list(range(len(offsets)))
 
     def test_seeking_while_records_wait_returns_none_of_them_and_one_partition_leaves_the_others(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+        self, make_consumer, feed
+    ):
         feed(0, 400)
         consumer = self.join(make_consumer())
         self.read(consumer, 20)
@@ -297,9 +283,7 @@ class ConsumerContract:
         assert set(self.read(consumer, consumer.end_offsets(20.0)[one])) == {one}
         assert consumer.poll(0.5, 100) == {}
 
-    def test_a_partition_that_rests_is_not_read_before_the_next_seek(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+    def test_a_partition_that_rests_is_not_read_before_the_next_seek(self, make_consumer, feed):
         feed(0, 400)
         consumer = self.join(make_consumer())
         # a part of what was fetched of it waits in the client
@@ -312,9 +296,7 @@ class ConsumerContract:
             consumer.seek(dict.fromkeys(consumer.assigned(), 0))
             assert resting in self.read(consumer, 400)
 
-    def test_a_member_is_joining_until_the_group_has_assigned_again(
-        self, make_consumer: Make
-    ) -> None:
+    def test_a_member_is_joining_until_the_group_has_assigned_again(self, make_consumer):
         def has_joined(joining: ConsumerClient, *others: ConsumerClient) -> bool:
             for other in others:
                 other.attend(0.1)
@@ -345,9 +327,7 @@ class ConsumerContract:
         assert consumer.joins > joins
         assert consumer.assigned() == consumer.existing()
 
-    def test_partitions_taken_again_and_again_are_all_read_each_time(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+    def test_partitions_taken_again_and_again_are_all_read_each_time(self, make_consumer, feed):
         feed(0, 400)
         consumer = make_consumer(membership=False)
         for round_ in range(60):
@@ -362,9 +342,7 @@ class ConsumerContract:
                 message=f"every partition is read in round {round_}",
             )
 
-    def test_joining_again_sets_no_position_by_itself_twice(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+    def test_joining_again_sets_no_position_by_itself_twice(self, make_consumer, feed):
         feed(0, 40)
         consumer = self.join(make_consumer())
         self.read(consumer, 40)
@@ -379,9 +357,7 @@ class ConsumerContract:
         assert sum(map(len, self.read(consumer, 40).values())) == 40
         commit(consumer, consumer.positions())
 
-    def test_the_end_is_the_last_stable_offset(
-        self, make_consumer: Make, feed: Feed, kafka_broker: Any
-    ) -> None:
+    def test_the_end_is_the_last_stable_offset(self, make_consumer, feed, kafka_broker):
         consumer = self.join(make_consumer())
         where = min(consumer.assigned())
         with self.kafka.transaction(kafka_broker.address, where.topic) as transaction:
@@ -407,8 +383,8 @@ class ConsumerContract:
         )
 
     def test_bug_23_offsets_of_an_open_transaction_are_waited_for_and_opening_is_not_held_up(
-        self, make_consumer: Make, kafka_broker: Any
-    ) -> None:
+        self, make_consumer, kafka_broker
+    ):
         first = self.join(make_consumer())
         where = min(first.assigned())
         commit(first, {where: 0})
@@ -425,9 +401,7 @@ class ConsumerContract:
             transaction.commit()
         assert make_consumer().committed(20.0)[where] == 7
 
-    def test_topics_made_again_have_other_ids(
-        self, make_consumer: Make, kafka_broker: Any, four_partitions: str
-    ) -> None:
+    def test_topics_made_again_have_other_ids(self, make_consumer, kafka_broker, four_partitions):
         before = make_consumer().topic_ids()
         self.kafka.delete_topic(kafka_broker.address, four_partitions)
         self.kafka.create_topics(kafka_broker.address, {four_partitions: 4})
@@ -436,8 +410,8 @@ class ConsumerContract:
         assert before != after
 
     def test_added_partitions_are_noticed_and_taken(
-        self, make_consumer: Make, feed: Feed, kafka_broker: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+        self, make_consumer, feed, kafka_broker, monkeypatch
+    ):
         monkeypatch.setattr("leaderq.kafka.clients.kafka_python_consumer.TOPICS_KNOWN_MS", 300)
         consumer = self.join(make_consumer())
         self.kafka.add_partitions(kafka_broker.address, min(consumer.assigned()).topic, 6)
@@ -456,8 +430,8 @@ class ConsumerContract:
         )
 
     def test_without_membership_all_partitions_are_taken_and_nobody_is_fenced(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+        self, make_consumer, feed
+    ):
         feed(0, 40)
         leader = self.join(make_consumer())
         apart = self.join(make_consumer(membership=False))
@@ -467,9 +441,7 @@ class ConsumerContract:
         apart.attend(0.1)
         commit(leader, dict.fromkeys(leader.assigned(), 0))
 
-    def test_without_membership_offsets_can_be_told_to_an_empty_group(
-        self, make_consumer: Make
-    ) -> None:
+    def test_without_membership_offsets_can_be_told_to_an_empty_group(self, make_consumer):
         apart = self.join(make_consumer(membership=False))
         commit(apart, dict.fromkeys(apart.assigned(), 3), "for information")
         assert set(make_consumer(membership=False).committed(20.0).values()) == {3}

@@ -215,7 +215,7 @@ class ProducerContract:
 
     # ---- transactions
 
-    def test_outputs_and_offsets_appear_together(self, stage: Stage) -> None:
+    def test_outputs_and_offsets_appear_together(self, stage):
         producer = stage.make()
         producer.begin()
         values = [b"%d" % n for n in range(50)]
@@ -230,9 +230,7 @@ class ProducerContract:
         stage.commit(producer, 7)
         stage.shows(values, 7)
 
-    def test_one_transaction_follows_the_other_and_messages_go_where_they_are_sent(
-        self, stage: Stage
-    ) -> None:
+    def test_one_transaction_follows_the_other_and_messages_go_where_they_are_sent(self, stage):
         address, many = stage.output.address, f"{stage.topic}-many"
         self.kafka.create_topics(address, {many: 3})
         producer = stage.make()
@@ -246,7 +244,7 @@ class ProducerContract:
         ends = {0: 0, 1: 0, 2: 10}  # a marker behind each
         eventually(lambda: self.kafka.end_offsets(address, many) == ends, timeout_s=30)
 
-    def test_any_thread_may_produce(self, stage: Stage) -> None:
+    def test_any_thread_may_produce(self, stage):
         producer = stage.make()
         producer.begin()
 
@@ -268,7 +266,7 @@ class ProducerContract:
                 b"%d-%d" % (name, n) for n in range(100)
             ]
 
-    def test_what_is_aborted_is_never_read(self, stage: Stage) -> None:
+    def test_what_is_aborted_is_never_read(self, stage):
         producer = stage.make()
         producer.begin()
         producer.produce(Message(stage.output.topic, b"aborted"))
@@ -279,13 +277,13 @@ class ProducerContract:
 
     # ---- zombies
 
-    def test_opening_a_producer_fences_nobody(self, stage: Stage) -> None:
+    def test_opening_a_producer_fences_nobody(self, stage):
         producer = stage.begun(b"leader's")
         stage.make(fenced=False)
         stage.commit(producer, 1)
         stage.shows([b"leader's"], 1)
 
-    def test_a_zombies_commit_is_refused(self, stage: Stage) -> None:
+    def test_a_zombies_commit_is_refused(self, stage):
         zombie = stage.begun(b"zombie's")
         successor = stage.make()
         with pytest.raises(KafkaFenced) as refused:
@@ -294,9 +292,7 @@ class ProducerContract:
         stage.transact(successor, b"successor's", 2)
         stage.shows([b"successor's"], 2)
 
-    def test_a_zombies_messages_are_refused_and_its_successor_is_not_disturbed(
-        self, stage: Stage
-    ) -> None:
+    def test_a_zombies_messages_are_refused_and_its_successor_is_not_disturbed(self, stage):
         zombie = stage.begun(b"zombie's first")
         successor = stage.make()
         successor.begin()
@@ -310,13 +306,13 @@ class ProducerContract:
         stage.commit(successor, 2)
         stage.shows([b"successor's"], 2)
 
-    def test_fencing_aborts_the_zombies_open_transaction_at_once(self, stage: Stage) -> None:
+    def test_fencing_aborts_the_zombies_open_transaction_at_once(self, stage):
         stage.begun(b"zombie's", transaction_timeout_s=600.0)
         stage.make()
         eventually(lambda: stage.output.is_stable, timeout_s=30, message="readers need not wait")
         assert stage.output.read() == []
 
-    def test_a_replaced_members_offsets_are_refused(self, stage: Stage) -> None:
+    def test_a_replaced_members_offsets_are_refused(self, stage):
         producer = stage.make()
         stale = stage.group.metadata()
         with self.joined(stage.output.address, stage.topic):
@@ -327,9 +323,7 @@ class ProducerContract:
             producer.abort(WAIT_S)
         assert (stage.output.read(), stage.offsets()) == ([], {})
 
-    def test_a_former_generations_offsets_are_refused_and_the_producer_goes_on(
-        self, stage: Stage
-    ) -> None:
+    def test_a_former_generations_offsets_are_refused_and_the_producer_goes_on(self, stage):
         producer, other = stage.make(), Partition(stage.topic, 1)
         stale = stage.group.metadata()
         stage.group.join_again()
@@ -345,8 +339,8 @@ class ProducerContract:
 
     @pytest.mark.parametrize("where", ["no-such-topic", "small"])
     def test_a_message_that_is_refused_fails_the_transaction_and_not_the_producer(
-        self, stage: Stage, where: str
-    ) -> None:
+        self, stage, where
+    ):
         told = "no-such-topic"
         if where == "small":
             where, told = f"{stage.topic}-small", r"max\.message\.bytes"
@@ -361,7 +355,7 @@ class ProducerContract:
         stage.transact(producer, b"found", 1)
         stage.shows([b"found"], 1)
 
-    def test_nobody_there_is_said_when_opening(self, make_producer: Make) -> None:
+    def test_nobody_there_is_said_when_opening(self, make_producer):
         port = lease_port()
         with pytest.raises(ServersUnreachable):
             make_producer(address=port.address, open_timeout_s=0.5)
@@ -371,8 +365,8 @@ class ProducerContract:
 
     @pytest.mark.parametrize("stage_of_it", ["before sending", "after sending"])
     def test_a_commit_is_completed_after_the_broker_was_away(
-        self, stage: Stage, kafka_broker: Any, stage_of_it: str
-    ) -> None:
+        self, stage, kafka_broker, stage_of_it
+    ):
         producer = stage.make()
         stage.transact(producer, b"first", 1)
         stage.shows([b"first"], 1)  # its end was written: the next is accepted at once
@@ -390,8 +384,8 @@ class ProducerContract:
         stage.shows([b"first", b"second"], 2)
 
     def test_what_is_sent_apart_from_a_transaction_waits_for_the_broker_or_says_so(
-        self, make_producer: Make, output: Output, kafka_broker: Any
-    ) -> None:
+        self, make_producer, output, kafka_broker
+    ):
         producer = make_producer(transactional_id=None, fenced=False)
         assert producer.send_all([Message(output.topic, b"before")], 15.0) == 1
         kafka_broker.kill()
@@ -402,9 +396,7 @@ class ProducerContract:
         eventually(lambda: _sent(producer, after), timeout_s=60)
         output.shows([b"before", b"after"])
 
-    def test_closing_needs_no_broker(
-        self, make_producer: Make, output: Output, kafka_broker: Any
-    ) -> None:
+    def test_closing_needs_no_broker(self, make_producer, output, kafka_broker):
         before = set(threading.enumerate())
         producer = make_producer()
         producer.begin()
@@ -423,7 +415,7 @@ class ProducerContract:
 class RealProducerContract(ProducerContract):
     """And what is asked of real brokers only."""
 
-    def test_a_message_without_a_key_is_refused_by_a_compacted_topic(self, stage: Stage) -> None:
+    def test_a_message_without_a_key_is_refused_by_a_compacted_topic(self, stage):
         where, configs = f"{stage.topic}-compacted", {"cleanup.policy": "compact"}
         self.kafka.create_topics(stage.output.address, {where: 1}, configs)
         producer = stage.make()

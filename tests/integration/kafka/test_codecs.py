@@ -8,13 +8,11 @@ from typing import Any
 import kafka.codec
 import pytest
 from confluent_kafka import Producer
-from driving import Driver
 
 from leaderq.errors import LeaderqError, MissingPiece
 from leaderq.kafka.topics import create_topics, produce
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
-Drive = Callable[..., Driver]
 
 
 @pytest.fixture
@@ -42,17 +40,15 @@ def value(n: int) -> bytes:
 @pytest.mark.parametrize(
     ("client", "codec"), [*(("kafka-python", codec) for codec in CODECS), ("confluent", "zstd")]
 )
-def test_every_codec_is_read(
-    drive: Drive, compressed: Callable[[str], str], client: str, codec: str
-) -> None:
+def test_every_codec_is_read(drive, compressed, client, codec):
     leader = drive(topics=compressed(codec), client=client).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 200)
     assert leader.career.values() == [value(n) for n in range(200)]
 
 
 def test_a_codec_that_is_not_installed_is_named_with_the_command_that_helps(
-    drive: Drive, compressed: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    drive, compressed, monkeypatch
+):
     monkeypatch.setattr(kafka.codec, "has_lz4", lambda: False)
     leader = drive(topics=compressed("lz4")).begin()
     with pytest.raises(MissingPiece, match=r"lz4.*pip install 'kafka-python\[lz4,snappy,zstd\]'"):
@@ -61,8 +57,8 @@ def test_a_codec_that_is_not_installed_is_named_with_the_command_that_helps(
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 def test_a_value_altered_on_the_brokers_disk_is_never_handled(
-    drive: Drive, kafka_broker: Any, topic_name: str, client: str
-) -> None:
+    drive, kafka_broker, topic_name, client
+):
     topic = f"{topic_name}-altered"
     create_topics(kafka_broker.address, {topic: 1})
     produce(kafka_broker.address, topic, [(None, b"a value that was sent")])

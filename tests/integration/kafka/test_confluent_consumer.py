@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from consumer_contract import ConsumerContract, Make, commit
+from consumer_contract import ConsumerContract, commit
 from kafka.net.connection import KafkaConnection
 
 from leaderq.errors import KafkaFenced
@@ -60,16 +60,14 @@ class TestConfluentConsumer(ConsumerContract):
         }, asked
 
     @pytest.mark.parametrize("partitions", [4, 1000, 4000, 10_000])
-    def test_a_quiet_broker_is_not_kept_busy_by_the_names_of_many_partitions(
-        self, partitions: int
-    ) -> None:
+    def test_a_quiet_broker_is_not_kept_busy_by_the_names_of_many_partitions(self, partitions):
         settings = ConsumerSettings("kafka:9092", ("topic",), "group", "member")
         connection = ConfluentConnection(settings.address, settings.security)
         wait_ms = consumer_options(settings, connection, partitions)["fetch.wait.max.ms"]
         assert 50 <= wait_ms <= 500
         assert partitions * 1000 / wait_ms <= 20_000
 
-    def test_a_fenced_member_is_told_by_its_heartbeat_for_ever(self, make_consumer: Make) -> None:
+    def test_a_fenced_member_is_told_by_its_heartbeat_for_ever(self, make_consumer):
         first = self.join(make_consumer())
         self.join(make_consumer())
         with pytest.raises(KafkaFenced):
@@ -91,9 +89,7 @@ class TestConfluentConsumerThatCommitsBehind(TestConfluentConsumer):
     def factory(settings: ConsumerSettings) -> ConfluentConsumer:
         return ConfluentConsumer(replace(settings, commits_behind=True))
 
-    def test_records_are_read_while_a_commit_is_under_way(
-        self, make_consumer: Make, feed: Any, kafka_broker: Any
-    ) -> None:
+    def test_records_are_read_while_a_commit_is_under_way(self, make_consumer, feed, kafka_broker):
         feed(0, 40)
         consumer = self.join(make_consumer())
         eventually(
@@ -108,7 +104,7 @@ class TestConfluentConsumerThatCommitsBehind(TestConfluentConsumer):
             kafka_broker.thaw()
         assert under_way.done(30.0)
 
-    def test_no_commit_overtakes_the_one_before(self, make_consumer: Make) -> None:
+    def test_no_commit_overtakes_the_one_before(self, make_consumer):
         consumer = self.join(make_consumer())
         held = consumer.assigned()
         first, second = dict.fromkeys(held, 7), dict.fromkeys(held, 3)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
-from producer_contract import Make, Output, RealProducerContract, Stage
+from producer_contract import RealProducerContract
 
 from leaderq.errors import KafkaFenced
 from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
@@ -22,9 +22,7 @@ class TestConfluentProducer(RealProducerContract):
     consumers = ConfluentConsumer
     fenced_causes = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED")
 
-    def test_even_a_fatal_error_prints_nothing(
-        self, stage: Stage, capfd: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_even_a_fatal_error_prints_nothing(self, stage, capfd):
         zombie = stage.make()
         zombie.begin()
         stage.make()
@@ -36,8 +34,8 @@ class TestConfluentProducer(RealProducerContract):
 
     @pytest.mark.parametrize("confused", [False, True])
     def test_a_producer_fenced_between_two_messages_says_so_at_the_next(
-        self, make_producer: Make, output: Output, confused: bool
-    ) -> None:
+        self, make_producer, output, confused
+    ):
         zombie: Any = make_producer()
         zombie.begin()
         make_producer()

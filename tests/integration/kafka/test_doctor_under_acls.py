@@ -56,7 +56,7 @@ def allow(broker: KafkaBroker, operation: ACLOperation, kind: ResourceType, name
         admin.create_acls([access])
 
 
-def test_doctor_tells_which_right_is_missing_until_none_is(broker: KafkaBroker) -> None:
+def test_doctor_tells_which_right_is_missing_until_none_is(broker):
     create_topics(broker.address, {"clicks": 2})
     settings = Settings(
         kafka=broker.address_of("PLAIN"),

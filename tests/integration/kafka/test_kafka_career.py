@@ -6,21 +6,16 @@ import ctypes
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import pytest
-from driving import Driver
 
 from leaderq.errors import OffsetOutOfRange
 from leaderq.kafka import Record
 from leaderq.kafka.topics import end_offsets
 from leaderq.running import UnitAbandoned
 from leaderq.testing import eventually
-
-Drive = Callable[..., Driver]
-Feed = Callable[[int, int], list[bytes]]
 
 
 def in_order(records: list[Record]) -> bool:
@@ -33,9 +28,7 @@ def in_order(records: list[Record]) -> bool:
     )
 
 
-def test_every_record_is_handled_once_and_in_order_within_its_partition(
-    drive: Drive, feed: Feed
-) -> None:
+def test_every_record_is_handled_once_and_in_order_within_its_partition(drive, feed):
     values = feed(0, 1000)
     leader = drive(max_records=150).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 1000)
@@ -44,9 +37,7 @@ def test_every_record_is_handled_once_and_in_order_within_its_partition(
 
 
 @pytest.mark.parametrize("delay_us", range(0, 3000, 750))
-def test_a_unit_may_be_abandoned_at_any_instant_of_the_hand_over(
-    drive: Drive, feed: Feed, delay_us: int
-) -> None:
+def test_a_unit_may_be_abandoned_at_any_instant_of_the_hand_over(drive, feed, delay_us):
     values = feed(0, 200)
     leader = drive(max_records=5).begin()
     stop = threading.Event()
@@ -77,8 +68,8 @@ def test_a_unit_may_be_abandoned_at_any_instant_of_the_hand_over(
 
 
 def test_an_offset_that_is_gone_stops_the_leader_instead_of_skipping(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
-) -> None:
+    drive, feed, kafka_broker, four_partitions
+):
     import kafka
 
     feed(0, 100)
@@ -95,9 +86,7 @@ def test_an_offset_that_is_gone_stops_the_leader_instead_of_skipping(
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_a_new_group_begins_at_the_time_that_its_career_says(
-    drive: Drive, feed: Feed, client: str
-) -> None:
+def test_a_new_group_begins_at_the_time_that_its_career_says(drive, feed, client):
     feed(0, 40)
     time.sleep(0.02)  # records of a later millisecond
     began = datetime.now()

@@ -7,20 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from driving import Driver
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 
 from leaderq.kafka.topics import committed, end_offsets
 from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
-
-Drive = Callable[..., Driver]
-Feed = Callable[[int, int], list[bytes]]
 
 
 @pytest.mark.parametrize(
@@ -32,14 +26,8 @@ Feed = Callable[[int, int], list[bytes]]
     ],
 )
 def test_a_broker_restart_in_the_middle_loses_nothing(
-    drive: Drive,
-    feed: Feed,
-    kafka_broker: Any,
-    four_partitions: str,
-    unclean: bool,
-    offsets: str,
-    client: str,
-) -> None:
+    drive, feed, kafka_broker, four_partitions, unclean, offsets, client
+):
     values = feed(0, 600)
     leader = drive(max_records=25, offsets=offsets, client=client).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 100)
@@ -92,8 +80,8 @@ except Deposed as exc:
 
 
 def test_a_leader_frozen_and_thawed_is_fenced_and_fences_nobody(
-    drive: Drive, feed: Feed, kafka_broker: Any, zookeeper_server: Any, four_partitions: str
-) -> None:
+    drive, feed, kafka_broker, zookeeper_server, four_partitions
+):
     feed(0, 30)
     here = str(Path(__file__).parent)
     places = [here, four_partitions, kafka_broker.address, zookeeper_server.address]

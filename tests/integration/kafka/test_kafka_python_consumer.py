@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from consumer_contract import ConsumerContract, Make
+from consumer_contract import ConsumerContract
 from kafka.consumer.subscription_state import SubscriptionState
 from kafka.net.connection import KafkaConnection
 
@@ -36,12 +36,8 @@ class TestKafkaPythonConsumer(ConsumerContract):
         return {}, asked
 
     def test_many_partitions_are_looked_over_as_a_whole_not_once_for_each(
-        self,
-        make_consumer: Make,
-        kafka_broker: Any,
-        topic_name: str,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+        self, make_consumer, kafka_broker, topic_name, monkeypatch
+    ):
         create_topics(kafka_broker.address, {f"{topic_name}-many": 300})
         consumer = make_consumer(topics=(f"{topic_name}-many",))
         looks: Counter[str] = Counter()

@@ -89,8 +89,8 @@ class Forwarding(Recorder):
     ],
 )
 def test_a_career_reads_commits_and_produces_where_it_shows_what_is_demanded(
-    guarded: Guarded, enter: Any, topic: str, listener: str, kind: type[Recorder], client: str
-) -> None:
+    guarded, enter, topic, listener, kind, client
+):
     way_in = {"address": guarded.address_of(listener), "security": guarded.way_in(listener)}
     driver = enter(listener, kind, client=client).begin()
     values = [b"%d" % n for n in range(50)]
@@ -121,8 +121,8 @@ class Refusing(Recorder):
     ("client", "kind"), [("kafka-python", Forwarding), ("confluent", Refusing)]
 )
 def test_by_tokens_all_of_a_career_is_let_in_its_producer_and_its_dead_letters_too(
-    guarded: Guarded, enter: Any, topic: str, client: str, kind: type[Recorder]
-) -> None:
+    guarded, enter, topic, client, kind
+):
     driver = enter(
         "OAUTH",
         kind,
@@ -138,9 +138,7 @@ def test_by_tokens_all_of_a_career_is_let_in_its_producer_and_its_dead_letters_t
 
 
 @every_client
-def test_without_tokens_it_is_said_what_lacks(
-    guarded: Guarded, enter: Any, topic: str, client: str
-) -> None:
+def test_without_tokens_it_is_said_what_lacks(guarded, enter, topic, client):
     with pytest.raises(ConfigurationError, match="needs tokens: give the career client_options"):
         enter("OAUTH", Refusing, client=client, on_error=dead_letter())
 
@@ -174,8 +172,8 @@ def drain_of(client: str, settings: ConsumerSettings) -> ConsumerClient:
 @every_client
 @pytest.mark.parametrize("what", REFUSALS)
 def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
-    guarded: Guarded, topic: str, client: str, what: str, caplog: pytest.LogCaptureFixture
-) -> None:
+    guarded, topic, client, what, caplog
+):
     listener, changes, cause = REFUSALS[what]
     error = ServersUnreachable if cause == "certificate" else AccessRefused
     folder = guarded.certificates.folder
@@ -218,8 +216,8 @@ def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
     ],
 )
 def test_files_that_cannot_be_used_are_named_at_once_and_nobody_is_asked_for_a_password(
-    guarded: Guarded, changes: dict[str, Any], named: str
-) -> None:
+    guarded, changes, named
+):
     with pytest.raises(ConfigurationError, match=named):
         check_reachable(guarded.address_of("MUTUAL"), replace(guarded.way_in("MUTUAL"), **changes))
 
@@ -241,14 +239,8 @@ class Drain(KafkaLeaderCareer):
     ("listener", "client"), [("MUTUAL", "confluent"), ("SCRAM", "kafka-python")]
 )
 def test_from_the_command_line_a_career_drains_there_and_no_secret_is_logged_or_on_a_command_line(
-    guarded: Guarded,
-    topic: str,
-    zookeeper_server: Any,
-    znode_root: str,
-    tmp_path: Path,
-    listener: str,
-    client: str,
-) -> None:
+    guarded, topic, zookeeper_server, znode_root, tmp_path, listener, client
+):
     (tmp_path / "career.py").write_text(CAREER.format(topic=topic, client=client))
     security, address = guarded.way_in(listener), guarded.address_of(listener)
     produce(address, topic, [(b"k", b"%d" % n) for n in range(10)], security=security)

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -62,13 +61,8 @@ print(int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[
     ids=["kafka-python", "confluent", "workers"],
 )
 def test_large_records_take_a_bounded_amount_of_memory(
-    kafka_broker: Any,
-    zookeeper_server: Any,
-    topic_name: str,
-    znode_root: str,
-    client: str,
-    workers: str,
-) -> None:
+    kafka_broker, zookeeper_server, topic_name, znode_root, client, workers
+):
     create_topics(kafka_broker.address, {topic_name: 32})
     produce(
         kafka_broker.address, topic_name, ((b"%d" % n, b"x" * RECORD_BYTES) for n in range(RECORDS))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import pytest
 from driving import Driver, Recorder
@@ -15,9 +15,6 @@ from leaderq.kafka.dead_letters.format import DeadLetter, read_dead_letter
 from leaderq.kafka.topics import create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
-
-Drive = Callable[..., Driver]
-Feed = Callable[[int, int], list[bytes]]
 
 POISON = (b"13", b"57")
 
@@ -59,8 +56,8 @@ def letters_on(address: str, topic: str, count: int) -> list[DeadLetter]:
     ("offsets", "name_it"), [("kafka", True), ("zookeeper", False), ("transaction", False)]
 )
 def test_poison_goes_to_the_dead_letters_and_everything_else_is_handled_once(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str, offsets: str, name_it: bool
-) -> None:
+    drive, feed, kafka_broker, four_partitions, offsets, name_it
+):
     dead = f"{four_partitions}-dead"
     create_topics(kafka_broker.address, {dead: 1})
     values = feed(0, 200)
@@ -101,9 +98,7 @@ def eventually_done(leader: Driver, ends: dict[int, int]) -> None:
 
 
 @pytest.mark.parametrize("size", [None, 1_048_000], ids=["nothing", "nearly too large"])
-def test_a_record_of_any_size_can_be_set_aside(
-    drive: Drive, kafka_broker: Any, four_partitions: str, size: int | None
-) -> None:
+def test_a_record_of_any_size_can_be_set_aside(drive, kafka_broker, four_partitions, size):
     dead = f"{four_partitions}-dead"
     create_topics(kafka_broker.address, {dead: 1})
     if size is None:

@@ -125,8 +125,8 @@ def make_leaders(
 
 
 def test_each_broker_of_three_may_fail_in_turn_and_no_term_does(
-    make_leaders: Callable[[str], list[Driver]], kafka_cluster: Any, four_partitions: str
-) -> None:
+    make_leaders, kafka_cluster, four_partitions
+):
     leaders, topic_name = make_leaders(four_partitions), four_partitions
 
     def lead(leader: Driver) -> None:
@@ -150,8 +150,8 @@ def test_each_broker_of_three_may_fail_in_turn_and_no_term_does(
 
 
 def test_a_log_that_was_cut_off_and_written_again_stops_each_leader_that_had_read_further(
-    make_leaders: Callable[[str], list[Driver]], kafka_cluster: Any, four_partitions: str
-) -> None:
+    make_leaders, kafka_cluster, four_partitions
+):
     address, topic = kafka_cluster.address, f"{four_partitions}-cut"
 
     def values(first: int, end: int) -> list[tuple[None, bytes]]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
-from driving import Driver, Recorder
-from traces import Spans, linked
+from driving import Recorder
+from traces import linked
 from traces import spans as spans
 
 from leaderq.kafka import Record
@@ -25,13 +24,8 @@ class Passing(Recorder):
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 def test_every_record_that_was_sent_is_linked_once_by_whoever_handles_it(
-    client: str,
-    spans: Spans,
-    drive: Callable[..., Driver],
-    feed: Callable[[int, int], list[bytes]],
-    kafka_broker: Any,
-    four_partitions: str,
-) -> None:
+    client, spans, drive, feed, kafka_broker, four_partitions
+):
     create_topics(kafka_broker.address, {f"{four_partitions}-out": 2})
     feed(0, 100)
     first = drive(Passing, offsets="transaction", client=client, max_records=30).begin()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 from kafka import KafkaAdminClient
 from own_broker import own_broker  # noqa: F401  (in place of the session's: it is killed here)
-from reading_topics import Read, read_all
+from reading_topics import read_all
 
 from leaderq.errors import ConfigurationError, MessageTooLarge, RequestGivenUp, RequestsLost
 from leaderq.kafka.clients.producer import Message
@@ -35,9 +32,7 @@ def client(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def test_what_is_confirmed_is_on_the_topic_once_and_in_order(
-    kafka_broker: Any, topic: str, stored: Read, client: str
-) -> None:
+def test_what_is_confirmed_is_on_the_topic_once_and_in_order(kafka_broker, topic, stored, client):
     with BufferedProducer(KafkaSink(kafka_broker.address, topic, client=client)) as producer:
         for number in range(5000):
             producer.send((b"key-%d" % (number % 10), b"%d" % number))
@@ -50,9 +45,7 @@ def test_what_is_confirmed_is_on_the_topic_once_and_in_order(
     }
 
 
-def test_keys_lie_where_other_producers_put_them(
-    kafka_broker: Any, topic: str, stored: Read, client: str
-) -> None:
+def test_keys_lie_where_other_producers_put_them(kafka_broker, topic, stored, client):
     requests = [(b"key-%d" % number, b"v") for number in range(200)]
     with BufferedProducer(KafkaSink(kafka_broker.address, topic, client=client)) as producer:
         for request in requests:
@@ -63,9 +56,7 @@ def test_keys_lie_where_other_producers_put_them(
     assert all(record.partition == ours[record.key] for record in stored())
 
 
-def test_records_come_in_every_form(
-    kafka_broker: Any, topic: str, stored: Read, client: str
-) -> None:
+def test_records_come_in_every_form(kafka_broker, topic, stored, client):
     create_topics(kafka_broker.address, {f"{topic}-2": 1})
     with BufferedProducer(KafkaSink(kafka_broker.address, topic, client=client)) as producer:
         futures = [
@@ -87,9 +78,7 @@ def test_records_come_in_every_form(
     assert [record.partition for record in stored() if record.value == b"as a tuple"] == [3]
 
 
-def test_what_is_no_record_or_too_large_is_refused_alone(
-    kafka_broker: Any, topic: str, stored: Read, client: str
-) -> None:
+def test_what_is_no_record_or_too_large_is_refused_alone(kafka_broker, topic, stored, client):
     sink = KafkaSink(kafka_broker.address, topic, max_message_bytes=100_000, client=client)
     with (
         pytest.raises(RequestsLost, match="'refused by the sink': 3"),
@@ -114,8 +103,8 @@ def test_what_is_no_record_or_too_large_is_refused_alone(
 
 
 def test_a_message_larger_than_its_topic_accepts_is_refused_alone_and_the_order_stays(
-    kafka_broker: Any, topic: str, client: str
-) -> None:
+    kafka_broker, topic, client
+):
     small = f"{topic}-small"
     admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
     try:
@@ -152,8 +141,8 @@ def test_a_message_larger_than_its_topic_accepts_is_refused_alone_and_the_order_
 
 
 def test_a_topic_that_is_not_there_breaks_the_sink_until_it_is_created(
-    kafka_broker: Any, topic_name: str, tmp_path: Path, client: str
-) -> None:
+    kafka_broker, topic_name, tmp_path, client
+):
     with BufferedProducer(
         KafkaSink(kafka_broker.address, topic_name, client=client), retry=SOON, journal=tmp_path
     ) as producer:
@@ -165,8 +154,8 @@ def test_a_topic_that_is_not_there_breaks_the_sink_until_it_is_created(
 
 
 def test_a_broker_that_is_killed_and_comes_back_has_all_once_and_in_order(
-    kafka_broker: Any, topic: str, stored: Read, tmp_path: Path, client: str
-) -> None:
+    kafka_broker, topic, stored, tmp_path, client
+):
     """While this process lives, an outage doubles nothing either: the client keeps its place in the
     sequence.
     """

@@ -6,10 +6,9 @@ from reading_topics import taken
 
 from leaderq.producing import BufferedProducer, QueueSink
 from leaderq.queues import DistributedQueue
-from leaderq.zookeeper import Session
 
 
-def test_a_queue_gets_what_is_sent_once_and_in_order(session: Session) -> None:
+def test_a_queue_gets_what_is_sent_once_and_in_order(session):
     with DistributedQueue[bytes](session, "/q") as queue:
         with BufferedProducer(QueueSink(queue)) as producer:
             for number in range(1000):

@@ -19,9 +19,7 @@ QUICK = Retry(attempts=3, first_s=0.01, jitter=0)
 
 
 @LOCKING
-def test_what_fails_too_often_goes_to_the_dead_letters_with_the_reason(
-    session: Session, lock: bool
-) -> None:
+def test_what_fails_too_often_goes_to_the_dead_letters_with_the_reason(session, lock):
     (name,) = fill(session, [b"bad"], QueueKind.ID, id="job")
     flaky = Flaky(99)
     with consuming(session, flaky, lock=lock, kind=QueueKind.ID, retry=QUICK):
@@ -44,7 +42,7 @@ def test_what_fails_too_often_goes_to_the_dead_letters_with_the_reason(
 
 
 @LOCKING
-def test_corrupt_items_are_set_aside_with_their_bytes(session: Session, lock: bool) -> None:
+def test_corrupt_items_are_set_aside_with_their_bytes(session, lock):
     session.ensure_path(PATH)
     session.create(f"{PATH}/queue-", b"garbage", sequential=True)
     session.create(f"{PATH}/queue-", encode([b"{not json"]), sequential=True)
@@ -64,9 +62,7 @@ def test_corrupt_items_are_set_aside_with_their_bytes(session: Session, lock: bo
     }
 
 
-def test_an_unexpected_error_of_any_kind_does_not_end_the_consumer(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unexpected_error_of_any_kind_does_not_end_the_consumer(session, monkeypatch):
     seen = Seen()
     failures = 2
     children = session.children
@@ -88,9 +84,7 @@ def test_an_unexpected_error_of_any_kind_does_not_end_the_consumer(
 @pytest.mark.parametrize(
     "count", [60_000, 300_000] if "LEADERQ_TEST_SOAK" in os.environ else [60_000]
 )
-def test_a_queue_of_more_items_than_java_can_list_is_listed_and_taken(
-    session: Session, count: int
-) -> None:
+def test_a_queue_of_more_items_than_java_can_list_is_listed_and_taken(session, count):
     """F14: to a Java client the answer is larger than it accepts."""
     with DistributedQueue(session, PATH) as queue:
         queue.put_many([b"item"] * count)
@@ -122,9 +116,7 @@ def taken(queue: DistributedQueue[str], count: int) -> list[Any]:
 
 @BOTH
 @pytest.mark.parametrize("mode", [ErrorMode.REQUEUE, ErrorMode.KEEP])
-def test_a_value_that_failed_comes_again_without_those_that_are_done(
-    session: Session, lock_path: str | None, mode: ErrorMode
-) -> None:
+def test_a_value_that_failed_comes_again_without_those_that_are_done(session, lock_path, mode):
     with queue_of(session, lock_path, error_mode=mode) as queue:
         queue.put_multi(["one", "two", "three"])
         one, two, three = taken(queue, 3)
@@ -145,8 +137,8 @@ def test_a_value_that_failed_comes_again_without_those_that_are_done(
 @BOTH
 @pytest.mark.parametrize("is_pushed", [False, True])
 def test_a_value_that_cannot_be_read_is_set_aside_without_its_neighbours(
-    session: Session, lock_path: str | None, is_pushed: bool
-) -> None:
+    session, lock_path, is_pushed
+):
     seen: list[str] = []
     with DistributedQueue(session, "/q") as raw:
         raw.put_multi([b"one", b"\xff", b"three"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -50,22 +50,18 @@ def app(zookeeper_server: ZooKeeperServer, znode_root: str) -> Iterator[Session]
 
 
 @USE
-def test_the_error_says_why_side_data_is_needed_and_where_it_may_go(
-    app: Session, use: Callable[..., object]
-) -> None:
+def test_the_error_says_why_side_data_is_needed_and_where_it_may_go(app, use):
     with pytest.raises(NoPermission, match=r"side data lies beside the queue.*a meta_path="):
         use(app)
 
 
 @USE
-def test_with_a_place_of_its_own_for_side_data_a_queue_works(
-    app: Session, use: Callable[..., object]
-) -> None:
+def test_with_a_place_of_its_own_for_side_data_a_queue_works(app, use):
     use(app, meta_path="/app/side")
     assert app.children("/app") is not None
 
 
-def test_everything_of_a_queue_goes_to_its_meta_path(app: Session) -> None:
+def test_everything_of_a_queue_goes_to_its_meta_path(app):
     failing = Retry(attempts=1)
 
     def consume(value: bytes) -> None:

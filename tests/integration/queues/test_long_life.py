@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from consumption import numbered
 
@@ -14,13 +11,9 @@ from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 from leaderq.zookeeper.writing import groups, writer
 
-Open = Callable[..., Session]
-
 
 @pytest.mark.parametrize("lock_path", [None, "/locks"])
-def test_a_guard_is_made_again_before_its_version_runs_over(
-    session: Session, monkeypatch: pytest.MonkeyPatch, lock_path: str | None
-) -> None:
+def test_a_guard_is_made_again_before_its_version_runs_over(session, monkeypatch, lock_path):
     monkeypatch.setattr(groups, "RENEW_AT", 20)
     seen: list[bytes] = []
     with DistributedQueue(session, "/q", consumer=seen.append, lock_path=lock_path) as queue:
@@ -39,8 +32,8 @@ def test_a_guard_is_made_again_before_its_version_runs_over(
 
 @pytest.mark.parametrize("kind", [DistributedQueue, SimpleDistributedQueue])
 def test_what_killed_users_of_every_kind_have_left_is_swept_when_a_queue_is_opened(
-    session: Session, monkeypatch: pytest.MonkeyPatch, kind: Any
-) -> None:
+    session, monkeypatch, kind
+):
     swept: list[str] = []
     monkeypatch.setattr(writer, "sweep", lambda _session, parent, _now_ms: swept.append(parent))
     with kind(session, "/q") as queue:
@@ -49,7 +42,7 @@ def test_what_killed_users_of_every_kind_have_left_is_swept_when_a_queue_is_open
     assert swept == ["/q-meta/tallies"] * 2
 
 
-def test_sweeping_takes_away_old_guards_only(session: Session) -> None:
+def test_sweeping_takes_away_old_guards_only(session):
     session.ensure_path("/meta")
     for name in ("old", "older"):
         session.create(f"/meta/{name}")
@@ -71,7 +64,7 @@ def everything(session: Session, path: str = "") -> set[str]:
     )
 
 
-def test_a_queue_in_use_is_deleted_by_force_only(session: Session, opened: Open) -> None:
+def test_a_queue_in_use_is_deleted_by_force_only(session, opened):
     queue = DistributedQueue(session, "/q", lock_path="/locks")
     with queue:
         queue.put_many(numbered(3))

@@ -20,7 +20,6 @@ from leaderq.queues import (
     PutListener,
     SimpleDistributedQueue,
 )
-from leaderq.zookeeper import Session
 
 
 class Ledger(PutListener):
@@ -53,9 +52,7 @@ class Picky:
         return data
 
 
-def test_one_by_one_as_one_and_many_at_once_are_stored_byte_for_byte_as_curator_would(
-    session: Session,
-) -> None:
+def test_one_by_one_as_one_and_many_at_once_are_stored_byte_for_byte_as_curator_would(session):
     with DistributedQueue(session, PATH, serializer=TEXT) as queue:
         assert queue.put("hello")
         assert queue.put_multi(["a", "b"])
@@ -90,9 +87,7 @@ def test_one_by_one_as_one_and_many_at_once_are_stored_byte_for_byte_as_curator_
         *((SimpleDistributedQueue, path, {}, "path") for path in ("/", "queue", "/a//b")),
     ],
 )
-def test_what_cannot_be_used_is_refused_all_at_once(
-    session: Session, kind: Any, path: str, options: dict[str, Any], says: str
-) -> None:
+def test_what_cannot_be_used_is_refused_all_at_once(session, kind, path, options, says):
     with pytest.raises(ConfigurationError, match=says):
         kind(session, path, **options)
 
@@ -100,9 +95,7 @@ def test_what_cannot_be_used_is_refused_all_at_once(
 # -- failures reach whom they concern
 
 
-def test_a_serializer_that_raises_fails_its_item_only_and_leaves_no_counter_raised(
-    session: Session,
-) -> None:
+def test_a_serializer_that_raises_fails_its_item_only_and_leaves_no_counter_raised(session):
     with DistributedQueue(session, PATH, serializer=Picky(), final_flush_s=60.0) as queue:
         for put in (queue.put, lambda item: queue.put_multi([b"a", item])):
             with pytest.raises(ValueError, match="not this one"):
@@ -117,9 +110,7 @@ def test_a_serializer_that_raises_fails_its_item_only_and_leaves_no_counter_rais
     assert stored(session) == [b"a", b"b"]
 
 
-def test_listeners_hear_of_each_item_and_of_each_failure_and_may_put_themselves(
-    session: Session,
-) -> None:
+def test_listeners_hear_of_each_item_and_of_each_failure_and_may_put_themselves(session):
     ledger, deaf, all_put = Ledger(), Ledger(), threading.Event()
 
     class Broken(PutListener):
@@ -147,7 +138,7 @@ def test_listeners_hear_of_each_item_and_of_each_failure_and_may_put_themselves(
 # -- time-outs and closing
 
 
-def test_a_full_queue_lets_a_put_wait_and_takes_it_when_there_is_room(session: Session) -> None:
+def test_a_full_queue_lets_a_put_wait_and_takes_it_when_there_is_room(session):
     with DistributedQueue(session, PATH, max_items=2) as queue, ThreadPoolExecutor(1) as pool:
         assert queue.put(b"0")
         assert queue.put(b"1")

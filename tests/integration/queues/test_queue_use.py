@@ -4,7 +4,7 @@ closing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -21,14 +21,11 @@ from leaderq.queues import (
     Retry,
 )
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session
 
 QUICK = Retry(attempts=10, first_s=0.01)
 
 
-def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(
-    session: Session,
-) -> None:
+def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(session):
     blocking: BlockingQueueConsumer[bytes] = BlockingQueueConsumer()
     with DistributedQueue(session, PATH, consumer=blocking, lock_path=LOCKS) as queue:
         for item in numbered(10):
@@ -41,7 +38,7 @@ def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(
         assert blocking.take(0.05) is None
 
 
-def test_the_builder_builds_all_four_with_the_same_settings(session: Session) -> None:
+def test_the_builder_builds_all_four_with_the_same_settings(session):
     seen = Seen()
     builder = (
         QueueBuilder.builder(session, seen, TEXT, PATH)
@@ -75,7 +72,7 @@ def test_the_builder_builds_all_four_with_the_same_settings(session: Session) ->
         eventually(lambda: sum(map(len, batches)) == 3)
 
 
-def test_a_paused_queue_begins_nothing_until_it_is_resumed(session: Session) -> None:
+def test_a_paused_queue_begins_nothing_until_it_is_resumed(session):
     seen = Seen()
     with DistributedQueue(session, PATH) as queue:
         queue.pause()
@@ -101,13 +98,8 @@ def test_a_paused_queue_begins_nothing_until_it_is_resumed(session: Session) -> 
         assert seen.wait_for(1) == [b"b"]
 
 
-Open = Callable[..., Session]
-
-
 @pytest.mark.parametrize("lock_path", [None, LOCKS])
-def test_an_item_is_taken_back_by_its_name_unless_somebody_has_begun_it(
-    opened: Open, lock_path: str | None
-) -> None:
+def test_an_item_is_taken_back_by_its_name_unless_somebody_has_begun_it(opened, lock_path):
     held = Held()
     with DistributedQueue(opened(), "/q", lock_path=lock_path) as producer:
         begun = producer.put(b"begun")
@@ -127,7 +119,7 @@ def test_an_item_is_taken_back_by_its_name_unless_somebody_has_begun_it(
         producer.cancel(str(other))
 
 
-def test_a_queue_can_be_iterated_until_it_is_closed(session: Session) -> None:
+def test_a_queue_can_be_iterated_until_it_is_closed(session):
     seen: list[bytes] = []
 
     def work(queue: DistributedQueue[bytes]) -> None:
@@ -155,9 +147,7 @@ def generator(_value: bytes) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("option", ["consumer", "consume_batch"])
-def test_an_item_whose_work_nobody_does_or_waits_for_is_not_acknowledged(
-    session: Session, option: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_item_whose_work_nobody_does_or_waits_for_is_not_acknowledged(session, option, caplog):
     hidden = iter([asynchronous, generator, lambda _value: Future[None](), lambda _value: None])
     retry = Retry(attempts=9, first_s=0.01, jitter=0)
     options: Any = {option: lambda value: next(hidden)(value)}

@@ -4,7 +4,6 @@ promises beyond them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -20,18 +19,14 @@ from leaderq.queues import (
 )
 from leaderq.queues.wire.names import due_ms_of
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session
 
-Open = Callable[..., Session]
 QUICK = Retry(attempts=10, first_s=0.01)
 
 
 @pytest.mark.parametrize(
     "mode, calls", [(ErrorMode.REQUEUE, 2), (ErrorMode.KEEP, 2), (ErrorMode.DELETE, 1)]
 )
-def test_the_error_mode_says_whether_a_failed_item_comes_again(
-    session: Session, mode: ErrorMode, calls: int
-) -> None:
+def test_the_error_mode_says_whether_a_failed_item_comes_again(session, mode, calls):
     seen = Seen()
 
     def consume(value: bytes) -> None:
@@ -48,7 +43,7 @@ def test_the_error_mode_says_whether_a_failed_item_comes_again(
     assert seen.values.count(b"bad") == calls
 
 
-def test_an_item_in_process_is_not_removed_and_others_are(session: Session) -> None:
+def test_an_item_in_process_is_not_removed_and_others_are(session):
     gate = Held()
     with DistributedIdQueue(session, PATH, consumer=gate, lock_path=LOCKS) as queue:
         queue.put(b"a", "same")
@@ -62,8 +57,8 @@ def test_an_item_in_process_is_not_removed_and_others_are(session: Session) -> N
 
 @pytest.mark.parametrize("locks", [None, LOCKS], ids=["without", "with-locks"])
 def test_removing_fixes_the_id_as_putting_does_counts_exactly_and_removes_rewritten_items_too(
-    session: Session, locks: str | None
-) -> None:
+    session, locks
+):
     with DistributedIdQueue(session, PATH, lock_path=locks) as queue:
         for item, id in ((b"1", "a/b|c"), (b"2", "a_b_c"), (b"3", "other"), (b"4", "a|b|c")):
             queue.put(item, id)
@@ -83,7 +78,7 @@ def test_removing_fixes_the_id_as_putting_does_counts_exactly_and_removes_rewrit
         queue.remove("a")
 
 
-def test_times_are_given_as_a_delay_a_datetime_or_seconds(session: Session) -> None:
+def test_times_are_given_as_a_delay_a_datetime_or_seconds(session):
     with DistributedDelayQueue(session, PATH) as queue:
         aware = datetime(2030, 1, 1, tzinfo=timezone.utc)
         queue.put(b"a", due=aware)

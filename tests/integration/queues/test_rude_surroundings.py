@@ -20,7 +20,6 @@ from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.payload import decode
 from leaderq.testing import eventually
 from leaderq.threads import Retry
-from leaderq.zookeeper import Session
 
 DEAD = f"{PATH}-dead"
 SetAcl = Callable[[str, Any], None]
@@ -41,8 +40,8 @@ def set_acl(address: str) -> Iterator[SetAcl]:
     [("child", QueueKind.PLAIN, True), ("unreadable", QueueKind.PRIORITY, False)],
 )
 def test_an_item_that_cannot_be_had_or_removed_does_not_stop_its_neighbours(
-    session: Session, set_acl: SetAcl, how: str, kind: QueueKind, lock: bool
-) -> None:
+    session, set_acl, how, kind, lock
+):
     options = {"priority": 3} if kind is QueueKind.PRIORITY else {}
     first, *_ = fill(session, [b"a", b"b", b"c", b"d"], kind, **options)
     if how == "child":
@@ -67,9 +66,7 @@ def test_an_item_that_cannot_be_had_or_removed_does_not_stop_its_neighbours(
 
 @LOCKING
 @pytest.mark.parametrize("mode", [ErrorMode.REQUEUE, ErrorMode.KEEP])
-def test_the_largest_item_of_all_is_tried_again_and_set_aside_like_others(
-    session: Session, lock: bool, mode: ErrorMode
-) -> None:
+def test_the_largest_item_of_all_is_tried_again_and_set_aside_like_others(session, lock, mode):
     with DistributedQueue(session, PATH) as queue:
         with pytest.raises(TooLarge) as raised:
             queue.put(bytes(session.max_request_bytes))
@@ -106,9 +103,7 @@ class Interrupted:
 
 
 @LOCKING
-def test_ctrl_c_while_an_item_is_read_is_heard_and_costs_no_item(
-    session: Session, lock: bool
-) -> None:
+def test_ctrl_c_while_an_item_is_read_is_heard_and_costs_no_item(session, lock):
     fill(session, [b"a"])
     with consuming(session, lock=lock, serializer=Interrupted()) as queue:
         with pytest.raises(KeyboardInterrupt):

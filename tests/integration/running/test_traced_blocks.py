@@ -6,16 +6,12 @@ import asyncio
 
 import pytest
 from opentelemetry.trace import StatusCode
-from traces import Spans
 from traces import spans as spans
 
 from leaderq.events import Event, EventBus
-from leaderq.zookeeper import Session
 
 
-def test_each_term_of_a_block_is_a_span_with_its_stage_also_on_a_shared_bus(
-    session: Session, spans: Spans
-) -> None:
+def test_each_term_of_a_block_is_a_span_with_its_stage_also_on_a_shared_bus(session, spans):
     events = EventBus()
     block = session.leadership("c", id="a", events=events)
     for _ in range(2):
@@ -31,7 +27,7 @@ def test_each_term_of_a_block_is_a_span_with_its_stage_also_on_a_shared_bus(
     assert kinds == [Event]  # the log; nobody else is left
 
 
-def test_a_body_that_raises_marks_its_term(session: Session, spans: Spans) -> None:
+def test_a_body_that_raises_marks_its_term(session, spans):
     with pytest.raises(ValueError, match="no such customer"), session.leadership("c"):
         raise ValueError("no such customer")
     (term,) = spans("term c")
@@ -39,7 +35,7 @@ def test_a_body_that_raises_marks_its_term(session: Session, spans: Spans) -> No
     assert term.attributes["leaderq.reason"] == "failed"
 
 
-def test_coroutines_and_loops_over_terms_have_spans_too(session: Session, spans: Spans) -> None:
+def test_coroutines_and_loops_over_terms_have_spans_too(session, spans):
     async def lead() -> None:
         async with session.leadership("c"):
             pass

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 import pytest
 
 from leaderq.errors import AccessRefused, NoPermission, ServersUnreachable
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, Security, Session, SessionState, connect, end_session
+from leaderq.zookeeper import Create, Security, SessionState, connect, end_session
 from leaderq.zookeeper.client import Client
 
-Connect = Callable[..., Session]
 ALICE = Security(user="alice", password="wonderland", mechanism="DIGEST-MD5")
 
 

@@ -8,16 +8,14 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
 from leaderq.base.clock import now_s
 from leaderq.testing.waiting import patience
-from leaderq.zookeeper import Credentials, Session, SessionEnder, end_session
+from leaderq.zookeeper import Credentials, SessionEnder, end_session
 
-Connect = Callable[..., Session]
 OWNER = """
 import sys, time
 from leaderq.zookeeper import connect

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,7 +15,6 @@ from leaderq.errors import ConnectionLost, LeaderqError, NotConnected
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Session, SessionState
 
-Connect = Callable[..., Session]
 CREATE, MULTI = 1, 14
 
 

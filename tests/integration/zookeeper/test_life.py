@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 from kazoo.protocol.serialization import Sync
@@ -18,7 +17,6 @@ CONNECTED, SUSPENDED, LOST, CLOSED = (
     SessionState.LOST,
     SessionState.CLOSED,
 )
-Connect = Callable[..., Session]
 
 
 def heard_by(session: Session) -> list[SessionState]:

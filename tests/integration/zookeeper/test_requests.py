@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 
 from leaderq.errors import ServersUnreachable, SessionClosed, TooLarge, ZooKeeperError
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, Session, SessionState, SetData, WatchEvent, WatchKind, connect
+from leaderq.zookeeper import Create, SessionState, SetData, WatchEvent, WatchKind, connect
 from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Multi, MultiRead
 
 
@@ -60,8 +59,6 @@ def test_a_closed_session_refuses_everything_at_once(session):
 
 
 # -- from an address to a session, or to one clear error
-
-Connect = Callable[..., Session]
 
 
 def our_threads() -> set[threading.Thread]:
