@@ -6,8 +6,10 @@ import itertools
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +17,7 @@ from postgres import postgres, postgres_server  # noqa: F401  (fixtures)
 from redis_server import redis_url  # noqa: F401
 
 from leaderq.kafka.clients.kafka_python_connection import DIRECT
+from leaderq.testing.candidate_process import CandidateProcess
 
 import kafka  # isort: skip  (leaderq.kafka keeps the warnings of it to itself)
 
@@ -115,3 +118,23 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith("LEADERQ_") and name not in keep:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def start(
+    zookeeper_server: Any, znode_root: str, tmp_path: Path, fault_proxy: object
+) -> Iterator[Callable[..., CandidateProcess]]:
+    """Start a candidate below the test's own root; all are stopped after the test, and before the
+    proxies they go through. Leaders are to go when a test wants it, not when a machine stalls.
+    """
+    with ExitStack() as stack:
+
+        def begin(target: str, *, id: str = "a", arguments: Any = (), **more: Any) -> Any:
+            usual = {"zookeeper": zookeeper_server.address, "cwd": tmp_path}
+            options: Any = {**usual, "session_timeout_s": 15.0, **more}
+            arguments = ["--root", znode_root, *arguments]
+            return stack.enter_context(
+                CandidateProcess(target, id=id, arguments=arguments, **options)
+            )
+
+        yield begin

@@ -7,9 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +75,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def root() -> str:
-    return f"/cli-{uuid.uuid4().hex}"
-
-
-@pytest.fixture
 def session(zookeeper_server: Any, znode_root: str) -> Iterator[Session]:
     with connect(zookeeper_server.address) as opened:
         opened.ensure_path(znode_root)
@@ -122,45 +115,33 @@ def shell(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> Shell:
 
 
 @pytest.fixture
-def stand(folder: Path, root: str, zookeeper_server) -> Iterator[Callable[[str], CandidateProcess]]:
-    """Start a candidate of *ad-billing*, and wait until it stands; all are stopped at the end."""
-    with ExitStack() as stack:
+def stand(folder: Path, start: Any) -> Callable[..., CandidateProcess]:
+    """Start a candidate of *ad-billing*, and wait until it stands."""
 
-        def start(
-            name: str, target: str = "billing:AdBilling", *arguments: str
-        ) -> CandidateProcess:
-            process = CandidateProcess(
-                target,
-                id=name,
-                zookeeper=zookeeper_server.address,
-                cwd=folder,
-                session_timeout_s=15.0,
-                arguments=["--root", root, *arguments],
-                environment=clean_environment(),
-            )
-            stack.enter_context(process)
-            process.wait_for("standing")
-            return process
+    def begin(name: str, target: str = "billing:AdBilling", *arguments: str) -> CandidateProcess:
+        process: CandidateProcess = start(target, id=name, cwd=folder, arguments=arguments)
+        process.wait_for("standing")
+        return process
 
-        yield start
+    return begin
 
 
 @pytest.fixture
 def lead(stand: Any) -> Callable[..., CandidateProcess]:
     """Start a candidate that leads when this returns."""
 
-    def start(name: str, *more: str) -> CandidateProcess:
+    def begin(name: str, *more: str) -> CandidateProcess:
         process: CandidateProcess = stand(name, *more)
         process.wait_for("stage_began", stage="execution")
         return process
 
-    return start
+    return begin
 
 
 @pytest.fixture
-def given(zookeeper_server: Any, root: str) -> dict[str, str]:
+def given(zookeeper_server: Any, znode_root: str) -> dict[str, str]:
     """The settings with which a verb finds what this test has started."""
-    return {"zookeeper": zookeeper_server.address, "root": root}
+    return {"zookeeper": zookeeper_server.address, "root": znode_root}
 
 
 @pytest.fixture

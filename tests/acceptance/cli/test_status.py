@@ -26,9 +26,9 @@ def leader(lead: Any) -> Any:
 
 
 @pytest.fixture
-def say(session: Session, leader: Any, root: str) -> Say:
+def say(session: Session, leader: Any, znode_root: str) -> Say:
     """Put a report where leaders put theirs."""
-    path = Layout(root, "ad-billing").progress
+    path = Layout(znode_root, "ad-billing").progress
 
     # Fresh ones are of a time to come: they stay fresh, however long the command takes to begin.
     def put(data: bytes | None = None, *, age_s: float = -300.0, **fields: Any) -> None:

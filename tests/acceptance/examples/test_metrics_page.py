@@ -63,7 +63,7 @@ Ask = Callable[[str], Any]
 
 @pytest.fixture
 def candidates(
-    zookeeper_server: Any, kafka_broker: Any, znode_root: str, topic_name: str, tmp_path: Path
+    start: Callable[..., CandidateProcess], kafka_broker: Any, topic_name: str, tmp_path: Path
 ) -> Iterator[dict[str, CandidateProcess]]:
     """The careers of the demo and one with a queue, a schedule and a producer, in two processes;
     by the address of their metrics.
@@ -75,17 +75,13 @@ def candidates(
         for id in "ab":
             port = lease_port()
             stack.callback(port.release)
-            found[port.address] = CandidateProcess(
+            found[port.address] = start(
                 "careers:Billing",
                 id=id,
-                zookeeper=zookeeper_server.address,
                 kafka=kafka_broker.address,
-                cwd=tmp_path,
-                arguments=["careers:Mailing", "--root", znode_root, "--http", port.address],
+                arguments=["careers:Mailing", "--http", port.address],
                 environment={"AD_BILLING_LEDGER": str(tmp_path / "ledger.sqlite3")},
-                session_timeout_s=15.0,
             )
-            stack.enter_context(found[port.address])
             found[port.address].wait_for("standing", career="billing")
         yield found
 

@@ -5,9 +5,11 @@ and frozen processes, and with lost answers: ``tests/simulation/test_lives.py``.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
+from leaderq.coalescing import DistributedQueueCoordinator
 from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.coalescing.distributed import request as slot_request
 from leaderq.errors import (
@@ -21,6 +23,19 @@ from leaderq.testing import eventually
 from leaderq.zookeeper import Create, SetData
 
 ROOT = "/coalescing"
+
+
+@pytest.fixture
+def coordinator_of(opened):
+    """Coordinators, each on a session of its own; closed after the test."""
+    with ExitStack() as stack:
+
+        def make(session=None):
+            one = DistributedQueueCoordinator(session or opened(), ROOT)
+            stack.callback(one.close, timeout_s=0.5)
+            return one
+
+        yield make
 
 
 def taken(session, key="k"):

@@ -75,34 +75,25 @@ def url(postgres: Database) -> str:
 
 
 @pytest.fixture
-def candidate(
-    zookeeper_server, kafka_broker, znode_root, topic_name, tmp_path, url
-) -> Iterator[Callable[[str], CandidateProcess]]:
+def candidate(start, kafka_broker, topic_name, tmp_path, url) -> Callable[[str], CandidateProcess]:
     (tmp_path / "billing_here.py").write_text(
         CAREER.format(examples=str(EXAMPLES), topic=topic_name)
     )
-    started: list[CandidateProcess] = []
 
-    def start(name: str) -> CandidateProcess:
-        process = CandidateProcess(
+    def begin(name: str) -> CandidateProcess:
+        process: CandidateProcess = start(
             "billing_here:Billing",
             id=name,
-            zookeeper=zookeeper_server.address,
             kafka=kafka_broker.address,
-            cwd=tmp_path,
-            arguments=["--root", znode_root],
             environment={"AD_BILLING_LEDGER": url},
             # the leader is to lead until it is killed, however slow all are; its guardian frees the
             # place
             session_timeout_s=30.0,
         )
-        started.append(process)
-        process.start().wait_for("standing", timeout_s=60)
+        process.wait_for("standing", timeout_s=60)
         return process
 
-    yield start
-    for process in started:
-        process.stop()
+    return begin
 
 
 @pytest.fixture

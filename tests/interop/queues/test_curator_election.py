@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,28 +59,22 @@ class History:
 
 
 @pytest.fixture
-def run(zookeeper_server, layout, tmp_path) -> Iterator[Callable[[str], CandidateProcess]]:
+def run(start, layout, tmp_path) -> Callable[[str], CandidateProcess]:
     """Starts ``leaderq run`` with a career that writes down what it believes."""
-    started: list[CandidateProcess] = []
 
     def begin(id: str) -> CandidateProcess:
-        started.append(
-            CandidateProcess(
-                "recorder:Recorder",
-                id=id,
-                zookeeper=zookeeper_server.address,
-                cwd=CAREERS,
-                session_timeout_s=6.0,
-                arguments=["--root", layout.root, "--career", layout.career, "--cool-off-s", "0.2"],
-                environment={"HISTORY": str(tmp_path / "history.jsonl")},
-            ).start()
+        candidate: CandidateProcess = start(
+            "recorder:Recorder",
+            id=id,
+            cwd=CAREERS,
+            session_timeout_s=6.0,
+            arguments=["--career", layout.career, "--cool-off-s", "0.2"],
+            environment={"HISTORY": str(tmp_path / "history.jsonl")},
         )
-        started[-1].wait_for("standing")
-        return started[-1]
+        candidate.wait_for("standing")
+        return candidate
 
-    yield begin
-    for candidate in started:
-        candidate.stop()
+    return begin
 
 
 def test_java_and_ours_follow_each_other_as_planned_killed_and_frozen_and_never_lead_together(

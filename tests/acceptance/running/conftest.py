@@ -1,21 +1,17 @@
-"""What acceptance tests start and look at: candidates as processes, and the history that their
-careers write.
-"""
+"""Candidates as processes, and the history that their careers write."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leaderq import Session, connect
-from leaderq.testing.candidate_process import CandidateProcess
 
-CAREERS = Path(__file__).parent / "careers"
-Start = Callable[..., CandidateProcess]
+CAREERS = Path(__file__).parents[1] / "careers"
 
 
 class History:
@@ -62,24 +58,13 @@ def history(tmp_path: Path) -> History:
 
 
 @pytest.fixture
-def start(history, znode_root, zookeeper_server, fault_proxy) -> Iterator[Start]:
-    """Start a candidate of a career in ``careers/``; all are stopped after the test, and before the
-    proxies they go through.
-    """
-    started: list[CandidateProcess] = []
+def start(start, history):
+    """Start a candidate of a career in ``careers/``."""
 
-    def begin(target: str, *, id: str, **options: Any) -> CandidateProcess:
-        arguments = ["--root", znode_root, "--cool-off-s", "0.2", *options.pop("arguments", [])]
-        environment = {"HISTORY": str(history.path), **options.pop("environment", {})}
-        # leaders are to go when a test wants it, not when a machine stalls
-        options.setdefault("session_timeout_s", 15)
-        options.setdefault("zookeeper", zookeeper_server.address)
-        candidate = CandidateProcess(
-            target, id=id, cwd=CAREERS, arguments=arguments, environment=environment, **options
-        )
-        started.append(candidate)
-        return candidate.start()
+    def begin(target, *, arguments=(), environment=None, **more):
+        told = {"HISTORY": str(history.path), **(environment or {})}
+        arguments = ["--cool-off-s", "0.2", *arguments]
+        options = {"cwd": CAREERS, "environment": told, **more}
+        return start(target, arguments=arguments, **options)
 
-    yield begin
-    for candidate in started:
-        candidate.stop()
+    return begin
