@@ -17,11 +17,19 @@ from postgres import postgres, postgres_server  # noqa: F401  (fixtures)
 from redis_server import redis_url  # noqa: F401
 
 from leaderq.kafka.clients.kafka_python_connection import DIRECT
+from leaderq.testing import ZooKeeperServer
 from leaderq.testing.candidate_process import CandidateProcess
 
 import kafka  # isort: skip  (leaderq.kafka keeps the warnings of it to itself)
 
 pytest_plugins = ["leaderq.testing.plugin"]
+JAAS = """
+Server {
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    user_alice="wonderland"
+    user_bob="builder";
+};
+"""
 LONG = Path(__file__).with_name("long.txt")
 
 # An example that took long tells of a busy machine, not of the program.
@@ -118,6 +126,13 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith("LEADERQ_") and name not in keep:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def sasl_server() -> Iterator[ZooKeeperServer]:
+    """A ZooKeeper server with the users of ``JAAS``."""
+    with ZooKeeperServer(jaas=JAAS) as server:
+        yield server
 
 
 @pytest.fixture

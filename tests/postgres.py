@@ -135,7 +135,7 @@ def _start(programs: Path, folder: Path, port: LeasedPort) -> WatchedProcess:
         return True
 
     try:
-        eventually(answers, timeout_s=30, interval_s=0.1, message="PostgreSQL answers")
+        eventually(answers, interval_s=0.1, message="PostgreSQL answers")
     except BaseException:
         process.end(grace_s=0)
         raise

@@ -77,7 +77,7 @@ PROMISES = {
     "Kafka unreachable": [
         f"{DRAINS}kafka_unreachable_and_the_term_goes_on_and_skips_nothing",
         "tests/integration/kafka/test_kafka_faults.py"
-        "::test_a_broker_restart_in_the_middle_loses_nothing[True-transaction-kafka-python]",
+        "::test_a_broker_restart_in_the_middle_loses_nothing",
     ],
     "your handler raises": [
         f"{DRAINS}your_handler_raises_and_by_default_the_offset_stays_and_it_stands_again",
@@ -100,7 +100,7 @@ PROMISES = {
         "_although_the_queue_does_not_change",
         f"{WINDOWS}f8_f9_who_was_late_takes_neither_the_item_nor_the_lock"
         "_nor_gives_it_a_third_time",
-        "tests/faults/queues/test_frozen_consumer.py"
+        "tests/faults/queues/test_dying_consumers.py"
         "::test_who_was_frozen_over_an_item_that_another_has_done_is_refused",
     ],
     "a message's consumer dies, or hangs": [

@@ -4,12 +4,15 @@ career.
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -148,3 +151,48 @@ def given(zookeeper_server: Any, znode_root: str) -> dict[str, str]:
 def ask(shell: Shell, given: dict[str, str]) -> Shell:
     """Run a verb about *ad-billing*."""
     return lambda *words, **more: shell(*words, **{**given, "career": "ad-billing", **more})
+
+
+# -- ``leaderq queue``, run in the process of the test
+
+
+class Done(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.decode().splitlines()
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        assert self.code == 0, self.err
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def queue(
+    zookeeper_server: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    capfdbinary: Any,
+    session: Session,
+) -> Callable[..., Done]:
+    """Run ``leaderq queue``; ``stdin`` is what it reads."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("LEADERQ_ZOOKEEPER", zookeeper_server.address)
+
+    def run(*arguments: str, stdin: bytes = b"") -> Done:
+        stream = SimpleNamespace(
+            buffer=io.BytesIO(stdin), isatty=lambda: False, fileno=lambda: 2**20
+        )
+        monkeypatch.setattr(sys, "stdin", stream)
+        capfdbinary.readouterr()
+        code = main(["queue", *arguments])
+        out, err = capfdbinary.readouterr()
+        return Done(code, out, err.decode())
+
+    return run

@@ -155,7 +155,6 @@ def test_a_record_that_holds_the_work_up_is_buried_and_history_says_who_asked(
     leader = start("stuck:Stuck", kafka=kafka_broker.address, cwd=folder)
     held = eventually(
         lambda: next((str(line) for line in leader.lines if "held up" in str(line)), ""),
-        timeout_s=60,
         message="the work is held up",
     )
     assert f"leaderq dead bury --career stuck --at {topic}-0@1 --yes" in held
@@ -167,7 +166,6 @@ def test_a_record_that_holds_the_work_up_is_buried_and_history_says_who_asked(
     assert buried.returncode == 0, buried.stderr
     eventually(
         lambda: committed(kafka_broker.address, "stuck", topic) == {0: 3},
-        timeout_s=30,
         message="all is committed",
     )
     leader.stop()

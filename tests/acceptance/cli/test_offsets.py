@@ -93,7 +93,6 @@ def test_a_paused_career_reads_on_where_an_operator_has_set_it(offsets, lead):
     lead(career)
     eventually(
         lambda: offsets.shown(career) is not None and offsets.handled() == list(range(COUNT)),
-        timeout_s=60,
         message="all is handled",
     )
     at = ["--at", f"{offsets.topic}-0=2"]
@@ -111,7 +110,6 @@ def test_a_paused_career_reads_on_where_an_operator_has_set_it(offsets, lead):
     assert offsets("resume", **named).returncode == 0
     eventually(
         lambda: offsets.handled() == [*range(COUNT), *range(2, COUNT)],
-        timeout_s=60,
         message="it reads on from there",
     )
 
@@ -127,7 +125,7 @@ def test_offsets_in_zookeeper_are_set_while_nobody_leads_and_moved_from_store_to
     assert moved.returncode == 0, moved.stderr
     assert offsets.shown("Reading") == 4
     leader = lead("Keeping")
-    eventually(lambda: offsets.handled() == [4, 5], timeout_s=60, message="the last two are read")
+    eventually(lambda: offsets.handled() == [4, 5], message="the last two are read")
     offsets("pause", career="keeping")
     for really in ([], ["--yes"]):
         refused = offsets.set("Keeping", "--to", "earliest", *really)

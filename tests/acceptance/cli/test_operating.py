@@ -224,7 +224,7 @@ def test_top_shows_careers_at_a_terminal_and_pauses_one_after_a_question(
             (b"begins no new", b"closed\r"),
             (b"paused", b"q"),
         ):
-            eventually(lambda wanted=wanted: wanted in b"".join(seen), timeout_s=30)
+            eventually(lambda wanted=wanted: wanted in b"".join(seen))
             os.write(screen, typed)
         assert process.wait(30 * patience()) == 0
     finally:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from queue_runs import Queue, runs_of
 
 from leaderq.queues.admin import QueueAdmin
 from leaderq.queues.wire.payload import Note, decode, encode
@@ -24,13 +23,6 @@ from leaderq.zookeeper import Session
 @pytest.fixture
 def path(znode_root: str) -> str:
     return f"{znode_root}/orders"
-
-
-@pytest.fixture
-def queue(zookeeper_server, monkeypatch, tmp_path, capfdbinary, session) -> Queue:
-    """Run ``leaderq queue`` here; ``stdin`` is what it reads."""
-    monkeypatch.chdir(tmp_path)
-    return runs_of(zookeeper_server.address, monkeypatch, capfdbinary)
 
 
 @pytest.fixture
@@ -97,10 +89,10 @@ def test_items_are_put_listed_shown_and_drained_in_their_order(queue, path):
         == f"{path} is new: taken for a plain queue (--kind says otherwise)\n3 stored in {path}\n"
     )
     assert queue("put", path, stdin=b"\xef\xbb\xbfx\n\xff\r\n\ny").err == f"4 stored in {path}\n"
-    table = queue("ls", path).out.decode().splitlines()
+    table = queue("ls", path).lines
     assert " ".join(table[0].split()) == "QUEUE KIND DEPTH HELD DEAD NEXT CONSUMERS OLDEST REMARKS"
     assert table[1].split()[:6] == [path, "plain", "7", "-", "0", "7"]
-    shown = queue("peek", path, "--limit", "3").out.decode().splitlines()
+    shown = queue("peek", path, "--limit", "3").lines
     assert shown[0].split() == ["NAME", "ENQUEUED", "ATTEMPT", "BYTES", "ITEM"]
     assert [line.split()[0] for line in shown[1:]] == [f"queue-{n:010d}" for n in range(3)]
     assert shown[3].endswith(r"4      ä\nb")
@@ -131,7 +123,7 @@ def test_a_queue_is_removed_with_everything_beside_it_and_only_by_force_while_it
 def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue, path, session):
     names = bury(session, path, count=3)
     bury(session, path, error="TimeoutError: bank away")
-    table = queue("dead", path, "--limit", "2").out.decode().splitlines()
+    table = queue("dead", path, "--limit", "2").lines
     assert table[0].split() == ["NAME", "DIED", "ORIGIN", "ATTEMPTS", "REASON", "ERROR", "ITEM"]
     assert table[1].endswith("queue-0000000099  10        attempts  KeyError: 'iban'  dead 0")
     assert len(table) == 3
@@ -196,7 +188,7 @@ COUNT = 3000
 
 
 @pytest.fixture
-def filled(session: Session, path: str, queue: Queue) -> list[bytes]:
+def filled(session: Session, path: str, queue: Any) -> list[bytes]:
     wanted = [b"%06d" % n + b"x" * 60 for n in range(COUNT)]
     assert queue("put", path, stdin=b"\n".join(wanted)).code == 0
     return wanted

@@ -141,11 +141,11 @@ def test_every_panel_has_series_and_a_leader_that_is_killed_is_an_alert(
     def number(expr: str) -> float:
         return sum(float(one["value"][1]) for one in series(expr))
 
-    eventually(lambda: number("leaderq_kafka_timed_records_total") > 0, timeout_s=60)
+    eventually(lambda: number("leaderq_kafka_timed_records_total") > 0)
     where = ["--zookeeper", zookeeper_server.address, "--root", znode_root]
     assert main(["step-down", "--career", "billing", *where]) == 0
     b.wait_for("stage_began", career="billing", stage="execution")
-    eventually(lambda: number("leaderq_queue_acknowledged_items_total") > 2, timeout_s=60)
+    eventually(lambda: number("leaderq_queue_acknowledged_items_total") > 2)
 
     seen: set[Any] = set()  # a panel of changes is empty again when they have passed
 
@@ -153,7 +153,7 @@ def test_every_panel_has_series_and_a_leader_that_is_killed_is_an_alert(
         seen.update(name for name, expr in queries.items() if series(expr))
         return {*queries} - seen
 
-    eventually(lambda: not left(), timeout_s=60)
+    eventually(lambda: not left())
     groups = prometheus("rules")["groups"]
     rules = [one for group in groups for one in group["rules"]]
     assert [one["health"] for one in rules] == ["ok"] * len(ALERTS)
@@ -167,4 +167,4 @@ def test_every_panel_has_series_and_a_leader_that_is_killed_is_an_alert(
             if (one["labels"]["alertname"], one["state"]) == ("LeaderqLeaderDied", "firing")
         }
 
-    eventually(lambda: firing() == {"billing"}, timeout_s=60)
+    eventually(lambda: firing() == {"billing"})

@@ -313,8 +313,7 @@ def test_the_quickstart_and_the_readme(reader, tmp_path):
     eventually(
         lambda: (
             json.loads(user.types("leaderq status --career settling --json"))["drain"]["lag"] == 0
-        ),
-        timeout_s=60,
+        )
     )
     user.types(dead)
     user.types(replay)

@@ -256,7 +256,7 @@ class Contest:
             return not leader.alive or (bool(leader.said("term_ended")) and not is_to_leave)
 
         with suppress(AssertionError):
-            eventually(is_done, timeout_s=30)  # the guardian closes the session first
+            eventually(is_done)  # the guardian closes the session first
         code = leader.process.poll()
         if self.kind.exit_codes and code not in self.kind.exit_codes:
             change.complaints.append(f"exit code {code}, not {self.kind.exit_codes[0]}")

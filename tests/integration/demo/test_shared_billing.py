@@ -90,7 +90,7 @@ def candidate(start, kafka_broker, topic_name, tmp_path, url) -> Callable[[str],
             # place
             session_timeout_s=30.0,
         )
-        process.wait_for("standing", timeout_s=60)
+        process.wait_for("standing")
         return process
 
     return begin
@@ -116,23 +116,20 @@ def test_a_leader_is_killed_and_what_was_acknowledged_is_billed_once_and_in_orde
     def told(pattern: str) -> bool:
         return any(re.search(pattern, line) for line in list(watched))
 
-    eventually(lambda: told("nobody has led yet"), timeout_s=60)
+    eventually(lambda: told("nobody has led yet"))
     generator = generating()
     a, totals = candidate("a"), Totals(url)
     candidate("b")
-    eventually(lambda: told("^a leads term 1; "), timeout_s=60)
-    eventually(lambda: totals.so_far()[0] > 100, timeout_s=60)
+    eventually(lambda: told("^a leads term 1; "))
+    eventually(lambda: totals.so_far()[0] > 100)
     a.signal_worker(signal.SIGKILL)
-    eventually(lambda: told("^b leads term 2; nobody waits"), timeout_s=60)
-    eventually(lambda: told(r"^billing resumed in term 2, after \d+\.\d\d s$"), timeout_s=60)
-    eventually(
-        lambda: told(r"^b leads term 2, execution, for \d+ s: billed [\d,]+, \d+/s, lag "),
-        timeout_s=60,
-    )
+    eventually(lambda: told("^b leads term 2; nobody waits"))
+    eventually(lambda: told(r"^billing resumed in term 2, after \d+\.\d\d s$"))
+    eventually(lambda: told(r"^b leads term 2, execution, for \d+ s: billed [\d,]+, \d+/s, lag "))
     eventually(lambda: told("^term 1 of a is over"))
     first, sent = generator.stop()
     assert first == 1
-    eventually(lambda: totals.so_far()[0] == sent, timeout_s=60)
+    eventually(lambda: totals.so_far()[0] == sent)
     entries = list(totals.entries())
     assert audit(entries, sent).problems == []
     assert audit_places(entries, end_offsets(kafka_broker.address, topic_name)).problems == []

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 from forks import in_child
-from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from leaderq.dyno import Delivery, DynoQueue, Kill, Message, Postpone, StaleLease, Worker
@@ -24,7 +23,7 @@ from leaderq.errors import (
 )
 from leaderq.queues import Retry
 from leaderq.testing import eventually
-from leaderq.zookeeper import Check, Create, Operation, SetData, connect
+from leaderq.zookeeper import Check, Create, Operation, SetData
 
 D = "/d"
 NOTHING = {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
@@ -147,25 +146,19 @@ def test_a_result_is_written_with_the_acknowledgement_or_neither(session):
 
 
 def test_a_root_that_may_not_be_written_holds_no_settings_and_its_messages_are_delivered(
-    zookeeper_server, znode_root
+    session, kazoo
 ):
-    root = f"{znode_root}/poor"
-    owner = KazooClient(zookeeper_server.address)
-    owner.start()
-    owner.create(root, makepath=True)
     rights = make_acl("world", "anyone", read=True, create=True, delete=True, admin=True)
-    owner.set_acls(root, [rights])
-    owner.stop()
-    owner.close()
+    kazoo.create("/poor")
+    kazoo.set_acls("/poor", [rights])
     with (
-        connect(zookeeper_server.address) as session,
-        DynoQueue(session, root, shards=("a", "b")) as queue,
-        DynoQueue(session, root) as other,
+        DynoQueue(session, "/poor", shards=("a", "b")) as queue,
+        DynoQueue(session, "/poor") as other,
     ):
         queue.push([Message(payload=b"1", shard=shard) for shard in "ab"])
         found = other.pop(2, 30, least=2)
         assert sorted(one.shard for one in found) == ["a", "b"]
-        assert session.get(root)[0] == b""
+        assert session.get("/poor")[0] == b""
         assert other.ack(found) == [None, None]
 
 

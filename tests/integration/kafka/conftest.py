@@ -7,10 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from driving import Driver, Recorder
+from driving import Driver, Recorder, given
 
-from leaderq.config import Settings
-from leaderq.events import EventBus
 from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.topics import create_topics, produce
 from leaderq.zookeeper import Session, connect
@@ -58,13 +56,8 @@ def drive(
         declared = {"topics": four_partitions, "group": four_partitions, **attributes}
         career: Any = type(kind.__name__, (kind,), declared)()
         usual = {"kafka": kafka_broker.address, "career": four_partitions, "root": znode_root}
-        career.settings = Settings(**{**usual, **(settings or {})})
-        # as the election does
-        session.ensure_path(f"{career.settings.root}/{career.settings.career}")
-        career.events = EventBus()
-        career.candidate_id = f"candidate-{len(made)}"
-        career.session = session
-        driver = Driver(career)
+        id = f"candidate-{len(made)}"
+        driver = Driver(given(career, session, id, **{**usual, **(settings or {})}))
         made.append(driver)
         career.prepare()
         return driver

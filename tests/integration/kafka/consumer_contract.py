@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from contextlib import closing, suppress
 from threading import Timer
 from typing import Any
@@ -70,9 +71,7 @@ class ConsumerContract:
 
     @staticmethod
     def join(consumer: ConsumerClient) -> ConsumerClient:
-        eventually(
-            lambda: consumer.join(allowed, 1.0), timeout_s=30, message="the member is let in"
-        )
+        eventually(lambda: consumer.join(allowed, 1.0), message="the member is let in")
         stored = consumer.committed(20.0)
         starts = consumer.start_offsets(20.0)
         consumer.seek({where: stored.get(where, starts[where]) for where in consumer.assigned()})
@@ -87,8 +86,12 @@ class ConsumerContract:
                 found.setdefault(where, []).extend(records)
             return sum(map(len, found.values())) >= count
 
-        eventually(enough, timeout_s=30, message=f"{count} records are read")
+        eventually(enough, message=f"{count} records are read")
         return found
+
+    @staticmethod
+    def attend_until(consumer: ConsumerClient, fact: Callable[[], object]) -> None:
+        eventually(lambda: (consumer.attend(0.2), fact())[1], timeout_s=60)
 
     def test_opening_neither_joins_nor_fences_and_a_member_that_is_asked_to_join_is_one_already(
         self, make_consumer
@@ -151,7 +154,7 @@ class ConsumerContract:
     ):
         feed(0, 100)
         consumer = self.join(make_consumer())
-        polled = eventually(lambda: consumer.poll(0.5, 100), timeout_s=30, message="records come")
+        polled = eventually(lambda: consumer.poll(0.5, 100), message="records come")
         rows = max(polled.values(), key=len)
         assert list(rows) == [rows[index] for index in range(len(rows))]
         assert list(rows[1:]) == list(rows)[1:]
@@ -182,7 +185,7 @@ class ConsumerContract:
             counts.append(sum(map(len, consumer.poll(wait_s, 7).values())))
             return sum(counts) == 100
 
-        eventually(all_came, timeout_s=30, message="all records come")
+        eventually(all_came, message="all records come")
         assert max(counts) <= 7
 
     def test_closing_leaves_the_member_in_the_group_and_the_next_reads_what_it_committed(
@@ -297,33 +300,18 @@ class ConsumerContract:
             assert resting in self.read(consumer, 400)
 
     def test_a_member_is_joining_until_the_group_has_assigned_again(self, make_consumer):
-        def has_joined(joining: ConsumerClient, *others: ConsumerClient) -> bool:
-            for other in others:
-                other.attend(0.1)
-            return joining.join(allowed, 0.5)
-
         consumer = self.join(make_consumer(session_timeout_s=self.session_s))
         assert not consumer.is_joining
         other = make_consumer(member="other", session_timeout_s=self.session_s)
-        eventually(
-            lambda: has_joined(other, consumer), timeout_s=60, message="the other has joined"
-        )
-        eventually(lambda: (consumer.attend(0.2), not consumer.is_joining)[1], timeout_s=60)
+        eventually(lambda: (consumer.attend(0.1), other.join(allowed, 0.5))[1], timeout_s=60)
+        self.attend_until(consumer, lambda: not consumer.is_joining)
         other.close()  # it stays in the group, which waits for it until its session is over
         joins = consumer.joins
         consumer.rejoin()
-        eventually(
-            lambda: (consumer.attend(0.2), consumer.is_joining)[1],
-            timeout_s=60,
-            message="it is joining",
-        )
+        self.attend_until(consumer, lambda: consumer.is_joining)
         assert not consumer.join(allowed, 0.0)
         assert consumer.joins == joins
-        eventually(
-            lambda: (consumer.attend(0.2), not consumer.is_joining)[1],
-            timeout_s=60,
-            message="it has joined",
-        )
+        self.attend_until(consumer, lambda: not consumer.is_joining)
         assert consumer.joins > joins
         assert consumer.assigned() == consumer.existing()
 
@@ -338,7 +326,6 @@ class ConsumerContract:
                     seen.update(consumer.poll(0.2, 400)),
                     seen == consumer.assigned(),
                 )[1],
-                timeout_s=30,
                 message=f"every partition is read in round {round_}",
             )
 
@@ -348,11 +335,7 @@ class ConsumerContract:
         self.read(consumer, 40)
         joins = consumer.joins
         consumer.rejoin()
-        eventually(
-            lambda: (consumer.attend(1.0), consumer.joins > joins)[1],
-            timeout_s=30,
-            message="the group has assigned again",
-        )
+        self.attend_until(consumer, lambda: consumer.joins > joins)
         consumer.seek(dict.fromkeys(consumer.assigned(), 0))
         assert sum(map(len, self.read(consumer, 40).values())) == 40
         commit(consumer, consumer.positions())
@@ -366,19 +349,16 @@ class ConsumerContract:
             assert consumer.poll(0.5, 10) == {}
             eventually(
                 lambda: consumer.poll(0.2, 10) == {} and consumer.log_ends().get(where) == 1,
-                timeout_s=30,
                 message="what is not stable lies before the end of the log",
             )
             assert consumer.end_offsets(20.0)[where] == 0
             transaction.abort()
         eventually(
             lambda: consumer.end_offsets(20.0)[where] == 2,
-            timeout_s=30,
             message="the aborted record and its marker lie before the end",
         )
         eventually(
             lambda: (consumer.poll(0.2, 10), consumer.positions() == consumer.end_offsets(20.0))[1],
-            timeout_s=30,
             message="the position has passed what is not read",
         )
 
@@ -423,11 +403,7 @@ class ConsumerContract:
 
         eventually(noticed, timeout_s=60, message="the new partitions are known")
         consumer.rejoin()
-        eventually(
-            lambda: (consumer.attend(1.0), len(consumer.assigned()) == 6)[1],
-            timeout_s=30,
-            message="the new partitions are held",
-        )
+        self.attend_until(consumer, lambda: len(consumer.assigned()) == 6)
 
     def test_without_membership_all_partitions_are_taken_and_nobody_is_fenced(
         self, make_consumer, feed

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from leaderq.base.clock import now_s
+from leaderq.config import Settings
+from leaderq.events import EventBus
 from leaderq.kafka import KafkaLeaderCareer, Record
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.testing.waiting import patience
@@ -48,6 +50,14 @@ class Recorder(KafkaLeaderCareer):
 
     def values(self) -> list[bytes]:
         return [record.value for record in self.seen]
+
+
+def given(career: Any, session: Session, id: str, /, **settings: Any) -> Any:
+    """``career`` with what the runner and the election give it."""
+    career.settings = Settings(**settings)
+    session.ensure_path(f"{career.settings.root}/{career.settings.career}")
+    career.events, career.candidate_id, career.session = EventBus(), id, session
+    return career
 
 
 class Driver:

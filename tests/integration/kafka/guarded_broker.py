@@ -117,9 +117,7 @@ class Guarded:
         finally:
             admin.close()
         eventually(
-            self._knows_the_user,
-            timeout_s=30,
-            message="the broker has heard of the user from its controller",
+            self._knows_the_user, message="the broker has heard of the user from its controller"
         )
         return self
 

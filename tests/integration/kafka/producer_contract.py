@@ -137,7 +137,7 @@ class Stage:
         producer = self.make(**changes)
         producer.begin()
         producer.produce(Message(self.output.topic, value))
-        eventually(lambda: not self.output.is_stable, timeout_s=30, message="the broker has it")
+        eventually(lambda: not self.output.is_stable, message="the broker has it")
         return producer
 
     def offsets(self) -> dict[int, int]:
@@ -148,7 +148,7 @@ class Stage:
         transaction.
         """
         self.output.shows(values)
-        eventually(lambda: self.offsets() == {0: offset}, timeout_s=30)
+        eventually(lambda: self.offsets() == {0: offset})
 
 
 class ProducerContract:
@@ -242,7 +242,7 @@ class ProducerContract:
             stage.commit(producer, n)
         stage.shows([b"1", b"3", b"5", b"7", b"9"], 9)
         ends = {0: 0, 1: 0, 2: 10}  # a marker behind each
-        eventually(lambda: self.kafka.end_offsets(address, many) == ends, timeout_s=30)
+        eventually(lambda: self.kafka.end_offsets(address, many) == ends)
 
     def test_any_thread_may_produce(self, stage):
         producer = stage.make()
@@ -309,7 +309,7 @@ class ProducerContract:
     def test_fencing_aborts_the_zombies_open_transaction_at_once(self, stage):
         stage.begun(b"zombie's", transaction_timeout_s=600.0)
         stage.make()
-        eventually(lambda: stage.output.is_stable, timeout_s=30, message="readers need not wait")
+        eventually(lambda: stage.output.is_stable, message="readers need not wait")
         assert stage.output.read() == []
 
     def test_a_replaced_members_offsets_are_refused(self, stage):
@@ -373,7 +373,7 @@ class ProducerContract:
         producer.begin()
         if stage_of_it == "after sending":
             producer.produce(Message(stage.output.topic, b"second"))
-            eventually(lambda: not stage.output.is_stable, timeout_s=30, message="it was sent")
+            eventually(lambda: not stage.output.is_stable, message="it was sent")
         kafka_broker.kill()
         if stage_of_it == "before sending":
             producer.produce(Message(stage.output.topic, b"second"))
@@ -405,9 +405,7 @@ class ProducerContract:
         producer.produce(Message(output.topic, b"not sent"))
         producer.close()
         producer.close()
-        eventually(
-            lambda: set(threading.enumerate()) <= before, timeout_s=30, message="its threads end"
-        )
+        eventually(lambda: set(threading.enumerate()) <= before, message="its threads end")
         with pytest.raises(KafkaError, match="not open"):
             producer.produce(Message(output.topic, b"too late"))
 

@@ -21,15 +21,16 @@ from guarded_broker import KEY_PASSWORD, PASSWORD, TOKENS, Guarded
 from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError, ServersUnreachable
 from leaderq.kafka import KafkaLeaderCareer, Record, dead_letter
-from leaderq.kafka.clients.consumer import ConsumerClient, ConsumerSettings
+from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
+from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
-from leaderq.testing.candidate_process import CandidateProcess
 
 WRONG = "wrong-secret"
-every_client = pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+CONSUMERS = {"kafka-python": KafkaPythonConsumer, "confluent": ConfluentConsumer}
+every_client = pytest.mark.parametrize("client", CONSUMERS)
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +102,9 @@ def test_a_career_reads_commits_and_produces_where_it_shows_what_is_demanded(
     ends = end_offsets(topic=topic, **way_in)
     assert sum(ends.values()) == 50
     # A broker writes the end of a transaction after it has promised to.
-    eventually(lambda: committed(group=topic, topic=topic, **way_in) == ends, timeout_s=30)
+    eventually(lambda: committed(group=topic, topic=topic, **way_in) == ends)
     if kind is Forwarding:
-        eventually(lambda: end_offsets(topic=f"{topic}-out", **way_in)[0] >= 50, timeout_s=30)
+        eventually(lambda: end_offsets(topic=f"{topic}-out", **way_in)[0] >= 50)
 
 
 class Refusing(Recorder):
@@ -134,7 +135,7 @@ def test_by_tokens_all_of_a_career_is_let_in_its_producer_and_its_dead_letters_t
     driver.run_until(lambda: len(driver.career.seen) == (20 if kind is Forwarding else 19))
     driver.end()
     sent = 20 if kind is Forwarding else 1
-    eventually(lambda: end_offsets(guarded.broker.address, f"{topic}-out")[0] >= sent, timeout_s=30)
+    eventually(lambda: end_offsets(guarded.broker.address, f"{topic}-out")[0] >= sent)
 
 
 @every_client
@@ -161,14 +162,6 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], str]] = {
 """By name: listener, what is shown there instead, and a word of the error that names the cause."""
 
 
-def drain_of(client: str, settings: ConsumerSettings) -> ConsumerClient:
-    if client == "kafka-python":
-        return KafkaPythonConsumer(settings)
-    from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
-
-    return ConfluentConsumer(settings)
-
-
 @every_client
 @pytest.mark.parametrize("what", REFUSALS)
 def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
@@ -186,9 +179,8 @@ def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
     told: list[LeaderqError] = []
 
     def is_told_the_cause() -> bool:
-        consumer = drain_of(
-            client,
-            ConsumerSettings(address, (topic,), topic, "me", security=security, open_timeout_s=0.5),
+        consumer = CONSUMERS[client](
+            ConsumerSettings(address, (topic,), topic, "me", security=security, open_timeout_s=0.5)
         )
         with pytest.raises(LeaderqError) as refused:
             consumer.open()
@@ -198,12 +190,10 @@ def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
 
     with caplog.at_level(logging.DEBUG):
         # a busy broker may have said nothing in the time given
-        eventually(is_told_the_cause, timeout_s=30)
+        eventually(is_told_the_cause)
     assert all(address in str(each) for each in told)
     assert not any(secret in caplog.text + str(told) for secret in (WRONG, PASSWORD, KEY_PASSWORD))
-    eventually(
-        lambda: threading.active_count() <= before, timeout_s=30, message="no thread is left behind"
-    )
+    eventually(lambda: threading.active_count() <= before, message="no thread is left behind")
 
 
 @pytest.mark.parametrize(
@@ -239,34 +229,27 @@ class Drain(KafkaLeaderCareer):
     ("listener", "client"), [("MUTUAL", "confluent"), ("SCRAM", "kafka-python")]
 )
 def test_from_the_command_line_a_career_drains_there_and_no_secret_is_logged_or_on_a_command_line(
-    guarded, topic, zookeeper_server, znode_root, tmp_path, listener, client
+    guarded, topic, start, tmp_path, listener, client
 ):
     (tmp_path / "career.py").write_text(CAREER.format(topic=topic, client=client))
     security, address = guarded.way_in(listener), guarded.address_of(listener)
     produce(address, topic, [(b"k", b"%d" % n) for n in range(10)], security=security)
-    with CandidateProcess(
+    words = {f"LEADERQ_{name.upper()}": str(one) for name, one in settings_of(security).items()}
+    process = start(
         "career:Drain",
-        id="a",
-        zookeeper=zookeeper_server.address,
         kafka=address,
-        cwd=tmp_path,
-        arguments=["--root", znode_root, "--log-level", "debug"],
-        environment={
-            f"LEADERQ_{name.upper()}": str(one) for name, one in settings_of(security).items()
-        },
+        arguments=["--log-level", "debug"],
+        environment=words,
         session_timeout_s=30.0,
-    ) as process:
-        process.wait_for("stage_began", stage="execution", timeout_s=60)
-        eventually(
-            lambda: (
-                sum(committed(address, "guarded-drain", topic, security=security).values()) == 10
-            ),
-            timeout_s=60,
-        )
-        seen = [
-            Path(f"/proc/{pid}/cmdline").read_text() for pid in (process.pid, process.worker_pid)
-        ]
-        process.terminate()
-        assert process.wait(60) == 0
+    )
+    process.wait_for("stage_began", stage="execution")
+
+    def stored() -> int:
+        return sum(committed(address, "guarded-drain", topic, security=security).values())
+
+    eventually(lambda: stored() == 10)
+    seen = [Path(f"/proc/{pid}/cmdline").read_text() for pid in (process.pid, process.worker_pid)]
+    process.terminate()
+    assert process.wait(60) == 0
     seen += [json.dumps(line) for line in process.lines]
     assert not any(secret in text for text in seen for secret in (PASSWORD, KEY_PASSWORD))

@@ -23,9 +23,7 @@ MOST_MB = 250
 CAREER = """
 import gc, re, sys, time
 from pathlib import Path
-from driving import Driver, Recorder
-from leaderq.config import Settings
-from leaderq.events import EventBus
+from driving import Driver, Recorder, given
 from leaderq.zookeeper import connect
 
 gc.disable()
@@ -41,10 +39,7 @@ class Slow(Recorder):
 
 Slow.client, Slow.workers = client, int(workers)
 with connect(zookeeper) as session:
-    career = Slow()
-    career.settings = Settings(kafka=kafka, career=topic, root=root)
-    career.events, career.candidate_id, career.session = EventBus(), "me", session
-    session.ensure_path(f"{root}/{topic}")
+    career = given(Slow(), session, "me", kafka=kafka, career=topic, root=root)
     career.prepare()
     leader = Driver(career).begin()
     leader.run_until(lambda: career.handled >= int(count))

@@ -1,13 +1,18 @@
-"""A career with every delivery, error policy and batch shape, on a real broker."""
+"""A career with every delivery, error policy and batch shape, on a real broker; and its traces,
+whose context travels in headers.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
 import pytest
 from driving import Driver, Recorder
 from reading_topics import read_all
+from traces import linked
+from traces import spans as spans
 
 from leaderq.events import RecordDeadLettered
 from leaderq.kafka import PoisonRecord, Record, dead_letter
@@ -46,15 +51,12 @@ class Refusing(Recorder):
 def letters_on(address: str, topic: str, count: int) -> list[DeadLetter]:
     """What stands on a topic of letters, once there are as many."""
     found = eventually(
-        lambda: len(rows := read_all(address, topic, isolation="read_committed")) >= count and rows,
-        timeout_s=30,
+        lambda: len(rows := read_all(address, topic, isolation="read_committed")) >= count and rows
     )
     return [read_dead_letter(record) for record in found]
 
 
-@pytest.mark.parametrize(
-    ("offsets", "name_it"), [("kafka", True), ("zookeeper", False), ("transaction", False)]
-)
+@pytest.mark.parametrize(("offsets", "name_it"), [("kafka", True), ("transaction", False)])
 def test_poison_goes_to_the_dead_letters_and_everything_else_is_handled_once(
     drive, feed, kafka_broker, four_partitions, offsets, name_it
 ):
@@ -110,3 +112,37 @@ def test_a_record_of_any_size_can_be_set_aside(drive, kafka_broker, four_partiti
     eventually_done(leader, ends)
     (letter,) = letters_on(kafka_broker.address, dead, 1)
     assert len(letter.record.value) == (size or 0)
+
+
+# -- traces
+
+
+class Passing(Recorder):
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        super().handle(records, term)
+        for record in records:
+            self.produce(f"{record.topic}-out", record.value, key=record.key)
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_every_record_that_was_sent_is_linked_once_by_whoever_handles_it(
+    client, spans, drive, feed, kafka_broker, four_partitions
+):
+    create_topics(kafka_broker.address, {f"{four_partitions}-out": 2})
+    feed(0, 100)
+    first = drive(Passing, offsets="transaction", client=client, max_records=30).begin()
+    first.run_until(lambda: len(first.career.seen) == 100)
+    first.end()
+    sent = Counter(span.context.span_id for span in spans("send"))
+    handled = [span for span in spans("process") if span.attributes["leaderq.career"]]
+    assert len(sent) == 100
+    assert not any(span.links for span in handled)  # nobody has traced what was fed
+    assert {span.parent.span_id for span in spans("send")} == {
+        span.context.span_id for span in handled
+    }
+    out = f"{four_partitions}-out"
+    second = drive(Recorder, topics=(out,), group=out, client=client, max_records=30).begin()
+    second.run_until(lambda: len(second.career.seen) == 100)
+    second.end()
+    links = Counter(one for span in spans(f"process {out}") for one in linked(span))
+    assert links == sent

@@ -35,8 +35,7 @@ def arrived(letters: Letters) -> list[Record]:
         lambda: (
             letters.sent() == sum(RealKafka.log_ends(*which).values())  # all are stable
             and read_all(*which, isolation="read_committed")
-        ),
-        timeout_s=30,
+        )
     )
     return sorted(found, key=lambda row: int(row.value[6:]))
 

@@ -198,7 +198,7 @@ def test_b2_a_leader_of_another_deployment_in_the_same_group_is_told_apart(
     with pytest.raises(Deposed):
         leader.run_until(lambda: False, within_s=30)
     told = f"another leaderq deployment, root '{there}', leads this group"
-    eventually(lambda: told in caplog.text, timeout_s=30, message="the log names the other")
+    eventually(lambda: told in caplog.text, message="the log names the other")
     here = Deployment.of(session, znode_root)
     career, settings = leader.career, leader.career.settings
     found = list(check_kafka_career(career, four_partitions, settings, here))

@@ -1,9 +1,8 @@
-"""A buffered producer on a real broker: confirmed is what is on the topic."""
+"""A buffered producer on a real broker: confirmed is what is on the topic; and into a queue."""
 
 from __future__ import annotations
 
 import pytest
-from kafka import KafkaAdminClient
 from own_broker import own_broker  # noqa: F401  (in place of the session's: it is killed here)
 from reading_topics import read_all
 
@@ -12,7 +11,8 @@ from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.record import Record
 from leaderq.kafka.sink import KafkaSink
 from leaderq.kafka.topics import create_topics, produce
-from leaderq.producing import BufferedProducer, Retry
+from leaderq.producing import BufferedProducer, QueueSink, Retry
+from leaderq.queues import DistributedQueue
 from leaderq.testing import eventually
 
 SOON = Retry(first_s=0.05, most_s=0.2)
@@ -106,19 +106,7 @@ def test_a_message_larger_than_its_topic_accepts_is_refused_alone_and_the_order_
     kafka_broker, topic, client
 ):
     small = f"{topic}-small"
-    admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
-    try:
-        admin.create_topics(
-            {
-                small: {
-                    "num_partitions": 1,
-                    "replication_factor": 1,
-                    "configs": {"max.message.bytes": "2000"},
-                }
-            }
-        )
-    finally:
-        admin.close()
+    create_topics(kafka_broker.address, {small: 1}, configs={"max.message.bytes": "2000"})
     sink = KafkaSink(kafka_broker.address, small, client=client)
     with (
         pytest.raises(RequestsLost, match="'refused by the sink': 10"),
@@ -147,7 +135,7 @@ def test_a_topic_that_is_not_there_breaks_the_sink_until_it_is_created(
         KafkaSink(kafka_broker.address, topic_name, client=client), retry=SOON, journal=tmp_path
     ) as producer:
         producer.send(b"early")
-        eventually(lambda: "there is no topic" in str(producer.snapshot().sink_error), timeout_s=30)
+        eventually(lambda: "there is no topic" in str(producer.snapshot().sink_error))
         create_topics(kafka_broker.address, {topic_name: 1})
         assert producer.flush(30)
     assert [record.value for record in read_all(kafka_broker.address, topic_name)] == [b"early"]
@@ -169,7 +157,7 @@ def test_a_broker_that_is_killed_and_comes_back_has_all_once_and_in_order(
         while number < 8000:
             producer.send((b"key-%d" % (number % 7), b"%d" % number))
             number += 1
-        eventually(lambda: producer.snapshot().sink_error, timeout_s=30)
+        eventually(lambda: producer.snapshot().sink_error)
         assert producer.snapshot().memory_items <= 500
         kafka_broker.start()
         assert producer.flush(90), producer.snapshot()
@@ -177,3 +165,15 @@ def test_a_broker_that_is_killed_and_comes_back_has_all_once_and_in_order(
     assert by_key(stored()) == {
         b"key-%d" % key: [b"%d" % each for each in range(key, 8000, 7)] for key in range(7)
     }
+
+
+def test_a_queue_gets_what_is_sent_once_and_in_order(session):
+    with DistributedQueue[bytes](session, "/q") as queue:
+        with BufferedProducer(QueueSink(queue)) as producer:
+            for number in range(1000):
+                producer.send(b"%d" % number)
+            assert producer.flush(30)
+        assert queue.depth() == 1000
+        for number in range(1000):
+            with queue.take(30) as item:
+                assert item.value == b"%d" % number

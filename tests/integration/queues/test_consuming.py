@@ -162,8 +162,8 @@ def test_a_lost_reply_to_a_write_loses_nothing_and_doubles_nothing(
     with connect(proxy.address + znode_root, timeout_s=15.0) as far:
         proxy.drop_reply_to(is_meant)
         with consuming(far, flaky, retry=Retry(attempts=10, first_s=0.01)):
-            eventually(lambda: len(flaky.seen.values) == 4, timeout_s=60)
-            eventually(lambda: is_empty(session) and session.children(f"{PATH}-dead"), timeout_s=60)
+            eventually(lambda: len(flaky.seen.values) == 4)
+            eventually(lambda: is_empty(session) and session.children(f"{PATH}-dead"))
     assert proxy.dropped == 1
     assert sorted(flaky.seen.values) == [b"a", b"b", b"bad", b"bad"]
     (dead,) = session.children(f"{PATH}-dead")

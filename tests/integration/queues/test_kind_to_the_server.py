@@ -95,7 +95,7 @@ def test_a_consumer_that_meets_large_items_behind_small_ones_does_not_kill_the_s
             session, "/q", consumer=lambda value: done.append(len(value)), lock_path=lock_path
         )
         consumer.start()
-        eventually(lambda: len(done) == small + count or not server.alive, timeout_s=40)
+        eventually(lambda: len(done) == small + count or not server.alive)
         assert server.alive
         assert sorted(done) == [5] * small + [LARGE] * count
         consumer.close()
@@ -142,7 +142,7 @@ def test_multis_of_puts_claims_and_settlements_have_at_most_128_kb(session, lock
     with DistributedIdQueue(
         session, "/q", consumer=work, lock_path=lock_path, retry=retry
     ) as queue:
-        eventually(lambda: len(done) == 860 and queue.depth() == 0, timeout_s=40)
+        eventually(lambda: len(done) == 860 and queue.depth() == 0)
     assert 32 << 10 < max(sizes) <= 128 << 10
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
 from leaderq.errors import NoPermission
 from leaderq.queues import DistributedQueue, Retry, SimpleDistributedQueue
 from leaderq.queues.admin.contents import delete_tree
-from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import Security, Session, connect
+from leaderq.testing import eventually
+from leaderq.zookeeper import Security, connect
 
 USE: Any = pytest.mark.parametrize(
     "use",
@@ -26,22 +24,13 @@ USE: Any = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def app(zookeeper_server: ZooKeeperServer, znode_root: str) -> Iterator[Session]:
+def app(address, kazoo):
     """May read ``/app``, and do everything at and below ``q``, ``locks`` and ``side`` in it."""
-    address = f"{zookeeper_server.address}{znode_root}"
-    theirs = [
-        make_digest_acl("app", "1", all=True),
-        make_acl("world", "anyone", read=True, delete=True),
-    ]
-    connect(address).close()  # makes the chroot
-    owner = KazooClient(address)
-    owner.start()
-    owner.create("/app")
+    others = make_acl("world", "anyone", read=True, delete=True)
+    kazoo.create("/app")
     for name in ("q", "locks", "side"):
-        owner.create(f"/app/{name}", acl=theirs)
-    owner.set_acls("/app", [make_acl("world", "anyone", read=True, delete=True)])
-    owner.stop()
-    owner.close()
+        kazoo.create(f"/app/{name}", acl=[make_digest_acl("app", "1", all=True), others])
+    kazoo.set_acls("/app", [others])
     with connect(address, security=Security(user="app", password="1")) as session:
         yield session
         for name in ("q", "locks", "side"):

@@ -4,48 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from certificates import Pem, secure_zookeeper, self_signed
 
-from leaderq.testing import FaultProxy, ZooKeeperServer
+from leaderq.testing import FaultProxy
 from leaderq.testing.ports import lease_port
-from leaderq.zookeeper import Session, connect
+from leaderq.zookeeper import Session
 
 Connect = Callable[..., Session]
-JAAS = """
-Server {
-    org.apache.zookeeper.server.auth.DigestLoginModule required
-    user_alice="wonderland"
-    user_bob="builder";
-};
-"""
-
-
-@pytest.fixture
-def opened() -> Iterator[Connect]:
-    """``connect``, with everything it opened closed after the test. A busy machine may be slow."""
-    made: list[Session] = []
-
-    def open_one(address: str, **options: Any) -> Session:
-        session = connect(address, **{"connect_timeout_s": 60.0, **options})
-        made.append(session)
-        return session
-
-    yield open_one
-    for session in made:
-        session.close(timeout_s=2.0)
-
-
-@pytest.fixture
-def session(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect) -> Session:
-    """A session whose chroot is the test's own root.
-
-    Its time-out is long, so that it stays connected although the server or this process gets no
-    processor for a while.
-    """
-    return opened(zookeeper_server.address + znode_root, timeout_s=30.0)
 
 
 @pytest.fixture
@@ -60,12 +27,6 @@ def closed_port() -> Iterator[str]:
     port = lease_port()
     yield port.address
     port.release()
-
-
-@pytest.fixture(scope="session")
-def sasl_server() -> Iterator[ZooKeeperServer]:
-    with ZooKeeperServer(jaas=JAAS) as server:
-        yield server
 
 
 @pytest.fixture(scope="session")

@@ -29,7 +29,7 @@ time.sleep(600)
 def test_a_killed_process_leaves_its_session_to_whoever_knows_the_password(
     zookeeper_server, znode_root, opened
 ):
-    watcher = opened(zookeeper_server.address + znode_root)
+    watcher = opened()
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, zookeeper_server.address + znode_root],
         stdout=subprocess.PIPE,
@@ -88,7 +88,7 @@ def test_a_stranger_at_the_port_of_a_server_has_ended_no_session_and_holds_nobod
 def test_a_dead_server_and_a_silent_one_do_not_keep_the_living_from_being_asked(
     zookeeper_server, session, znode_root, fault_proxy, opened, closed_port
 ):
-    watcher = opened(zookeeper_server.address + znode_root)
+    watcher = opened()
     session.create("/e", ephemeral=True)
     silent = fault_proxy(zookeeper_server.address)
     silent.black_hole()

@@ -26,7 +26,7 @@ def java_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaPeer]:
 
 @pytest.fixture
 def mortal_peer(tmp_path: Path) -> Iterator[JavaPeer]:
-    """A JVM of the test's own, which may be killed and frozen."""
+    """A JVM of the test's own, which may be killed."""
     peer = _peer(tmp_path / "mortal.log")
     yield peer
     peer.stop()

@@ -1,4 +1,4 @@
-"""confluent-kafka behind the consumer contract."""
+"""Both client libraries behind the consumer contract."""
 
 from __future__ import annotations
 
@@ -9,18 +9,63 @@ from typing import Any
 
 import pytest
 from consumer_contract import ConsumerContract, commit
+from kafka.consumer.subscription_state import SubscriptionState
 from kafka.net.connection import KafkaConnection
 
 from leaderq.errors import KafkaFenced
-from leaderq.testing import eventually
-
-pytest.importorskip(
-    "confluent_kafka", reason="the extra leaderq[confluent] is not installed", exc_type=ImportError
-)
-
 from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer, consumer_options
 from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
+from leaderq.kafka.topics import create_topics
+from leaderq.testing import eventually
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How many requests of each kind kafka-python has sent."""
+    counts: Counter[str] = Counter()
+    send = KafkaConnection.send_request
+
+    def counted(connection: Any, request: Any, *more: Any, **words: Any) -> Any:
+        counts[type(request).__name__.removesuffix("Request")] += 1
+        return send(connection, request, *more, **words)
+
+    monkeypatch.setattr(KafkaConnection, "send_request", counted)
+    return counts
+
+
+class TestKafkaPythonConsumer(ConsumerContract):
+    """The contract, on kafka-python."""
+
+    factory = KafkaPythonConsumer
+
+    @pytest.fixture
+    def requests(self, sent: Counter[str]) -> Any:
+        return {}, lambda _consumer: Counter(sent)
+
+    def test_many_partitions_are_looked_over_as_a_whole_not_once_for_each(
+        self, make_consumer, kafka_broker, topic_name, monkeypatch
+    ):
+        create_topics(kafka_broker.address, {f"{topic_name}-many": 300})
+        consumer = make_consumer(topics=(f"{topic_name}-many",))
+        looks: Counter[str] = Counter()
+
+        def count(name: str) -> None:
+            look = getattr(SubscriptionState, name)
+
+            def counted(state: Any) -> Any:
+                looks[name] += 1
+                return look(state)
+
+            monkeypatch.setattr(SubscriptionState, name, counted)
+
+        for name in ("assigned_partitions", "missing_fetch_positions", "paused_partitions"):
+            count(name)
+        self.join(consumer)
+        assert consumer.positions() == dict.fromkeys(consumer.assigned(), 0)
+        assert looks["assigned_partitions"] > 0
+        assert max(looks.values()) < 100, dict(looks)
 
 
 class TestConfluentConsumer(ConsumerContract):
@@ -29,27 +74,18 @@ class TestConfluentConsumer(ConsumerContract):
     factory = ConfluentConsumer
 
     @pytest.fixture
-    def requests(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def requests(self, sent: Counter[str]) -> Any:
         """Those of librdkafka, which its statistics tell, and those of the scout."""
         told: list[dict[str, Any]] = []
-        scouted: Counter[str] = Counter()
-        send = KafkaConnection.send_request
-
-        def counted(connection: Any, request: Any, *more: Any, **words: Any) -> Any:
-            scouted[type(request).__name__.removesuffix("Request")] += 1
-            return send(connection, request, *more, **words)
-
-        monkeypatch.setattr(KafkaConnection, "send_request", counted)
 
         def asked(consumer: Any) -> Counter[str]:
             told.clear()
             # The first may have been made before.
             eventually(
                 lambda: (consumer.poll(0.1, 1), len(told) >= 2)[1],
-                timeout_s=30,
                 message="statistics of the consumer come",
             )
-            counts = Counter(scouted)
+            counts = Counter(sent)
             for broker in told[-1]["brokers"].values():
                 counts.update(broker["req"])
             return counts
