@@ -109,7 +109,7 @@ def _logging_as_found() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_settings_from_outside(monkeypatch) -> None:
     """What the developer has set for their own use of leaderq must not change a test; what chooses
     the servers stays.
     """
@@ -137,7 +137,7 @@ def sasl_server() -> Iterator[ZooKeeperServer]:
 
 @pytest.fixture
 def start(
-    zookeeper_server: Any, znode_root: str, tmp_path: Path, fault_proxy: object
+    zookeeper_server, znode_root, tmp_path, fault_proxy
 ) -> Iterator[Callable[..., CandidateProcess]]:
     """Start a candidate below the test's own root; all are stopped after the test, and before the
     proxies they go through. Leaders are to go when a test wants it, not when a machine stalls.

@@ -34,7 +34,7 @@ class DatabaseOffsetsContract:
     mark: str
 
     @pytest.fixture
-    def a_store(self, connect: Any, results: Any) -> Iterator[AStore]:
+    def a_store(self, connect, results) -> Iterator[AStore]:
         made: list[DatabaseOffsets] = []
 
         def make(**options: Any) -> DatabaseOffsets:

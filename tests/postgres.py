@@ -82,7 +82,7 @@ def postgres_server() -> Iterator[Database]:
 
 
 @pytest.fixture
-def postgres(postgres_server: Database) -> Database:
+def postgres(postgres_server) -> Database:
     """A database of this test's own."""
     name = f"t_{uuid.uuid4().hex}"
     with postgres_server.connect(autocommit=True) as connection:

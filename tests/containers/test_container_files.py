@@ -47,7 +47,7 @@ def composed() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def services(composed: dict[str, Any]) -> dict[str, Any]:
+def services(composed) -> dict[str, Any]:
     found: dict[str, Any] = composed["services"]
     return found
 

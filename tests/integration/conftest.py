@@ -9,28 +9,26 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from leaderq.testing import FaultProxy, ZooKeeperServer
+from leaderq.testing import FaultProxy
 from leaderq.zookeeper import Session, connect
 
 Open = Callable[..., Session]
 
 
 @pytest.fixture
-def address(zookeeper_server: ZooKeeperServer, znode_root: str) -> str:
+def address(zookeeper_server, znode_root) -> str:
     """The servers with the test's own root."""
     return zookeeper_server.address + znode_root
 
 
 @pytest.fixture
-def proxy(
-    zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy]
-) -> FaultProxy:
+def proxy(zookeeper_server, fault_proxy) -> FaultProxy:
     """A way to the server on which faults can be made."""
     return fault_proxy(zookeeper_server.address)
 
 
 @pytest.fixture
-def opened(address: str) -> Iterator[Open]:
+def opened(address) -> Iterator[Open]:
     """``connect``, by default to the test's own root; all are closed after the test. A busy machine
     may be slow.
     """
@@ -45,7 +43,7 @@ def opened(address: str) -> Iterator[Open]:
 
 
 @pytest.fixture
-def kazoo(address: str, session: Session) -> Iterator[KazooClient]:
+def kazoo(address, session) -> Iterator[KazooClient]:
     """kazoo's own client there, for what leaderq does not do: ACLs."""
     client = KazooClient(address)
     client.start()
@@ -55,6 +53,6 @@ def kazoo(address: str, session: Session) -> Iterator[KazooClient]:
 
 
 @pytest.fixture
-def session(opened: Open) -> Session:
+def session(opened) -> Session:
     """One of these, of a time-out that is longer than anything here may be without a processor."""
     return opened(timeout_s=30.0)

@@ -72,20 +72,20 @@ def environment() -> Callable[..., dict[str, str]]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     (tmp_path / "billing.py").write_text(BILLING)
     return tmp_path
 
 
 @pytest.fixture
-def session(zookeeper_server: Any, znode_root: str) -> Iterator[Session]:
+def session(zookeeper_server, znode_root) -> Iterator[Session]:
     with connect(zookeeper_server.address) as opened:
         opened.ensure_path(znode_root)
         yield opened
 
 
 @pytest.fixture
-def shell(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> Shell:
+def shell(folder, monkeypatch, capfd) -> Shell:
     """Run one command to its end; keyword arguments are settings, given as variables.
 
     Verbs that import a career or own their process run as one; the others here, which is quicker.
@@ -118,7 +118,7 @@ def shell(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> Shell:
 
 
 @pytest.fixture
-def stand(folder: Path, start: Any) -> Callable[..., CandidateProcess]:
+def stand(folder, start) -> Callable[..., CandidateProcess]:
     """Start a candidate of *ad-billing*, and wait until it stands."""
 
     def begin(name: str, target: str = "billing:AdBilling", *arguments: str) -> CandidateProcess:
@@ -130,7 +130,7 @@ def stand(folder: Path, start: Any) -> Callable[..., CandidateProcess]:
 
 
 @pytest.fixture
-def lead(stand: Any) -> Callable[..., CandidateProcess]:
+def lead(stand) -> Callable[..., CandidateProcess]:
     """Start a candidate that leads when this returns."""
 
     def begin(name: str, *more: str) -> CandidateProcess:
@@ -142,13 +142,13 @@ def lead(stand: Any) -> Callable[..., CandidateProcess]:
 
 
 @pytest.fixture
-def given(zookeeper_server: Any, znode_root: str) -> dict[str, str]:
+def given(zookeeper_server, znode_root) -> dict[str, str]:
     """The settings with which a verb finds what this test has started."""
     return {"zookeeper": zookeeper_server.address, "root": znode_root}
 
 
 @pytest.fixture
-def ask(shell: Shell, given: dict[str, str]) -> Shell:
+def ask(shell, given) -> Shell:
     """Run a verb about *ad-billing*."""
     return lambda *words, **more: shell(*words, **{**given, "career": "ad-billing", **more})
 
@@ -174,13 +174,7 @@ class Done(NamedTuple):
 
 
 @pytest.fixture
-def queue(
-    zookeeper_server: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    folder: Path,
-    capfdbinary: Any,
-    session: Session,
-) -> Callable[..., Done]:
+def queue(zookeeper_server, monkeypatch, folder, capfdbinary, session) -> Callable[..., Done]:
     """Run ``leaderq queue``; ``stdin`` is what it reads."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("LEADERQ_ZOOKEEPER", zookeeper_server.address)

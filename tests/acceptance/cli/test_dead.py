@@ -22,17 +22,17 @@ COUNT = 40
 
 
 @pytest.fixture
-def letters(kafka_broker: Any, topic_name: str) -> Letters:
+def letters(kafka_broker, topic_name) -> Letters:
     return Letters(kafka_broker.address, topic_name, COUNT)
 
 
 @pytest.fixture
-def settings(letters: Letters, given: dict[str, str]) -> dict[str, str]:
+def settings(letters, given) -> dict[str, str]:
     return {"kafka": letters.address, **given, "career": letters.career}
 
 
 @pytest.fixture
-def dead(shell: Any, settings: dict[str, str]) -> Callable[..., Any]:
+def dead(shell, settings) -> Callable[..., Any]:
     """Run ``leaderq dead``."""
     return lambda *arguments: shell("dead", *arguments, **settings)
 

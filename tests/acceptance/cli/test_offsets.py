@@ -82,7 +82,7 @@ def offsets(shell, folder, given, kafka_broker) -> Offsets:
 
 
 @pytest.fixture
-def lead(offsets: Offsets, start: Any) -> Callable[[str], CandidateProcess]:
+def lead(offsets, start) -> Callable[[str], CandidateProcess]:
     return lambda career: start(
         f"{offsets.module}:{career}", kafka=offsets.kafka, cwd=offsets.folder
     )

@@ -16,7 +16,6 @@ import struct
 import subprocess
 import sys
 import termios
-import threading
 import time
 from importlib.metadata import version
 
@@ -80,9 +79,16 @@ def test_transfer_and_step_down_return_when_the_next_leader_is_inaugurated(ask, 
 def test_work_is_paused_and_resumed_without_a_change_of_leader(ask, lead):
     leader = lead("a")
     assert ask("resume").stderr == "ad-billing was not paused; a leads\n"
-    assert ask("pause").stderr == "ad-billing is paused; a leads\n"
+    reason = ["--reason", "the bank is closed"]
+    assert ask("pause", *reason).stderr == "ad-billing is paused; a leads\n"
     leader.wait_for("work_paused")
     assert "execution (paused)" in ask("status").stdout
+    user = f"{getpass.getuser()}@{socket.gethostname()}"
+    said = ask("history").stderr
+    assert f"{user} asked for pause" in said
+    assert ": the bank is closed" in said
+    (view,) = lines(ask("status", "--json"))
+    assert view["why"] == f"an operator has paused it ({user}: the bank is closed)"
     assert ask("resume").stderr == "ad-billing resumes; a leads\n"
     leader.wait_for("work_resumed")
     (view,) = lines(ask("status", "--json"))
@@ -147,17 +153,6 @@ def test_careers_are_chosen_by_pattern_and_by_trouble(shell, lead, given, znode_
     assert (refused.returncode, "nobody has ever stood" in refused.stderr) == (2, True)
 
 
-def test_the_history_keeps_who_asked_for_a_pause_and_why(ask, lead):
-    lead("a")
-    assert ask("pause", "--reason", "the bank is closed").returncode == 0
-    user = f"{getpass.getuser()}@{socket.gethostname()}"
-    said = ask("history").stderr
-    assert f"{user} asked for pause" in said
-    assert ": the bank is closed" in said
-    (view,) = lines(ask("status", "--json"))
-    assert view["why"] == f"an operator has paused it ({user}: the bank is closed)"
-
-
 def test_doctor_finds_the_class_of_a_career_by_its_name(shell, lead, given, folder):
     def found(name):
         done = shell("doctor", "--quick", "--json", "--career", name, **given)
@@ -205,33 +200,22 @@ def test_top_shows_careers_at_a_terminal_and_pauses_one_after_a_question(
     fcntl.ioctl(tty, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
     settings = environment(**given) | {"TERM": "xterm", "NO_COLOR": "1"}
     command = [sys.executable, "-m", "leaderq", "top", "--queue", "/no-queue-here"]
-    seen = []
-
-    def look():
-        with contextlib.suppress(OSError):  # nobody writes any more
-            while piece := os.read(screen, 4096):
-                seen.append(piece)
-
-    looking = threading.Thread(target=look, daemon=True)
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command, cwd=folder, env=settings, stdin=tty, stdout=tty, stderr=tty, start_new_session=True
-    )
-    os.close(tty)
-    looking.start()
-    try:
-        for wanted, typed in (
-            (b"ad-billing", b"p"),
-            (b"begins no new", b"closed\r"),
-            (b"paused", b"q"),
-        ):
-            eventually(lambda wanted=wanted: wanted in b"".join(seen))
-            os.write(screen, typed)
-        assert process.wait(30 * patience()) == 0
-    finally:
-        process.kill()
-        process.wait()
-        looking.join()
-        os.close(screen)
+    ) as process:
+        os.close(tty)
+        keys = {"ad-billing": b"p", "begins no new": b"closed\r", "paused": b"q"}
+        try:
+            for wanted, typed in keys.items():
+                read_until(screen, wanted)
+                os.write(screen, typed)
+            with contextlib.suppress(OSError):  # nobody writes any more
+                while os.read(screen, 4096):
+                    pass
+            assert process.wait(30 * patience()) == 0
+        finally:
+            process.kill()
+    os.close(screen)
     (view,) = lines(shell("status", "--json", **given))
     assert view["paused"]
     assert view["why"].endswith(": closed)")

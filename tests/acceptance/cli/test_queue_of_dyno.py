@@ -8,16 +8,15 @@ import pytest
 
 from leaderq.dyno import DynoQueue, Message, Unique
 from leaderq.queues import Retry
-from leaderq.zookeeper import Session
 
 
 @pytest.fixture
-def path(znode_root: str) -> str:
+def path(znode_root) -> str:
     return f"{znode_root}/jobs"
 
 
 @pytest.fixture
-def jobs(session: Session, path: str) -> Iterator[DynoQueue]:
+def jobs(session, path) -> Iterator[DynoQueue]:
     """A queue of two shards, as a program has it."""
     once = Retry(attempts=1)
     with DynoQueue(

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from leaderq import Session
 from leaderq.election.layout import Layout
 from leaderq.kafka.consuming.report import DrainReport, PartitionLag, encode
 
@@ -20,13 +19,13 @@ Say = Callable[..., None]
 
 
 @pytest.fixture
-def leader(lead: Any) -> Any:
+def leader(lead) -> Any:
     """A process that leads, in term 1."""
     return lead("a")
 
 
 @pytest.fixture
-def say(session: Session, leader: Any, znode_root: str) -> Say:
+def say(session, leader, znode_root) -> Say:
     """Put a report where leaders put theirs."""
     path = Layout(znode_root, "ad-billing").progress
 
@@ -48,7 +47,7 @@ def say(session: Session, leader: Any, znode_root: str) -> Say:
 
 
 @pytest.fixture
-def status(shell: Any, given: dict[str, str]) -> Callable[..., Any]:
+def status(shell, given) -> Callable[..., Any]:
     def run(*arguments: str) -> Any:
         done = shell("status", *arguments, **given)
         assert done.returncode == 0, done.stderr

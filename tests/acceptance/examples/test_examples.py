@@ -24,7 +24,6 @@ from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Session, connect
 
 
-@pytest.mark.timeout(300)
 def test_the_quickstart_does_what_its_readme_says(reader):
     install, servers, run_a, run_b, kill, step_down, status, feed, drain_a, drain_b = commands(
         EXAMPLES / "quickstart" / "README.rst"
@@ -77,7 +76,6 @@ def words(printed: str) -> list[tuple[str, str, str]]:
     return re.findall(r"^term \d+: (\d+)@(\d+) word-(\d+)$", printed, re.MULTILINE)
 
 
-@pytest.mark.timeout(300)
 def test_ad_billing_does_what_its_readme_says(reader, servers, tmp_path):
     demo, up, feed, run_a, run_b, kill, feed_more, audit = commands(
         EXAMPLES / "ad_billing" / "README.rst"
@@ -102,7 +100,6 @@ def test_ad_billing_does_what_its_readme_says(reader, servers, tmp_path):
     assert b.interrupt() == 0
 
 
-@pytest.mark.timeout(200)
 def test_the_queues_example_does_what_its_readme_says(reader, zookeeper_server, znode_root):
     _install, _up, mailer, put, ls, put_bad, dead = commands(EXAMPLES / "queues" / "README.rst")
     user = reader(EXAMPLES / "queues")
@@ -139,7 +136,6 @@ def saved(printed: str) -> tuple[int, int]:
     return int(changed[1]), int(ran[1])
 
 
-@pytest.mark.timeout(240)
 def test_the_cache_updater_does_what_its_readme_says(reader, servers):
     install, refresh, _up, anna, bob = commands(FOLDER / "README.rst")
     assert install == "pip install 'leaderq[servers]'"
@@ -168,7 +164,6 @@ def port() -> Iterator[int]:
     leased.release()
 
 
-@pytest.mark.timeout(300)
 def test_the_collector_does_what_its_readme_says(reader, servers, tmp_path, port):
     _up, feed, collect, visit, look = commands(EXAMPLES / "collector" / "README.rst")
     user = reader(EXAMPLES)
@@ -203,7 +198,7 @@ README = EXAMPLES / "work_orders" / "README.rst"
 
 
 @pytest.fixture
-def session(zookeeper_server: Any, znode_root: str) -> Iterator[Session]:
+def session(zookeeper_server, znode_root) -> Iterator[Session]:
     with connect(f"{zookeeper_server.address}{znode_root}") as opened:
         opened.ensure_path("/")
         yield opened
@@ -217,7 +212,6 @@ def orders(session: Session) -> list[dict[str, Any]]:
     return [json.loads(data) for data in found]
 
 
-@pytest.mark.timeout(240)
 def test_a_day_with_a_transfer_and_a_kill_loses_nothing_and_doubles_nothing(
     reader, session, zookeeper_server, znode_root
 ):
@@ -238,7 +232,6 @@ def test_a_day_with_a_transfer_and_a_kill_loses_nothing_and_doubles_nothing(
         assert queue.shard_sizes() == {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
 
 
-@pytest.mark.timeout(240)
 def test_the_commands_of_the_readme_do_what_it_says(reader, session, zookeeper_server, znode_root):
     _servers, _day, run_a, _run_b, feed, stats, _step_down, audit = commands(README)
     user = reader(EXAMPLES)

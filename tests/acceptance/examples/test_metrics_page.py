@@ -11,11 +11,9 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
-from following_readmes import Reader
 from snippets import ROOT, blocks, commands
 
 from leaderq.cli import main
@@ -62,9 +60,7 @@ Ask = Callable[[str], Any]
 
 
 @pytest.fixture
-def candidates(
-    start: Callable[..., CandidateProcess], kafka_broker: Any, topic_name: str, tmp_path: Path
-) -> Iterator[dict[str, CandidateProcess]]:
+def candidates(start, kafka_broker, topic_name, tmp_path) -> Iterator[dict[str, CandidateProcess]]:
     """The careers of the demo and one with a queue, a schedule and a producer, in two processes;
     by the address of their metrics.
     """
@@ -87,9 +83,7 @@ def candidates(
 
 
 @pytest.fixture
-def prometheus(
-    candidates: dict[str, CandidateProcess], reader: Callable[[Path], Reader], tmp_path: Path
-) -> Iterator[Ask]:
+def prometheus(candidates, reader, tmp_path) -> Iterator[Ask]:
     """Debian's, set up as the page says: ask it by path."""
     *_, rules, dashboard, begin = commands("metrics")
     user, port = reader(tmp_path), lease_port()

@@ -20,13 +20,13 @@ from snippets import GIVEN, PAGES, commands, python
 
 from leaderq.errors import Deposed
 from leaderq.kafka.topics import create_topics, produce
-from leaderq.testing import ZooKeeperServer, drive, eventually, records, term
+from leaderq.testing import drive, eventually, records, term
 
 SERVERS = "127.0.0.1:2181"
 
 
 @pytest.fixture
-def run(zookeeper_server: ZooKeeperServer, znode_root: str) -> Callable[..., dict[str, Any]]:
+def run(zookeeper_server, znode_root) -> Callable[..., dict[str, Any]]:
     """Execute a snippet behind what its page takes for granted, with the test's own server and
     paths.
     """

@@ -7,8 +7,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from leaderq.cli import main
 from leaderq.election.layout import Layout
 from leaderq.kafka.handling.crash_marks import decode
@@ -19,7 +17,6 @@ DEATHS = 4
 """Two before anybody is careful, then as many as the career's policy says."""
 
 
-@pytest.mark.timeout(400)
 def test_a_record_that_kills_every_leader_is_set_aside_and_the_work_goes_on(
     start, history, zookeeper, zookeeper_server, kafka_broker, znode_root, topic_name, capfd
 ):

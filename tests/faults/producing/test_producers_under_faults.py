@@ -10,7 +10,6 @@ import sys
 import threading
 from pathlib import Path
 
-import pytest
 from own_broker import own_broker  # noqa: F401  (in place of the session's: it is killed here)
 from reading_topics import read_all
 
@@ -31,7 +30,6 @@ class Numbering:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        assert self._process.stdin is not None
         self._process.stdin.write(b"%d\n" % first)
         self._process.stdin.close()
         self.accepted: list[int] = []
@@ -40,7 +38,6 @@ class Numbering:
         self._reader.start()
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
         for line in self._process.stdout:
             word = line.decode().strip()
             if word.startswith("state "):
@@ -55,12 +52,10 @@ class Numbering:
         self._process.kill()
         self._process.wait()
         self._reader.join()
-        assert self._process.stdout is not None
         self._process.stdout.close()
         return self.accepted[-1] + 10 if self.accepted else 0
 
 
-@pytest.mark.timeout(300)
 def test_what_a_killed_producer_had_written_ahead_is_sent_in_order(
     kafka_broker, topic_name, tmp_path
 ):

@@ -50,8 +50,6 @@ def test_who_was_frozen_over_an_item_that_another_has_done_is_refused(zookeeper_
         python(FROZEN, address, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as frozen,
     ):
         try:
-            assert frozen.stdin is not None
-            assert frozen.stdout is not None
             session.create("/done")
             queue.put("work")
             assert frozen.stdout.readline() == "begun work\n"

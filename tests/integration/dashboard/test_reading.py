@@ -40,7 +40,7 @@ READS = {"GetChildren", "MultiRead", "ChildData", "Exists"}
 
 
 @pytest.fixture
-def sent(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def sent(session, monkeypatch) -> list[str]:
     """The requests that the session has sent, as text."""
     told: list[str] = []
     send_all = session._send_all
@@ -152,7 +152,6 @@ def test_a_queue_of_too_many_items_is_counted_and_not_listed(session, monkeypatc
     put(session, "/huge", 6)
     snapshot = read_twice(session, "/huge", wanted="/huge")
     state = snapshot.queue("/huge")
-    assert state is not None
     assert (state.depth, state.too_many, state.listing) == (6, True, None)
     assert "too many" in str(snapshot.contents["/huge"].problem)
 

@@ -112,7 +112,6 @@ def test_a_spoilt_record_spoils_nothing_but_itself(session):
     snapshot = reading(session, ROOT, ())(PageSnapshot(), frozenset())
     assert {one.career for one in snapshot.careers} == {*careers, "sound"}
     sound = snapshot.career("sound")
-    assert sound is not None
     assert condition_of(sound, now_ms()) is Condition.LED
     html = shown(snapshot)
     assert "<script>" not in html

@@ -9,10 +9,9 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from postgres import SUPERUSER, Database
+from postgres import SUPERUSER
 
 from leaderq.cli.demo.ad_billing.audit import audit, audit_places
 from leaderq.cli.demo.ad_billing.generator import generate
@@ -70,7 +69,7 @@ def generating(kafka_broker, topic_name, tmp_path) -> Iterator[Callable[[], Gene
 
 
 @pytest.fixture
-def url(postgres: Database) -> str:
+def url(postgres) -> str:
     return f"postgresql://{SUPERUSER}@127.0.0.1:{postgres.port}/{postgres.name}"
 
 
@@ -97,7 +96,7 @@ def candidate(start, kafka_broker, topic_name, tmp_path, url) -> Callable[[str],
 
 
 @pytest.fixture
-def watched(zookeeper_server: Any, znode_root: str, url: str) -> Iterator[list[str]]:
+def watched(zookeeper_server, znode_root, url) -> Iterator[list[str]]:
     lines: list[str] = []
     stopped = threading.Event()
     settings = Settings(zookeeper=zookeeper_server.address, root=znode_root)

@@ -22,7 +22,6 @@ from leaderq.dyno import (
 from leaderq.errors import TooLarge
 from leaderq.queues import Retry
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session
 
 D = "/d"
 LARGE = b"x" * 2_000_000
@@ -33,7 +32,7 @@ def files(folder: Path) -> list[Path]:
 
 
 @pytest.fixture
-def queue(session: Session, tmp_path: Path):
+def queue(session, tmp_path):
     with DynoQueue(
         session, D, body_store=FileBodies(tmp_path), retry=Retry(attempts=2, first_s=0)
     ) as made:

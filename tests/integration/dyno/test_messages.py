@@ -41,7 +41,7 @@ EMPTY = {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
 
 
 def one_of(payload: bytes, **options: object) -> Message:
-    return Message(id="a", payload=payload, **options)  # type: ignore[arg-type]
+    return Message(id="a", payload=payload, **options)
 
 
 def test_a_conflict_drops_raises_or_replaces_and_names_the_survivor(session):
@@ -82,7 +82,6 @@ def test_an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on(
             getattr(one, end)()
         assert not queue.ensure(one_of(b"4")), "the end of the first took the id from the second"
         found = queue.get("a")
-        assert found is not None
         assert found.payload == b"3"
 
 

@@ -15,14 +15,14 @@ from leaderq.zookeeper import Session, connect
 
 
 @pytest.fixture
-def four_partitions(kafka_broker: Any, topic_name: str) -> str:
+def four_partitions(kafka_broker, topic_name) -> str:
     """A topic of 4 partitions."""
     create_topics(kafka_broker.address, {topic_name: 4})
     return topic_name
 
 
 @pytest.fixture
-def feed(kafka_broker: Any, four_partitions: str) -> Callable[[int, int], list[bytes]]:
+def feed(kafka_broker, four_partitions) -> Callable[[int, int], list[bytes]]:
     """Put numbered records on the topic; returns their values."""
 
     def put(first: int, last: int) -> list[bytes]:
@@ -35,16 +35,14 @@ def feed(kafka_broker: Any, four_partitions: str) -> Callable[[int, int], list[b
 
 
 @pytest.fixture
-def session(zookeeper_server: Any) -> Iterator[Session]:
+def session(zookeeper_server) -> Iterator[Session]:
     """A session of the careers that the test drives."""
     with connect(zookeeper_server.address) as session:
         yield session
 
 
 @pytest.fixture
-def drive(
-    kafka_broker: Any, four_partitions: str, session: Session, znode_root: str
-) -> Iterator[Callable[..., Driver]]:
+def drive(kafka_broker, four_partitions, session, znode_root) -> Iterator[Callable[..., Driver]]:
     """Prepare a career on that topic and broker."""
     made: list[Driver] = []
 

@@ -49,7 +49,7 @@ class ConsumerContract:
     session_s = 4.0
 
     @pytest.fixture
-    def make_consumer(self, kafka_broker: Any, four_partitions: str) -> Any:
+    def make_consumer(self, kafka_broker, four_partitions) -> Any:
         """Open a consumer of the test's topic; all are closed afterwards."""
         made: list[ConsumerClient] = []
 

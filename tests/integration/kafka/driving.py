@@ -17,10 +17,8 @@ from leaderq.zookeeper import Session
 _numbers = itertools.count(1)
 
 
-def new_term(
-    session: Session, *, unclean: bool = False, write: Callable[[Any, Any], Any] | None = None
-) -> OpenTerm:
-    """A term that lasts, whose writes are carried out without a fence, or by ``write``."""
+def new_term(session: Session) -> OpenTerm:
+    """A term that lasts, whose writes are carried out without a fence."""
     number = next(_numbers)
     return OpenTerm(
         number=number,
@@ -28,8 +26,7 @@ def new_term(
         career="c",
         candidate="me",
         deadline=now_s() + 3600,
-        unclean=unclean,
-        write=write or (lambda _term, ops: session.multi(ops)),
+        write=lambda _term, ops: session.multi(ops),
     )
 
 
@@ -52,6 +49,18 @@ class Recorder(KafkaLeaderCareer):
         return [record.value for record in self.seen]
 
 
+class Forwarding(Recorder):
+    """Sends each record on, in the transaction of its offsets: to ``out``, or beside its topic."""
+
+    offsets = "transaction"
+    out = ""
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        super().handle(records, term)
+        for record in records:
+            self.produce(self.out or f"{record.topic}-out", record.value, key=record.key)
+
+
 def given(career: Any, session: Session, id: str, /, **settings: Any) -> Any:
     """``career`` with what the runner and the election give it."""
     career.settings = Settings(**settings)
@@ -67,9 +76,9 @@ class Driver:
         self.career: Any = career
         self.term = new_term(career.session)
 
-    def begin(self, *, unclean: bool = False) -> Driver:
+    def begin(self) -> Driver:
         """Win a term."""
-        self.term = new_term(self.career.session, unclean=unclean)
+        self.term = new_term(self.career.session)
         self.career._begin(self.term)
         self.career.inaugurate(self.term)
         return self

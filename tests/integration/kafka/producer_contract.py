@@ -163,7 +163,7 @@ class ProducerContract:
     # ---- what the tests work with
 
     @pytest.fixture
-    def make_producer(self, kafka_broker: Any, topic_name: str) -> Iterator[Make]:
+    def make_producer(self, kafka_broker, topic_name) -> Iterator[Make]:
         """Open a producer of the test's own transactional id; all are closed afterwards."""
         made: list[ProducerClient] = []
 
@@ -185,12 +185,12 @@ class ProducerContract:
             producer.close()
 
     @pytest.fixture
-    def output(self, kafka_broker: Any, topic_name: str) -> Output:
+    def output(self, kafka_broker, topic_name) -> Output:
         """A topic to produce to."""
         return Output(kafka_broker.address, f"{topic_name}-out", self.kafka)
 
     @pytest.fixture
-    def group(self, kafka_broker: Any, four_partitions: str) -> Iterator[Member]:
+    def group(self, kafka_broker, four_partitions) -> Iterator[Member]:
         """The career's member of the group."""
         with self.joined(kafka_broker.address, four_partitions) as member:
             yield member
@@ -205,7 +205,7 @@ class ProducerContract:
             member.close()
 
     @pytest.fixture
-    def stage(self, make_producer: Make, output: Output, group: Member) -> Stage:
+    def stage(self, make_producer, output, group) -> Stage:
         return Stage(make_producer, output, group, self.kafka)
 
     def assert_refused_by_broker(self, error: BaseException) -> None:

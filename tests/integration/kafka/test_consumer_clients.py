@@ -22,7 +22,7 @@ from leaderq.testing import eventually
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+def sent(monkeypatch) -> Counter[str]:
     """How many requests of each kind kafka-python has sent."""
     counts: Counter[str] = Counter()
     send = KafkaConnection.send_request
@@ -41,7 +41,7 @@ class TestKafkaPythonConsumer(ConsumerContract):
     factory = KafkaPythonConsumer
 
     @pytest.fixture
-    def requests(self, sent: Counter[str]) -> Any:
+    def requests(self, sent) -> Any:
         return {}, lambda _consumer: Counter(sent)
 
     def test_many_partitions_are_looked_over_as_a_whole_not_once_for_each(
@@ -74,7 +74,7 @@ class TestConfluentConsumer(ConsumerContract):
     factory = ConfluentConsumer
 
     @pytest.fixture
-    def requests(self, sent: Counter[str]) -> Any:
+    def requests(self, sent) -> Any:
         """Those of librdkafka, which its statistics tell, and those of the scout."""
         told: list[dict[str, Any]] = []
 

@@ -112,7 +112,7 @@ CODECS = ("gzip", "snappy", "lz4", "zstd")
 
 
 @pytest.fixture
-def compressed(kafka_broker: Any, topic_name: str) -> Callable[[str], str]:
+def compressed(kafka_broker, topic_name) -> Callable[[str], str]:
     """Make a topic of records compressed so, some of them larger than a codec's block."""
 
     def make(codec: str) -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from driving import Driver, Recorder
+from driving import Driver, Forwarding, Recorder
 from guarded_broker import KEY_PASSWORD, PASSWORD, TOKENS, Guarded
 
 from leaderq.config import KafkaSecurity
@@ -34,7 +34,7 @@ every_client = pytest.mark.parametrize("client", CONSUMERS)
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+def guarded(tmp_path_factory) -> Iterator[Guarded]:
     made = Guarded(tmp_path_factory.mktemp("guarded"))
     try:
         yield made.start()
@@ -43,7 +43,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 
 @pytest.fixture
-def topic(guarded: Guarded, topic_name: str) -> str:
+def topic(guarded, topic_name) -> str:
     create_topics(guarded.broker.address, {topic_name: 2, f"{topic_name}-out": 1})
     return topic_name
 
@@ -54,7 +54,7 @@ def settings_of(security: KafkaSecurity) -> dict[str, Any]:
 
 
 @pytest.fixture
-def enter(guarded: Guarded, topic: str, drive: Callable[..., Driver]) -> Callable[..., Driver]:
+def enter(guarded, topic, drive) -> Callable[..., Driver]:
     """Prepare a career that comes in by a listener."""
 
     def make(listener: str, kind: type[Recorder] = Recorder, **attributes: Any) -> Driver:
@@ -65,17 +65,6 @@ def enter(guarded: Guarded, topic: str, drive: Callable[..., Driver]) -> Callabl
         return drive(kind, settings, topics=topic, group=topic, **attributes)
 
     return make
-
-
-class Forwarding(Recorder):
-    """Sends each value on, in the transaction of its offsets."""
-
-    offsets = "transaction"
-
-    def handle(self, records: Sequence[Record], term: Term) -> None:
-        for record in records:
-            self.produce(f"{self.topics}-out", record.value)
-        super().handle(records, term)
 
 
 @pytest.mark.parametrize(

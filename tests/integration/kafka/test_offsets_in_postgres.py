@@ -23,12 +23,12 @@ from leaderq.testing import eventually
 
 
 @pytest.fixture
-def connect(postgres: Database) -> Callable[..., Any]:
+def connect(postgres) -> Callable[..., Any]:
     return postgres.connect
 
 
 @pytest.fixture
-def results(postgres: Database) -> Callable[[], list[int]]:
+def results(postgres) -> Callable[[], list[int]]:
     with postgres.connect(autocommit=True) as connection:
         connection.execute("CREATE TABLE results (number BIGINT, id BIGSERIAL)")
 
@@ -51,7 +51,7 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
     mark = "%s"
 
     @pytest.fixture(params=LEVELS)
-    def options(self, request: pytest.FixtureRequest) -> Any:
+    def options(self, request) -> Any:
         return LEVELS[request.param]
 
     @pytest.mark.parametrize("ends", ["commit", "roll back"])

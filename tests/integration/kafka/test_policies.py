@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import pytest
-from driving import Driver, Recorder
+from driving import Driver, Forwarding, Recorder
 from reading_topics import read_all
 from traces import linked
 from traces import spans as spans
@@ -117,20 +117,13 @@ def test_a_record_of_any_size_can_be_set_aside(drive, kafka_broker, four_partiti
 # -- traces
 
 
-class Passing(Recorder):
-    def handle(self, records: Sequence[Record], term: Term) -> None:
-        super().handle(records, term)
-        for record in records:
-            self.produce(f"{record.topic}-out", record.value, key=record.key)
-
-
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 def test_every_record_that_was_sent_is_linked_once_by_whoever_handles_it(
     client, spans, drive, feed, kafka_broker, four_partitions
 ):
     create_topics(kafka_broker.address, {f"{four_partitions}-out": 2})
     feed(0, 100)
-    first = drive(Passing, offsets="transaction", client=client, max_records=30).begin()
+    first = drive(Forwarding, client=client, max_records=30).begin()
     first.run_until(lambda: len(first.career.seen) == 100)
     first.end()
     sent = Counter(span.context.span_id for span in spans("send"))

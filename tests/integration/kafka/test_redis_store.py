@@ -23,7 +23,7 @@ A = Partition("orders", 0)
 
 class TestRedisOffsets(OffsetStoreContract):
     @pytest.fixture(autouse=True)
-    def _on(self, redis_url: str) -> None:
+    def _on(self, redis_url) -> None:
         self.url = redis_url
         self.redis = redis.Redis.from_url(redis_url, decode_responses=True)
 
@@ -77,4 +77,4 @@ class TestRedisOffsets(OffsetStoreContract):
     def test_doctor_hears_whether_it_answers(self):
         assert "appendfsync=everysec" in self.leader().store.check(None)
         with pytest.raises(LeaderqError, match="does not answer"):
-            RedisOffsets("redis://127.0.0.1:1").check(None)  # type: ignore[arg-type]
+            RedisOffsets("redis://127.0.0.1:1").check(None)

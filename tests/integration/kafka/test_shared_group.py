@@ -66,7 +66,7 @@ class PlainConsumer:
 
 
 @pytest.fixture
-def join_plainly(kafka_broker: Any, four_partitions: str) -> Iterator[Callable[..., PlainConsumer]]:
+def join_plainly(kafka_broker, four_partitions) -> Iterator[Callable[..., PlainConsumer]]:
     """Let a plain consumer join the career's group; all leave after the test."""
     made: list[PlainConsumer] = []
 
@@ -98,7 +98,7 @@ class Producing(Recorder):
 
 
 @pytest.fixture
-def has_caught_up(kafka_broker: Any, four_partitions: str) -> Callable[[], bool]:
+def has_caught_up(kafka_broker, four_partitions) -> Callable[[], bool]:
     """Whether the group has committed all there is."""
 
     def told() -> bool:

@@ -18,7 +18,7 @@ every_client = pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 
 
 @pytest.fixture(autouse=True)
-def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def _looks_often(monkeypatch) -> None:
     monkeypatch.setattr(term_consumer, "INSPECT_S", 0.3)
     monkeypatch.setattr(term_consumer, "CONFIRM_S", 0.1)
     monkeypatch.setattr("leaderq.kafka.clients.kafka_python_consumer.TOPICS_KNOWN_MS", 300)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from reading_topics import Read, read_all
 
@@ -11,13 +9,13 @@ from leaderq.kafka.topics import create_topics
 
 
 @pytest.fixture
-def topic(kafka_broker: Any, topic_name: str) -> str:
+def topic(kafka_broker, topic_name) -> str:
     """A topic of 4 partitions."""
     create_topics(kafka_broker.address, {topic_name: 4})
     return topic_name
 
 
 @pytest.fixture
-def stored(kafka_broker: Any, topic: str) -> Read:
+def stored(kafka_broker, topic) -> Read:
     """Reads all that lies on the topic, in order within each partition."""
     return lambda: read_all(kafka_broker.address, topic)

@@ -26,7 +26,7 @@ def by_key(records: list[Record]) -> dict[bytes, list[bytes]]:
 
 
 @pytest.fixture(params=["kafka-python", "confluent"])
-def client(request: pytest.FixtureRequest) -> str:
+def client(request) -> str:
     """Each client stands behind the same sink."""
     name: str = request.param
     return name

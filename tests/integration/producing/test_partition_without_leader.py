@@ -19,14 +19,14 @@ EACH = 20
 
 
 @pytest.fixture
-def topic(kafka_cluster: Any, topic_name: str) -> str:
+def topic(kafka_cluster, topic_name) -> str:
     """A topic of 3 partitions, each on one broker only."""
     create_topics(kafka_cluster.address, {topic_name: 3})
     return topic_name
 
 
 @pytest.fixture
-def at_fault(kafka_cluster: Any, topic: str) -> Iterator[Any]:
+def at_fault(kafka_cluster, topic) -> Iterator[Any]:
     """The broker of partition 0, which runs again at the end."""
     broker = partition_leader(kafka_cluster, topic)
     yield broker

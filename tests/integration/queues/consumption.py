@@ -105,9 +105,9 @@ def consuming(
         one.close(30.0)
 
 
-def is_empty(session: Session, path: str = PATH) -> bool:
+def is_empty(session: Session) -> bool:
     """Whether the queue holds nothing."""
-    return not session.children(path)
+    return not session.children(PATH)
 
 
 def stored(session: Session, path: str = PATH) -> list[bytes]:

@@ -119,7 +119,7 @@ def note_multis(session: Session) -> tuple[list[int], list[int]]:
         answer.add_done_callback(lambda _: count(-size))
         return answer
 
-    session._send_packed = noted  # type: ignore[method-assign]
+    session._send_packed = noted
     return sizes, under_way
 
 

@@ -18,13 +18,13 @@ from leaderq.zookeeper import Session, connect
 
 
 @pytest.fixture
-def places(znode_root: str) -> QueuePaths:
+def places(znode_root) -> QueuePaths:
     """A queue and its locks, by their whole paths."""
     return QueuePaths(f"{znode_root}/q", f"{znode_root}/locks")
 
 
 @pytest.fixture
-def session(zookeeper_server: Any, places: QueuePaths) -> Iterator[Session]:
+def session(zookeeper_server, places) -> Iterator[Session]:
     """A session without a chroot, as an operator's, with the znodes of ``places`` made."""
     with connect(zookeeper_server.address) as opened:
         opened.ensure_path(places.path)
@@ -36,7 +36,7 @@ Put = Callable[..., list[str]]
 
 
 @pytest.fixture
-def put(session: Session, places: QueuePaths) -> Put:
+def put(session, places) -> Put:
     """Create items, as any recipe does; gives their names."""
 
     def make(
@@ -170,7 +170,6 @@ def test_queues_are_found_below_a_path_even_when_they_are_empty_and_have_a_dead_
     with pytest.raises(NoNode):
         list(queues_below(session, f"{znode_root}/absent"))
     seen = QueueAdmin(session, QueuePaths(f"{znode_root}/reaped")).overview()
-    assert seen is not None
     assert (seen.exists, seen.depth, seen.dead) == (False, 0, 1)
 
 

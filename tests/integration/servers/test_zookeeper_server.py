@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from leaderq.errors import ServerFailed
+from leaderq.running.descendants import stat_of
 from leaderq.testing import KafkaBroker, ZooKeeperServer, eventually
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import connect
@@ -62,36 +63,24 @@ time.sleep(600)
     starter = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     with starter:
         pid, folder = starter.stdout.readline().split()
-        assert is_running(int(pid))
+        assert stat_of(pid)
         starter.send_signal(end)
         starter.wait(60)
-    eventually(lambda: not is_running(int(pid)), message="the server is gone")
+    eventually(lambda: stat_of(pid)[:1] in ([], ["Z"]), message="the server is gone")
     with ZooKeeperServer():
         assert not Path(folder).exists(), "the next server sweeps what the killed one left"
-
-
-def is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 # -- a cut of the fault proxy; its other faults: ``tests/integration/zookeeper/test_life.py``
 
 
 def test_a_cut_is_a_reset_and_not_an_end(proxy):
-    with socket.create_connection(tuple(_split(proxy.address)), timeout=60) as plain:
+    host, _, port = proxy.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as plain:
         eventually(lambda: proxy.connections == 1)
         proxy.cut()
         with pytest.raises(ConnectionResetError):
             plain.recv(1)
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host, int(port)
 
 
 # -- the pytest plugin as a user has it: sessions of pytest as subprocesses, in folders of their own

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from certificates import Pem, secure_zookeeper, self_signed
 
-from leaderq.testing import FaultProxy
 from leaderq.testing.ports import lease_port
 from leaderq.zookeeper import Session
 
@@ -16,7 +15,7 @@ Connect = Callable[..., Session]
 
 
 @pytest.fixture
-def behind(proxy: FaultProxy, znode_root: str, opened: Connect) -> Connect:
+def behind(proxy, znode_root, opened) -> Connect:
     """``behind(timeout_s=...)``: a session behind the proxy, below the test's own root."""
     return lambda **options: opened(proxy.address + znode_root, **options)
 
@@ -30,7 +29,7 @@ def closed_port() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def certificates(tmp_path_factory) -> dict[str, Path]:
     """Two self-signed certificates, of which one is the server's."""
     folder, made = tmp_path_factory.mktemp("tls"), {}
     for name in ("server", "other"):
@@ -40,6 +39,6 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def tls_address(certificates: dict[str, Path]) -> Iterator[str]:
+def tls_address(certificates) -> Iterator[str]:
     with secure_zookeeper(Pem(certificates["server"], certificates["server-both"])) as address:
         yield address

@@ -97,18 +97,6 @@ def test_a_dead_server_and_a_silent_one_do_not_keep_the_living_from_being_asked(
     assert watcher.exists("/e") is None
 
 
-def modules_loaded(program: str, *arguments: str) -> set[str]:
-    """What ``program`` printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    return set(done.stdout.split())
-
-
 PLAIN_ENDER = """
 import sys
 from leaderq.zookeeper import Credentials, Security, SessionEnder
@@ -122,13 +110,10 @@ print(*sys.modules, *("later:" + name for name in set(sys.modules) - before))
 
 
 def test_ending_needs_neither_kazoo_nor_ssl_nor_a_name_server(zookeeper_server, session):
-    credentials = session.credentials
-    loaded = modules_loaded(
-        PLAIN_ENDER,
-        zookeeper_server.address,
-        str(credentials.session_id),
-        credentials.password.hex(),
-    )
+    id_, password = session.credentials.session_id, session.credentials.password.hex()
+    command = [sys.executable, "-c", PLAIN_ENDER, zookeeper_server.address, str(id_), password]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    loaded = set(done.stdout.split())
     assert "leaderq.zookeeper.ending" in loaded
     assert {"kazoo", "ssl", "leaderq.zookeeper.session"} & loaded == set()
     assert [name for name in loaded if name.startswith("later:")] == []

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 from kazoo.protocol.serialization import Sync
 
-from leaderq.errors import ConnectionLost, LeaderqError, NotConnected
+from leaderq.errors import ConnectionLost, LeaderqError, NotConnected, SessionClosed
 from leaderq.term import Reason
 from leaderq.testing import ZooKeeperServer, eventually
 from leaderq.zookeeper import Create, Session, SessionState, connect
@@ -115,7 +115,9 @@ def test_a_connection_thread_that_is_stuck_is_replaced_after_a_drop(session, mon
     go_on.set()
 
 
-def test_closing_ends_the_session_at_once(zookeeper_server, znode_root, session, opened):
+def test_closing_ends_the_session_at_once_and_it_refuses_everything(
+    zookeeper_server, znode_root, session, opened
+):
     other = opened()
     heard = heard_by(session)
     session.create("/e", ephemeral=True)
@@ -124,6 +126,14 @@ def test_closing_ends_the_session_at_once(zookeeper_server, znode_root, session,
     assert session.close()
     assert heard == [CLOSED]
     assert (session.state, session.id, session.credentials) == (CLOSED, None, None)
+    assert isinstance(session.get_async("/").exception(0), SessionClosed)
+    for refused in (
+        lambda: session.set("/", b""),
+        lambda: session.watch_tree("/", print),
+        lambda: session.replace("no reason"),
+    ):
+        with pytest.raises(SessionClosed):
+            refused()
 
 
 @pytest.mark.parametrize("trouble", ["busy", "reconnecting", "suspended"])

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from leaderq.errors import ServersUnreachable, SessionClosed, TooLarge, ZooKeeperError
+from leaderq.errors import ServersUnreachable, TooLarge, ZooKeeperError
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, SessionState, SetData, WatchEvent, WatchKind, connect
 from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Multi, MultiRead
@@ -45,17 +45,6 @@ def test_callbacks_of_futures_do_not_run_on_the_connection_thread_and_may_wait_f
     ((name, stat),) = seen
     assert "answers" in name
     assert stat is not None
-
-
-def test_a_closed_session_refuses_everything_at_once(session):
-    session.close()
-    assert isinstance(session.get_async("/").exception(0), SessionClosed)
-    with pytest.raises(SessionClosed):
-        session.set("/", b"")
-    with pytest.raises(SessionClosed):
-        session.watch_tree("/", print)
-    with pytest.raises(SessionClosed):
-        session.replace("no reason")
 
 
 # -- from an address to a session, or to one clear error

@@ -58,7 +58,7 @@ def kept(root: str) -> list[Step]:
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def version(request: pytest.FixtureRequest) -> str:
+def version(request) -> str:
     if VERSION not in request.param:
         pytest.skip("another version is asked for")
     if not runs_from_jars("ZooKeeperServer"):
@@ -67,7 +67,7 @@ def version(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def histories(version: str) -> Iterator[Histories]:
+def histories(version) -> Iterator[Histories]:
     pinned = jars.locked_jars
     use(zookeeper=version)
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from curator_ours import Seen
-from java_peer import JavaClient, JavaSharder
+from java_peer import JavaSharder
 
 from leaderq import Session
 from leaderq.queues import DistributedQueue, QueueSharder, QueueSharderPolicies
@@ -17,7 +17,7 @@ Ours = QueueSharder[Any]
 
 
 @pytest.fixture
-def ours(opened: Callable[..., Session], znode_root: str) -> Callable[..., Ours]:
+def ours(opened, znode_root) -> Callable[..., Ours]:
     """A sharder of ours of plain queues; ``consumer`` consumes all of them."""
 
     def make(consumer: Callable[[bytes], object] | None = None, **policies: Any) -> Ours:
@@ -40,7 +40,7 @@ def ours(opened: Callable[..., Session], znode_root: str) -> Callable[..., Ours]
 
 
 @pytest.fixture
-def theirs(java: JavaClient, znode_root: str) -> Callable[..., JavaSharder]:
+def theirs(java, znode_root) -> Callable[..., JavaSharder]:
     """A sharder of Java's."""
 
     def make(**options: object) -> JavaSharder:

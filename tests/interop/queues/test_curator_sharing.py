@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 from curator_ours import Seen, recipe
@@ -49,7 +48,6 @@ class Sharing(Seen):
             assert self._all_have.wait(120)
 
 
-@pytest.mark.timeout(300)
 def test_ten_thousand_items_go_to_java_and_to_us_and_each_goes_once(java, opened, znode_root):
     path, lock_path = f"{znode_root}/q", f"{znode_root}/locks"
     theirs = java.queue("plain", path, lock=lock_path)
@@ -87,7 +85,7 @@ def test_ten_thousand_items_go_to_java_and_to_us_and_each_goes_once(java, opened
 
 
 @pytest.fixture
-def holder(zookeeper_server: Any) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def holder(zookeeper_server) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts a consumer of ours that never finishes; gives the process once it holds an item."""
     started: list[subprocess.Popen[str]] = []
 
